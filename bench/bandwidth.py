@@ -22,7 +22,7 @@ _SIDE, _CPU_SIDE = 8192, 1024
 class Case:
     """One operator of square matrices. others: layouts of further operands (dense, row, turned).
 
-    axis: of a reduction. by: absolute tolerance of a result (the elements are below 1).
+    axis: the axis of a reduction. by: absolute tolerance of a result (the elements are below 1).
     """
 
     __slots__ = ("name", "op", "of", "result", "others", "axis", "by")

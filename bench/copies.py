@@ -1,6 +1,7 @@
 """Shared code of the copy benchmarks `layout` and `pack`: measurement, figures and tables.
 
-These define the copies; a Session measures them alternately with other libraries and memcpy.
+The two benchmarks define the copies; a Session measures each in turn with other libraries and
+memcpy.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """`python -m bench.copy_plans --cases 6,7,31 [--compile]`: time all plans of layout copies.
 
-All plans copy correctly; kernels/cuda/copy_score.py has the numbers that choose one. This measures
-the others too: TILE in each size and width of access, PACK with each length of runs and number of
-tiles per block. It prints a line of JSON for each, the fastest first. --compile only compiles the
-kernels, so that several processes can fill the cache before one measures.
+Every plan copies correctly; the scores in kernels/cuda/copy_score.py choose one. This program also
+measures the plans that are not chosen: TILE in each size and width of access, PACK with each length
+of runs and number of tiles per block. It prints a line of JSON for each, the fastest first.
+--compile only compiles the kernels, so that several processes can fill the cache before one
+measures.
 """
 
 from __future__ import annotations

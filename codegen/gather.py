@@ -118,7 +118,7 @@ def short_cut(
 def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
     """Look up the short cut of two tensors and any float `alpha`.
 
-    guards: those of calls with alpha 1, which the first one tests.
+    guards: the tests of a call with alpha 1; the first one tests alpha itself.
     """
     tests = ["type(alpha) is float", f"type({y}) not in NUMBERS", *guards[1:]]
     return [

@@ -126,8 +126,9 @@ class _Overloads:
 
     @staticmethod
     def _order(op: Op) -> tuple[int, int, int]:
-        """The sort key: fewest parameters first; of equally many, those that a test or the presence
-        of arguments distinguishes."""
+        """The sort key: overloads with fewer parameters come first; of two with equally many, first
+        the one with more parameters that a test of the type tells apart, then the one with more
+        parameters that must be given."""
         told = sum(_class(a) in TESTS for a in op.taken.arguments)
         return len(op.taken.arguments), -told, -len(_needs(op.taken.arguments))
 

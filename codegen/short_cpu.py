@@ -29,7 +29,7 @@ def functional(
         cast = ["if array.dtype is not element:", "    array = array.astype(element, copy=False)"]
     numbers = [NUMBER] if is_element else given[n:]
     values = [*ARRAYS[:n], *numbers, *(["*behind"] if n_params else [])]
-    overflow = "the way that is not short says which number is too large" if has_number else ""
+    overflow = "the full call names the number that is too large" if has_number else ""
     doc = f"({passed}) -> what the loop gives."
     return form(name, closed, doc, setup, [*given, *params(n_params)], [
         *(["nonlocal last"] if is_element else []),
@@ -61,7 +61,7 @@ def reduction() -> list[str]:
 def inplace(name: str, n: int, has_number: bool = False, is_element: bool = False) -> list[str]:
     operands = OPERANDS[:n]
     number = ["other"] if has_number else []
-    overflow = "before anything was written: NumPy converts it first" if has_number else ""
+    overflow = "nothing was written: NumPy converts the number first" if has_number else ""
     signature, values = [*operands, *number], [NUMBER] if is_element else number
     closed = ["loop", "element"] if is_element else ["loop"]
     setup = LAST if is_element else ()
@@ -82,7 +82,7 @@ def inplace(name: str, n: int, has_number: bool = False, is_element: bool = Fals
 def out(name: str, n: int, has_number: bool = False) -> list[str]:
     """The form that writes to an `out` of the result's layout and dtype."""
     operands, number = OPERANDS[:n], ["other"] if has_number else []
-    overflow = "before anything was written: NumPy converts it first" if has_number else ""
+    overflow = "nothing was written: NumPy converts the number first" if has_number else ""
     given = [*operands, *number, "out"]
     theirs = [f"{x}._storage" for x in operands]
     return form(name, ["loop"], f"({', '.join(given)}) -> out.", (), given, [

@@ -57,8 +57,9 @@ def kept(n: int) -> list[str]:
 
 def ints(n: int | None = None, known: str = "") -> list[str]:
     """Return None unless sizes are ints: the keys do not distinguish 1 from 1.0 and True. n: the
-    number of sizes, if known. Usually the sizes are the objects of the previous call, which is the
-    cheapest test. known: the previous tuple, which may be passed again."""
+    number of sizes, if known. A call usually passes the same size objects as the previous one, so
+    their identity is tested first: that is the cheapest test. known: the previous tuple, which may
+    be passed again."""
     if known:
         return [f"if size is not {known}:", *indent(ints(n))]
     if n is None:

@@ -21,7 +21,7 @@ def made(geometry: str, offset: str) -> list[str]:
     ]
 
 
-# Find the base of a view of a tensor without history; others are recorded.
+# Find the base of a view of a tensor without history; views of other tensors are recorded.
 BASE = [
     "base = self._autograd",
     "if base is None:",
@@ -57,7 +57,7 @@ def view(name: str = "view", n: int | None = None) -> list[str]:
         *unless("self._keys is not keys"),
         "if now is PLAIN or now is FUSING and _in_block[0](self):",
         *indent([*BASE, "    return known(self)"]),
-        "elif now is BELOW:  # autograd is not told",
+        "elif now is BELOW:  # below autograd, which does not see this view",
         "    base = None",
         "else:",
         LONG_WAY,

@@ -157,7 +157,7 @@ class GPT(nn.Module):
 
 
 class Run:
-    """A model in training. losses: of each step. held_out: (step, loss) at some steps."""
+    """A model in training. losses: one for each step. held_out: (step, loss) at some steps."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         torch.manual_seed(args.seed)

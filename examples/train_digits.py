@@ -150,8 +150,8 @@ class Captured:
 class Run:
     """A training run: the model, its optimizer and its history.
 
-    lr: the first learning rate; it decreases linearly to 0 over all epochs. losses: of each step.
-    accuracies: of the held-out digits, after each epoch.
+    lr: the first learning rate; it decreases linearly to 0 over all epochs. losses: one for each
+    step. accuracies: on the held-out digits, after each epoch.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:

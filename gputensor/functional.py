@@ -256,9 +256,9 @@ def cdist(
     """Distances by the p-norm between each row of x1 and each of x2.
 
     Args:
-        compute_mode: whether Euclidean distances are computed by a matrix product, which is faster
-            and less exact: from 26 points on (the default), always ("use_mm_for_euclid_dist"), or
-            never ("donot_use_mm_for_euclid_dist"); or the operator's number.
+        compute_mode: when Euclidean distances are computed by a matrix product, which is faster and
+        less exact: from 26 points on (the default), always ("use_mm_for_euclid_dist"), or never
+        ("donot_use_mm_for_euclid_dist"). The operator's numbers 0, 1 and 2 mean the same.
 
     >>> gt.cdist(gt.zeros(1, 2), gt.tensor([[3.0, 4.0], [0.0, 1.0]]))
     tensor([[5., 1.]])
@@ -288,8 +288,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(reversed(found))
 
 
-# --- results that depend on options
-# ----------------------------------------------------------------
+# --- results that depend on options ---------------------------------------------------------------
 
 
 @declares()

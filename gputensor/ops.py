@@ -27,7 +27,7 @@ class OperatorPacket:
         self._refresh()
 
     def _refresh(self) -> None:
-        # The overloads are also in `__dict__`, where Python finds them without `__getattr__`.
+        # Store the overloads in `__dict__`, so that Python finds them without `__getattr__`.
         for operator in self._overloads:
             self.__dict__.pop(operator.overload or "default", None)
         name = self.qualified_name

@@ -64,8 +64,9 @@ def _keep_modules_as_they_are(pluginmanager: pytest.PytestPluginManager) -> None
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
-    """Give the option a value in `--gputensor-sanitize tests/`, because the next argument is a
-    path."""
+    """Give `--gputensor-sanitize` its default value if the next argument is a path such as
+    `tests/`.
+    """
     for at, arg in enumerate(args):
         if arg == "--gputensor-sanitize":
             args[at] = "--gputensor-sanitize=all"

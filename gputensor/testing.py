@@ -49,10 +49,10 @@ def assert_close(
         actual, expected: tensors, arrays, numbers, None, or sequences and mappings of them.
         rtol, atol: both or neither; by default those of the looser of the two dtypes.
         equal_nan: NaN equals NaN.
-        check_device, check_dtype, check_stride: these must be equal too; strides are not checked by
-        default. msg: another message, or a function from the message to another one. Raises:
-        AssertionError if they differ; TypeError for inputs of unrelated types; ValueError for one
-        tolerance without the other.
+        check_device, check_dtype, check_stride: whether device, dtype and strides must be equal,
+        too; by default all but strides. msg: another message, or a function from the message to
+        another one. Raises: AssertionError if they differ; TypeError for inputs of unrelated types;
+        ValueError for one tolerance without the other.
     """
     __tracebackhide__ = True
     if (rtol is None) != (atol is None):
@@ -88,7 +88,7 @@ def make_tensor(
         low, high: by default -9 and 9 (10 for integers), limited to the dtype's range; for bool 0
             and 2.
         noncontiguous: every second column of a wider tensor, if there are several elements.
-        exclude_zero: 1 in place of zeros; of floating numbers the smallest normal one.
+        exclude_zero: replace zeros by 1, or by the smallest normal number of a floating dtype.
         memory_format: of the result; not with noncontiguous.
     Raises: ArgumentValueError if no number is in the interval.
     """

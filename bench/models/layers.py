@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Layer(NamedTuple):
-    """A function of torch.nn.functional and its arguments. sizes: of its tensors."""
+    """A function of torch.nn.functional and its arguments. sizes: its tensors' sizes."""
 
     kind: str
     function: str
@@ -33,8 +33,8 @@ class Layer(NamedTuple):
 
 
 class Recurrent(NamedTuple):
-    """A recurrent module of torch.nn. sizes: its input's, (steps, samples, width), where width is
-    also that of the hidden state; layers: as many, one above the other."""
+    """A recurrent module of torch.nn. sizes: the input's (steps, samples, width), where the
+    hidden state has the same width. layers: how many are stacked."""
 
     module: str
     sizes: tuple[int, int, int]

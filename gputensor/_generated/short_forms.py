@@ -140,7 +140,7 @@ def with_number(loop: Any, geometry: Any, around: Any) -> ShortCut:
         except RuntimeError as error:
             array = again(error, loop, x, other)
         except OverflowError:
-            return None  # the way that is not short says which number is too large
+            return None  # the full call names the number that is too large
         tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
@@ -184,7 +184,7 @@ def with_element(loop: Any, geometry: Any, around: Any, element: Any) -> ShortCu
         except RuntimeError as error:
             array = again(error, loop, x, other)
         except OverflowError:
-            return None  # the way that is not short says which number is too large
+            return None  # the full call names the number that is too large
         tensor = blank()
         tensor._geometry = geometry
         tensor._keys = CPU_KEYS
@@ -459,7 +459,7 @@ def inplace_number(loop: Any) -> ShortCut:
         except RuntimeError as error:
             again(error, loop, x, other, x)
         except OverflowError:
-            return None  # before anything was written: NumPy converts it first
+            return None  # nothing was written: NumPy converts the number first
         storage.version += 1
         return self
 
@@ -493,7 +493,7 @@ def inplace_element(loop: Any, element: Any) -> ShortCut:
         except RuntimeError as error:
             again(error, loop, x, other, x)
         except OverflowError:
-            return None  # before anything was written: NumPy converts it first
+            return None  # nothing was written: NumPy converts the number first
         storage.version += 1
         return self
 
@@ -689,7 +689,7 @@ def out_number(loop: Any) -> ShortCut:
         except RuntimeError as error:
             again(error, loop, x, other, result)
         except OverflowError:
-            return None  # before anything was written: NumPy converts it first
+            return None  # nothing was written: NumPy converts the number first
         storage.version += 1
         return out
 
@@ -1237,7 +1237,7 @@ def view(geometry: Any, keys: Any, known: Any) -> ShortCut:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
-        elif now is BELOW:  # autograd is not told
+        elif now is BELOW:  # below autograd, which does not see this view
             base = None
         else:
             return None
@@ -1278,7 +1278,7 @@ def view_1(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
-        elif now is BELOW:  # autograd is not told
+        elif now is BELOW:  # below autograd, which does not see this view
             base = None
         else:
             return None
@@ -1319,7 +1319,7 @@ def view_2(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
-        elif now is BELOW:  # autograd is not told
+        elif now is BELOW:  # below autograd, which does not see this view
             base = None
         else:
             return None
@@ -1360,7 +1360,7 @@ def view_3(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
-        elif now is BELOW:  # autograd is not told
+        elif now is BELOW:  # below autograd, which does not see this view
             base = None
         else:
             return None
@@ -1401,7 +1401,7 @@ def view_4(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
-        elif now is BELOW:  # autograd is not told
+        elif now is BELOW:  # below autograd, which does not see this view
             base = None
         else:
             return None
@@ -1440,7 +1440,7 @@ def view_n(geometry: Any, keys: Any, known: Any) -> ShortCut:
                 base = self
             elif type(base) is not Tensor or base._autograd is not None:
                 return known(self)
-        elif now is BELOW:  # autograd is not told
+        elif now is BELOW:  # below autograd, which does not see this view
             base = None
         else:
             return None

@@ -67,7 +67,7 @@ def _register(known: AutocastDevice, name: str, policy: Policy, site: str) -> Ca
 def register_device(
     device_type: str, dtypes: Sequence[dtype], chosen: Mapping[str, Policy] | None, site: str
 ) -> Handle:
-    """Register a further device at PrivateUse1 for autocast; the handle undoes it."""
+    """Register a further device at PrivateUse1 for autocast; the returned handle undoes it."""
     wanted = policies("cuda") if chosen is None else _checked("register_autocast", chosen)
     if not dtypes or not all(isinstance(d, dtype) and d.is_floating_point for d in dtypes):
         rule = "be floating dtypes, at least one"

@@ -208,8 +208,7 @@ class ToCopyBackward0(Node):
 
 
 def _is_weight(x: Tensor) -> bool:
-    """True for a leaf that requires grad and is not a view. Its type must be Tensor, or have no
-    handler."""
+    """True for a leaf that requires grad, is not a view, and whose class defines no handler."""
     meta = x._autograd
     return (
         type(meta) is AutogradMeta and meta.edge is None and meta.view is None

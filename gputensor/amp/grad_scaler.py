@@ -75,8 +75,8 @@ class GradScaler:
         self._init_scale, self._init_growth_tracker = init_scale, 0
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval = growth_interval
-        # Made on the first output's device: the scale, (), float32; the steps since its last
-        # change, (), int32.
+        # Scalar tensors, made on the first output's device: the scale (float32), and the number of
+        # steps since its last change (int32).
         self._scale: Tensor | None = None
         self._growth_tracker: Tensor | None = None
         self._optimizers: dict[int, _Optimizer] = {}

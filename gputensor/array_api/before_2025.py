@@ -1,6 +1,6 @@
 """The revisions up to 2024.12, whose functions return lists instead of the tuples of 2025.12.
 
-`x.__array_namespace__(api_version="2024.12")` is this module; everything else is that of the
+`x.__array_namespace__(api_version="2024.12")` is this module. All other names are those of the
 package.
 """
 

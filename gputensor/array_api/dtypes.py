@@ -35,7 +35,9 @@ def of_kinds(op: str, kind: str | tuple[str, ...] | None) -> dict[str, dtype]:
 
 
 def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
-    """True if a dtype is of a kind such as "integral", or equals a dtype; for a tuple, any."""
+    """True if a dtype is of a kind such as "integral", or equals a dtype; for a tuple, if this
+    holds for any of its items.
+    """
     if not isinstance(dtype, gt.dtype):
         raise errors.not_a_dtype("isdtype", dtype)
     given = kind if isinstance(kind, tuple) else (kind,)
@@ -66,7 +68,9 @@ def result_type(*arrays_and_dtypes: Tensor | Number | dtype) -> dtype:
 
 
 def beside(element: dtype, value: Any) -> dtype:
-    """The dtype of a number combined with a tensor of dtype `element`; the kind may be wider."""
+    """The dtype of a tensor of dtype `element` combined with a number, which may be of a higher
+    kind.
+    """
     if type(value) not in (bool, int, float, complex):
         raise errors.wrong_type("result_type", "x", "be a tensor or a number", value)
     own = number_dtype(type(value), gt.get_default_dtype())
@@ -76,8 +80,10 @@ def beside(element: dtype, value: Any) -> dtype:
 
 
 def like(x: Tensor, other: Tensor | Number) -> Tensor:
-    """Convert a number to a tensor that promotes with `x` only by its kind. Return a tensor
-    unchanged."""
+    """Convert a number to a tensor of which only the kind counts in promotion with `x`.
+
+    Return a tensor unchanged.
+    """
     if isinstance(other, Tensor):
         return other
     return gt.full((), other, dtype=beside(x.dtype, other), device=x.device)

@@ -1,7 +1,7 @@
 """Elementwise functions.
 
-`together` applies the standard's promotion, which differs from PyTorch's for 0-d tensors. The
-operator does the rest.
+`together` applies the standard's promotion, which differs from PyTorch's for 0-d tensors. Then the
+operator computes the result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`torch.utils.benchmark`: times of a statement, and tables of them.
 
-A statement runs on one thread unless `num_threads` says otherwise, and the device is waited for.
+A statement runs on `num_threads` threads, by default one. Times include the device's work.
 Programs in C++ and counts of instructions are left out. Source: torch/utils/benchmark/utils.
 """
 
@@ -19,12 +19,13 @@ import gputensor as gt
 from gputensor.core import errors
 
 _UNITS = (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0))
-# A block of runs takes this part of the whole time, so that the loop around it costs nothing.
+# The part of the whole time that one block of runs takes. The time of the loop itself is then
+# negligible.
 _BLOCK = 1e-3
 
 
 def timer() -> float:
-    """Seconds of a clock, once the device has done what was queued."""
+    """Wait for the work queued on the device, then return the clock's time in seconds."""
     if gt.cuda.is_available():
         gt.cuda.synchronize()
     return perf_counter()
@@ -48,7 +49,7 @@ def set_torch_threads(n: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What was measured, and its names in tables."""
+    """The measured statement, and its names in tables."""
 
     stmt: str
     setup: str
@@ -76,7 +77,7 @@ class TaskSpec:
 
 @dataclass
 class Measurement:
-    """Times of a statement, in seconds. raw_times: of `number_per_run` runs each."""
+    """Times of a statement, in seconds. raw_times: the times of groups of `number_per_run` runs."""
 
     number_per_run: int
     raw_times: list[float]
@@ -124,7 +125,7 @@ class Measurement:
 
     @property
     def title(self) -> str:
-        """The title of what was measured."""
+        """The title of the measured statement."""
         return self.task_spec.title
 
     @property
@@ -134,7 +135,7 @@ class Measurement:
 
     @staticmethod
     def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
-        """Join the times of those that measured the same."""
+        """Join the measurements of equal statements."""
         groups: dict[TaskSpec, list[float]] = {}
         for one in measurements:
             groups.setdefault(one.task_spec, []).extend(one.times)
@@ -257,10 +258,10 @@ class Compare:
         self._rounds = True
 
     def colorize(self, rowwise: bool = False) -> None:
-        """Accepted: tables have no colours."""
+        """Does nothing: tables have no colours."""
 
     def highlight_warnings(self) -> None:
-        """Accepted: times that differ much are not marked."""
+        """Does nothing: times with a large spread are not marked."""
 
     def print(self) -> None:
         """Print the tables."""

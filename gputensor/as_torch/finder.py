@@ -35,7 +35,7 @@ class Facade(ModuleType):
         self.__dict__.update(extras)
 
     def _own(self, name: str) -> Any:
-        """Return what our modules have by this name, if it is not a module; else _NOTHING."""
+        """Return our object of this name; _NOTHING if there is none, or if it is a module."""
         for source in self._sources:
             found = getattr(importlib.import_module(source), name, _NOTHING)
             if found is not _NOTHING and not isinstance(found, ModuleType):
@@ -62,8 +62,11 @@ class Facade(ModuleType):
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Keep a function that has the name of a submodule, such as torch.multiprocessing.spawn,
-        when the submodule is imported."""
+        """Set an attribute.
+
+        The import of a submodule does not replace a function of the same name, such as
+        torch.multiprocessing.spawn.
+        """
         is_module = isinstance(value, Facade)
         if not (is_module and (callable(self.__dict__.get(name)) or callable(self._own(name)))):
             super().__setattr__(name, value)
@@ -103,7 +106,8 @@ class Finder(MetaPathFinder, Loader):
                 name=fullname,
             )
         if fullname.startswith("torch.utils.tensorboard"):
-            # As PyTorch without the package tensorboard: programs then log in another way.
+            # PyTorch without the package tensorboard raises this error too; programs then log in
+            # another way.
             raise ModuleNotFoundError(absent.why(fullname), name=fullname)
         return ModuleSpec(fullname, self, is_package=True)
 

@@ -1,4 +1,4 @@
-"""Functions of `torch` that have another name here, or that our functions compute."""
+"""Functions of `torch` that have another name in gputensor, or are composed of our functions."""
 
 from __future__ import annotations
 

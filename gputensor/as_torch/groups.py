@@ -25,7 +25,7 @@ _asked: dict[str, str] = {}  # name of a group -> the backend that the program r
 
 
 def _ours(op: str, backend: Any) -> str | None:
-    """Return our backend: "nccl" alone means NCCL, and a name with a CPU backend MPI."""
+    """Return our backend: NCCL for "nccl" alone, MPI for a name that contains a CPU backend."""
     if backend is None:
         return None
     named = [part.rpartition(":")[2] for part in str(backend).lower().split(",")]
@@ -36,8 +36,10 @@ def _ours(op: str, backend: Any) -> str | None:
 
 
 def _check_size(world_size: int, rank: int) -> None:
-    """Raise if the number of processes is not the expected one: then another launcher than mpiexec
-    started them, and MPI does not know them."""
+    """Raise if the number of processes is not the expected one.
+
+    The cause is a launcher other than mpiexec, of whose processes MPI does not know.
+    """
     wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "-1"))
     found = distributed.get_world_size()
     if wanted not in (-1, found) or rank >= found:

@@ -84,7 +84,7 @@ def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
 
 
 def set_default_tensor_type(kind: Any) -> None:
-    """Set the default dtype to that of a legacy class, given as class or name."""
+    """Set the default dtype to the dtype of a legacy class, which is given as class or name."""
     found = TYPES[kind.removeprefix("torch.")] if isinstance(kind, str) else kind
     gt.set_default_dtype(found.dtype)
 

@@ -1,6 +1,7 @@
 """`torch.multiprocessing.spawn` and similar functions: call a function in several processes.
 
-If a process raises, the others are ended, and the caller gets the exception with its traceback.
+If a process raises, all other processes are ended, and the caller gets the exception with its
+traceback.
 Source: torch/multiprocessing/spawn.py.
 """
 
@@ -19,7 +20,7 @@ from typing import Any
 
 from gputensor.core import errors
 
-_GRACE_S = 30.0  # from SIGTERM to SIGKILL
+_GRACE_S = 30.0  # seconds between SIGTERM and SIGKILL
 STRATEGIES = {"file_descriptor", "file_system"}
 
 
@@ -84,7 +85,8 @@ def _call(fn: Any, index: int, args: tuple[Any, ...], said: Any) -> None:
 class ProcessContext:
     """The processes that `start_processes` has started.
 
-    processes: of multiprocessing; sentinels: of the processes that have not been joined.
+    processes: multiprocessing's objects. sentinels: handles of the processes that have not been
+    joined.
     """
 
     processes: list[Any]
@@ -102,8 +104,8 @@ class ProcessContext:
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
         """Wait until a process has ended; return True once all have.
 
-        timeout: seconds to wait. grace_period: seconds that the others have to end by themselves
-        where one has failed, and again after SIGTERM.
+        timeout: seconds to wait. grace_period: seconds that the other processes have to end after
+        one has failed, and again after SIGTERM.
         Raises: ProcessRaisedException or ProcessExitedException if a process has failed.
         """
         if not self.sentinels:
@@ -123,7 +125,7 @@ class ProcessContext:
         return not self.sentinels
 
     def _read(self, index: int) -> None:
-        """Receive a traceback; a process that ended sends none."""
+        """Receive the traceback of a process, if the process sent one before it ended."""
         said = self._said[index]
         try:
             self._traces[index] = said.recv()

@@ -84,7 +84,10 @@ class Average:
         return self.device_time_total / max(self.count, 1)
 
     def add(self, row: profiler.Row) -> None:
-        """Add the row of one key; the calls of an operator at several keys are nested."""
+        """Add the row of one dispatch key.
+
+        Calls at several keys are nested, so only their own times are summed.
+        """
         self.count = max(self.count, row.calls)
         self.cpu_time_total = max(self.cpu_time_total, row.host_us)
         self.self_cpu_time_total += row.host_self_us
@@ -220,7 +223,7 @@ class profile:
     events = key_averages
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Accepted and ignored: metadata belongs to the timeline, which does not exist."""
+        """Does nothing: metadata belongs to a timeline, which this profiler does not write."""
 
     add_metadata_json = add_metadata
 
@@ -229,7 +232,7 @@ class profile:
         raise _no_timeline("export_chrome_trace", path)
 
     def export_stacks(self, path: Any, *args: Any, **options: Any) -> None:
-        """Raises an error: single calls and the places that made them are not kept."""
+        """Raises an error: single calls and their Python stacks are not recorded."""
         raise _no_timeline("export_stacks", path)
 
     def export_memory_timeline(self, path: Any, *args: Any, **options: Any) -> None:
@@ -245,7 +248,7 @@ def _no_timeline(name: str, path: Any) -> Exception:
 
 
 class autograd_profile(profile):
-    """`torch.autograd.profiler.profile`: without a schedule; disabled by enabled=False."""
+    """`torch.autograd.profiler.profile`: has no schedule. enabled=False disables it."""
 
     def __init__(
         self, enabled: bool = True, *, use_cuda: bool = False, use_device: Any = None,

@@ -22,7 +22,9 @@ _kept: list[library.Library] = []
 
 
 def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> None:
-    """Define an operator `namespace::name` by the rest of its schema."""
+    """Define the operator `qualname`. schema: its arguments and returns, such as `(Tensor x) ->
+    Tensor`.
+    """
     namespace, separator, name = str(qualname).partition("::")
     if not (namespace and separator and name):
         raise errors.wrong_value("define", "qualname", "be 'namespace::name'", qualname)
@@ -105,7 +107,7 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[str, Any], Any]
 
 
 class TorchVersion(str):
-    """A version that compares by its numbers with strings and tuples; otherwise it is a string."""
+    """A version: a string that compares with strings and tuples by its numbers."""
 
     __slots__ = ()
 
@@ -148,7 +150,9 @@ def causal_upper_left(*size: int) -> Any:
 
 
 def causal_lower_right(*size: int) -> Any:
-    """Return a mask by which the last query sees all keys, and each one before it one key less."""
+    """Return a mask: the last query sees all keys, and every other query one key fewer than the
+    next query.
+    """
     return gt.ones(*size, dtype=gt.bool).tril(size[1] - size[0])
 
 
@@ -182,7 +186,7 @@ OF_GRAD: dict[str, Any] = {
 
 
 class _All(Future):
-    """A future of futures."""
+    """A future that ends when all given futures have ended."""
 
     __slots__ = ("_parts",)
 
@@ -205,7 +209,7 @@ class _All(Future):
 
 
 def collect_all(futures: list[Future]) -> Future:
-    """Return a future of the list of futures, which ends once all have ended."""
+    """Return a future that ends when all given futures have ended; its value is their list."""
     return _All([*futures])
 
 

@@ -125,7 +125,8 @@ def compiled(model: Any = None, **options: Any) -> Any:
 
 def _has_levels() -> bool:
     """Return True inside `vmap` or a derivative of gt.func."""
-    func = sys.modules.get("gputensor.func.levels")  # not loaded: no transform is running
+    # None if not loaded: then no transform is running
+    func = sys.modules.get("gputensor.func.levels")
     return func is not None and bool(func.levels())
 
 

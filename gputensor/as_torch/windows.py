@@ -1,8 +1,8 @@
 """`torch.signal.windows`: windows for filters and spectra.
 
-Each returns M values of float32 or float64, 1 in the middle. sym: a symmetric window; False leaves
-out the last value of the symmetric window of M + 1 values, so that it repeats. options: dtype,
-device, layout and requires_grad of the result.
+Each returns M values of float32 or float64, 1 in the middle. sym: True makes a symmetric window.
+False makes a periodic one: the symmetric window of M + 1 values without its last value. options:
+dtype, device, layout and requires_grad of the result.
 
 Source: torch/signal/windows/windows.py; Harris, On the use of windows for harmonic analysis with
 the discrete Fourier transform, 1978.
@@ -39,7 +39,7 @@ def _at(
 
 
 def _steps(M: int, sym: bool) -> int:
-    """Number of steps from the first value of a window to the last of its symmetric one."""
+    """Number of steps between the first and the last value of the symmetric window."""
     return max(M - 1 if sym else M, 1)
 
 
@@ -55,7 +55,7 @@ def _positive(op: str, name: str, value: float) -> None:
 def exponential(
     M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, **options: Any
 ) -> Any:
-    """exp(-|n - center| / tau); center is the middle by default, and for symmetric windows."""
+    """exp(-|n - center| / tau). center: by default, and if sym is True, the middle."""
     _positive("exponential", "tau", tau)
     if sym and center is not None:
         raise errors.wrong_value("exponential", "center", "be None where sym is True", center)

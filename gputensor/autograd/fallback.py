@@ -140,10 +140,10 @@ def _listed(value: Any) -> Sequence[Any]:
 def _warn_in_backward(
     operator: Operator, inputs: list[Tensor], results: Any, untouched: list[Any]
 ) -> None:
-    """Let results warn in backward, whether or not the kernel's own operators recorded them.
+    """Make backward warn at these results, also if operators within the kernel recorded them.
 
-    untouched: operands that the operator does not write to; if it returns one of them, that operand
-    is not changed.
+    untouched: operands that the operator only reads; if one of them is returned, it stays
+    unchanged.
     """
     node = WarnNotImplementedNode(tuple([gradient_edge(x) for x in inputs]))
     node.operator = operator

@@ -23,7 +23,7 @@ from .saved import save, save_result
 
 
 _TRANSFORMED = BATCHED | DUAL
-# How a Function handles wrapped tensors of gt.func, which sets this.
+# The function that applies a Function to tensors of gt.func's transforms; gt.func sets it.
 transform: list[Callable[..., Any]] = []
 
 
@@ -137,7 +137,7 @@ class Function:
     None, for each argument of forward. For `gt.func` it may define `jvp` and `vmap`.
 
     generate_vmap_rule: True lets vmap make a rule of forward, setup_context, backward and jvp,
-        which must work on tensors within vmap; there is no static method vmap then.
+        which must work on tensors within vmap. The class then has no method vmap.
     """
 
     generate_vmap_rule: ClassVar[bool] = False

@@ -209,8 +209,8 @@ def register_multi_grad_hook(
 ) -> MultiHandle:
     """Call `fn` in each backward when the gradients of tensors have been computed.
 
-    Args:
-        tensors: only those that require grad, and that the backward reaches, are awaited.
+    Args: tensors: tensors that do not require grad, or that the backward does not reach, are not
+    awaited.
         fn: takes a list with each tensor's gradient or None; with "any", one gradient.
         mode: "all", or "any" to call fn with the first gradient only.
     """

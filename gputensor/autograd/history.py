@@ -2,7 +2,7 @@
 
 `Tensor._autograd` is None without a history; the base, or a tuple, for a view without a history,
 see Note [Views]; otherwise an AutogradMeta. Generated kernels check for None first and call this
-module for the rest. Recording and Tensor's attributes are in variable.py.
+module in the other cases. Recording and Tensor's attributes are in variable.py.
 
 Note [Views]
 A view keeps `(base, creation, version, replay)`: the first tensor of the chain, which is no view
@@ -95,9 +95,9 @@ def _view_of(x: Tensor) -> Any:
         return known
     meta = known._autograd
     own = meta.own if type(meta) is AutogradMeta else None
-    # The base had no history when the view was made. If a write gave it one, every version before
-    # that write is correct. If it became a leaf that requires grad, its version at that time is
-    # correct.
+    # The base had no history when the view was made. If a write gave it a history, any version
+    # before that write will do. If it became a leaf that requires grad, its version at that time is
+    # needed.
     version = -1
     if meta is None:
         version = x._storage.version
@@ -148,7 +148,7 @@ def history(x: Tensor) -> Edge | None:
 
 
 def last_history(x: Tensor) -> Edge | None:
-    """Return `history`; for a view whose history cannot be made again, its last history."""
+    """Return `history`; for a view whose history cannot be derived again, its last one."""
     try:
         return history(x)
     except errors.AutogradError:

@@ -29,8 +29,10 @@ _TRACKED = tls.AD_INPLACE_OR_VIEW
 def track_view(
     source: Tensor, result: Tensor, replay: Replay | None = None, creation: int | None = None
 ) -> Tensor:
-    """Record that `result` is a view of `source`. replay: for views without as_strided."""
-    storage = result._storage  # a view has a storage object; it is made with the first view
+    """Record that `result` is a view of `source`. replay: makes the view again if as_strided
+    cannot.
+    """
+    storage = result._storage  # a view shares its source's storage object
     if result is source or storage is None or storage is not source._storage:
         return result  # a mode, or a subclass's handler, returned another object
     creation = grad_mode.get() if creation is None else creation
@@ -106,8 +108,8 @@ def rebase_history(self: Tensor, node: Node) -> Tensor:
     edge = (CopySlices(base, self, view[3], node), 0)
     with_edge(base, edge)
     move_retained(base, before, edge)
-    # Set the view's own history now, not on demand: there may be a history for this version already
-    # that was derived from the base's former history.
+    # Set the view's own history now, not on demand: a history of this version may already have been
+    # derived from the base's former history.
     meta_of(self).version = -1
     history(self)
     return self
@@ -145,7 +147,7 @@ class CopySlices(Node):
 
     def backward(node, grad: Any) -> Any:
         (base, start), (view, offset) = node.base, node.view
-        # A method of the gradient makes it, so that it also has the gradient's batch.
+        # made by a method of the gradient, so that it has the gradient's batch within vmap
         whole = calls.new_empty_strided(grad, base.sizes, base.strides, None, None, None, None)
         calls.copy_(whole, grad, False)
         if node.replay is None:

@@ -45,7 +45,7 @@ def set_mode(mode: int) -> None:
 
 
 def left(token: Token[int]) -> None:
-    """Record that a mode was left. `token`: the result of setting the previous mode."""
+    """Record that a mode was left. token: returned by `grad_mode.set`."""
     was = token.old_value
     if was is not Token.MISSING and was and unrecorded:
         unrecorded.pop()
@@ -106,7 +106,7 @@ class _Mode(Guard):
 
 
 class no_grad(_Mode):
-    """`with gt.no_grad():` or `@gt.no_grad()`: nothing is recorded."""
+    """`with gt.no_grad():` or `@gt.no_grad()`: operations are not recorded."""
 
     __slots__ = ()
 
@@ -146,12 +146,12 @@ class set_grad_enabled(_Mode):
         super().__init__(DEFAULT if flag("set_grad_enabled", "mode", mode) else NO_GRAD_MODE)
         self._is_set = True
         self._enter()
-        # The mode was set without a block to leave: drop the previous mode.
+        # The mode was set by a call, which has no end: drop the previous mode.
         if self._before[-1] and unrecorded:
             unrecorded.pop()
 
     def _begin_block(self) -> None:
-        """The guard is used as a block, which restores the previous mode at its end."""
+        """Note that the guard is used as a block, which restores the previous mode at its end."""
         if self._before[-1]:
             unrecorded.append(self._before[-1])
         self._is_set = False
@@ -232,7 +232,7 @@ _OFF = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 class _States(dict[tuple[int, int], tuple[int, int]]):
-    """(include, keep) -> the state without autograd's keys, or with them. There are few."""
+    """Dispatch state (include, keep) -> the state without autograd's keys, or with them."""
 
     __slots__ = ("_make",)
 

@@ -29,12 +29,12 @@ from .streams import current_stream
 Edge = tuple["Node", int]
 
 _numbers = count()
-# AccumulateGrad runs as soon as it can.
+# The number of AccumulateGrad: it runs before all nodes that are ready.
 LAST = 1 << 62
 
 
 class Node:
-    """One recorded operation; called with the gradients of its outputs by the engine.
+    """One recorded operation. The engine calls it with the gradients of its outputs.
 
     edges: one for each differentiable operand. outputs: (geometry, device) of each output, to which
     gradients are fitted. sequence_nr: grows with each operation. stream: the stream of the
@@ -52,21 +52,23 @@ class Node:
     hooks: Hooks | Any = None
     trace: str | None = None
     _metadata: dict[Any, Any] | None = None
-    whole: Node | None = None  # for a copy with fewer edges: the node that is in the graph
+    whole: Node | None = None  # the original node, if this one is a copy with fewer edges
     # Slots that hold saved tensors.
     saved: tuple[str, ...] = ()
     # makers/autograd.py makes an operator's kernel from these attributes: the arguments that have
     # derivatives (None for all tensors); the function that saves arguments for the derivative; the
     # slots of saved results, with the results' numbers; and the numbers of differentiable results,
-    # unless only the first is. In that case `backward` takes a gradient, or None, for each result.
+    # or None if only the first is differentiable. With numbers, `backward` takes a gradient, or
+    # None, for each result.
     inputs: tuple[str, ...] | None = None
     keep_inplace: Callable[..., None] | None = None
     others: tuple[tuple[str, int], ...] = ()
     differentiated: tuple[int, ...] = ()
-    # True if user code runs in the node: it must see the thread's own state and not the engine's.
+    # True if user code runs in the node: it must see the caller's dispatch state and not the
+    # engine's.
     is_users = False
 
-    # Edges are set before the number and never change: the engine sorts by the numbers.
+    # Edges are set before the number and never change, because the engine sorts nodes by number.
     def __init__(self, edges: tuple[Edge | None, ...] = ()) -> None:
         self.edges = edges
         self.outputs = []

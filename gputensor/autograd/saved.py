@@ -193,8 +193,8 @@ _RESHAPED = frozenset(("ReshapeAliasBackward0", "ViewBackward0", "UnsafeViewBack
 
 # (pack, unpack, owner), innermost last.
 saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_hooks", default=())
-# Functions that are used if there are no hooks. Each returns an object that is saved instead of a
-# tensor, or None. The number is the output's, or None for an operand.
+# Functions that are used if there are no hooks: (tensor, number of the output; None for an operand)
+# -> an object to save instead of the tensor, or None.
 keepers: ContextVar[tuple[Callable[[Tensor, int | None], Any], ...]] = ContextVar(
     "gputensor_keepers_of_saved_tensors", default=()
 )
@@ -205,7 +205,7 @@ _watching = 0
 
 
 def watch_saved(more: int) -> None:
-    """Check for hooks whenever a tensor is saved, while any are set."""
+    """Make `save` look for hooks, as long as any are set."""
     global _plain, _watching
     with _watch:
         _watching += more
@@ -238,7 +238,9 @@ class PackedTensor:
 
 
 def seen_from(x: Tensor, edge: Any) -> Tensor:
-    """Return a tensor that was saved without its history, in the form that the derivative gets."""
+    """Return a tensor that was saved without its history, with the history that the derivative
+    needs.
+    """
     if edge is None or grad_mode.get() != DEFAULT:
         return x
     return with_edge(view_of(x, x._geometry, x._offset), edge)

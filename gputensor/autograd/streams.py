@@ -23,9 +23,9 @@ def current_stream(device: Any) -> Any:
 
 
 def identity(stream: Any) -> Any:
-    """Return the identity of a stream: its key or handle, or the object itself.
+    """Return the identity of a stream: its key, its handle, or the object itself.
 
-    All threads share the handle of the per-thread default stream, so the key is used first.
+    The key comes first, because all threads share the handle of the per-thread default stream.
     """
     return getattr(stream, "key", getattr(stream, "ptr", stream))
 

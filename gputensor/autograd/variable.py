@@ -50,13 +50,13 @@ def record(kind: type[Node], *operands: Any) -> Any:
         if type(x) is Tensor or type(x) not in _NOT_TENSORS:
             meta = x._autograd
             if meta is not None:
-                # Written out for operands that are no views, which are most: results and leaves.
+                # Written out for results and leaves: most operands are no views.
                 if type(meta) is AutogradMeta and meta.view is None:
                     edge, own = meta.edge, meta.own
                     if edge is None and own is not None and own.requires_grad:
                         edge = (accumulator(x, own), 0)
                     is_needed = is_needed or edge is not None
-                # otherwise x is at most a view of a tensor without history
+                # otherwise x has no history, and its base has none if it is a view
                 elif type(meta) is not Tensor or meta._autograd is not None:
                     edge = gradient_edge(x)
                     is_needed = is_needed or edge is not None or requires_grad(x)

@@ -119,7 +119,7 @@ def _compile(wanted: list[Any], arch: str, arguments: Any) -> None:
     progress.done()
 
 
-# The number of kernels whose compilation takes as long as the start of a process.
+# The start of a process takes as long as the compilation of this number of kernels.
 _WORTH_A_PROCESS = 8
 
 

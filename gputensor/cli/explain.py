@@ -241,7 +241,7 @@ def _fuse(arguments: Any) -> int:
             arguments, "Chains of gt.fuse", chain.draw(code, data), chain.steps(data)
         )  # fmt: skip
     if arguments.json:
-        del data["replays"], data["why_not"]  # only functions are replayed, and this is code
+        del data["replays"], data["why_not"]  # these describe functions, and this is a line of code
         print_json({"code": code} | data)
         return FINE
     print("\n".join(found.lines()))

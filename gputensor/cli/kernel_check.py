@@ -1,14 +1,14 @@
-"""`gputensor kernel check FILE.cu…`: a CUDA C file in one CI step, on a machine without a GPU.
+"""`gputensor kernel check FILE.cu…`: a CUDA C file in one CI step, without a GPU.
 
 gputensor kernel check blur.cu                      cases from blur.check.py beside it
 gputensor kernel check blur.cu --spec cases.json --order random --seed 7
 gputensor kernel check *.cu --max-registers 64 --max-spill 0
 
 It compiles each kernel for five architectures and prints registers, spills, shared memory and the
-widths of loads and stores; then it runs the cases on the emulator, plainly and with every access
-checked (bounds, uninitialised shared memory, races, overflow of integers), threads in each order,
-and compares with the reference. Exit status: 0 fine, 1 with the first failure, 2 bad input, 3
-without NVRTC or g++.
+widths of loads and stores. Then it runs the cases on the emulator, first without checks, then with
+every access checked (bounds, uninitialised shared memory, races, overflow of integers) and with
+threads in each order, and compares with the reference. Exit status: 0 fine, 1 with the first
+failure, 2 bad input, 3 without NVRTC or g++.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LIMIT_S = 60  # per launch, unless GPUTENSOR_EMULATOR_LIMIT is set
 
 
 class _Failed(Exception):
-    """The check has failed. The text names the failure."""
+    """The check has failed."""
 
 
 def main(argv: list[str]) -> int:

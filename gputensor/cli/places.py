@@ -19,9 +19,8 @@ def of(
 ) -> Places:
     """Return pairs (part of the operator, place), in the order of a call.
 
-    name: for example `add.Tensor`. natives: functions of the family's native code. Without natives,
-    they and the loops are read from the registration. The module of native code is always read from
-    it.
+    name: for example `add.Tensor`. natives: functions of the family's native code. If natives are
+    not given, natives and loops are read from the registration.
     """
     identifier, base = name.replace(".", "_"), name.partition(".")[0]
     called = package / "_generated" / "families" / f"{family}.py"

@@ -163,7 +163,7 @@ def checked_outs(op: str, out: Any, count: int) -> int:
 def keys_of_list(tensors: Any) -> int:
     """Return the OR of the keys of all tensors in a list or tuple. None has no keys.
 
-    Raises: TypeError for anything else, because reading an iterator here would use it up.
+    Raises: TypeError for an iterator, which can be read only once, and for anything else.
     """
     if not isinstance(tensors, (list, tuple)):
         raise TypeError

@@ -15,8 +15,8 @@ from .guard import Guard
 # The original names of the device types that have dispatch keys. A PrivateUse type may get another
 # name (`rename_privateuse`).
 _TYPES = {"cpu", "cuda", "xla", "meta", "privateuseone", "privateusetwo", "privateusethree"}
-# PyTorch's other device types. They can be compared and printed, but have no tensors unless a
-# further device takes the name. Source: c10/core/DeviceType.h.
+# PyTorch's other device types. Devices of these types can be compared and printed. They have no
+# tensors unless an extension takes the name. Source: c10/core/DeviceType.h.
 _ELSEWHERE = {
     "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "lazy",
     "vulkan", "mps", "hpu", "mtia",

@@ -50,7 +50,8 @@ class Size(tuple[int, ...]):
         return Size(tuple.__add__(self, other))
 
 
-# CPU memory of at least this many bytes comes aligned from the allocator; NumPy allocates less.
+# The allocator provides CPU memory of at least this many bytes, aligned; NumPy allocates smaller
+# memory.
 ALIGNED_FROM_BYTES = 1 << 16
 
 
@@ -154,7 +155,8 @@ def _drop_unused() -> None:
     for key in list(_interned):
         if getrefcount(_interned[key]) == 2:  # references by the table and by the argument
             del _interned[key]
-    # If most of them are in use, the next search waits until as many new ones were made.
+    # The next search runs when the table has doubled, because most of the remaining geometries are
+    # in use.
     _bound = max(_BOUND, 2 * len(_interned))
 
 

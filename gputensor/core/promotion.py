@@ -136,9 +136,9 @@ def result_type(op: str, operands: tuple[Any, ...], default_dtype: dtype) -> dty
 
 
 def _combine(op: str, high: dtype | None, low: dtype | None) -> dtype | None:
-    """Return the dtype of a class of operands combined with a class of lower precedence.
+    """Combine the dtypes of two classes of operands.
 
-    The lower class can change only the category, never the width within a category.
+    The class of lower precedence can change only the category, never the width within a category.
     """
     if low is None or high is None:
         return high or low

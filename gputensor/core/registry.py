@@ -16,8 +16,7 @@ class Registry(dict[K, V]):
 
     def __init__(self, initial: dict[K, V] | None = None) -> None:
         super().__init__(initial or {})
-        # Each value is in a list of its own, so that a value that is registered twice has two
-        # registrations.
+        # Each value is in its own list, because one value may be registered twice.
         self._stacks: dict[K, tuple[list[V], ...]] = {k: ([v],) for k, v in self.items()}
 
     def register(self, key: K, value: V) -> Callable[[], None]:

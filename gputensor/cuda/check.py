@@ -10,11 +10,10 @@
                    "expect": {"dst": reference(src)}}
 
 A case may also have "shared" bytes and the tolerances "rtol" and "atol", by default 0. `kernels` in
-the file maps a function's name to an entry, or to several instances of a template (`{"scale":
-["scale<float>", "scale<double>"]}`; a function of two parameters gets the entry after `random`);
-`defines` are macros, `options` the Kernel's. A `blur.check.json` has cases without Python; see
-`_json_cases`. Arrays are NumPy's; on a GPU
-they are copied there and back.
+the file maps a function's name to an entry, or to several instances of a template: `{"scale":
+["scale<float>", "scale<double>"]}`. A function with two parameters gets the instance as the second
+one. `defines` are macros, `options` the arguments of `Kernel`. A `blur.check.json` has cases
+without Python; see `_json_cases`. Arrays are NumPy's; on a GPU they are copied there and back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading of a kernel's parameters from its CUDA C declaration: types, not values.
+"""The types of a kernel's parameters, read from its CUDA C declaration.
 
 This is no C++ parser: it replaces object-like macros, typedefs and template arguments word by word.
 For declarations that it cannot read, such as a struct by value, use `signature=`.
@@ -308,7 +308,7 @@ def _parameter(
 
 
 def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
-    """Assign a pointer to each Layout: `x` to `x_layout`, else the last one before it."""
+    """Assign `x` to the Layout `x_layout`; without an `x`, the pointer before the Layout."""
     free = []
     for number, parameter in enumerate(parameters):
         if parameter.kind == POINTER:

@@ -83,7 +83,10 @@ class CUDAGraph:
         self._handle, self._index = handle, index
 
     def capture_end(self) -> None:
-        """Stop recording, so that `replay` can run. After an error the graph is as new."""
+        """Stop recording, so that `replay` can run.
+
+        After an error the graph is empty and can be used again.
+        """
         begun = self._capture
         if begun is None or begun.is_over:
             raise errors.no_graph("capture_end", "is not being captured into")
@@ -260,7 +263,7 @@ def _abandon(of: CUDAGraph) -> None:
     try:
         of.reset()
     except errors.GpuTensorError:
-        pass  # the driver's error for an invalid capture, which was already reported
+        pass  # the driver reports an invalid capture a second time
 
 
 def _run_recorded(reason: str) -> None:
@@ -270,7 +273,7 @@ def _run_recorded(reason: str) -> None:
         recorder.run(reason)
 
 
-# By runtime and device: the stream that `graph` captures by default.
+# (runtime, device) -> the stream that `graph` captures by default.
 _streams: dict[tuple[Any, int], Any] = {}
 
 

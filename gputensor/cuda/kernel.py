@@ -248,8 +248,9 @@ class Kernel:
         return self.entry if is_instance or not is_emulated else self.declaration.name
 
     def _settle_places(self, loaded: Any) -> None:
-        """Set the offsets of parameters and the sizes of structs that the emulator's compiler
-        found."""
+        """Set the parameters' offsets and the structs' sizes, as the emulator's compiler reports
+        them.
+        """
         places = getattr(loaded, "places", None)
         parameters = self.declaration.parameters
         if places is None:

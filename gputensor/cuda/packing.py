@@ -1,5 +1,4 @@
-"""Conversion of a call's arguments to the parameter bytes of a launch, with checks against the
-signature."""
+"""Conversion of a call's arguments to a launch's parameter bytes, checked against the signature."""
 
 from __future__ import annotations
 

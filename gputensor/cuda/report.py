@@ -1,6 +1,6 @@
 """The report of ptxas on a kernel: registers, spills, memory, and widths of loads and stores.
 
-No GPU is needed. Widths are counted in the PTX, because ptxas keeps them.
+No GPU is needed. Widths of accesses are counted in the PTX, because ptxas does not change them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _count_accesses(result: Row, ptx: str, name: str) -> None:
         if spaces & {"param", "local", "const"}:
             continue
         width = int(bits) // 8 * int(lanes or 1)
-        # otherwise the memory is global, or the pointer is generic
+        # without "shared", the memory is global or the pointer is generic
         prefix = "shared_" if "shared" in spaces else ""
         counts = getattr(result, prefix + ("loads" if kind == "ld" else "stores"))
         counts[width] = counts.get(width, 0) + 1

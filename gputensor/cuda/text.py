@@ -18,7 +18,7 @@ from ..runtime.emulator import coverage, source
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)')
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
-# Headers that compilers have built in or find on their default path.
+# Our headers, which a text may include without naming a folder.
 OWN_HEADERS = ("gputensor/layout.cuh",)
 
 
@@ -96,7 +96,8 @@ class _Places:
             if inner is not None:
                 lines += self.inlined(_read(inner), inner, _label(inner))
                 lines.append(f'#line {number + 1} "{label}"')
-            else:  # a compiler's own header; or a missing one, which the compiler reports
+            # the compiler's own header, or a missing one, for which the compiler raises an error
+            else:
                 lines.append("" if path is not None and _ONCE.match(line) else line)
         return lines
 

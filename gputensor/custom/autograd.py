@@ -193,14 +193,16 @@ def _kernel(table: Table, formula: Formula | None) -> Callable[..., Any]:
 
 
 def _is_known(value: Any) -> bool:
-    """True if autograd knows the tensor, or a tensor of a list."""
+    """True if the value is a tensor with autograd data, or a list that contains one."""
     if isinstance(value, (list, tuple)):
         return any([_is_known(x) for x in value])
     return getattr(value, "_autograd", None) is not None
 
 
 def _recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
-    """Make the kernel for calls with arguments in autograd; perhaps none of them requires grad."""
+    """Make the kernel for calls in which an argument has autograd data, whether or not it requires
+    grad.
+    """
     schema = table.signature.schema
     is_plain = all(
         not a.type.has_tensor or a.type.required.name == "Tensor" and not a.is_keyword_only
@@ -251,10 +253,10 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
         finally:
             _state.set(state)
         # `custom_op` rejects results that are arguments, but a Library's kernel may return one. A
-        # single operand is known to autograd.
+        # single operand has autograd data here.
         is_input = has_several and any([result is args[n] for n in places])
         if result._autograd is None and not is_input and not context._not_differentiable:
-            result = variable.set_history(result, node)  # the work of `_wrap` in the simple case
+            result = variable.set_history(result, node)  # the same as `_wrap` in the simple case
             if not node.outputs:  # all results are integers
                 add_output(node, result)
         else:

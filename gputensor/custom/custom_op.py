@@ -184,7 +184,9 @@ class CustomOpDef:
                 del _definitions[self._qualname]
 
     def _again(self) -> None:
-        """Repeat the registrations after `_destroy`, because a later step failed."""
+        """Repeat the registrations that `_destroy` removed, after the step that needed it has
+        failed.
+        """
         former, self._registered = self._registered, []
         self._define()
         for what, _ in former[len(self._registered) :]:
@@ -248,8 +250,9 @@ class CustomOpDef:
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
-        """`with op.set_kernel_enabled("cuda", False):` calls the operator's first function instead
-        of this kernel."""
+        """`with op.set_kernel_enabled("cuda", False):` calls the function given to `custom_op`
+        instead of this kernel.
+        """
         before = device_type in self._disabled
         self._switch(device_type, not enabled)
         try:
@@ -407,7 +410,7 @@ def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | No
 
 
 def _owned(handle: Handle, lib: Library | None, op: Any, site: str) -> Handle:
-    """Return the handle; `lib` then owns it, too."""
+    """Let `lib` own the handle, too; return the handle."""
     if lib is not None:
         try:
             lib._check_open(site)

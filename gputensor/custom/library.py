@@ -338,8 +338,7 @@ def _convention(fn: Any, with_keyset: bool, boxed: bool, plain: str, keyset: str
 
 
 def _close(handles: list[Handle], namespace: str | None) -> None:
-    # The newest is removed first, so that no table in between contains an older kernel of this
-    # library.
+    # The newest is removed first, so that no older kernel of this library is used in the meantime.
     with dispatcher.lock:
         while handles:
             handles.pop().remove()

@@ -1,8 +1,8 @@
 """Kernels around the functions of `custom_op`, for each key.
 
 `backend` calls the function and checks that its results are new memory. `without_fake` gives the
-shapes of operators that need no function for them. The kernels at other keys are made as for
-built-in operators, see makers/. All functions of this module are makers: they run when a slot is
+shapes of operators that need no function for them. makers/ makes the kernels at other keys, as for
+built-in operators. The functions of this module make kernels. They run once, when a slot is
 computed, so that a call makes fewer decisions.
 """
 
@@ -134,7 +134,7 @@ def _refuse_alias(
 ) -> None:  # fmt: skip
     """Raise if a result is an argument, or shares the storage of an argument or of another result.
 
-    Only `opcheck` finds two storages over the same bytes, as `from_numpy(x.numpy())` makes.
+    Two storages over the same bytes, as from `from_numpy(x.numpy())`, are found by `opcheck` only.
     """
     seen: list[tuple[Any, str, int | None]] = []
     arguments = operator.schema.arguments

@@ -62,7 +62,7 @@ MINIMAL = (
 )  # fmt: skip
 
 _backends: dict[str, Backend] = {}
-# Names whose entry point was called, or need not be called. Each is called once.
+# Names of backends whose entry point must not be called again.
 _loaded: set[str] = set()
 
 

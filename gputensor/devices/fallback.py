@@ -6,7 +6,7 @@
     lib.impl("scale", gt.fallback.not_implemented, "Meta")
     lib.impl("scale", gt.fallback.autograd_not_implemented, "Autograd")
 
-`library.fallthrough_kernel` is another one. The kernel that materialises conjugates and zeros is in
+See also `library.fallthrough_kernel`. The kernel that materialises conjugates and zeros is in
 `fallbacks/lazy_views.py`, the kernel without a derivative in `autograd/fallback.py`. Source:
 aten/src/ATen/native/CPUFallback.cpp. Two things differ from PyTorch's fallback: operands that share
 memory share it on the CPU too, and results that are views stay views.

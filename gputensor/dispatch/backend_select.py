@@ -28,7 +28,8 @@ BACKEND_OF_TYPE = {
     "privateusetwo": "PrivateUse2", "privateusethree": "PrivateUse3",
 }  # fmt: skip
 # device type -> the key set of its plain tensors, and the key set of its Dense key alone. A factory
-# without tensor arguments calls the Dense key, whatever keys the thread includes, as in PyTorch.
+# without tensor arguments calls the Dense key and ignores keys that the thread includes, as in
+# PyTorch.
 TENSOR_KEYS = _Keys({kind: keys.tensor_keys(name) for kind, name in BACKEND_OF_TYPE.items()})
 DENSE_KEYS = _Keys({kind: keys.key_set((name,)) for kind, name in BACKEND_OF_TYPE.items()})
 
@@ -115,8 +116,10 @@ def _push(target: device) -> None:
 
 
 def _without(target: device) -> tuple[device, ...]:
-    """Return the devices without the innermost block of this device. Blocks entered since then
-    stay."""
+    """Remove the innermost block of this device from the devices.
+
+    Blocks entered since then stay.
+    """
     stack = default_devices.get()
     at = len(stack) - 1
     for n in range(at, 0, -1):

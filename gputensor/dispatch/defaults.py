@@ -1,6 +1,6 @@
-"""The default dtype, and which of two sets of promotion rules is in use.
+"""The default dtype and the promotion rules of the whole process.
 
-Both are values of the whole process, as in PyTorch. The default *device* is in `backend_select.py`.
+The default *device* is in `backend_select.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def set_default_dtype(d: dtype) -> None:
         return
     _default = d
     # A plan contains result dtypes, but not the rules from which they come (structured/pointwise/).
-    # A call that runs now stores its plan on the table with which it started.
+    # A running call stores its plan on the table that it started with, which is then no longer
+    # used.
     dispatcher.forget_plans()
 
 
@@ -59,7 +60,7 @@ def set_type_promotion(rules: str) -> None:
         raise errors.wrong_value("set_type_promotion", "rules", rule, rules)
     if rules == _promotion:
         return
-    from ..core import promotion  # with the first operator that promotes, or here
+    from ..core import promotion  # loaded by the first operator that promotes, or here
 
     _promotion = rules
     promotion.count_zero_dim(rules == "array_api")

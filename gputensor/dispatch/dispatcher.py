@@ -1,8 +1,8 @@
 """All operators, and every change to them.
 
 The path of a call, with the file of each step:
- 1. `a + b` runs Tensor.__add__ in `_generated/families/binary.py`, which `families.py` loads: it
-    gathers the operands' key sets, adds and removes what `tls.py` holds for this thread or task,
+ 1. `a + b` runs Tensor.__add__ in `_generated/families/binary.py`, which `families.py` loads. It
+ gathers the operands' key sets and applies this thread's or task's keys (`tls.py`),
  2. looks the set up in the operator's table (`operator.py`; a set seen for the first time is
     resolved by `precedence.py`) and calls what it finds with (key_set, *arguments).
  3. Factory functions pass a kernel of `makers/backend_select.py`: `device=` becomes a backend key.
@@ -47,8 +47,8 @@ _fallbacks: Mapping[DispatchKey, Kernel] = {
     key: Kernel(None, "fallthrough", caller_site(1))
     for key in (*map(keys.runtime_key, _PASSED), *keys.Autograd.keys)
 }
-# Functions that wrap all kernels while a trace or a profile is on, innermost first. Each entry is a
-# pair of functions (table, key, kernel) -> kernel, for calls and for redispatches.
+# Functions that wrap all kernels while a trace or a profile is on, innermost first: pairs of
+# functions (table, key, kernel) -> kernel, one for calls and one for redispatches.
 Wrap = Callable[["Table", DispatchKey, Callable[..., Any]], Callable[..., Any]]
 _wraps: tuple[tuple[Wrap, Wrap], ...] = ()
 # The number of tables replaced so far, in a list of one. Code that caches results of several tables
@@ -278,8 +278,10 @@ def register_kernel(
 
 
 def _noted(undo: Callable[[], None]) -> Handle:
-    """Return a handle. If the registration belongs to a family that fails to load, it is also
-    removed then."""
+    """Return a handle that removes a registration.
+
+    The registration is also removed if it belongs to a family that fails to load.
+    """
     handle = Handle(undo)
     families.note(handle.remove)
     return handle
@@ -288,8 +290,7 @@ def _noted(undo: Callable[[], None]) -> Handle:
 def register_behind(
     name: str, key: Key, function: Callable[..., Any] | None, convention: str
 ) -> None:
-    """Call `register_kernel` for one of our operators after its family has loaded. Does not load
-    the family."""
+    """Call `register_kernel` for one of our operators as soon as its family has loaded."""
     site = caller_site()
     families.behind(name, lambda: register_kernel(name, key, function, convention, site))
 
@@ -356,7 +357,7 @@ def refresh(operator: Operator) -> None:
 
 
 def forget_plans() -> None:
-    """Give every operator that was called a new table, because its plans are out of date."""
+    """Give every operator that was called a new table, without the old plans."""
     with lock:
         generation[0] += 1
         for operator in tuple(called):
@@ -379,8 +380,8 @@ def _set_wraps(
         _wraps = change(_wraps)
         plans = [(operator, operator.table.plans) for operator in _operators.values()]
         _swap_all()
-        # Nothing was registered, so the plans are still valid. A profile should not measure the
-        # making of plans.
+        # The plans are still valid. They are kept, so that a profile does not measure how plans are
+        # made.
         for operator, kept in plans:
             operator.table.plans = kept
 

@@ -9,9 +9,9 @@ raises one of ours if the schema tells which argument is wrong. Until a family i
 placeholder stands for each name: for `gt.add` and `calls.add_Tensor` in the module-like objects
 beside the index, for `x.add` and `x + y` in Tensor's base class. The first use replaces the
 placeholder, so that later uses cost nothing extra. `_generated/kernels/<family>.py` registers the
-kernels at the first call of one of the operators, or before anything else is registered for it or
-looks it up: our kernels are always the oldest. A failed step is undone completely and tried again
-at the next use.
+kernels at the first call of one of the operators, or earlier, when a kernel is registered for it or
+its name is looked up. So our kernels are always the oldest. A failed step is undone completely and
+tried again at the next use.
 
 Note [Loads take one lock first]
 A load takes `lock` and then, in imports, Python's module locks. So no module that a load may import
@@ -41,8 +41,8 @@ os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
-# The module that every call needs; it is on a floor above the dispatcher, so it is imported by
-# name.
+# The module that every call needs. It is imported by name, because it may import the dispatcher but
+# not the other way round.
 _START = f"{_PACKAGE}.fallbacks.start"
 # Finished steps: module name -> module. Below: steps in progress, with the functions that undo
 # them.
@@ -70,7 +70,7 @@ def registered(family: str) -> None:
     module = f"{_GENERATED}.kernels.{family}"
     if module in _done:
         return
-    # nothing to do if another thread has loaded it, or if this thread's own load is running
+    # another thread may have loaded it meanwhile, or this thread is loading it now
     with lock:
         if f"{_GENERATED}.families.{family}" not in _under_way:
             called(family)
@@ -116,8 +116,9 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
 
 
 def family_of(qualified_name: str) -> str | None:
-    """Return the family of `aten::add.Tensor`, or of all overloads of `aten::add`; None if the
-    operator is not ours."""
+    """Return the family of `aten::add.Tensor`, or of all overloads of `aten::add`; None for an
+    operator that is not built in.
+    """
     namespace, _, name = qualified_name.partition("::")
     if namespace != "aten":
         return index.NAMESPACES.get(namespace)
@@ -144,8 +145,8 @@ def complete_all() -> None:
 
 
 def behind(qualified_name: str, action: Callable[[], object]) -> None:
-    """Run `action` after the operator's family has registered its kernels; now if it has. Does not
-    load the family."""
+    """Run `action` after the operator's family has registered its kernels; at once if it already
+    has."""
     family = family_of(qualified_name)
     with lock:
         if family is None or f"{_GENERATED}.kernels.{family}" in _done:
@@ -209,9 +210,10 @@ def lazy_operators(module: dict[str, Any]) -> Any:
 def _face(
     module: dict[str, Any], prefix: str, families: Mapping[str, str], base: type = object
 ) -> Any:
-    """Make an object that replaces a module. module: the module's globals; the object keeps its
-    dunder names. base: ModuleType for public modules. An object that every call reads must be a
-    plain object."""
+    """Make an object that replaces a module. module: the module's globals, from which the object
+    takes the dunder names. base: ModuleType for public modules; a plain class for objects that
+    every call reads.
+    """
     kept = {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
     kept |= {"__all__": list(families), "_families": families, "_prefix": prefix}
     kept |= {"__package__": module["__package__"]}
@@ -238,7 +240,7 @@ class _Stand(str):
         name = str(self)
         found = getattr(called(face._families[name]), face._prefix + name)
         with lock:
-            if name in vars(owner):  # another thread was first
+            if name in vars(owner):  # another thread has replaced it already
                 setattr(face, name, found)
                 delattr(owner, name)
         return found

@@ -251,7 +251,7 @@ _and = int.__and__
 class KeySet(int):
     """A key set that prints its keys; it compares, pickles and combines as an int.
 
-    `name in key_set`, `|`, `&` and `-` take what `bits_of` takes.
+    `name in key_set`, `|`, `&` and `-` take the arguments of `bits_of`.
     """
 
     __slots__ = ()

@@ -34,13 +34,13 @@ Kernels = Mapping[Key, tuple["Kernel", ...]]
 PLANS_BOUND = 1 << 14
 
 _state = tls.state
-# Key set -> a function that wraps the table's kernel for it, unless a trace wraps kernels; see
-# fusion/record/quick.py.
+# Key set -> a function that wraps a table's kernel for this key set; see fusion/record/quick.py.
+# Not used while a trace wraps kernels.
 passing: dict[int, Callable[[Table, Callable[..., Any]], Callable[..., Any]]] = {}
 
 
-# Operators whose table has computed a kernel or stored a plan. Only these need a new table when the
-# rules behind plans change. None is removed, because a call may still run.
+# Operators whose table has computed a kernel or stored a plan: only these need a new table when the
+# rules behind plans change. Operators are never removed from the set.
 called: set[Operator] = set()
 
 
@@ -124,9 +124,9 @@ class Table(dict[int, Callable[..., Any]]):
     """key set -> kernel for one operator; `__missing__` computes the entry of a new set.
 
     plans: the iterator's plans for this operator, all cleared at their maximum number. prepared:
-    the signature, made on first use; n_tensors: then the number of arguments if all are plain
-    tensors, else -1. short: see Note [Short cuts]; learners: kernels that may add short cuts, by
-    device type.
+    the signature, made on first use. n_tensors: the number of arguments if all are plain tensors,
+    otherwise -1; set with the signature. short: see Note [Short cuts]; learners: kernels that may
+    add short cuts, by device type.
     """
 
     __slots__ = (
@@ -184,7 +184,8 @@ class Table(dict[int, Callable[..., Any]]):
             if learner is not None and self.learners.get(place) is not learner:
                 self.learners = {**self.learners, place: learner}
                 self.short = {}
-                self.plans.clear()  # the next plan of each call makes short cuts again
+                # then the next call of each kind makes its plan and its short cut again
+                self.plans.clear()
 
     def forget(self) -> None:
         """Drop the plans, and the short cuts made from them."""

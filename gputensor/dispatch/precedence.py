@@ -1,8 +1,8 @@
-"""The kernel of a table's slot: PyTorch's precedence, but independent of the order of
+"""Choice of the kernel for a table's slot: PyTorch's rules, but independent of the order of
 registration.
 
 Every slot is computed from the whole set of registrations, so the result cannot depend on the order
-in which they were made (in PyTorch the AutogradOther slot can: facts section 0b).
+in which they were made (in PyTorch the AutogradOther slot depends on it).
 Source: aten/src/ATen/core/dispatch/OperatorEntry.cpp, computeDispatchTableEntryWithDebug.
 """
 

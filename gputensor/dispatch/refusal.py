@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..core.schema import Argument, Type
     from .operator import Operator
 
-# Functions whose first operand may be a number beside another number, as in PyTorch. Source:
+# Functions whose operands may all be numbers, as in PyTorch. Source:
 # torch/csrc/utils/python_arg_parser.cpp, should_allow_numbers_as_tensors.
 _OF_NUMBERS = frozenset(
     ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide")
@@ -90,8 +90,9 @@ def _number_in(x: Any, types: Iterable[Type]) -> Any:
 
 
 def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Call the function with these values of its variables. NumPy's argument names have been read
-    already."""
+    """Call the function with these values of its variables, which already include arguments given
+    by NumPy's names.
+    """
     args: list[Any] = []
     kwargs = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -105,7 +106,7 @@ def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 
 def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call the function in such a way that its exception is not chained to the previous one."""
+    """Call the function; its exception is not chained to the previous one."""
     try:
         return function(*args, **kwargs)
     except Exception as error:
@@ -139,14 +140,16 @@ def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
 
 
 def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any]) -> None:
-    """Raise an error about the argument that conflicts with arguments of only one overload."""
+    """Raise an error about an argument that another argument excludes, because no overload has
+    both.
+    """
     unfit = []
     for operator in overloads:
         wrong = []
         for name, (fit,) in _arguments([operator]).items():
             place = _place(name, given)
             value = None if place is None else given[place]
-            # this value is for another overload
+            # True if this value is meant for another overload
             meant = fit.type.has_tensor or not hasattr(value, "_keys")
             if place is not None and not (meant and fit(value)):
                 wrong.append((name, fit.type, value))
@@ -163,9 +166,9 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
 
     types: by argument name, such as `"Tensor|Tensor[]"`; a schema's types, Callable, Iterable or
     dict; by default from the annotations. NumPy numbers are converted to Python numbers, and so are
-    0-d tensors if the function fails with them. op: the name in messages. first: arguments checked
-    before the function runs, for functions that store the value and fail later or never. Errors of
-    a constructor name its class, and its own arguments before those of functions it calls.
+    0-d tensors if the function fails with them. op: the name in messages. first: arguments that are
+    checked before the function runs, because it stores them and would fail later or never. Errors
+    of a constructor name its class, and its own arguments before those of functions it calls.
     """
 
     def decorate(function: F) -> F:
@@ -364,7 +367,7 @@ class _Fit:
         if value is None and self.is_out:
             return True
         if isinstance(value, np.ndarray) and form.base in ("Tensor", "Scalar", "float"):
-            return False  # boxed calls alone convert such a value
+            return False  # only boxed calls convert this value
         if _is_of_others(form, value):
             return False
         if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):

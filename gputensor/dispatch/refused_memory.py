@@ -49,7 +49,7 @@ _NOT_WRITABLE = ("read-only", "output array is not acceptable")
 
 
 def is_of_the_host(error: Exception) -> bool:
-    """True if Python or NumPy ran out of memory; errors of other classes are more specific."""
+    """True if Python or NumPy ran out of memory; errors of subclasses are more specific."""
     if type(error) is ValueError and any(words in str(error) for words in _TOO_LARGE):
         return True
     home = type(error).__module__.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Short cuts from a public function to the loop, past kernels that have nothing to do.
+"""Short cuts: a repeated call goes from the public function to the loop directly.
 
 Note [Short cuts]
 `a + b` of plain tensors goes through a table, the Autograd kernel, the table again, and the plans
@@ -27,9 +27,9 @@ calls `empty_like` and `copy_`. The kernel declares them with `jumps`. Its short
 only if each of those tables leads a plain call directly to the expected kernel; and when an
 operator's table is swapped, the tables of operators that skip it are swapped too
 (`dispatcher._swap`).
-A kernel of ours may also do the work of small operators inline, at every call (`x[mask]`, `stack`),
-if each of those operators `comes_straight` to the expected kernel.
-GPUTENSOR_SHORTCUTS=0 turns them off; this changes only the cost of calls.
+A built-in kernel may also do the work of small operators inline, at every call (`x[mask]`,
+`stack`), if `comes_straight` is true for each of these operators. GPUTENSOR_SHORTCUTS=0 turns them
+off; this changes only the cost of calls.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ OPENING = {
     CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),), CUDA: (("cuda", CUDA),),
     FACTORY: (("cpu", FACTORY), ("cuda", FACTORY)),
 }  # fmt: skip
-# (operands) -> True if an operator on them may run at once in a block of `gt.fuse`.
+# (operands) -> True if an operator on them runs immediately, not recorded, in a block of `gt.fuse`.
 in_block: list[Callable[..., bool]] = [lambda *operands: False]
 # the key sets on CUDA that correspond to those on the CPU
 _ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}
 
 # An operator that a short cut skips, the key set of its call, and the kernel that must run.
-# `copy.copy_` names that of native/copy.py, which not every module may import, and
-# `structured.forms.copy.<locals>.kernel` one of structured/forms.py.
+# The text `copy.copy_` names a kernel of native/copy.py, which not every module may import, and
+# `structured.forms.copy.<locals>.kernel` a kernel of structured/forms.py.
 Step = tuple["Operator", int, Callable[..., Any] | str]
 _jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
 # Operator -> the operators whose short cuts skip it; guarded by the dispatcher's lock.
@@ -96,8 +96,9 @@ def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> N
 
 
 def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any] | None:
-    """Return the backend or composite kernel to which a plain call leads directly; None if another
-    kernel is in between. place: the device type, for factories."""
+    """Return the backend or composite kernel to which a plain call leads directly; None if the call
+    passes another kernel. place: the device type, for factories.
+    """
     rest = key_set
     while rest >> keys.N_BACKENDS:
         key = keys.highest(rest)
@@ -142,7 +143,7 @@ def comes_straight(operator: Operator, kernel: Callable[..., Any]) -> bool:
 
 
 def is_plain_thread() -> bool:
-    """True if this thread is outside of every block. It may be in a recorded call."""
+    """True if this thread is outside of every block, also while it runs below autograd."""
     now = tls.state.get()
     return now is tls.PLAIN or now is tls.BELOW
 
@@ -158,7 +159,7 @@ def _names(there: Callable[..., Any] | str) -> tuple[str, str]:
     return f"{_PACKAGE}.native.{there}", f"{_PACKAGE}.{there}"
 
 
-# `begin` returns this if the operands need the full dispatch.
+# The value that `begin` returns if the operands need the full dispatch.
 LONG = object()
 
 
@@ -231,8 +232,8 @@ def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
 
 class Seen:
     """A memo entry of a call that may get a short cut. short: the table's dict of short cuts when
-    the call was last seen. If the table has another dict now, the short cut is to be stored, again
-    or for the first time."""
+    the call was last seen. If the table has another dict now, the short cut must be stored in it.
+    """
 
     __slots__ = ("value", "short")
 

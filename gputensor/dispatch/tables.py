@@ -60,7 +60,7 @@ def key_set(tensor: Any) -> keys.KeySet:
 
 
 def has_kernel(name: str, key: str) -> bool:
-    """True if a kernel is registered directly at the key (an alias counts as itself)."""
+    """True if a kernel is registered at this key itself, not at an alias that includes it."""
     return keys.key(key) in _registered(name).kernels
 
 

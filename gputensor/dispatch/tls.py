@@ -19,9 +19,9 @@ AUTOCAST = keys.key_set(("AutocastCPU", "AutocastCUDA", "AutocastPrivateUse1"))
 AD_INPLACE_OR_VIEW = keys.functionality_bit("ADInplaceOrView")
 AUTOGRAD = keys.functionality_bit("Autograd") | keys.functionality_bit("AutogradOther")
 
-# Values of `state` outside of every block, below autograd, and in a block of `gt.fuse`. If the
-# state equals one of these tuples, it is this object, so that short cuts compare with `is`. Code
-# that restores a state calls `same` for this.
+# Values of `state` outside of every block, below autograd, and in a block of `gt.fuse`. A state
+# equal to one of these tuples is always the same object, so that short cuts compare with `is`. Code
+# that restores a state calls `same` to keep this rule.
 PLAIN = (DEFAULT_INCLUDE, ALL & ~AUTOCAST)
 BELOW = (DEFAULT_INCLUDE, ALL & ~AUTOCAST & ~(AUTOGRAD | AD_INPLACE_OR_VIEW))
 FUSING = (DEFAULT_INCLUDE | keys.functionality_bit("Fuse"), PLAIN[1])
@@ -106,7 +106,7 @@ class ExcludeDispatchKeys(_Guard):
 
 
 class AllowDispatchKeys(_Guard):
-    """Removes keys from the excluded ones, as autocast does with its own key."""
+    """Calls in the block no longer exclude these keys. Autocast enables its own key in this way."""
 
     def __init__(self, allowed: keys.Keys) -> None:
         super().__init__(allow=keys.bits_of(allowed))

@@ -1,8 +1,8 @@
 """`GPUTENSOR_DISTRIBUTED_DEBUG=detail`: before each call, all ranks exchange descriptions of the
 call.
 
-A timeout then names the ranks that did not call. Ranks whose calls differ raise, as they also do
-without this mode (distributed/records.py). Each call sends a message to and from each rank.
+A timeout then names the ranks that did not call. Ranks whose calls differ raise with or without
+this mode (distributed/records.py). The mode costs a message to and from each rank for each call.
 """
 
 from __future__ import annotations

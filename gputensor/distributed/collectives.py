@@ -84,7 +84,9 @@ def _check_flag(op: str, async_op: Any) -> None:
 
 
 def _end(work: Work, async_op: bool, results: list[Tensor]) -> Work | None:
-    """results: what the future of the Work gives."""
+    """Return the Work, or wait for it if the call is synchronous. results: the value of the Work's
+    future.
+    """
     if async_op:
         work._results = results
         return work

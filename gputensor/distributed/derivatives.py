@@ -90,5 +90,5 @@ def broadcast_backward(grad: Tensor, src: int, group_name: str) -> Tensor:
 
 
 def not_by_writing(op: str) -> Any:
-    """Raise, as PyTorch does: operators that write have no derivative."""
+    """Raise, as PyTorch does: operators that write to an argument have no derivative."""
     raise errors.derivative_not_implemented(op)

@@ -39,7 +39,10 @@ class Bucket:
         self.reduce: Callable[[Bucket, ProcessGroup], Work | Future] = mean
 
     def start(self, group: ProcessGroup, counts: bool = True) -> None:
-        """Start the reduction. Missing gradients are zeros; without `counts`, all are."""
+        """Start the reduction.
+
+        Missing gradients count as zeros; with counts=False, all gradients do.
+        """
         with no_grad():
             parts = [p.grad.reshape(-1) if counts and p.grad is not None
                      else calls.zeros_like(p).reshape(-1) for p in self.parameters]  # fmt: skip
@@ -47,18 +50,18 @@ class Bucket:
             self.work = self.reduce(self, group)
 
     def is_completed(self) -> bool:
-        """Return True unless a reduction is under way; poll it."""
+        """Poll the reduction. Return True unless it is still running."""
         work = self.work
         return work is None or (work.done() if isinstance(work, Future) else work.is_completed())
 
     def _reduced(self) -> Any:
-        """Wait for the reduction; return the flat tensor that came of it."""
+        """Wait for the reduction; return its result, a flat tensor."""
         assert self.work is not None
         found = self.work.wait()
         return found if isinstance(self.work, Future) else self.flat
 
     def drop(self) -> None:
-        """Wait for the reduction, without a change of the gradients."""
+        """Wait for the reduction and leave the gradients unchanged."""
         self._reduced()
         self.flat = self.work = None
 
@@ -152,7 +155,7 @@ def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> N
 
 
 def shadow(group: ProcessGroup, buckets: list[Bucket], agrees: bool) -> None:
-    """Take part in a reduction of the other ranks, as zeros; gradients stay as they are."""
+    """Take part with zeros in the other ranks' reduction; this rank's gradients stay unchanged."""
     for bucket in buckets:
         bucket.start(group, counts=False)
     if agrees:

@@ -76,17 +76,18 @@ class GroupMember:
 
 
 class _World:
-    """The state of all groups in this process. `world` is the only object."""
+    """The state of all groups in this process. `world` is its only instance."""
 
     def __init__(self) -> None:
         self.mpi: Any = None  # the module mpi4py.MPI
         self.control: Any = None  # the communicator of messages that carry no users' data
         self.base: Any = None  # the communicator from which groups are made
         self.groups: dict[str, ProcessGroup] = {}
-        self.made = 0  # the number of groups that were made; they are named by it
+        self.made = 0  # the number of groups that were made; it names the next group
         self.gone: set[int] = set()
         self.looking = threading.Lock()
-        self.broken = ""  # the reason if a call failed on this rank and possibly not on others
+        # why a call failed that may have succeeded on other ranks; otherwise empty
+        self.broken = ""
 
     def look_who_left(self) -> None:
         """Read the messages of processes that have ended.

@@ -33,8 +33,8 @@ def init_process_group(backend: str | None = None, *, timeout: Timeout = None) -
             on emulated devices. "nccl": the same, but tensors on the CPU raise.
         timeout: seconds, or a timedelta, after which waiting for other ranks raises; by default
             30 minutes.
-        Raises: DistributedError without mpi4py, if there is a world already, and for "nccl" without
-            a GPU or NCCL.
+        Raises: DistributedError if mpi4py is missing, if there is a world already, and for "nccl"
+        if a GPU or NCCL is missing.
     """
     _check_backend("init_process_group", backend)
     timeout_s = seconds("init_process_group", timeout, 1800.0)

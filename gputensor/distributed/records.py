@@ -39,9 +39,9 @@ class Plan(NamedTuple):
 
     begin: starts MPI's request and returns it; None if the record carries all data. finish: called
     after the request. held: objects whose memory MPI uses until then. rides: bytes for the record's
-    room. arrive: copies the data out of the records of all ranks; it is given if the record carries
-    all data, on which all ranks decide alike. splits: the elements sent to each rank and received
-    from each rank, if ranks may differ in them.
+    room. arrive: copies the data out of the records of all ranks. It is given if the record carries
+    all data, and then on all ranks. splits: the elements sent to each rank and received from each
+    rank, if ranks may differ in them.
     """
 
     begin: Callable[[], Any] | None
@@ -95,9 +95,8 @@ def unusual(said: dict[int, Any]) -> list[int]:
 
 
 def splits_differ(given: Array, wanted: Array) -> int | None:
-    """Find the first pair of ranks that send and expect different numbers of elements; return one
-    of the two, the receiver if the first one sends. Return None if all pairs agree. given, wanted:
-    (n, n)."""
+    """Find the first pair of ranks that send and expect different numbers of elements. Return one
+    rank of the pair, or None if all pairs agree. given, wanted: (n, n)."""
     for sender, receiver in np.argwhere(given != wanted.T)[:1]:
         return int(sender or receiver)
     return None
@@ -159,8 +158,10 @@ class Agreement:
         return 16 * self.group.size() <= ROOM
 
     def _splits_agree(self) -> bool:
-        """Return False until the splits of all ranks have arrived. Set the error if they do not
-        match."""
+        """Return True once the splits of all ranks have arrived.
+
+        Set the error if they do not match.
+        """
         n = self.group.size()
         if self._splits_ride():
             every = np.ndarray((n, 2 * n), np.int64, self.room, HEAD, (RECORD, 8))

@@ -1,13 +1,14 @@
-"""Short cuts of synchronous collectives: they call MPI without the dispatcher, a Work or a clock.
+"""Short cuts of synchronous collectives: they call MPI directly, without the dispatcher, a Work or
+a timeout.
 
 A collective of 4 bytes takes MPI 2 us; a call through the dispatcher takes four times as long. The
 kernels of distributed/operators.py store short cuts on their operators' tables (Note [Short cuts]
 in dispatch/shortcuts.py) under (geometries, reduction or root, group). The functions of
-distributed/collectives.py look them up, because only they know that no Work is asked for. A short
-cut sends the kernel's messages (Note [A record first] in distributed/records.py), so some ranks
-may take it and others not. After polling MPI `_HOT` times it hands over to a Work, which reports
-lost ranks and timeouts. Strided tensors, dtypes that are reduced in a wider one, and the debug
-mode have no short cuts.
+distributed/collectives.py look them up, because only they know whether the caller wants a Work. A
+short cut sends the kernel's messages (Note [A record first] in distributed/records.py), so some
+ranks may take it and others not. After polling MPI `_HOT` times it makes a Work that continues the
+collective and reports lost ranks and timeouts. Strided tensors, dtypes that are reduced in a wider
+one, and the debug mode have no short cuts.
 """
 
 from __future__ import annotations
@@ -247,8 +248,9 @@ def all_gather(
 
 
 def _is_known(table: Table, key: Any, x: Tensor, group: ProcessGroup) -> bool:
-    """Return True if a short cut exists or is impossible; for dtypes of kind V, NumPy gives no
-    buffer."""
+    """Return True if a short cut exists or is impossible, as for dtypes of kind V, whose arrays
+    have no buffer.
+    """
     g = x._geometry
     has_none = x._device is not CPU or not g.is_contiguous or g.dtype.np.kind == "V"
     return key in table.short or has_none or group.backend == "nccl" or agreement.is_on()

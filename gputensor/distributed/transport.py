@@ -6,7 +6,8 @@ are packed first and unpacked at the end. Data is moved as bytes. This module kn
 nor devices.
 
 Reductions: f16 and bf16 are added in f32 and rounded once. MIN and MAX of floats call NumPy, which
-returns NaN on all ranks; with MPI's own the result would depend on the order of comparison.
+returns NaN on all ranks; with MPI's own operations, the result would depend on the order of
+comparison.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ def _dense(array: Array) -> Array:
 
 
 def _apart(array: Array, out: Array | None) -> Array:
-    """Return a contiguous array outside of `out`, from which MPI must not send."""
+    """Return a contiguous array that shares no memory with `out`, because MPI must not send from
+    `out`.
+    """
     dense = _dense(array)
     return dense.copy() if out is not None and np.may_share_memory(dense, out) else dense
 

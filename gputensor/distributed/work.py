@@ -61,7 +61,7 @@ def wait_until(
             whom = None if missing is None else missing()
             rank = group.ranks[group.rank()]
             raise _broken(op, errors.timed_out(op, rank, limit, whom))
-        if now - began > 1:  # let processes that compute use the cores
+        if now - began > 1:  # leave the cores to processes that compute
             time.sleep(1e-4)
             next_look = now
 
@@ -77,8 +77,8 @@ def check_usable(op: str) -> None:
         raise errors.is_broken(op, world.broken)
 
 
-# Kept alive until they have ended, even if nobody waits for them, because MPI writes to their
-# memory.
+# Works that have not ended. They are kept alive even if no code waits for them, because MPI writes
+# to their memory.
 _under_way: set[Work] = set()
 
 
@@ -159,24 +159,24 @@ class Work:
 class Future:
     """A value that comes later: from a Work, from another Future, or from `set_result`.
 
-    Nothing runs in the background: a Work's value comes, and functions given to `then` are called,
-    by `wait` or `done` of the thread that asks.
+    Nothing runs in the background: `wait` and `done` receive a Work's value and call the functions
+    given to `then`, in the thread that calls them.
     """
 
     __slots__ = ("_value", "_work", "_before")
 
     def __init__(self, *, devices: Any = None) -> None:
-        from concurrent import futures  # when used: it loads many modules
+        from concurrent import futures  # imported here, because it loads many modules
 
         self._value: Any = futures.Future()
         self._work: Work | None = None
-        self._before: Future | None = None  # whose `then` made this one
+        self._before: Future | None = None  # the Future whose `then` made this one
 
     def __class_getitem__(cls, item: Any) -> Any:
         return cls  # annotations such as `Future[Tensor]`
 
     def done(self) -> bool:
-        """Return True if the value, or an exception, is there."""
+        """Return True if a value or an exception has been set."""
         if self._before is not None:
             self._before.done()
         elif self._work is not None and not self._value.done() and self._work.is_completed():
@@ -189,30 +189,30 @@ class Future:
         return self._value.result()
 
     def value(self) -> Any:
-        """Return the value, which must be there."""
+        """Return the value, which must have been set."""
         if not self.done():
             rule, remedy = "be called once the value is there", "call wait()"
             raise errors.must("Future", "value", rule, errors.Got(repr(self)), remedy=remedy)
         return self._value.result()
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """Return a future of `callback(self)`, which is called once the value is there."""
+        """Return a future of `callback(self)`, which is called once the value is set."""
         made = Future()
         made._before = self
         self._value.add_done_callback(lambda _: made._settle(lambda: callback(self)))
         return made
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        """Call `callback(self)` once the value is there."""
+        """Call `callback(self)` once the value is set."""
         self._value.add_done_callback(lambda _: callback(self))
 
     def set_result(self, result: Any) -> None:
-        """Give the value, once."""
+        """Set the value. It can be set only once."""
         self._check_open("set_result")
         self._value.set_result(result)
 
     def set_exception(self, result: BaseException) -> None:
-        """Give an exception in the place of the value; `wait` and `value` raise it."""
+        """Set an exception instead of a value; `wait` and `value` raise it."""
         self._check_open("set_exception")
         self._value.set_exception(result)
 
@@ -263,7 +263,7 @@ def started(work: Work, tensor: Any) -> None:
 def taken(tensor: Any) -> Work:
     """Remove and return the last Work on a tensor's storage, for a caller that waits for it.
 
-    On the meta device nothing is started, so the Work has ended.
+    On the meta device there is no Work; return one that has ended.
     """
     key = id(tensor._storage)
     works = _started.get(key)
@@ -305,8 +305,7 @@ def _wait_until_read() -> None:
 
 
 def _unread(stream: int) -> int:
-    """Return the number of unread bytes in a file descriptor's pipe; 0 if it is unknown or no
-    pipe."""
+    """Return the number of unread bytes in the pipe of a stream; 0 if the stream is no pipe."""
     count = bytearray(4)
     try:
         import fcntl

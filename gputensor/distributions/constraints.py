@@ -298,7 +298,7 @@ class _PositiveDefinite(_Symmetric):
 
 
 class _Sequence(Constraint):
-    """One constraint for each part of a value along `dim`."""
+    """Different constraints for the parts of a value along `dim`."""
 
     cseq: list[Constraint]
     dim: int
@@ -313,7 +313,7 @@ class _Sequence(Constraint):
 
 
 class cat(_Sequence):
-    """One constraint for each part of `lengths`, as `gt.cat` joins them."""
+    """A constraint for each part of a value that `gt.cat` joins. lengths: the parts' sizes."""
 
     lengths: list[int]
 
@@ -331,7 +331,7 @@ class cat(_Sequence):
 
 
 class stack(_Sequence):
-    """One constraint for each slice, as `gt.stack` joins them."""
+    """A constraint for each slice of a value that `gt.stack` joins."""
 
     event_dim: int = quantity(lambda self: self._dims(max(c.event_dim for c in self.cseq)))
 

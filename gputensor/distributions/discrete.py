@@ -170,7 +170,7 @@ class Binomial(ByOdds):
 class NegativeBinomial(ByOdds):
     """Negative binomial distribution: number of successes before total_count failures.
 
-    total_count may be any number above 0.
+    total_count: any positive number.
     """
 
     arg_constraints: Regions = {

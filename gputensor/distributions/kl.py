@@ -46,7 +46,9 @@ def register_kl(type_p: type, type_q: type) -> Callable[[F_], F_]:
 
 
 def _search(type_p: type, type_q: type) -> Divergence | None:
-    """Return the function of the closest base classes; warn if p and q prefer different ones."""
+    """Return the function of the closest base classes; warn if p and q have different closest
+    functions.
+    """
     fits = [pq for pq in _registry if issubclass(type_p, pq[0]) and issubclass(type_q, pq[1])]
     if not fits:
         return None
@@ -115,7 +117,8 @@ def _to_continuous_bernoulli(p: Any, q: Any) -> Any:
     return -p.entropy() - p.mean * q.logits - log_norm
 
 
-# Class of p -> classes of q whose support excludes some of p's samples: the divergence is inf.
+# Class of p -> classes of q for which the divergence is inf, because their support excludes some of
+# p's samples.
 _OUTSIDE: dict[Any, list[Any]] = {
     Beta: [Pareto], ContinuousBernoulli: [Pareto],
     Exponential: [Beta, ContinuousBernoulli, Pareto, Uniform],

@@ -1,6 +1,7 @@
 """Samples of distributions that have no operator: gamma (with its derivative), Poisson, binomial.
 
-The arithmetic is float64 for every dtype. Samples, but not distributions, differ from PyTorch's.
+The arithmetic is float64 for every dtype. The samples differ from PyTorch's, their distributions do
+not.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def by_rejection(like: Tensor, propose: Callable[[Tensor], tuple[Tensor, Tensor]
     """Draw one float64 number for each element of `like`.
 
     propose: takes indices into the flattened `like`; returns proposals and a mask of accepted ones.
-    For a parameter without samples it must accept NaN: the loop runs until all are accepted.
+    For an invalid parameter it must accept NaN, because the loop runs until every element is
+    accepted.
     """
     drawn = empty(like.numel(), dtype=float64, device=like.device)
     pending = arange(like.numel(), device=like.device)
@@ -48,7 +50,7 @@ class _LogGamma(Function):
             d = shift[pending]
             x, u = randn(d.shape, dtype=d.dtype, device=d.device), _uniform(d)
             cube = (1 + x / (9 * d).sqrt()).pow(3)
-            log_cube = cube.log()  # NaN below 0, never accepted
+            log_cube = cube.log()  # NaN for cube < 0, which `fits` rejects
             fits = u.log() < 0.5 * x.square() + d * (1 - cube + log_cube)
             return d.log() + log_cube, (fits & (cube > 0)) | ~((d > 0) & (d < math.inf))
 

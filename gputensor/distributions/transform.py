@@ -123,7 +123,8 @@ class Transform:
 
 
 class Composite(Transform):
-    """Base of transforms with domain and codomain by instance; `_region` returns them."""
+    """Base of transforms whose domain and codomain depend on the instance. `_region` returns
+    both."""
 
     domain: Any = constraints.dependent_property(lambda self: self._region("domain"))
     codomain: Any = constraints.dependent_property(lambda self: self._region("codomain"))
@@ -133,7 +134,7 @@ class Composite(Transform):
 
 
 class _InverseTransform(Composite):
-    """The inverse of `inv`, whose cache it shares."""
+    """The inverse of the transform `inv`. Both share a cache."""
 
     _inv: Transform
 

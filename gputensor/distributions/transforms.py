@@ -260,8 +260,8 @@ class ReshapeTransform(Composite):
 class CorrCholeskyTransform(Transform):
     """Vector of D (D - 1) / 2 numbers to the Cholesky factor of a D x D correlation matrix.
 
-    A row has length 1. Each tanh is the signed share of the row's remaining length that an element
-    takes.
+    A row has length 1. The tanh of each number is the element's signed share of the row's remaining
+    length.
     """
 
     domain: Any = constraints.real_vector

@@ -22,7 +22,7 @@ from .nested import PLAIN, from_numbers
 from .numpy.bridge import array_of, from_numpy, over_copy
 
 _dtype = dtype
-# Kinds of NumPy's dtypes that are memory of numbers.
+# Kinds of NumPy dtypes whose elements are numbers.
 _PLAIN = "biufc"
 
 
@@ -34,8 +34,8 @@ def tensor(
 
     Args:
         data: a number, nested lists or tuples of numbers, an array, or a tensor.
-        dtype: None takes it from data: bool, int64 for ints, the default dtype for floats, its
-            complex twin for complex numbers; arrays and tensors keep theirs.
+        dtype: None takes it from data: bool, int64 for ints, the default dtype for floats, the
+        corresponding complex dtype for complex numbers; arrays and tensors keep theirs.
         device: None means the tensor's device, or the default device for other data.
         pin_memory: page-locked host memory, for asynchronous copies.
     Raises: ArgumentValueError for ragged lists; ArgumentTypeError for a non-number;
@@ -81,7 +81,7 @@ def asarray(
     Args:
         obj: a tensor, an array of any library (NumPy, DLPack, buffer protocol), a number, or nested
             sequences of numbers.
-        dtype, device: of the result; None keeps those of `obj`.
+        dtype, device: the result's; None keeps `obj`'s.
         copy: True always copies, False raises if a copy is needed, None copies if needed.
     """
     if dtype is not None and type(dtype) is not _dtype:

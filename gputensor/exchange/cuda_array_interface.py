@@ -1,5 +1,5 @@
-"""The CUDA array interface, version 3, by which Numba, CuPy and others exchange arrays on a GPU:
-reading it from their arrays.
+"""The CUDA array interface, version 3, by which Numba, CuPy and others exchange arrays on a GPU.
+This module reads it from their arrays.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def read(op: str, arg: str, x: Any) -> Described:
         raise _incomplete(op, arg, "a dict", given)
     sizes = _ints(op, arg, given, "shape")
     element = getattr(x, "dtype", None)
-    if not isinstance(element, np.dtype):  # a typestr cannot express bfloat16, but a dtype can
+    # for bfloat16 a library gives a dtype, because a typestr cannot express it
+    if not isinstance(element, np.dtype):
         try:
             element = np.dtype(operator.getitem(given, "typestr"))
         except (KeyError, TypeError, ValueError):

@@ -60,7 +60,7 @@ def _as_device(given: Any) -> device:
 
 
 def _ask(ext: Any) -> Any:
-    """Return the capsule of `ext`. Later work on our current stream may use its memory."""
+    """Return the capsule of `ext`. Its memory is ready for later work on our current stream."""
     keywords: dict[str, Any] = {}
     given = ext.__dlpack_device__() if hasattr(ext, "__dlpack_device__") else (CPU_DEVICE, 0)
     try:

@@ -34,7 +34,7 @@ class ForeignArray:
     """Description of another library's array: the memory of its elements.
 
     device_index: -1 for host memory. dtype: None for types that tensors lack, such as a NumPy
-    structure. stride_bytes: may be negative. array: the ndarray of CPU memory, set by `seen`.
+    structure. stride_bytes: may be negative. array: for CPU memory, the ndarray; set by `seen`.
     stream: the address of its library's stream, None if it is ours; stream_owner: keeps the stream
     alive, if known. keeper: keeps the memory alive and readable. is_readonly: declared by its
     library, or by `array`.
@@ -70,8 +70,7 @@ class ForeignArray:
 
     @property
     def _geometry(self) -> Geometry:
-        """Messages describe the array by this attribute and `_device`, as they describe a
-        tensor."""
+        """The attribute that error messages read, with `_device`, as they do for a tensor."""
         return self.geometry
 
     @property
@@ -155,7 +154,7 @@ def library_of(x: Any) -> str:
 
 
 def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignArray | None:
-    """Describe `x` by its attributes. Return None if it has none of the known ones.
+    """Describe `x` by its attributes. Return None if it has no attribute of a known library.
 
     library: `library_of(x)`, if the caller knows it. Raises: ArgumentValueError or
     ArgumentTypeError for a tensor whose memory does not contain its elements, and for an incomplete
@@ -274,8 +273,8 @@ def _is_plain(x: Any) -> bool:
     """True if a torch tensor's attributes are enough; reading them takes a fifth of a DLPack
     capsule's time.
 
-    DLPack handles or rejects the others: subclasses, other devices and layouts, conjugated and
-    negated views, tensors that require grad.
+    All other tensors are handled or rejected by DLPack: subclasses, other devices and layouts,
+    conjugated and negated views, tensors that require grad.
     """
     torch = sys.modules["torch"]
     known = type(x) is torch.Tensor and (x.is_cuda or x.is_cpu) and x.layout is torch.strided
@@ -323,8 +322,10 @@ def _is_our_cuda() -> bool:
 
 
 def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
-    """Describe an array by its CUDA array interface, which has negative strides and no device
-    index."""
+    """Describe an array by its CUDA array interface.
+
+    Strides may be negative, and there is no device index.
+    """
     given = cuda_array_interface.read(op, arg, x)
     element = dtypes.from_numpy(given.dtype)
     found = ForeignArray(

@@ -1,12 +1,12 @@
 """Tensors whose memory does not hold their elements: conjugates, negatives and efficient zeros.
 
 Note [Lazy views]
-`x.conj()` and `x.imag` of a conjugate are views with one bit more in their key set (Conjugate,
+`x.conj()` and `x.imag` of a conjugate are views with an additional bit in their key set (Conjugate,
 Negative); an efficient zero has the bit ZeroTensor and no memory at all. The bits are dispatch
-keys, so ordinary tensors pay nothing. Views keep the bit. Every other operator reaches the fallback
-of the key, which passes it a materialised copy and writes changes back; exceptions are the
-operators registered here, and operators with the field `reads` in native_functions.yaml. Kernels
-never see a bit: they get `_as_it_lies`.
+keys, so ordinary tensors pay nothing. Views of these tensors keep the bit. Every other operator
+reaches the fallback of the key, which passes it a materialised copy and writes changes back;
+exceptions are the operators registered here, and operators with the field `reads` in
+native_functions.yaml. Kernels never see a bit: they get `_as_it_lies`.
 Source: aten/src/ATen/native/MathBitsFallback.h, ZeroTensorFallback.cpp. Two differences: the keys
 stay active within a DispatchMode (PyTorch 2.13 reads conjugates unconjugated there), and x / zero
 is x / 0 instead of inf.
@@ -107,7 +107,7 @@ def _make(table: Table, key: str, bit: int) -> Kernel:
 def _passes(operator: Operator, bit: int) -> bool:
     """True for views, which keep the bit, and for operators that do not read elements.
 
-    For zeros without memory, operators that change storage or geometry are not among them.
+    For zeros without memory, false also for operators that change storage or geometry.
     """
     tags = operator.tags
     if "reads_storage" in tags:
@@ -211,7 +211,7 @@ def _copy_zero(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = Fal
         key = _below(src._keys)
         _operators.expand.redispatch_table[key](
             key, src, self._geometry.sizes, False
-        )  # raises if this is impossible
+        )  # raises if the view is impossible
     key_set &= BELOW_ADINPLACEORVIEW & ~LAZY
     _operators.zero_.redispatch_table[key_set](key_set, _as_it_lies(self))
     return self

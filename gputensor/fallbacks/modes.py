@@ -11,7 +11,7 @@
 Both use the dispatch key Python, which a mode adds to the thread's state and a subclass to the key
 sets of its tensors; other calls pay nothing. Handlers run below autograd, with the innermost mode
 removed from the stack. Source: torch/csrc/autograd/python_fallback.cpp and
-torch/utils/_python_dispatch.py. Unlike there, conjugates stay lazy within a handler.
+torch/utils/_python_dispatch.py. Unlike in PyTorch, conjugates stay lazy within a handler.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ..dispatch.tls import ExcludeDispatchKeys, unrecorded
 
 # The modes of this thread or task, innermost last.
 _modes: ContextVar[tuple[DispatchMode, ...]] = ContextVar("gputensor_modes", default=())
-# A clone materialises its operand: it passes the key, and the elements are read after it.
+# The keys below Python, and the keys of lazy views: a clone materialises its operand there.
 _BELOW = keys.below("Python") | keys.LAZY
-# Keys that are handled before a handler runs. Conjugates are not materialised before, because
+# Keys that are handled before a handler runs. The keys of lazy views are not among them, because
 # handlers may make views.
 _ABOVE = tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD | tls.AUTOCAST
 
@@ -114,7 +114,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
     def ask(key_set: int, *args: Any) -> Any:
         modes, handlers = _modes.get(), _handlers(args, places)
         # Native kernels continue with their operands' keys and ignore the keys that the thread
-        # excludes. And a view that they make of a subclass's tensor still has the key.
+        # excludes. A view that they make of a subclass's tensor has the key, too.
         if not (modes or handlers) or not tls.state.get()[1] & PYTHON:
             key_set &= _BELOW
             return operator.redispatch_table[key_set](key_set, *args)
@@ -154,7 +154,7 @@ def _handlers(args: Sequence[Any], places: Sequence[int]) -> list[type]:
 
 
 def _call(who: Any, outer: tuple[DispatchMode, ...], given: tuple[Any, ...]) -> Any:
-    """Call a handler below autograd, in the modes outside of the innermost one."""
+    """Call a handler below autograd, with the modes outside of the innermost one active."""
     include, keep = tls.state.get()
     include = include | PYTHON if outer else include & ~PYTHON
     modes, state = _modes.get(), tls.state.get()

@@ -27,7 +27,7 @@ def vmap(
 
     Args:
         in_dims: for each argument the dimension to map over, or None; one number for all arguments,
-            or a structure nested as the arguments are.
+            or a structure with the nesting of the arguments.
         out_dims: the position of the mapped dimension in each result.
         randomness: for operators that draw random numbers: "error", "different" numbers for each
             entry, or the "same" for all.

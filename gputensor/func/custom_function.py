@@ -49,8 +49,9 @@ def apply(cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _kept(made: Any, given: Sequence[Any], args: Sequence[Any]) -> Any:
-    """Return the argument that wraps `made` if forward wrote to that argument and returned it;
-    otherwise None."""
+    """Return the argument whose value is `made`, if forward wrote to it and returned it; otherwise
+    None.
+    """
     return next((a for a, x in zip(args, given) if x is made and a is not x), None)
 
 

@@ -40,9 +40,9 @@ Function = Callable[..., Any]
 class DualLevel(Level):
     """The level of a block of forward differentiation.
 
-    written: id of a storage -> the storage, and a tangent of all its elements. It has the storages
-    of tensors without a wrapper to which a value with a tangent was written. So all views of these
-    tensors have the tangent, earlier views included.
+    written: id of a storage -> the storage, and a tangent of all its elements. It lists storages of
+    tensors without a wrapper to which a value with a tangent was written. All views of these
+    tensors, also earlier ones, then have the tangent.
     """
 
     written: dict[int, tuple[Any, Tensor]]
@@ -87,8 +87,7 @@ class DualLevel(Level):
             self.written[id(storage)] = storage, tangent.new_zeros((count,), dtype=x.dtype)
 
     def _entered(self, value: Any) -> Any:
-        """Return an argument. If a value with a tangent was written to it, wrap it at this
-        level."""
+        """Return an argument, wrapped at this level if a value with a tangent was written to it."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entered(x) for x in value])
         t = self.tangent_of(value)
@@ -111,7 +110,7 @@ class DualLevel(Level):
         primals = [self._primal(value) for value in args]
         if (
             entry.operator.overload == "dtype"
-        ):  # view(dtype) reinterprets the bytes as other numbers
+        ):  # view(dtype) reinterprets bytes, so its result has no tangent
             return call(entry.operator, *primals)
         if entry.schema.is_view:
             return self._view(entry, args)
@@ -219,9 +218,11 @@ class DualLevel(Level):
         return dual(self, self._settled(entry, result, tracked, primals), total)
 
     def _settled(self, entry: Entry, y: Any, is_tracked: bool, primals: list[Any]) -> Any:
-        """Prepare a primal result. Its history is dropped if only the aliases have one. The batch
-        of an outer vmap is dropped if only the aliases have it, so that the result can be written
-        to a tensor without a batch."""
+        """Prepare a primal result.
+
+        Its history and the batch of an outer vmap are dropped if they come only from the aliases,
+        so that the result can be written to a tensor without a batch.
+        """
         y = settled(y, is_tracked)
         if draws(entry.operator):
             return y
@@ -285,7 +286,7 @@ def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
     # some elements share memory
     if any(n > 1 and not s for n, s in zip(shape.sizes, shape.strides)):
         return tangent.contiguous()
-    # Made by a method of the tangent, so that it also has the tangent's batch.
+    # Made by a method of the tangent, so that it has the tangent's batch within vmap.
     return tangent.new_empty_strided(shape.sizes, shape.strides).copy_(tangent)
 
 
@@ -308,7 +309,7 @@ def _is_real(values: Sequence[Any]) -> bool:
 
 
 def _is_tracked(around: Levels, ys: Sequence[Any], xs: Sequence[Any], ts: Sequence[Any]) -> bool:
-    """True if the result is also differentiated in reverse by code outside of this call."""
+    """True if code outside of this call also differentiates the result in reverse mode."""
     return is_tracked_outside(around, ys, xs) or is_recorded(around, ts)
 
 
@@ -320,7 +321,7 @@ def jvp(
 ) -> tuple[Any, ...]:
     """Return a function's output for `primals`, and its derivative in the direction of `tangents`.
 
-    primals, tangents: tuples, nested alike.
+    primals, tangents: tuples with the same nesting.
     strict: raise an error if an output does not depend on the primals; otherwise its derivative is
     0.
 

@@ -91,8 +91,9 @@ def vjp(
 def jvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """Return the outputs, and the Jacobian times v, by reverse derivatives. v has the inputs'
-    sizes."""
+    """Return the outputs, and the Jacobian times v, computed in reverse mode. v has the inputs'
+    sizes.
+    """
     given, _ = _tensors("jvp", "inputs", inputs)
     with enable_grad():
         xs = _leaves(given, create_graph)
@@ -111,8 +112,8 @@ def jacobian(
     """Return the derivative of each output with respect to each input, of sizes (output, input).
 
     strategy: "reverse-mode", or "forward-mode" with vectorize=True, which is cheaper for more
-    outputs than inputs. vectorize: as in PyTorch, excludes `strict`; rows are always computed
-    together.
+    outputs than inputs. vectorize: rows are computed together with or without it; as in PyTorch, it
+    excludes `strict`.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         rule = "be 'reverse-mode' or 'forward-mode'"

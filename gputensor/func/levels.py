@@ -46,15 +46,16 @@ class Level(Guard):
 
     is_alive: bool = True
     is_vmap: ClassVar[bool] = False
-    # The key that leads operators without an operand of a level to the running level.
+    # The key that leads an operator to the running level if no operand belongs to a level.
     bit: ClassVar[int] = DUAL
 
     def __init__(self) -> None:
         self.number: int = next(_numbers)
 
     def has_written(self, x: Any) -> bool:
-        """True if parts at this level were written to x, a tensor without a wrapper of this
-        level."""
+        """True if a batch or a tangent of this level was written to x, which has no wrapper of this
+        level.
+        """
         return False
 
     def owns(self, x: Any) -> bool:
@@ -118,8 +119,7 @@ class Wrapper(Tensor):
         self._keys = TENSOR_KEYS[place.type] | bit | value._keys & (BATCHED | DUAL)
         self._storage = Storage.over(None, shape.nbytes, place)
         self._array = None
-        # Other code sees by this value that a gradient may be needed; the object has no edge to a
-        # node.
+        # A marker without an edge to a node: it tells other code that a gradient may be needed.
         self._autograd = _TRACKED if bit is DUAL or requires_grad(value) else None
 
 
@@ -154,7 +154,7 @@ def level_number(x: Any) -> int:
 
 def batched(level: Any, value: Any) -> Tensor:
     """Wrap the slices of `value` as a tensor of a vmap's level."""
-    if level_number(value) > level.number:  # the wrapper of the inner level stays outermost
+    if level_number(value) > level.number:  # an inner level's wrapper must stay outside
         if isinstance(value, DualTensor):
             parts = batched(level, value.value), batched(level, value.tangent)
             return dual(value.level, *parts)
@@ -260,7 +260,7 @@ def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
         alone: Tensor = primal
         return alone
     holder = primal if level_number(primal) >= level_number(tangent) else tangent
-    if level_number(holder) > level.number:  # the wrapper of the inner level stays outermost
+    if level_number(holder) > level.number:  # an inner level's wrapper must stay outside
         outer = holder.level
         if isinstance(holder, BatchedTensor):
             parts = physical(outer, primal), physical(outer, tangent)

@@ -59,7 +59,8 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
     def transformed(key_set: int, *args: Any) -> Any:
         level = _innermost(args, places, operator)
-        if level is None:  # within a vmap, whose level handles random numbers
+        # no operand has a level, but the call is within a vmap, whose level handles random numbers
+        if level is None:
             return _plain(entry, key_set, args)
         if entry.composite is not None and not level.has_rule(entry):
             return entry.composite(key_set, *args)
@@ -142,8 +143,10 @@ def call(operator: Operator, *args: Any) -> Any:
 
 
 def outside(level: Level, function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function without this level and the levels inside it. Only the level itself draws
-    random numbers for its entries."""
+    """Call a function without this level and the levels inside it.
+
+    Random numbers are exempt: only the level itself draws them for its entries.
+    """
     (include, keep), here, rest = _get(), levels(), around(level)
     bits = ~(BATCHED | DUAL)
     for x in rest:

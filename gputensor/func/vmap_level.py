@@ -7,9 +7,9 @@ batch; this is correct but slow, so there is one warning.
 Note [Spread batches]
 A function within a vmap may be differentiated with respect to a tensor without a batch, as in
 `hessian`. The tensor's alias has the batch, so that each entry gets its own gradient (reverse.py),
-but all entries have equal values: the alias is spread. Results of spread tensors alone are spread,
-too. If a spread tensor is written to a tensor without a batch, that tensor gets the values, and its
-storage gets a batch at this level, so that the gradients stay separate.
+but all entries have equal values: the alias is spread. A result is spread, too, if all its operands
+with a batch are spread. If a spread tensor is written to a tensor without a batch, that tensor gets
+the values, and its storage gets a batch at this level, so that the gradients stay separate.
 """
 
 from __future__ import annotations

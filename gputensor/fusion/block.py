@@ -33,7 +33,7 @@ def _without_fuse(state: tuple[int, int]) -> tuple[int, int]:
 
 class Fusing(Guard):
     """The result of `gt.fuse()`: a context manager and a decorator. Blocks may be left in any
-    order. Leaving a block runs the recorded work; leaving the last one ends the recording.
+    order. Leaving a block runs the recorded operators; leaving the last block ends recording.
     recompute: see `fuse`."""
 
     __slots__ = ("_counted", "_recompute")

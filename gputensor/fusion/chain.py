@@ -38,8 +38,8 @@ from ..kernels import stub
 
 
 class Place:
-    """A device and a layout whose results are recorded. There is one object for each device, sizes
-    and strides, as long as an operator refers to it.
+    """A device and a layout of recorded results. There is one object for each device, sizes and
+    strides.
 
     walk: the geometry of the results of these operators.
     """
@@ -84,9 +84,9 @@ class Recorded:
     operator may run later, because only values of elements depend on it. reduces: the dimensions
     that a reduction reduces; None for results with the walk's sizes. turned: the result's dimension
     for each of the walk's, if they are in another order; seen: the geometry with the walk's
-    dimensions. feeds: the same, if later steps of the recording may read the result. at, also: the
-    places of the walk, and of a result with another layout.
-    whole, part, takes_rows: see Note [What takes rows].
+    dimensions. feeds: the same, if later steps of the recording may read the result. at: the place
+    of the walk. also: the place of a result with another layout. whole, part, takes_rows: see Note
+    [What takes rows].
     """
 
     __slots__ = (
@@ -157,7 +157,7 @@ class Recorded:
 
     @property
     def shown(self) -> str:
-        """The geometry of the result in the dimensions that its readers see."""
+        """The geometry of the result with the dimensions that its readers see."""
         if self.part:
             return f"{self.result}, {list(self.geometry.sizes)}, its result {self.part}"
         if self.reduces is None:
@@ -259,7 +259,7 @@ class Chain:
 
     @property
     def bytes_apart(self) -> int:
-        """Bytes that the operators move when run one by one."""
+        """Bytes that the operators read and write when they run one by one."""
         total = 0
         for step in self.instructions:
             total += step.what.geometry.nbytes + self.bytes_read(step)
@@ -288,7 +288,7 @@ class Chain:
         ])  # fmt: skip
 
     def needed(self, wanted: Iterable[int]) -> list[int]:
-        """Return the values, in order, that these values are computed from, and themselves."""
+        """Return these values and all values from which they are computed, in order."""
         count, found = len(self.inputs), {*wanted}
         for n in range(count + len(self.instructions) - 1, count - 1, -1):
             if n in found:
@@ -296,7 +296,9 @@ class Chain:
         return sorted([n for n in found if n >= 0])
 
     def origins(self) -> dict[int, int]:
-        """For each value, the value that its layout copies began with: itself if it is no copy."""
+        """For each value, the value of which it is a layout copy, directly or by other copies; the
+        value itself if it is no copy.
+        """
         count = len(self.inputs)
         found = {n: n for n in range(count)}
         for n, step in enumerate(self.instructions, count):
@@ -308,9 +310,10 @@ class Chain:
         walk: Geometry | None = None, shapes: Iterable[Geometry] | None = None,
         same: Mapping[int, int] = _NONE,
     ) -> Chain:  # fmt: skip
-        """Return a chain of some of the instructions, with all scalars. takes: the values that are
-        its inputs, of the geometries `shapes` or their own; steps: the values that it computes;
-        stores: those that it stores. same: values that are read instead of others."""
+        """Return a chain of some of the instructions, with all scalars. takes: the values that
+        become its inputs; shapes: their geometries, if they change. steps: the values that it
+        computes. stores: the values that it stores. same: value -> the value that is read instead.
+        """
         count, steps = len(self.inputs), [*steps]
         numbers = {n: place for place, n in enumerate([*takes, *steps])}
         made = [

@@ -1,4 +1,6 @@
-"""Chains whose random numbers are drawn first, for executors that cannot draw within a chain."""
+"""Chains whose random numbers are drawn before the chain runs, for executors that cannot draw
+within it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def first(
     chain: Chain, rest: Callable[..., object] | None, inputs: list[Tensor], outputs: list[Tensor],
     scalars: list[Any],
 ) -> None:  # fmt: skip
-    """Draw the numbers and run the rest. rest: runs the chain of `without`."""
+    """Draw the numbers, then call `rest`, which runs the chain that `without` returned."""
     count, given = len(chain.inputs), list(inputs)
     for n in chain.drawn:
         step = chain.instructions[n - count]

@@ -91,7 +91,7 @@ def _goes_on(first: Recording, later: Recording) -> bool:
 
 
 def laid_out(shape: Any) -> Any:
-    """Sizes and strides, in the form of `Recorded.walk`."""
+    """Return the sizes and strides of a geometry, in the form of `Recorded.walk`."""
     return geometry(shape.sizes, shape.strides, bool_)
 
 
@@ -107,7 +107,9 @@ class Tail:
     head: Chain
 
     def __init__(self, whole: Chain, first: int, ends: list[int]) -> None:
-        """first: the value of its first instruction; ends: of the reductions that it reads."""
+        """first: the value of its first instruction. ends: the values of the reductions that it
+        reads.
+        """
         count = len(whole.inputs)
         steps = whole.instructions[first - count :]
         read = [x for step in steps for x in step.operands if 0 <= x < first]
@@ -145,6 +147,6 @@ def _tail_of(whole: Chain) -> Tail | None:
         n for n, step in enumerate(steps[:first], count)
         if n in read and step.what.reduces is not None and step.what.feeds is None
     ]  # fmt: skip
-    # Their readers may be unneeded although the rest of a tail is needed.
+    # Their readers may be unneeded, although other parts of the tail are needed.
     is_alone = walk.sizes != whole.walk.sizes and min(read, default=count + first) >= count + first
     return Tail(whole, count + first, ends) if ends or is_alone else None

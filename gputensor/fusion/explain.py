@@ -101,8 +101,8 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Expla
     """Run `function(*args, **kwargs)` within a block of `gt.fuse`, and explain what was fused.
 
     Operators on few elements, which a block would run at once, are recorded, too. Chains of other
-    threads during the call are included. An operator alone in its chain, or not
-    recorded at all, gains nothing.
+    threads during the call are included. An operator that is alone in its chain, or not recorded,
+    does not get faster by fusion.
     """
     if not callable(function):
         raise errors.wrong_type("fuse.explain", "function", "be callable", function)

@@ -157,7 +157,9 @@ def one_by_one(
 
 
 def further_results(chain: Chain, number: int, outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors for an instruction's further results: outputs of the chain, or new memory."""
+    """Tensors for the second and later results of an instruction: outputs of the chain, or new
+    memory.
+    """
     found = []
     what = chain.instructions[number - len(chain.inputs)].what
     stored = {

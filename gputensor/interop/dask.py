@@ -81,8 +81,8 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **like: Any) -> Tens
 
 def joined(tensors: Any, axis: Any = 0, **options: Any) -> Any:
     """Do `np.concatenate`, but return a single tensor itself. Dask joins nested lists along one
-    axis after another. Without this rule, chunks of an array that is divided along one axis would
-    be copied once more for each other axis.
+    axis after another, so an array that is divided along one axis has single tensors along all
+    others; copying these would be wasted.
     """
     if axis is not None and not options:
         if len(tensors) == 1:

@@ -67,5 +67,5 @@ def register(backends: ModuleType) -> None:
         def einsum(self, pattern: str, *x: Any) -> Any:
             return self.functional.einsum(pattern, *x)
 
-    # The list of derived classes has weak references, so this one is kept here.
+    # The list of derived classes has weak references, so a reference is kept here.
     backends.GputensorBackend = GputensorBackend  # type: ignore[attr-defined]

@@ -17,7 +17,8 @@ _DEFAULTS: dict[str, Any] = {
     "check_all_same_device": True,
     # Resize a given output of the wrong size; False makes that an error.
     "resize_outputs": True,
-    # Inputs from this index on promote; a mask before it does not. None: no input promotes.
+    # Inputs from this index on promote; inputs before it, such as a mask, do not. None: no input
+    # promotes.
     "promote_from": None,
     # Replace a bool or integer result type by the default dtype.
     "promote_integer_inputs_to_float": False,

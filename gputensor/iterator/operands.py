@@ -19,7 +19,9 @@ Operands = tuple[Any, ...]
 
 
 def common_device(op: str, config: Any, outputs: Operands, inputs: Operands) -> tuple[Any, Sizes]:
-    """Return the device of the first operand outside the CPU, and the indices of CPU scalars."""
+    """Return the device of the first operand that is not on the CPU, and the indices of CPU
+    scalars.
+    """
     named = _named_tensors(config, outputs, inputs)
     first = next(entry for entry in named if entry[2][1] is not CPU)
     device = first[2][1]
@@ -56,7 +58,8 @@ def is_read_write(output: Any, inputs: Operands) -> bool:
 
 
 def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> Any:
-    """Return the common dtype of inputs that promote. A mask before them must be bool."""
+    """Return the common dtype of the inputs that promote. A mask, which comes before them, must be
+    bool."""
     start = config.promote_from
     if start:
         for i, x in enumerate(inputs[:start]):

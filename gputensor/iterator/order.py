@@ -19,8 +19,9 @@ def dimension_order(shape: Sizes, operands: list[Sizes], n_reduced: int = 0) -> 
     `n_reduced` are outputs of a reduction, with stride 0 on the reduced dimensions, which become
     innermost.
 
-    A stable insertion sort. Comparisons may be undecided: a dimension moves inward only if an
-    operand decides so, and then also over dimensions with undecided comparisons.
+    A stable insertion sort. A comparison of two dimensions is undecided if no operand determines
+    their order. A dimension moves inward only if a comparison decides so, and then also past
+    dimensions with undecided comparisons.
     """
     order = list(range(len(shape) - 1, -1, -1))
     for i in range(1, len(order)):
@@ -50,8 +51,10 @@ def dimension_order(shape: Sizes, operands: list[Sizes], n_reduced: int = 0) -> 
 
 
 def strides_in_order(shape: Sizes, order: list[int]) -> Sizes:
-    """Return strides of a new tensor of `shape` with its dimensions in `order`. Only an order that
-    differs from row-major gives strides of 0 if another dimension has size 0."""
+    """Return strides of a new tensor of `shape` with its dimensions in `order`.
+
+    If a dimension has size 0, strides of other dimensions are 0, except in row-major order.
+    """
     ndim = len(shape)
     strides = [0] * ndim
     running = 1

@@ -76,8 +76,8 @@ def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
     first, second = a._storage, b._storage
     if first is not None and first.is_twin(second):
         return a._offset * a._geometry.dtype.itemsize, b._offset * b._geometry.dtype.itemsize
-    # Different storages share bytes only if one gave them to other code, which made the other
-    # storage of them.
+    # Different storages share bytes only if one storage was exported and other code made the second
+    # storage over its memory.
     if first is None or second is None or not (first.is_exposed and second.is_exposed):
         return None
     if not (first.may_alias or second.may_alias):

@@ -19,8 +19,9 @@ from ..core.geometry import Sizes
 GRAIN = 32768
 # Below this many elements, waking a second thread costs more than a bare ufunc gains.
 POINTWISE_FROM = 1 << 20
-# The elements that a thread takes at a time: for a single ufunc, and for a loop of several ufuncs,
-# whose intermediate results then fit into the cache. The latter is split from four blocks on.
+# The elements that a thread takes at a time. BLOCK: for a single ufunc. COMPOSED_BLOCK: for a loop
+# of several ufuncs, whose intermediate results must fit into the cache; such a loop uses several
+# threads from four blocks on.
 BLOCK = 1 << 17
 COMPOSED_BLOCK = 1 << 16
 # More blocks than threads, so that the threads' shares differ little.

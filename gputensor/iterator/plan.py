@@ -170,8 +170,9 @@ def _dense_walk(
 ) -> Sizes | None:
     """Return strides of new outputs if all operands are dense in one order, or None.
 
-    0-d operands and numbers have no strides. PyTorch sorts dimensions if there are any of them; for
-    row-major operands the result is the same. Source: compute_fast_setup_type.
+    0-d operands and numbers have no strides. If there are 0-d operands or numbers, PyTorch sorts
+    dimensions instead; for row-major operands the result is the same. Source:
+    compute_fast_setup_type.
     """
     model: Any = None
     has_scalars = has_numbers

@@ -1,7 +1,7 @@
 """Walks along one dimension: rows of `n` elements with any strides, for softmax and similar
 operators.
 
-The row's dimension is kept; the others are sorted and coalesced, as in the iterator.
+The row's dimension is kept; all other dimensions are sorted and coalesced, as in the iterator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Rows:
     """The plan for a stub: operands of equal sizes, walked along one dimension.
 
     shape: (elements of a row, *other dimensions), coalesced, fastest first after the row's.
-    stride_bytes, dtypes: of each operand, outputs first.
+    stride_bytes, dtypes: one entry for each operand, outputs first.
     """
 
     __slots__ = (

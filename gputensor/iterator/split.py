@@ -72,7 +72,8 @@ class Piece:
 
 
 def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
-    """Return the dimension with the largest extent in bytes of any operand, the outermost if equal.
+    """Return the dimension with the largest extent in bytes, in any operand. Of equal ones, return
+    the outermost.
 
     Source: ATen/TensorIterator.cpp, get_dim_to_split.
     """
@@ -129,7 +130,9 @@ class DimCounter:
         return self.offset >= self.end
 
     def max_2d_step(self) -> tuple[int, int]:
-        """Return the rest of the two innermost dimensions, or (n, 1) within a row."""
+        """Return the size of the largest step from here: (columns, rows) of the two innermost
+        dimensions, or (n, 1) within a row.
+        """
         shape, values, left = self.shape, self.values, self.end - self.offset
         if not shape:
             return 1, 1

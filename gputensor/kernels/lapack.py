@@ -1,4 +1,4 @@
-"""Factorisations of matrices and of batches, for interop with libraries.
+"""Factorisations of matrices and of batches by LAPACK and cuSOLVER.
 
 Each function takes a `Library` and arrays. On the CPU, SciPy's LAPACK computes: the compiled
 library calls it for each matrix; without the library, Python calls it, or NumPy's batched function
@@ -130,7 +130,7 @@ def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
 
     def on_host(x: Any) -> Any:
         found, info = routine(namespace, "potrf", x)(x, lower=not upper, clean=1)
-        failed = np.isnan(found.diagonal())  # OpenBLAS continues with the NaN
+        failed = np.isnan(found.diagonal())  # OpenBLAS continues after a failed pivot, with NaN
         return found, np.int32(failed.argmax() + 1 if not info and failed.any() else info)
 
     if not namespace.is_gpu:
@@ -203,7 +203,7 @@ def geqrf(namespace: Any, a: Any) -> Any:
 
 @_compiled_on_host
 def qr(namespace: Any, a: Any, mode: str) -> Any:
-    """Return Q and R; only R in mode r."""
+    """Return Q and R. With mode "r", return only R."""
     found = namespace.np.linalg.qr(a, mode=mode)
     return found if mode == "r" else tuple(found)
 
@@ -240,7 +240,10 @@ def matrix_exp(namespace: Any, a: Any) -> Any:
 
 
 def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
-    """Return solution, rank and singular values; zeros for those that are not computed."""
+    """Return solution, rank and singular values.
+
+    Values that the driver does not compute are zeros.
+    """
     np = namespace.np
     m, n = a.shape[-2:]
     if driver == "gelsy" and not namespace.is_gpu:

@@ -90,7 +90,8 @@ def broadcast(op: str, dst: ForeignArray, src: ForeignArray) -> ForeignArray:
 
 
 def _is_dense(x: ForeignArray, form: memory_format) -> bool:
-    """True if the strides are the format's; strides of size 1 are ignored."""
+    """True if the strides are those of the format; the stride of a dimension of size 1 is
+    ignored."""
     size = x.dtype.itemsize
     wanted = formats.strides_for("layout.contiguous", x.sizes, form)
     same = (n == 1 or s == w * size for n, s, w in zip(x.sizes, x.stride_bytes, wanted))
@@ -131,7 +132,7 @@ def remember(key: tuple[Any, ...], launch: Any) -> Any:
 def run(
     dst: ForeignArray, src: ForeignArray, launch: Any, operands: Callable[[], tuple[Any, ...]]
 ) -> None:
-    """Launch on the stream of dst's library, ordered after src's queued work and before its later
+    """Launch on the stream of dst's library, ordered after src's queued work and before src's later
     work.
 
     operands: called while that stream is current.

@@ -65,8 +65,9 @@ def _casting(table: Table, policy: Policy) -> Callable[..., Any]:
 
 
 def general(operator: Operator, fixed: dtype | None, is_widest: bool) -> Callable[..., Any]:
-    """Make the kernel for any schema. The functions in shapes.py are specialised to our operators'
-    schemas."""
+    """Make the kernel for any schema. shapes.py has faster versions for the schemas of our
+    operators.
+    """
     places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
     get, put = _state.get, _state.set
 

@@ -5,9 +5,9 @@ on the node's class, which saves the values for the derivative.
 
 Note [Shapes]
 One letter for each argument: T a tensor, N a tensor or a number, P an optional tensor, Q a tensor,
-number or None, L a list of tensors; C a tensor without a derivative, M the same or a number, O the
-same or None; V any other argument, including lists of indices, which may contain None and are never
-differentiated.
+number or None, L a list of tensors; C a tensor without a derivative, M a tensor without a
+derivative or a number, O a tensor without a derivative or None; V any other argument, including
+lists of indices, which may contain None and are never differentiated.
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ def selects(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def general(operator: Operator, place: int) -> Callable[..., Any]:
-    """Make the kernel for any schema. The functions in shapes.py are specialised to our operators'
-    schemas."""
+    """Make the kernel for any schema. shapes.py has faster versions for the schemas of our
+    operators.
+    """
 
     def kernel(key_set: int, *args: Any) -> Any:
         device = args[place]

@@ -1,6 +1,6 @@
-"""Our kernels that a further device registers at its own key.
+"""Built-in kernels that a device from outside the package registers at its own key.
 
-Families are installed on first use, so a device is also told of each family that is installed
+Families are installed on first use, so listeners are called for each family that is installed
 later.
 """
 

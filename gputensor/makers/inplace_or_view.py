@@ -36,7 +36,7 @@ def tracks(table: Table, key_set: int) -> Function:
 
 
 def replays(table: Table, key_set: int) -> Function:
-    """Make the kernel of a view that reinterprets elements, as as_strided cannot."""
+    """Make the kernel of a view that reinterprets elements, which as_strided cannot do."""
     operator = table.operator
 
     def replay(key_set: int, x: Any) -> Any:
@@ -47,16 +47,19 @@ def replays(table: Table, key_set: int) -> Function:
 
 
 def of_custom(table: Table, key_set: int) -> Function:
-    """Make the kernel of a user's operator that writes or returns a view. It checks what the
-    operator declares."""
+    """Make the kernel of a user's operator that writes or returns a view.
+
+    The kernel checks that the operator does what its schema declares.
+    """
     if any(a.is_write for a in table.signature.schema.arguments):
         return counts(table, key_set)
     return general(table, [])
 
 
 def general(table: Table, written: list[int]) -> Function:
-    """Make the kernel for any schema. The functions in shapes.py are specialised to our operators'
-    schemas."""
+    """Make the kernel for any schema. shapes.py has faster versions for the schemas of our
+    operators.
+    """
     operator, schema = table.operator, table.signature.schema
     places = [argument_of(schema.arguments, r.type) for r in schema.returns]
     views = [(n, at) for n, at in enumerate(places) if at is not None and at not in written]

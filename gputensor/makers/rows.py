@@ -52,8 +52,9 @@ def _is_of_a_library(kernel: Any) -> bool:
 
 
 def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
-    """Register the kernel that a family's factory makes: one for all devices, or a pair (for the
-    CPU, for others)."""
+    """Register the kernel that a family's factory makes: one kernel for all devices, or a pair: the
+    CPU's kernel, and the kernel of all other devices.
+    """
     site = caller_site()
     bound[operator] = (factory, loop)
     made = factory(operator, loop)
@@ -108,13 +109,15 @@ refuses_resize: Rule = _rule("Autograd", autograd.refuses_resize)
 
 
 def passes(operator: Operator, site: str) -> None:
-    """A rule for operators without differentiable results: calls skip the Autograd keys. Keys that
-    are not ours use the fallback."""
+    """A rule for operators without differentiable results: calls skip the Autograd keys.
+
+    Keys of devices from other packages use the fallback.
+    """
     register_kernel(operator, AUTOGRAD, None, "fallthrough", site)
 
 
 def casts(**policies: str) -> Rule:
-    """A rule for autocast: the policy per device type, such as `casts(CPU="fp32")`."""
+    """A rule for autocast. policies: by device type, such as `casts(CPU="fp32")`."""
 
     def rule(operator: Operator, site: str) -> None:
         for device, policy in policies.items():

@@ -108,8 +108,8 @@ def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
 
 
 def _is_fused(query: Tensor, key: Tensor, value: Tensor, served: Sequence[int]) -> bool:
-    """True if PyTorch uses its fused kernel for these operands, apart from the questions whether a
-    mask needs a gradient and whether there is dropout. The result then has the layout of query."""
+    """True if PyTorch uses its fused kernel for these operands, provided that no mask needs a
+    gradient and there is no dropout. The result then has the layout of query."""
     q, k, v = query._geometry, key._geometry, value._geometry
     return (
         q.ndim == k.ndim == v.ndim == 4

@@ -122,8 +122,9 @@ def baddbmm_out(
 def addbmm(
     key_set: int, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    """Compute one product of longer rows instead of a sum of products. Its order of additions is
-    that of the longer rows."""
+    """Compute the sum of products as one product of longer rows, in the order of additions of that
+    product.
+    """
     _check_added("addbmm", self, batch1, batch2, beta, alpha)
     count, rows, inner = batch1._geometry.sizes
     left = calls.reshape(calls.permute(batch1, (1, 0, 2)), (rows, count * inner))

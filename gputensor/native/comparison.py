@@ -1,5 +1,5 @@
-"""Comparisons: eq, lt, logical_and and their like; the result is bool. Complex numbers have no
-order."""
+"""Comparisons and logical operators, such as eq, lt and logical_and; the result is bool. Complex
+numbers have no order."""
 
 from __future__ import annotations
 

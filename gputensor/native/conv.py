@@ -184,8 +184,9 @@ def convolution_backward(
     padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int,
     output_mask: Any,
 ) -> Three:  # fmt: skip
-    """Gradients as convolutions: the input's is a transposed one, and the weights' one sums over
-    samples."""
+    """Gradients as convolutions: a transposed convolution for the input, and one that sums over
+    samples for the weights.
+    """
     op, count = "convolution_backward", weight._geometry.ndim - 2
     for arg, x in (("grad_output", grad_output), ("input", input)):
         if x._geometry.ndim != count + 2:
@@ -238,7 +239,10 @@ def _of_input(
     grad: Tensor, weight: Tensor, steps: Sizes, pads: Sizes, gaps: Sizes, transposed: bool,
     more: list[int], given: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """Return the gradient of the input. Elements at the end that the strides skipped get 0."""
+    """Return the gradient of the input.
+
+    Elements at the end that no window reads, because of the stride, get 0.
+    """
     fits = all(m < max(s, d) for m, s, d in zip(more, steps, gaps))
     least = more if fits else [0] * len(more)
     made = calls.convolution(grad, weight, None, steps, pads, gaps, not transposed, least, groups)

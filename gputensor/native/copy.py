@@ -65,7 +65,8 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
 
 
 def copies_are_ours(key_set: int) -> bool:
-    """True if `copy_` for these keys is the kernel above, not a user's."""
+    """True if a call of `copy_` with these keys reaches the kernel of this module and not a
+    user's."""
     return operators.copy_.redispatch_table[key_set & BELOW_ADINPLACEORVIEW] is copy_
 
 
@@ -111,7 +112,7 @@ def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def _assign_again(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Like `_assign`, for calls that have a short cut already."""
+    """Like `_assign`, but does not store a short cut."""
     _assign(to, src, non_blocking)
 
 
@@ -179,7 +180,7 @@ def _copy_from_and_resize(key_set: int, self: Tensor, dst: Tensor) -> Tensor:
 
 
 def _is_straight(to: Geometry, source: Geometry) -> bool:
-    """True if a copy of bytes suffices."""
+    """True if the copy needs no cast and no change of layout."""
     return to is source and to.is_non_overlapping_and_dense
 
 
@@ -218,7 +219,7 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
         return
     source, is_dense = src._geometry, src._geometry.is_non_overlapping_and_dense
     if src._device is CPU:
-        # The device of `to` changes the layout; the host only removes gaps between elements.
+        # The device of `to` changes the layout; the host only makes the elements dense.
         crossing = source if is_dense else contiguous_geometry(source.sizes, source.dtype)
         landed = to if to._geometry is crossing else allocate(crossing, to._device)
         if is_dense:

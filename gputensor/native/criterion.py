@@ -1,7 +1,7 @@
 """Elementwise losses, with their mean, their sum, or no reduction.
 
 mse, smooth_l1, huber and binary_cross_entropy and their gradients have loops; gradients of a mean
-are divided by the number of elements. The others are composed of operators.
+are divided by the number of elements. Other losses are composed of operators.
 Source: aten/src/ATen/native/Loss.cpp.
 """
 
@@ -56,8 +56,9 @@ _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
 
 
 def functional(operator: Operator, loop: str) -> Kernel:
-    """Make the kernel of a schema with `_OPERANDS`, an optional weight, the reduction, and
-    numbers."""
+    """Make the kernel of a loss whose arguments are `_OPERANDS`, an optional weight, the reduction,
+    and numbers.
+    """
     op, names = operator.short_name, tuple([a.name for a in operator.schema.arguments])
     inputs = tuple([name for name in names if name in _OPERANDS])
     numbers = tuple([name for name in names if name in _NUMBERS])

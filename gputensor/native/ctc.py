@@ -1,6 +1,6 @@
 """Connectionist temporal classification: the loss over all alignments of a text to time steps.
 
-The states of an alignment are a text's labels with blanks between and around them, 2 S + 1 in all;
+An alignment of S labels has 2 S + 1 states: the labels, with blanks between and around them.
 log_alpha[n, t, s] is the log-probability of all alignments up to step t and state s. Each step is
 computed for the whole batch; states beyond a shorter text have probability 0. As in PyTorch, the
 gradient is with respect to the input of log_softmax, with sum 0 along the classes; log_softmax's
@@ -85,7 +85,8 @@ def _checked(
 
 def _states(on: Any, targets: Any, texts: Lengths, blank: int) -> tuple[Any, Any, Any]:
     """Return arrays of sizes (samples, states): the label of each state, a mask of the states that
-    a text has, and a mask of the states whose predecessor may be skipped."""
+    exist in the sample's text, and a mask of the states whose predecessor may be skipped.
+    """
     xp, longest = on.np, max(texts)
     length = xp.asarray(np.array(texts, np.int64))[:, None]
     places = xp.arange(longest)[None]
@@ -149,7 +150,7 @@ def _forward(
     largest = likely.max(1)
     base = xp.where(largest == -math.inf, 0, largest)
     loss = -xp.log(xp.exp(likely - base[:, None]).sum(1)) - base
-    without = [0.0 if not m else math.inf for m in texts]  # samples without steps
+    without = [0.0 if not m else math.inf for m in texts]  # the loss of samples without steps
     is_empty = xp.asarray(np.array(spans) == 0)
     return xp.where(is_empty, xp.asarray(np.array(without)), loss), xp.moveaxis(alpha, 0, 1)
 

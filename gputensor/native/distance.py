@@ -262,7 +262,7 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
     rows = self._geometry.sizes[0]
-    # allocate first: this raises before any computation
+    # allocate first, because too large a result raises here, before any computation
     sized = calls.new_empty(self, (rows * (rows - 1) // 2,))
     if rows < 2 or self._device is META:
         return sized

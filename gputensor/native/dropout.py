@@ -20,8 +20,9 @@ from ..tensor.tensor import Tensor
 def native_dropout(
     key_set: int, input: Tensor, p: float, train: bool | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the input, where elements are zero with probability p and the others are scaled, and
-    the mask of kept elements."""
+    """Return the input with each element set to zero with probability p and the kept elements
+    scaled, and the mask of kept elements.
+    """
     p = _checked_p("native_dropout", p)
     if train is not None and not train:
         kept = calls.ones_like(input, bool_, None, None, None, None)

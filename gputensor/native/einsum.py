@@ -1,7 +1,7 @@
 """einsum, and operators that are computed in the same way: tensordot, bilinear, _trilinear.
 
-Two operands at a time become a batch of matrix products: common dimensions that the result keeps
-are the batch, and common dimensions that no later operand has are summed in the product.
+Two operands at a time become a batch of matrix products: dimensions of both operands that are
+needed later are the batch; dimensions of both that are not needed later are summed in the product.
 Source: aten/src/ATen/native/Linear.cpp.
 """
 
@@ -140,7 +140,7 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
             raise errors.must("einsum", "path", rule, tuple(path or ()))
         b, a = (operands.pop(max(i, j)), operands.pop(min(i, j)))
         summed = [d for d in range(kept, ndim) if all(x._geometry.sizes[d] == 1 for x in operands)]
-        for d in summed:  # only one operand has this dimension
+        for d in summed:  # sum before the product, because only one operand has this dimension
             if a._geometry.sizes[d] == 1 and b._geometry.sizes[d] != 1:
                 b = calls.sum_dim_IntList(b, (d,), True, None)
             elif b._geometry.sizes[d] == 1 and a._geometry.sizes[d] != 1:

@@ -254,7 +254,7 @@ def _by_parts(
     return made, bags.of, bags.sizes, places
 
 
-# If no index is ignored, the sums do not need the bag of each index.
+# Dtypes whose sums, if no index is ignored, are computed without the bag of each index.
 _SUMMED_AT_ONCE = (float32, float16, bfloat16)
 
 

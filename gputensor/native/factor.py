@@ -1,7 +1,7 @@
 """Factorisations of matrices: LU, Cholesky, LDL, QR, and determinants.
 
-Results are column-major, as in PyTorch. Only `_linalg_check_errors` reads values, so nothing else
-waits for a GPU.
+Results are column-major, as in PyTorch. Only `_linalg_check_errors` reads values, so no other
+function waits for a GPU.
 Source: aten/src/ATen/native/BatchLinearAlgebra.cpp and LinearAlgebra.cpp.
 """
 

@@ -1,7 +1,7 @@
 """Operators that make tensors: empty in all formats, filled ones, and their _like and new_ forms.
 
-BackendSelect has chosen the key before `empty` and `empty_strided` run; the others are composed of
-those two. pin_memory, layout and the other options are checked here, once.
+BackendSelect chooses the key before `empty` and `empty_strided` run. All other operators are
+composed of these two. pin_memory, layout and the other options are checked here, once.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def new_empty_strided(
 
 
 def _fill(key_set: int, made: Tensor, value: Any) -> Tensor:
-    if isinstance(value, Tensor):  # one element, for a number
+    if isinstance(value, Tensor):  # a tensor with one element, instead of a number
         value = value.item()
     key_set = (key_set | made._keys) & BELOW_ADINPLACEORVIEW
     return operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)
@@ -278,7 +278,7 @@ _BY_VALUE = frozenset((bool, int, float))
 
 
 def _learn_full(table: Table, made: Tensor, value: Any) -> None:
-    """`_learn_filled` for any number."""
+    """Store the short cuts of a factory that fills with `value`; see `_learn_filled`."""
     shape = made._geometry
     known = seen(shape, ("full", exact(value)))
     if not shortcuts.is_due(known, table):

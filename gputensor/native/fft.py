@@ -32,8 +32,8 @@ BY_LIBRARY = True
 Dims = tuple[int, ...]
 _COMPLEX_OF = {float32: complex64, float64: complex128}
 _REAL_OF = {complex64: float32, complex128: float64}
-# The names of norms for forward and for inverse transforms, by `normalization`: none, by the root
-# of n, by n.
+# True for forward, False for inverse transforms -> SciPy's names of the norm, by `normalization`: 0
+# for none, 1 for the root of n, 2 for n.
 _NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
 _SEVERAL_THREADS = 1 << 15  # from this number of elements on, SciPy's threads are faster
 
@@ -84,7 +84,7 @@ def _transform(
         more = {} if namespace.is_gpu else {"workers": get_num_threads()}
         named = more if x.size >= _SEVERAL_THREADS else {}
         if namespace.is_gpu and x.dtype.kind == "f" and x.data.ptr % (2 * x.dtype.itemsize):
-            x = x.copy()  # cuFFT requires that addresses are multiples of a pair's size
+            x = x.copy()  # cuFFT requires addresses that are multiples of a complex element's size
         return function(fft, x.transpose(order), axes, named).transpose(back)
 
     made = library.call(op, compute, (wanted,), self)[0]

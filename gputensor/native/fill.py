@@ -26,7 +26,7 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
     if type(value) not in pointwise.NUMBERS:
         raise errors.wrong_type("fill_", "value", "be a number or a 0-d tensor", value)
     geometry = self._geometry
-    # These comparisons find the numbers that every dtype can represent; they are False for NaN.
+    # Numbers that every dtype can represent need no check; the comparisons are False for NaN.
     if type(value) is complex or not (
         0 <= value <= 127 or geometry.dtype.category == FLOATING and -1e38 < value < 1e38
     ):

@@ -131,7 +131,7 @@ def _laid_out(at: Places) -> Geometry:
     before, after = (1,) * begin, (1,) * (len(at.sizes) - begin - len(shape))
     operands: list[Any] = [(geometry(at.sizes, at.strides(), of.dtype), place)]
     sizes = (*before, *shape, *after)
-    # comparing the layouts ignores the strides of unused dimensions
+    # otherwise strides that are never used would count in the comparison of layouts
     is_plain = 0 not in at.sizes and 1 not in at.sizes
     for i in at.indices:
         over = at.index_strides(i._geometry)[begin : begin + len(shape)]
@@ -166,8 +166,10 @@ def index_Tensor(key_set: int, self: Tensor, indices: Sequence[Tensor | None]) -
 
 
 def _of_mask(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor | None:
-    """Return the elements that one mask of all elements selects. Family nonzero does the work of
-    nonzero and of indexing in one step, if these kernels are ours."""
+    """Return the elements that a mask with self's sizes selects.
+
+    If nonzero and indexing have no user's kernels, family nonzero does both in one step.
+    """
     mask, of = indices[0] if len(indices) == 1 else None, self._geometry
     if mask is None or getattr(mask, "_keys", None) is not CPU_KEYS:
         return None
@@ -304,8 +306,7 @@ def index_select(key_set: int, self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def flat_places(op: str, self: Tensor, index: Tensor) -> Places:
-    """Return the places of elements that are counted in row-major order. Self is made dense for
-    this."""
+    """Return the places of elements by their row-major numbers. Self is made dense for this."""
     index_dtype(op, index, int64)
     arguments.check_device(op, "self", self, "index", index)
     if not self._geometry.numel and index._geometry.numel:

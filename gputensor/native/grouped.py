@@ -17,8 +17,8 @@ from ..structured import arguments
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
-# By the numbers of dimensions of self and mat2: the dimension of self, of mat2 and of the result
-# that the groups divide. None: the groups are the first of three dimensions.
+# (dimensions of self, dimensions of mat2) -> the dimension of self, of mat2 and of the result that
+# the groups divide; None if the groups are the first of three dimensions.
 _DIVIDED: dict[tuple[int, int], tuple[int | None, int | None, int | None]] = {
     (2, 3): (0, None, 0), (3, 2): (None, 1, 1), (2, 2): (1, 0, None),
 }  # fmt: skip

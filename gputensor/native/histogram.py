@@ -74,7 +74,10 @@ def _count(library: Any, x: Any, weights: Any, minlength: int) -> Any:
 
 
 def _outer(op: str, x: Tensor, least: float, most: float, apart: float) -> tuple[float, float]:
-    """Return the outermost edges, given or of the data. `apart` separates equal ones."""
+    """Return the outermost edges: the given ones, or the extremes of the data.
+
+    `apart` separates equal edges.
+    """
     if not (math.isfinite(least) and math.isfinite(most)):
         raise errors.must(op, "self", "have a finite range", errors.Got(f"[{least}, {most}]"))
     if least > most:
@@ -185,7 +188,7 @@ def _tally(
 
 
 def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
-    """even: the edges are evenly spaced, and a bin is searched near the quotient of a division."""
+    """even: True if the edges are evenly spaced; then a division finds the approximate bin."""
     np = library.np
     if not library.is_gpu:
         found = stub.cpu("histogram").points(x, weight, even, edges)

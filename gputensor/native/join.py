@@ -30,8 +30,8 @@ from ..structured.shortcuts import joined as short
 from .copy import copies_are_ours, fill_part
 from .view import unsqueeze, view_strides
 
-# Bytes of a result up to which calls store short cuts, and below which NumPy joins faster than our
-# loop.
+# Up to _SMALL bytes of a result, calls store short cuts; below _TINY bytes, NumPy joins faster than
+# our loop.
 _SMALL, _TINY = 1 << 18, 1 << 14
 _FEW = 16  # up to this number of 0-d parts, single assignments are faster
 
@@ -130,7 +130,9 @@ def _is_joined(out: Tensor, tensors: list[Tensor], dim: int) -> bool:
 
 
 def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
-    """True if nothing is cast and `copy_` is our kernel; a user's must see each copy."""
+    """True if nothing is cast and `copy_` has no user's kernel, which would have to be called for
+    each copy.
+    """
     element = made._geometry.dtype
     key_set = made._keys
     for x in tensors:

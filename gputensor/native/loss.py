@@ -1,9 +1,9 @@
 """Classification losses: nll_loss with its gradient, and cross_entropy_loss, which is composed.
 
-Note [Targets outside the classes]: on the CPU an IndexError names the first target outside. On CUDA
-the host does not wait, so an assertion fails in the kernel, and the next synchronisation reports
-it; PyTorch does the same. In both cases no memory outside the operands is read or written. Source:
-aten/src/ATen/native/LossNLL.cpp.
+Note [Targets outside the classes]: on the CPU an IndexError names the first target that is no
+class. On CUDA the host does not wait, so an assertion fails in the kernel, and the next
+synchronisation reports it; PyTorch does the same. In both cases no memory outside the operands is
+read or written. Source: aten/src/ATen/native/LossNLL.cpp.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Targets:
     """The plan of nll_loss and nll_loss_backward. target selects one element of x in each row.
 
     rows, classes: sizes of x. dtypes, stride_bytes: of x (row, class), target (row) and weight
-    (class), the last None where there is no weight. Operands of a call are, in this order: for
-    nll_loss the outputs loss and total_weight, then x, target and weight; for nll_loss_backward the
-    output grad_input (row-major), then grad, target, weight and total_weight. A weight that is not
-    there is 0. scalars: (ignore_index,).
-    grad_stride_bytes: the distance of the rows' gradients, in the derivative; 0 for a common
+    (class); None without a weight. Operands of a call are, in this order: for nll_loss the outputs
+    loss and total_weight, then x, target and weight; for nll_loss_backward the output grad_input
+    (row-major), then grad, target, weight and total_weight. 0 stands for a missing weight.
+    scalars: (ignore_index,).
+    grad_stride_bytes: for the derivative, the stride of the rows' gradients; 0 if they share one
     gradient.
     """
 

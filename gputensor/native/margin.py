@@ -150,9 +150,10 @@ def _of_rows(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_loop(loop: Callable[..., bool], wanted: Sequence[Sizes], at: int, *given: Any) -> Results:
-    """Return results of the sizes `wanted`, which the CPU's loop `(*operands, *results, *numbers)`
-    writes; None if there is no loop. at: the number of operands among `given`. x is the operand
-    before the last one."""
+    """Call the CPU's loop `(*operands, *results, *numbers)` and return its results, which have the
+    sizes `wanted`; None if there is no loop. at: the number of operands among `given`, of which x
+    is the second-last.
+    """
     operands, numbers = given[:at], given[at:]
     x = operands[-2]
     if any([t._device is not CPU for t in operands]) or not x._geometry.numel:

@@ -42,8 +42,8 @@ _CUBLAS = _BLAS | {float16}
 LARGE = 1 << 24
 
 
-# Dtypes whose products cuBLAS has computed. CuPy 14 does not allow cuBLAS in a graph, see
-# `ready_for_capture`.
+# Dtypes of products that went to cuBLAS. In a graph, where CuPy 14 does not allow cuBLAS, they need
+# our kernels: see `ready_for_capture`.
 _sent: set[dtype] = set()
 
 
@@ -243,7 +243,7 @@ def _folded(self: Tensor, other: Tensor) -> Tensor:
 
 def _batched(self: Tensor, other: Tensor) -> Tensor:
     a, b = self._geometry.sizes, other._geometry.sizes
-    # one matrix is better: an expanded gradient is large
+    # fold into one matrix, because an expanded gradient would be large
     if len(a) == len(b) == 3 and a[0] != b[0]:
         if a[0] == 1 and self.requires_grad:
             return matmul(0, calls.squeeze_dim(self, 0), other)
@@ -319,7 +319,7 @@ def _added_without_cuda(
         return True
     if out._device.type == "cuda":
         return False
-    # a device with this operator and pointwise operators can compute addmm
+    # `multiply` and pointwise operators, so that a device needs no addmm
     product = multiply(a, b)
     scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
     calls.copy_(out, scaled if beta == 0 else calls.add_Tensor(scaled, self, beta), False)
@@ -434,8 +434,9 @@ def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None
 
 
 def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return addmm if input is a matrix and there is a bias; otherwise a product over rows of any
-    dimensions, as in PyTorch."""
+    """Return addmm if input is a matrix and there is a bias. Otherwise multiply the input as a
+    matrix of rows, and add the bias, as PyTorch does.
+    """
     given = input._geometry
     if weight._geometry.ndim not in (1, 2):
         raise errors.wrong_shape("linear", "weight", "be a matrix or a vector", weight)

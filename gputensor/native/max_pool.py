@@ -1,8 +1,8 @@
 """Maxima over windows and their indices, and gradients of maxima by the indices.
 
-One function over NumPy or CuPy arrays computes planes of an image; the gradient is a scatter. The
-first of equal elements is taken; NaN is larger than all numbers, and the last NaN is taken. Source:
-aten/src/ATen/native/DilatedMaxPool2d.cpp and AdaptiveMaxPooling2d.cpp.
+One function over NumPy or CuPy arrays computes the planes of images; the gradient is a scatter. Of
+equal maxima, the first one is taken. NaN is larger than all numbers; of several NaN, the last one
+is taken. Source: aten/src/ATen/native/DilatedMaxPool2d.cpp and AdaptiveMaxPooling2d.cpp.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _maxima(at: Windows, least: Any, on: Any, x: Any, first: int, best: Any, pla
     begins[0] += first * at.steps[0]
     if any(
         at.pads
-    ):  # the index must not be in the padding, even if all elements have the lowest value
+    ):  # padding must not be chosen, even if all elements of the window have the lowest value
         skipped = [-(numpy.minimum(b, 0) // gap) for b, gap in zip(begins, at.gaps)]
         steps = [prod(at.kernel[d + 1 :]) for d in range(count)]
         inner = _grid([n * s for n, s in zip(skipped, steps)]).astype(which.dtype)

@@ -88,7 +88,7 @@ def _by_rows(
     layouts: tuple[Geometry, Geometry],
 ) -> Three:  # fmt: skip
     """Normalise the input on the CPU: as `rows`, over all dimensions but the first. Returns the
-    result and the statistics. layouts: of the result and of each statistic."""
+    result and the statistics. layouts: those of the result and of the statistics."""
     eps = real("norm", "eps", eps)
     made, mean, rstd = [allocate(layouts[n], CPU) for n in (0, 1, 1)]
     out, *found = [x._get_array() for x in (made, mean, rstd)]
@@ -477,7 +477,7 @@ def instance_norm(
         return None if x is None else calls.repeat(x, (samples,))
 
     def statistics(x: Tensor | None) -> Tensor | None:
-        """Of any floating dtype, as in PyTorch."""
+        """Check statistics that may have any floating dtype, as in PyTorch."""
         made = repeated(x)
         return None if made is None else calls.to_dtype(made, input.dtype)
 

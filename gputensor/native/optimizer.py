@@ -49,7 +49,7 @@ def _check_number(op: str, arg: str, x: Tensor) -> None:
 
 
 def _steps(op: str, params: Tensors, state_steps: Tensors) -> list[Any]:
-    """Each parameter's step: see `_number`."""
+    """Return the step of each parameter, in the form of `_number`."""
     if len(state_steps) != len(params):
         rule = f"hold {len(params)} tensors, as self"
         raise errors.must(op, "state_steps", rule, len(state_steps))
@@ -66,8 +66,9 @@ def _each(
     params: Tensors, grads: Tensors, written: Sequence[Tensors], maximize: bool,
     grad_scale: Tensor | None, found_inf: Tensor | None, step: Callable[..., None],
 ) -> None:  # fmt: skip
-    """Call step(number, parameter, gradient, *written of it) for each parameter; autograd does not
-    record it."""
+    """Call step(number, parameter, gradient, *states) for each parameter, without recording for
+    autograd. written: lists of the states.
+    """
     with AutoDispatchBelowAutograd():
         _all(params, grads, written, maximize, grad_scale, found_inf, step)
 
@@ -93,8 +94,9 @@ def _all(
 
 
 def _number(x: Any) -> Any:
-    """A step, or a rate: on the CPU a number; elsewhere a 0-d tensor, which the host does not
-    read."""
+    """Return a step or a rate: on the CPU as a number; on other devices as a 0-d tensor, which the
+    host does not read.
+    """
     if not isinstance(x, Tensor):
         return x
     return x.item() if x._device is CPU else x.reshape(())

@@ -222,7 +222,7 @@ def _quantile(
         raise errors.wrong_value(op, "interpolation", rule, interpolation)
     if given.numel == 0:
         raise errors.must(op, "self", "have elements", self)
-    # As in PyTorch, the numbers are not checked in a batch of vmap or on a device.
+    # As in PyTorch, the numbers are checked only on the CPU and outside of vmap.
     is_seen = q._device.type == "cpu" and not q._keys & BATCHED
     if is_seen and not bool(calls.all((q >= 0) * (q <= 1))):
         raise errors.must(op, "q", "be in [0, 1]", q)

@@ -57,7 +57,7 @@ def _grown(op: str, arg: str, x: Tensor, pairs: list[tuple[int, int, int]]) -> t
 # --- in one pass on the CPU -----------------------------------------------------------------------
 
 Pairs = list[tuple[int, int, int]]
-# (size, before, after) -> the source of each piece of a dimension
+# (size, before, after) -> the pieces of a padded dimension
 PiecesOfOne = Callable[[int, int, int], list[Piece]]
 _place = stub.cpu("copy_pieces").place
 

@@ -44,7 +44,7 @@ def _made(op: str, x: Tensor, self: Tensor, out: Sizes, work: windows.Work, **ho
 
 @lru_cache(maxsize=256)
 def _divisor(sizes: Sizes, at: Windows, count_include_pad: bool) -> Any:
-    """Return the divisor of each window: one number, or numbers for each dimension."""
+    """Return the divisors of windows: one number, or an array for each dimension."""
     found = []
     for n, k, s, p, m in zip(sizes, at.kernel, at.steps, at.pads, at.out):
         begins = numpy.arange(m) * s - p
@@ -215,7 +215,7 @@ def _adaptive_avg_pool(key_set: int, count: int, self: Tensor, output_size: Any)
     op = f"adaptive_avg_pool{count}d"
     out = windows.output_size(op, self, output_size, count)
     arguments.check_is_floating(op, "self", self, or_complex=True)
-    # a sum of windows does not depend on the order of blocks
+    # blocks may run in any order: each element is a sum over its own windows
     reads = math.prod(self._geometry.sizes[-count:]) // 4
 
     def loop(x: Any, made: Any) -> bool:
@@ -248,7 +248,7 @@ def adaptive_avg_pool1d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
 
 
 def _adaptive_or_mean(key_set: int, count: int, self: Tensor, output_size: Any) -> Tensor:
-    """Compute one window over everything as a mean; the result then has a mean's layout."""
+    """Compute a single window over the whole input by `mean`, whose layout the result then has."""
     out = windows.output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
     if out == (1,) * count:
         return calls.mean_dim(self, tuple(range(-count, 0)), True, None)

@@ -89,7 +89,7 @@ def draw(loop: str, out: Tensor, seed: int, block: int, first: Any, second: Any)
     else:
         dense = calls.empty_memory_format(shape.sizes, shape.dtype, None, place, None, None)
         _launch(loop, dense, (seed, block, first, second))
-        # the caller counts one write for the whole
+        # not counted as a write, because the caller counts one write to `out`
         missing.ask_inplace(operators.copy_, out, dense, False)
 
 

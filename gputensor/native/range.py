@@ -52,7 +52,10 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
 
 
 def _has_none(made: Tensor, loop: str) -> bool:
-    """True if made's device has no loop of family range; the caller then uses its `out` form."""
+    """True if the device of `made` has no loop of family range.
+
+    Then the caller must use the `out` form.
+    """
     return made._device is not CPU and not stub.serves("range", loop, made._device.type)
 
 
@@ -131,8 +134,8 @@ def _arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
     return _arange_step(key_set, start, end, 1, *options)
 
 
-# Up to the first number of bytes, a short cut stores the result and copies it; up to the second it
-# runs the loop of a range of ints again.
+# Up to _KEPT_BYTES, a short cut stores the result and copies it. Up to _SMALL_BYTES, the short cut
+# of a range of ints runs its loop again.
 _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 
@@ -140,7 +143,8 @@ def repeated(operator: str, kernel: Kernel, count: int, of_ints: dtype | None = 
     """Make the kernel of a factory whose first `count` arguments are numbers. It stores short cuts
     for small results; equal numbers give equal results.
 
-    of_ints: the dtype that ints give if none is named; by default the default dtype.
+    of_ints: the result's dtype if all numbers are ints and no dtype is given; None means the
+    default dtype.
     """
 
     def repeated(key_set: int, *args: Any) -> Tensor:
@@ -224,7 +228,7 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
 
 
 def _ends(element: dtype, start: Any, end: Any, length: int) -> tuple[Any, Any]:
-    """Return start and end as elements, if elements use them. Integers wrap."""
+    """Return start and end as they are stored in elements. Integers wrap."""
     if element.category != COMPLEX and complex in (type(start), type(end)):
         raise errors.must("linspace", "start", f"be real for {element.name}, and end", (start, end))
     ends = []
@@ -357,7 +361,7 @@ def logspace(
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     """Return base to the power of linspace, computed in the widest dtype of the category and
-    rounded once. The ends of integers follow RangeFactories.cpp, logspace_out."""
+    rounded once. For integers, the ends are computed as in RangeFactories.cpp, logspace_out."""
     _numbers("logspace", start=start, end=end, base=base)
     is_complex = complex in (type(start), type(end))
     if dtype is None:

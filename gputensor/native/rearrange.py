@@ -104,7 +104,7 @@ def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
 
 
 def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
-    """Return a copy with reversed dimensions; devices read with negative strides."""
+    """Return a copy with reversed dimensions. Kernels of devices read with negative strides."""
     shape = self._geometry
     is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
     is_known = is_known and all([type(d) is int for d in dims])  # True equals 1 as a key

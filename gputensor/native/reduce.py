@@ -165,7 +165,7 @@ def _check_not_empty(op: str, sizes: Sizes, dims: Sizes, dim: Any) -> None:
 
 
 def _wide(op: str, self: Tensor, wanted: Any) -> Tensor:
-    """Return float8 numbers as float32, for a result of another dtype; there is none of float8."""
+    """Return float8 numbers as float32. Raises if the result would be float8."""
     of = self._geometry.dtype
     if LOOPS["reduce"][op] != "any" and _wanted(op, wanted, None) is None:
         raise errors.not_computed(op, "self", of, errors.Got(of.short))

@@ -42,7 +42,8 @@ _backward_loop = stub.compiled("sampling", "grid_sample_backward")
 
 
 class Tap(NamedTuple):
-    """A neighbouring element in one dimension. outside: a mask, or None if no element is outside.
+    """A neighbouring element in one dimension. outside: a mask of points whose element is outside
+    the image, or None if there are none.
     by: (weight, derivative); None means a weight of 1 and a derivative of 0."""
 
     at: Any
@@ -146,7 +147,7 @@ def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
     before, by = of.floor(x), change * by
     part = x - before
     after = before + 1
-    if axis.padding != ZEROS:  # beside a point on the last element, there is no next element
+    if axis.padding != ZEROS:  # a point on the last element has no next element
         after = of.at_most(after, axis.size - 1)
     return [_tap(of, before, axis, 1 - part, -by), _tap(of, after, axis, part, by)]
 
@@ -166,7 +167,7 @@ def _cubic(t: Any) -> list[tuple[Any, Any]]:
 
 
 class How(NamedTuple):
-    """The parameters of a call. sizes: of an image, without samples and channels."""
+    """The parameters of a call. sizes: an image's sizes, without samples and channels."""
 
     sizes: Sizes
     mode: int
@@ -367,7 +368,8 @@ def _gradients_by_loop(
     x, places, flat = wide(input), wide(grid), calls.reshape(wide(grad), (*channels, -1))
     of_input = calls.new_zeros(x, x._geometry.sizes) if wanted[0] else None
     of_grid = calls.new_zeros(places, places._geometry.sizes) if wanted[1] else None
-    looped = None if numbers[0] == NEAREST else of_grid  # NEAREST has no gradient for the grid
+    # with NEAREST the grid has no gradient, so the loop is not needed
+    looped = None if numbers[0] == NEAREST else of_grid
     arrays = [None if t is None else t._get_array() for t in (flat, x, places, of_input, looped)]
     if not _backward_loop(*arrays, *map(int, numbers)):
         return None

@@ -161,7 +161,7 @@ def _scatter(
 
 
 def _scatters(operator: str, op: str, loop: str) -> Kernel:
-    """Make the kernel of an operator without reduction. loop: of family scatter."""
+    """Make the kernel of an operator without reduction. loop: a loop of family scatter."""
 
     def kernel(key_set: int, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         table = getattr(operators, operator).table
@@ -179,8 +179,9 @@ def _along(op: str) -> Any:
 
 
 def _learn(table: Table, kernel: Kernel, args: tuple[Any, ...], loop: str, find: Any) -> None:
-    """Store the short cut of a call whose value is used as it is, at the second equal call.
-    find(self, dim, index): the places."""
+    """Store the short cut of a call whose value needs no conversion, at the second equal call.
+    find(self, dim, index) returns the places.
+    """
     self, dim, index, value = args[:4]
     if self._device is not CPU or not index._geometry.numel or not comes_again(table, kernel, args):
         return
@@ -247,7 +248,9 @@ def scatter_reduce__two(
 
 
 def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bool) -> None:
-    """Combine values with the elements at the places; include_self=False omits these."""
+    """Combine values with the elements at the places; with include_self=False, combine only the
+    values.
+    """
     wide = wide_dtype(self._geometry.dtype)
     x = self
     if wide is not self._geometry.dtype:

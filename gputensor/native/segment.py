@@ -49,12 +49,13 @@ def segment_reduce(
     index = calls.expand(_beside(index, given.ndim - place - 1), given.sizes, False)
     made = calls.scatter_reduce_two(made, place, index, x, name, True)
     made = calls.contiguous(calls.narrow(made, place, 0, count))
-    if bounds is not None:  # an element equal to the bound must not share its gradient with it
+    # clamp, because an element equal to the initial value gets the whole gradient
+    if bounds is not None:
         beyond = (calls.lt_Tensor if reduce == "max" else calls.gt_Tensor)(made, bounds)
         made = calls.masked_fill_Scalar(made, beyond, bounds)
     if reduce == "mean":
         size = _beside(calls.sub_Tensor(ends, starts), given.ndim - place - 1)
-        if initial is not None:  # the mean of no elements
+        if initial is not None:  # the mean of an empty run is the initial value
             size = calls.clamp_min(size, 1)
         made = calls.div_Tensor(made, size)
     return made if x is data else calls.to_dtype(made, given.dtype)

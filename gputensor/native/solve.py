@@ -214,8 +214,9 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 def linalg_lstsq(
     key_set: int, self: Tensor, b: Tensor, rcond: float | None = None, driver: str | None = None
 ) -> Any:
-    """With gelsd and gelss the size of residuals depends on ranks, which are read; on meta full
-    ranks are assumed."""
+    """With gelsd and gelss the size of the residuals depends on the ranks, so the host reads these;
+    on the meta device it assumes full ranks.
+    """
     op = "lstsq"
     check_matrix(op, "self", self)
     check_dtype(op, "b", b)

@@ -54,7 +54,8 @@ def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
 def sorted_by_digits(
     on: Any, x: Any, dim: int, descending: bool, with_places: bool = True
 ) -> tuple[Any, Any] | None:
-    """Sort by the CPU's loop; return (values, indices or None), or None if it does not apply."""
+    """Sort by the CPU's loop; return (values, indices or None), or None if the loop cannot sort
+    x."""
     if on.is_gpu or not x.size:
         return None
     rows = x.swapaxes(dim, -1)
@@ -72,8 +73,9 @@ def sorted_by_digits(
 def _rows_sorted(
     self: Tensor, values: Geometry, indices: Geometry, descending: bool
 ) -> Pair | None:  # fmt: skip
-    """`sort` of a contiguous CPU tensor along its last dimension, by the CPU's loop; None if it
-    does not apply."""
+    """`sort` of a contiguous CPU tensor along its last dimension, by the CPU's loop; None for other
+    tensors.
+    """
     x, n = self._get_array(), values.sizes[-1]
     pair = allocate(values, CPU), allocate(indices, CPU)
     arrays = [y.reshape(-1, n) for y in (x, pair[0]._get_array(), pair[1]._get_array())]
@@ -133,7 +135,7 @@ def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
         bits = (x + np.float32(0)).astype(np.float32).view(np.int32)  # -0.0 equals 0.0
         bits = np.where(np.isnan(x), np.int32(0x7FFFFFFF), bits ^ (bits >> 31 & 0x7FFFFFFF))
     elif x.dtype == np.uint32:
-        bits = (x ^ np.uint32(1 << 31)).view(np.int32)  # as signed integers in the same order
+        bits = (x ^ np.uint32(1 << 31)).view(np.int32)  # signed integers in the same order
     else:
         bits = x
     key = bits.astype(np.int64)

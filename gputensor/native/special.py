@@ -16,8 +16,10 @@ from ..tensor.tensor import Tensor
 
 
 def _prepare(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
-    """Check the numbers: the order of polygamma, and eps of logit. If eps is not given, it is a
-    negative number."""
+    """Check the numbers: the order of polygamma, and eps of logit.
+
+    A negative eps stands for a missing one.
+    """
     if "eps" in params:
         return (-1.0 if params["eps"] is None else real("logit", "eps", params["eps"]),)
     n = arguments.integer(operator.short_name, "n", params["n"])

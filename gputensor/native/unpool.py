@@ -96,7 +96,8 @@ def _windows(
 
 
 def _begins(sample: Tensor, n: int, k: int, m: int) -> Tensor:
-    """Return the begins of m windows from a number in [0, 1) per plane, as (..., m)."""
+    """Return the first indices of m windows, (..., m), from one random number in [0, 1) per
+    plane."""
     if m == 1:
         return calls.new_full(sample, (*sample._geometry.sizes, 1), n - k, dtypes.int64)
     # the quotient and the products have the dtype of self

@@ -1,9 +1,9 @@
-"""Resampling of images: all upsample_* operators, by one table of elements and weights.
+"""Resampling of images: all upsample_* operators, by tables of elements and weights.
 
-A mode gives, for one dimension, the input elements and weights of each result element; dimensions
-are processed one after the other, the last one first. A gradient uses the transposed table. On the
-CPU this is NumPy, on CUDA CuPy. f16 and bf16 are computed in f32
-and rounded once; uint8 in fixed point, rounded after each dimension, as PyTorch does.
+For one dimension, a mode makes the table: the input elements, with weights, of each result element.
+Dimensions are processed one after the other, the last one first. A gradient uses the transposed
+table. NumPy computes on the CPU, CuPy on CUDA. f16 and bf16 are computed in f32 and rounded once;
+uint8 in fixed point, rounded after each dimension, as PyTorch does.
 Source: aten/src/ATen/native/UpSample.h and cpu/UpSampleKernel.cpp.
 """
 
@@ -304,7 +304,7 @@ class _Leaf(NamedTuple):
     op: str
     mode: str
     dims: int
-    keeps: bool  # keep the memory format of the incoming gradient
+    keeps: bool  # True if the result keeps the memory format of the incoming gradient
 
     @property
     def has_align(self) -> bool:

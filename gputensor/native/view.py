@@ -91,7 +91,7 @@ view: Kernel = view_kernel("view", _view_rule)
 
 
 def view_copy(key_set: int, self: Tensor, size: Any) -> Tensor:
-    """Return a copy of the view; a copy is possible also if the view is not. Source:
+    """Return a copy of the view, also for sizes that a view cannot have. Source:
     torchgen/gen_functionalization_type.py."""
     sizes = infer_size("view", size, self._geometry.numel)
     return with_sizes(calls.clone(self, formats.contiguous_format), sizes)

@@ -79,7 +79,7 @@ def functional(operator: Operator, loop: str) -> Kernel:
 
 
 def _codes(self: Any, other: Any) -> tuple[Any, Any]:
-    """Return operands with codes in place of float8 numbers."""
+    """Return operands in which float8 numbers are replaced by their bytes."""
     for x, y in ((self, other), (other, self)):
         if isinstance(x, Tensor) and x._geometry.dtype.is_float8 and type(y) in NUMBERS:
             place = x._device

@@ -1,4 +1,5 @@
-"""Initialisation of parameters, `gt.nn.init`: in place, not recorded, with PyTorch's formulas.
+"""Initialisation of parameters, `gt.nn.init`: functions that fill a tensor in place, by PyTorch's
+formulas. Autograd does not record them.
 
 Source: torch/nn/init.py.
 """
@@ -195,7 +196,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 @declares()
 @no_grad()
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Fill a matrix with normal numbers, with this fraction of each column zero."""
+    """Fill a matrix with normal numbers; a fraction `sparsity` of each column is zero."""
     from .._generated import functions
 
     if tensor.ndim != 2:

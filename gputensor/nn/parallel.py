@@ -1,4 +1,7 @@
-"""`gt.nn.parallel`: a module whose copies are trained by several processes, each on its batches."""
+"""`gt.nn.parallel`: data parallel training.
+
+Each process trains a copy of the module on its own batches.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,5 +1,5 @@
-"""Tests of operators for authors of devices: the samples of tests/rows are called on the CPU and on
-the device.
+"""Tests for authors of devices: operators are called with the samples of tests/rows, on the CPU and
+on the device.
 
 `samples.json` has the calls; `python -m tests.freeze_samples` writes it from tests/rows. `check.py`
 runs them, and `gputensor backend check NAME` reports. The CPU's results are the reference; our own

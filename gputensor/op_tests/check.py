@@ -62,8 +62,9 @@ class Outcome:
 
 
 def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[Outcome]:
-    """The outcome of each row on a device. every: run each sample with all dtypes and layouts, not
-    with one."""
+    """The outcome of each row on a device. every: run each sample with all dtypes and layouts,
+    instead of one of each.
+    """
     with _Watch(place) as watch:
         for row in rows:
             outcome = Outcome(row.name)
@@ -188,7 +189,8 @@ def _run(
         if raised is not None:
             raise raised
         _compare(found, expected, case, place, bool(served_elsewhere))
-        for x, y in zip(tensors, wanted):  # some operators write to operands
+        # compare the operands too, because some operators write to them
+        for x, y in zip(tensors, wanted):
             _compare(x, y, case, place)
     except _Differs as difference:
         outcome.count(FAILED, f"{case}: {difference}")

@@ -25,7 +25,7 @@ class Fill:
 
 
 class Samples:
-    """All calls of one operator that a row has.
+    """The calls of one operator, from its row.
 
     samples: (args, kwargs). dtypes: supported ones. has_values: False if the result's elements are
     unspecified (`empty`). device_ulp: the allowed difference between devices.

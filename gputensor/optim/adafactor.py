@@ -59,7 +59,7 @@ class Adafactor(Optimizer):
                 raise self._must("params", "not be complex", p, errors.ArgumentTypeError)
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
-        # `_update` needs the parameter's norm before the decay, so the decay is applied there
+        # `_update` applies the decay, because it needs the parameter's norm before the decay
         return grad
 
     def _begin(self, p: Tensor, group: Group) -> State:

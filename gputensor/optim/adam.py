@@ -1,4 +1,5 @@
-"""Adam, AdamW and Adamax; SparseAdam, whose constructor raises.
+"""Adam, AdamW and Adamax; and SparseAdam, which raises an error, because there are no sparse
+tensors.
 
 Source: torch/optim/adam.py, adamw.py and adamax.py, the loops over single tensors.
 """

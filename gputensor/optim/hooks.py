@@ -32,7 +32,10 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHand
 
 
 def hooked(step: F) -> F:
-    """Return `step` with the hooks around it; they run once if a step calls its base's step."""
+    """Return `step` with the hooks around it.
+
+    They run once, even if a step calls the step of its base class.
+    """
 
     @functools.wraps(step)
     def stepped(*args: Any, **kwargs: Any) -> Any:

@@ -29,7 +29,8 @@ class LBFGS(Optimizer):
     All parameters form one vector; they must be in one group and on one device.
 
     Args:
-        lr: length of a move along the direction; for the first, divided by the gradient's 1-norm.
+        lr: length of a move along the direction; for the first move it is divided by the gradient's
+        1-norm.
         max_iter: iterations per step.
         max_eval: calls of the closure per step; None means 1.25 * max_iter.
         tolerance_grad: end the step if no element of the gradient is larger.
@@ -98,7 +99,7 @@ class _Descent:
 
     def __init__(self, group: Group, states: Any, closure: Callable[[], Any]) -> None:
         self.group, self.closure, self.params = group, closure, group["params"]
-        # The state of the first parameter is that of all, as in PyTorch's state dicts.
+        # The first parameter has the state of all parameters, as in PyTorch's state dicts.
         self.state: State = states[self.params[0]]
         for name in ("func_evals", "n_iter"):
             self.state.setdefault(name, 0)

@@ -86,7 +86,8 @@ class Optimizer(Hooked):
             self.add_param_group(group)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """A class with a formula of its own in `step` counts in its own way, if at all."""
+        """Count no steps for a subclass without `_update`: if needed, its own `step` counts
+        them."""
         super().__init_subclass__(**kwargs)
         if cls._update is Optimizer._update:
             cls._numbers = ()
@@ -215,7 +216,7 @@ class Optimizer(Hooked):
         for hook in list(self._state_dict_hooks[0].values()):
             hook(self)
         listed = [p for group in self.param_groups for p in group["params"]]
-        # a parameter that is listed twice has its first number
+        # a parameter that is listed twice keeps the lower number
         numbers = {p: n for n, p in reversed([*enumerate(listed)])}
         found: dict[str, Any] = {
             "state": {numbers.get(p, p): self._saved(state) for p, state in self.state.items()},
@@ -376,7 +377,7 @@ class Optimizer(Hooked):
                     raise errors.capture_refused(f"{name}.step", why)
 
     def _number(self, arg: str, value: Any) -> Any:
-        """Check a number, also of NumPy, or a tensor of one element."""
+        """Check a number (Python's or NumPy's), or a tensor with one element."""
         plain = plain_number(value)
         if (plain is None or isinstance(value, np.bool_)) and not isinstance(value, Tensor):
             raise self._must(arg, "be a number", value, errors.ArgumentTypeError)

@@ -3,8 +3,8 @@
 The formula of a step is recorded once for each kind of parameter, on samples of a few elements, by
 the recorder of `gt.fuse`. The recorded chain is one program of the compiled library, or one kernel
 on CUDA, which reads each element of a parameter, of its gradient and of its state once and writes
-it once. The bits are those of the operators one by one, which step complex parameters and those on
-other devices.
+it once. The bits equal those of operators that run one by one. Complex parameters, and parameters
+on other devices, are stepped by operators.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 _KEYS = (TENSOR_KEYS["cpu"], TENSOR_KEYS["cuda"])
 _SAMPLE = 64  # elements of a sample
-# Recording a step costs as much as the operators of this number of small parameters, or of one
-# parameter of this number of elements.
+# Recording a step costs as much as the operators for _MANY small parameters, or for one parameter
+# of _LARGE elements.
 _MANY, _LARGE = 12, 1 << 17
 # run(tensors to write, tensors to read, scalars). It returns False if it has written nothing.
 Run = Callable[[list[Tensor], list[Tensor], list[Any]], bool]
-# Chains -> the program, its stores and its inputs; or None.
+# Chain -> its program with the stores and inputs; None if the chain is not one program.
 _programs: dict[Chain, Any] = {}
 _BOUND = 1 << 8
 
@@ -47,7 +47,7 @@ class _Pass(NamedTuple):
     the tensors of its state.
 
     run: see `_program`. written, read: the tensors that are its results and its operands. scalars:
-    the chain's numbers. numbers: those of the state after the step; None for one that it
+    the chain's numbers. numbers: the state's numbers after the step; None for one that it
     removed."""
 
     run: Run
@@ -131,14 +131,17 @@ class Passes:
         finally:
             tls.state.set(before)
             current.reset(outside)
-            for recording in [*recorder.pending]:  # nothing may compute it, and no cycle is left
+            # drop the recording without running it, and leave no reference cycle
+            for recording in [*recorder.pending]:
                 recording.close()
                 recording.let_go()
             recorder.pending.clear()
 
 
 def are_on() -> bool:
-    """True if passes give what operators give: nothing outside watches or changes operators."""
+    """True if passes and operators have the same effect: no mode, trace or user's kernel watches or
+    replaces operators.
+    """
     return tls.state.get() is tls.PLAIN and not block.is_off and not dispatcher.is_wrapped()
 
 
@@ -146,7 +149,9 @@ def _pass(
     recorder: Recorder, samples: list[Tensor], copies: list[Tensor], first: list[Any],
     numbers: State,
 ) -> _Pass | None:  # fmt: skip
-    """Build a pass from the recorded step of copies of samples. first: the steps that copied."""
+    """Build a pass from the recorded step of copies of samples. first: the recorded steps that made
+    the copies.
+    """
     storages = [x._storage for x in copies]
     if any([type(x) is not Pending for x in storages]):
         return None

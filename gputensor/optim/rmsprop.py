@@ -88,7 +88,8 @@ class Adagrad(Optimizer):
             "maximize": maximize, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
-        for group in self.param_groups:  # this sum is a part of PyTorch's state dicts
+        # make the sums now, because PyTorch's state dicts contain them before the first step
+        for group in self.param_groups:
             for p in group["params"]:
                 self.state[p] = {"step": 0, **self._begin(p, group)}
 

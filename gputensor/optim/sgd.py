@@ -20,8 +20,8 @@ class SGD(Optimizer):
     """Gradient descent: p -= lr * v, where v is the gradient, or an average with momentum.
 
     Args:
-        momentum: v becomes momentum * v + (1 - dampening) * grad; the first v is the gradient,
-            detached, which differentiable=True does not change.
+        momentum: v becomes momentum * v + (1 - dampening) * grad; the first v is the detached
+        gradient, also with differentiable=True.
         nesterov: step along grad + momentum * v.
         Other options: as in `Optimizer`.
     """
@@ -60,7 +60,7 @@ class SGD(Optimizer):
         average = state.get("momentum_buffer") if self._has_state(group) else None
         is_first = state.pop("is_first", average is None)
         if is_first and self._has_state(group):
-            if average is None:  # as PyTorch's states may have it
+            if average is None:  # None may come from a state of PyTorch
                 average = state["momentum_buffer"] = empty_like(grad)
             average.copy_(grad.detach())
         numbers = rate(group), scalar(group["momentum"]), scalar(group["dampening"])

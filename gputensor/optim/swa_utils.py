@@ -228,7 +228,7 @@ class SWALR(LRScheduler):
         super().step()
 
     def get_lr(self) -> list[float]:
-        # The change begins with this scheduler's first step, for every last_epoch.
+        # The change begins with this scheduler's first step, whatever last_epoch is.
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)

@@ -143,7 +143,10 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """In the block each rank adds up gradients; the next backward after it reduces the sums."""
+        """In the block each rank adds up its gradients.
+
+        The first backward after the block reduces the sums.
+        """
         before = self.require_backward_grad_sync
         self.require_backward_grad_sync = False
         try:
@@ -152,7 +155,7 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """Let `hook(state, bucket)` reduce the gradients, in the place of their mean; once.
+        """Let `hook(state, bucket)` reduce the gradients, instead of the mean. May be called once.
 
         hook: given a GradBucket, returns a Future of the tensor that replaces its gradients, such
             as `all_reduce(..., async_op=True).get_future()`; parallel/hooks.py has some.
@@ -171,11 +174,12 @@ class DistributedDataParallel(Module):
     ) -> Iterator[None]:  # fmt: skip
         """Train in the block with different numbers of batches on the ranks.
 
-        A rank that leaves the block takes part in the reductions of the others with zeros, and gets
-        the parameters and buffers of a rank that had the most batches. With several groups, or
+        A rank that leaves the block takes part with zeros in the reductions of other ranks, and
+        gets the parameters and buffers of a rank that had the most batches. With several groups, or
         collectives of the program's own in the block, ranks would wait for each other.
 
-        divide_by_initial_world_size: means are over all ranks, or over those with batches.
+        divide_by_initial_world_size: True for means over all ranks, False for means over ranks that
+        still have batches.
         throw_on_early_termination: raise on all ranks once one has no more batches.
         """
         options = {
@@ -200,7 +204,9 @@ class DistributedDataParallel(Module):
             self._uneven, self._reducer.scale = None, 1.0
 
     def _follow(self, uneven: Uneven) -> None:
-        """Take part in the steps of the other ranks; then take the parameters of the last one."""
+        """Take part in the steps of other ranks; at the end, copy the parameters of a rank that
+        trained to the end.
+        """
         while (step := uneven.next()) is not None:
             reduces, syncs = step
             self._reducer.scale = uneven.scale
@@ -229,7 +235,7 @@ class _Reducer:
         self._is_awaited = False  # True from a forward to the end of its backward
         self._began = False  # True once backward has computed a gradient
         self._started = 0
-        self.scale = 1.0  # of the means; see Uneven
+        self.scale = 1.0  # the factor of the means; see Uneven.scale
         for bucket in self._buckets:
             bucket.reduce = self._mean
             for p in bucket.parameters:
@@ -263,8 +269,10 @@ class _Reducer:
         )  # fmt: skip
 
     def begin(self, output: Any) -> None:
-        """Expect gradients of all parameters on which the output depends; None means no
-        parameter."""
+        """Expect gradients of all parameters on which the output depends.
+
+        None: expect no gradient.
+        """
         self._is_awaited = output is not None
         if output is None:
             return
@@ -273,7 +281,8 @@ class _Reducer:
         for bucket in self._buckets:
             bucket.missing = sum(id(p) in self._missing for p in bucket.parameters)
         self._started, self._began = 0, False
-        if not self._missing:  # other ranks may have gradients where this one has none
+        # start now: other ranks may have gradients, although this one has none
+        if not self._missing:
             self._go_on()
 
     def _hook_of(self, bucket: Bucket) -> Any:

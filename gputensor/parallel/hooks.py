@@ -1,4 +1,4 @@
-"""Communication hooks of `DistributedDataParallel`: what is done with a bucket of gradients.
+"""Communication hooks of `DistributedDataParallel`: functions that reduce a bucket of gradients.
 
 A hook is called as `hook(state, bucket)`, on all ranks in one order, and returns a Future of the
 tensor that replaces the bucket's gradients. state: the process group, None for the world.
@@ -34,7 +34,7 @@ class GradBucket:
         self._buffer: Tensor = bucket.flat
 
     def index(self) -> int:
-        """Place of the bucket among all, in the order of their reduction."""
+        """The bucket's index, in the order in which buckets are reduced."""
         return self._index
 
     def is_last(self) -> bool:
@@ -46,7 +46,7 @@ class GradBucket:
         return self._buffer
 
     def set_buffer(self, buffer: Tensor) -> None:
-        """Replace the flat tensor, by one of as many elements."""
+        """Replace the flat tensor by a tensor with the same number of elements."""
         if not isinstance(buffer, Tensor) or buffer.numel() != self._buffer.numel():
             rule = f"be a tensor of {self._buffer.numel()} elements"
             raise errors.wrong_value("set_buffer", "buffer", rule, buffer)
@@ -64,9 +64,10 @@ class GradBucket:
 
 
 def reduction(state: Any, hook: Hook, index: int, is_last: bool) -> Any:
-    """Return a bucket's function `reduce` that calls a hook.
+    """Return the function `Bucket.reduce` that calls a hook.
 
-    Raises: TypeError, in backward, if the hook does not return a Future of such a tensor.
+    Raises: TypeError, in backward, if the hook does not return a Future of a tensor that fits the
+    bucket.
     """
 
     def reduce(bucket: Bucket, group: ProcessGroup) -> Future:

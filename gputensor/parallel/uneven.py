@@ -1,7 +1,7 @@
 """`DistributedDataParallel.join`: ranks with different numbers of batches.
 
-A rank that has no more batches takes part in the collectives of the others, with gradients of
-zeros, until all have ended. Source: torch/distributed/algorithms/join.py.
+A rank that has no more batches takes part in the collectives of the other ranks, with gradients of
+zeros, until no rank has batches. Source: torch/distributed/algorithms/join.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ..exchange.construct import tensor
 class Uneven:
     """One pass over the batches within `join`.
 
-    divides_by_all: means are over all ranks of the group, or over those that still have batches.
+    divides_by_all: True for means over all ranks of the group, False for means over ranks that
+    still have batches.
     stops: raise on all ranks as soon as one has no more batches.
     """
 
@@ -29,7 +30,9 @@ class Uneven:
         self.active: list[int] = []  # ranks in the group, from the last count
 
     def _count(self, is_active: bool, reduces: bool, syncs: bool) -> tuple[bool, bool]:
-        """Agree with all ranks on who has batches; return what those do in this step."""
+        """Exchange with all ranks which of them have batches; return (reduces, syncs) of these
+        ranks in this step.
+        """
         size, rank = self._group.size(), self._group.rank()
         flags = [int(is_active and n == rank) for n in range(size)]
         counts = tensor([*flags, int(reduces), int(syncs)], device=self._device)
@@ -44,18 +47,21 @@ class Uneven:
         return bool(reducing), bool(syncing)
 
     def begin(self, reduces: bool, syncs: bool) -> None:
-        """Announce a forward of this rank, and what it does."""
+        """Announce a forward of this rank. reduces: its backward reduces gradients; syncs: it
+        copies buffers.
+        """
         self._count(True, reduces, syncs)
         self._steps += 1
 
     def next(self) -> tuple[bool, bool] | None:
-        """Return what the other ranks do in their next step; None once all have ended."""
+        """Return (reduces, syncs) of the other ranks' next step; None once all ranks have ended."""
         found = self._count(False, False, False)
         return found if self.active else None
 
     @property
     def scale(self) -> float:
-        """The factor of means over all ranks that makes them means over those with batches."""
+        """The factor that turns means over all ranks into means over ranks that still have
+        batches."""
         return 1.0 if self._divides_by_all else self._group.size() / len(self.active)
 
     def last(self) -> int:

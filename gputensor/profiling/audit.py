@@ -34,9 +34,10 @@ _path: ContextVar[tuple[Operator, ...]] = ContextVar("gputensor_audit_path", def
 class Record:
     """One copy, or one result whose memory format was lost.
 
-    kind: copy, cast (another dtype), transfer (another device) or format. op: the operator that the
-    program called; path: the operators from there to the copy. nbytes: bytes of the written
-    elements. time_us: on the host, None for a format; device_us: on the device, if it has events.
+    kind: copy, cast (to another dtype), transfer (to another device), or format (lost memory
+    format). op: the operator that the program called; path: the operators from there to the copy.
+    nbytes: bytes of the written elements. time_us: on the host, None for a format; device_us: on
+    the device, if it has events.
     site: file:line of the program. what: source and destination.
     """
 

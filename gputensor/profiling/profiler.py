@@ -5,8 +5,9 @@
     print(prof.table())
 
 Turning a profile on wraps every kernel of every table with a clock (`dispatcher.add_wraps`), in all
-threads; without a profile nothing here runs. A hop is a kernel that ran, so keys that fall
-through do not appear. Device times are between two events on the current stream, read at its end.
+threads; without a profile nothing here runs. A hop is a kernel that ran, so keys that fall through
+do not appear. A device time is the time between two events on the current stream; it is read at the
+end of the profile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The common part of CUDA graph captures: participating streams, and calls rejected meanwhile.
+"""The common part of CUDA graph captures: participating streams, and calls that are rejected during
+a capture.
 
 Work on a captured stream is recorded and not run. A runtime begins a `Capture` on a stream; other
 streams join when they wait for an event of it, and it must wait for them before it ends. A call
@@ -234,7 +235,8 @@ def draw(cuda: Any, generator: Any, blocks: int, device_index: int) -> tuple[int
         return None
     draws = capture.draws.get((generator, device_index))
     if draws is None:
-        # Not memory of the graph's pool, because an earlier call of the graph may write to it.
+        # memory outside of the graph's pool, because earlier calls of the graph may write to pool
+        # memory
         allocator = capture.allocators[device_index]
         allocator.leave_pool(stream)
         try:

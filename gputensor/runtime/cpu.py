@@ -94,8 +94,8 @@ def cache_nbytes() -> int:
 # daemon threads that sleep in the queue's lock and hold no references meanwhile. A piece does not
 # see its caller's context variables or modes, which loops do not read. Two pieces that wait for
 # each other take 9 us from call to return; with an executor's futures it was 14 to 100. Compiled
-# loops have a similar pool in C++ (kernels/compiled/engine/threads.cpp) without the GIL, for which
-# a helper here waits 20 to 40 us while its caller gets ready.
+# loops have a similar pool in C++ (kernels/compiled/engine/threads.cpp) without the GIL, so it does
+# not wait for the GIL; a helper of this pool waits 20 to 40 us for it.
 
 # The number of elements that a thread processes at a time. Rows are shared among threads from four
 # times this number on.
@@ -309,7 +309,8 @@ class _Pool:
             self._start(len(tickets))
         for ticket in tickets[: self._count]:
             queue = self._tickets
-            if queue.qsize() < self._count:  # otherwise no thread becomes free soon
+            # if more tickets wait than there are threads, another ticket would only wait
+            if queue.qsize() < self._count:
                 queue.put(ticket)
 
     def _start(self, count: int) -> None:

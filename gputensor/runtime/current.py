@@ -28,7 +28,8 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     if not is_real or type(handle) is not int:
         rule = "be a stream" if is_real else "be a stream of gputensor"
         raise errors.wrong_type(op, "stream", rule, given)
-    if not 0 <= handle < _NO_ADDRESS:  # a driver would read at this address and crash the process
+    # a driver would dereference it as an address and crash the process
+    if not 0 <= handle < _NO_ADDRESS:
         raise errors.must(op, "stream", "be the address of a stream", handle)
     return runtime.external_stream(device_index, handle, None if handle is given else given)
 
@@ -146,7 +147,7 @@ def on_a_new_thread(function: Callable[..., R], *args: Any) -> R:
         thread.join()
         raise
     if failed:
-        raise failed.pop()  # an exception whose list is in this frame would be a reference cycle
+        raise failed.pop()  # `pop`, because exception, frame and list would form a reference cycle
     return made[0]
 
 

@@ -5,7 +5,7 @@ gputensor writes all its files through `whole`.
 Note [Whole files]
 Data is written to a temporary file, created exclusively in the target's folder, and renamed to the
 target when complete. Readers see the old content or the new, even with concurrent writers. A
-symbolic link is followed; the target's mode and, if the system allows it, its owner are kept. The
+symbolic link is followed. The target keeps its mode and, if the system allows it, its owner. The
 writer holds a lock on its temporary file, so an old and unlocked one is a leftover: the next writer
 to that folder removes it.
 """
@@ -121,7 +121,8 @@ def _keep(descriptor: int, old: os.stat_result) -> None:
         except OSError:
             try:
                 os.fchown(descriptor, -1, old.st_gid)
-            except OSError:  # the file's group has changed, so it gets only the rights of others
+            # the file's group has changed, so the group gets only the rights of others
+            except OSError:
                 mode = mode & 0o707 | (mode & 0o007) << 3
     os.fchmod(descriptor, mode)
 

@@ -1,4 +1,4 @@
-"""Array libraries for operators that are one function over arrays: NumPy and SciPy, or CuPy.
+"""The array libraries with which operators can be implemented: NumPy and SciPy, or CuPy.
 
 A runtime calls `function(library, *arrays)` through its `call_library`, in the order of the current
 stream; structured/library.py makes operators of these functions.

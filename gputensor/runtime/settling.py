@@ -1,4 +1,4 @@
-"""Hooks that queue the work that a thread has recorded, before streams are ordered.
+"""Hooks that queue a thread's recorded work before its streams change or wait for each other.
 
 A block of `gt.fuse` queues the kernels of recorded operators later. They belong to the stream that
 was current when the operators were called. So runtimes call `settle` before another stream becomes

@@ -44,8 +44,8 @@ _SAFETENSORS = ".safetensors"
 def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], pickle_module: Any = None) -> None:
     """Write tensors, numbers, strings, and lists, tuples, dicts and sets of them to a file.
 
-    Objects of classes that `gt.serialization.add_safe_globals` allowed are written as pickle does;
-    those of any class, where `pickle_module` is given. `load` builds objects of allowed classes.
+    Objects of classes that `gt.serialization.add_safe_globals` allows are written as pickle writes
+    them; with `pickle_module`, objects of any class. `load` builds objects of allowed classes only.
 
     A named file is replaced as a whole or not at all and keeps its mode; a symbolic link stays, and
     its target is replaced. A name in .safetensors writes a dict of tensors in that format, by the
@@ -129,10 +129,11 @@ def load(
     map_location: a device for all tensors, a dict from saved to wanted device names, or a function
     of (storage on the CPU, saved device name) that returns a storage or None; None loads to the
     saved devices. mmap: map storages on the CPU from the file, whose pages are read on first use;
-    writes do not reach the file. `f` must be a path then. weights_only: False permits code of the
-    file to run; none runs anyway.
-    Raises: FileFormatError for a damaged or truncated file, another format, or a name other than
-    tensors, parameters, numbers, strings, containers and what `add_safe_globals` allowed.
+    writes do not reach the file. `f` must be a path then. weights_only: accepted; no code from the
+    file runs, whatever its value.
+    Raises: FileFormatError for a damaged or truncated file, another format, or an object that is
+    not allowed: only tensors, parameters, numbers, strings, containers and the names given to
+    `add_safe_globals` are.
     """
     flag("load", "weights_only", weights_only)
     if pickle_module is not None:

@@ -41,7 +41,8 @@ def add_safe_globals(safe_globals: Sequence[Any]) -> None:
     """Allow classes and functions in files, until `clear_safe_globals`.
 
     `load` then calls them with arguments from the file and sets the state of the made objects, as
-    pickle does, and `save` writes their objects. Only allow what may be called with any argument.
+    pickle does, and `save` writes their objects. Allow only functions that are safe with any
+    argument.
     Raises: ArgumentTypeError for an entry that cannot be called.
     """
     _names.update([_named("add_safe_globals", entry) for entry in safe_globals])

@@ -51,7 +51,7 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
         raise Damaged(f"it has {versions}")
     if header["byteorder"] != sys.byteorder:
         raise Damaged(f"its bytes are in {header['byteorder']}-endian order")
-    # Entries may overlap: each one fits in the file, but their sum may be much larger.
+    # Check the sum: entries may overlap, so it may be much larger than the file.
     nbytes = [natural("nbytes", s["nbytes"]) for s in header["storages"] if s["device"] != "meta"]
     if sum(nbytes) > archive.start_dir:
         raise Damaged(f"its storages have {sum(nbytes)} bytes, and the file {archive.start_dir}")

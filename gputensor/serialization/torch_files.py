@@ -199,7 +199,7 @@ class _Entries:
 
     def _storage(self, key: str, location: str, nbytes: int, of: dtype) -> Storage:
         entry = self._archive.getinfo(f"{self._root}/data/{key}")
-        # Entries may overlap: each one fits in the file, but their sum may be much larger.
+        # Check the sum: entries may overlap, so it may be much larger than the file.
         self._read += nbytes
         if self._read > self._archive.start_dir:
             raise Damaged("its storages have more bytes than the file")

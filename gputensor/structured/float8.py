@@ -4,10 +4,9 @@ results.
 A number of eight bits has a sign, an exponent with a bias, and a fraction. Shifted to float32's
 positions, these bits are the number times a power of two: one multiplication decodes it, and
 rounding float32's bits encodes it. Source: c10/util/Float8_e4m3fn.h and its kin;
-https://arxiv.org/abs/2209.05433, and https://arxiv.org/abs/2206.02915 for fnuz: no infinity, and
-NaN in the place of negative zero.
-float8_e8m0fnu has an exponent alone, as the scales of the OCP Microscaling formats
-(c10/util/Float8_e8m0fnu.h).
+https://arxiv.org/abs/2209.05433, and https://arxiv.org/abs/2206.02915 for the fnuz types, which
+have no infinity, and NaN instead of negative zero. float8_e8m0fnu has only an exponent, as the
+scales of the OCP Microscaling formats (c10/util/Float8_e8m0fnu.h).
 
 Operators that only move elements, such as `cat` and indexing, move the bytes: see `moved`. The
 operators that PyTorch computes in float8 run in float32 and round once: see `written` and
@@ -32,7 +31,8 @@ from ..tensor.tensor import Tensor
 
 
 class _Format(NamedTuple):
-    """fraction: its number of bits. bias: of the exponent. largest: code of the largest number.
+    """fraction: the number of its bits. bias: the exponent's bias. largest: code of the largest
+    number.
     beyond: code for larger numbers. nan: code of NaN. infinity: code of infinity, or None."""
 
     fraction: int
@@ -70,7 +70,7 @@ def decoded(x: Tensor) -> Tensor:
 
 
 def encoded(x: Tensor, to: dtype) -> Tensor:
-    """Return as uint8 the codes of the nearest numbers of a dtype, ties to even. x: float32."""
+    """Round float32 numbers to a float8 dtype, ties to even; return their codes as uint8."""
     if to is float8_e8m0fnu:
         return _exponent(x)
     form = _FORMATS[to]
@@ -102,7 +102,7 @@ _NO_NUMBER = 0xFF
 
 
 def _power_of_two(code: Tensor) -> Tensor:
-    """2 to the power of (code - 127); the smallest one is a subnormal float32."""
+    """Return 2 ** (code - 127) as float32; the smallest value is subnormal."""
     bits = calls.where_self(code == 0, 1 << (_POINT - 1), code << _POINT)
     number = calls.view_dtype(bits, float32)
     return calls.where_self(code == _NO_NUMBER, float("nan"), number)

@@ -48,7 +48,7 @@ def copy(of: Operator) -> Kernel:
     memory. Source: torchgen's gen_functionalization_type.py, gen_composite_view_copy_kernel."""
 
     def kernel(key_set: int, *args: Any) -> Any:
-        key_set &= BELOW_ADINPLACEORVIEW  # nothing else refers to the view
+        key_set &= BELOW_ADINPLACEORVIEW  # not a write to a tensor that anything else can see
         found = of.redispatch_table[key_set](key_set, *args)
         if isinstance(found, Tensor):
             return calls.clone(found, contiguous_format)
@@ -65,7 +65,8 @@ def inplace(of: Operator) -> Kernel:
         overlap.check_itself(op, self, "self")
         read = self
         if key_set & ~BELOW_ADINPLACEORVIEW and self.requires_grad:
-            read = calls.clone(self)  # the derivatives read self as it was before the write
+            # the derivatives read the elements of self from before the write
+            read = calls.clone(self)
         made = of.redispatch_table[key_set](key_set, read, *args)
         shape = made._geometry
         if shape.sizes != self._geometry.sizes:
@@ -148,7 +149,7 @@ def _of_inplace(operator: Operator, layout: memory_format) -> Kernel:
 
 
 def into_new(writes: Operator, key_set: int, made: Tensor, *rest: Any) -> Tensor:
-    """Call an in-place operator on a new tensor, whose version stays 0."""
+    """Call an in-place operator on a new tensor without counting the write: the version stays 0."""
     shapes = (made._geometry, *[x._geometry for x in rest if isinstance(x, Tensor)])
     short = writes.table.short.get(shapes if len(shapes) > 1 else shapes[0])
     if short is not None and short(made, *rest) is not None:

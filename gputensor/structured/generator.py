@@ -1,7 +1,8 @@
-"""Generators: a seed and a position in its stream; and the default generators.
+"""Generators of random numbers, which consist of a seed and a position in its stream; and the
+default generators.
 
-Each device has its own stream, so drawing on one does not advance the others. native/random.py
-makes distributions of the numbers.
+Each device has its own stream, so drawing on one device does not advance the streams of others.
+native/random.py makes distributions of the numbers.
 """
 
 from __future__ import annotations

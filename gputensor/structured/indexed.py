@@ -29,9 +29,9 @@ class Places:
 
     indices: int64 tensors, one for each indexed dimension of the tensor, which broadcast to the
     walk from `begin` on; led: the indexed dimensions. begin: the position of the indices'
-    dimensions in the walk; None if they run through all of it together with the tensor's own
-    (gather). wraps: negative indices count from the end. order: the permutation of the tensor, if
-    it was permuted.
+    dimensions in the walk; None if an index has a value for each element of the walk (gather).
+    wraps: negative indices count from the end. order: the permutation of the tensor, if it was
+    permuted.
     """
 
     __slots__ = ("op", "target", "sizes", "indices", "led", "begin", "wraps", "order")
@@ -104,8 +104,8 @@ class Walk:
     """The plan for stubs of the families gather and scatter: the coalesced walk of all operands.
 
     Operands: for gather the output, then the indexed tensor; for scatter the written tensor, then
-    the values; then the indices. dtypes, stride_bytes: of the operands. bounds: (size, stride in
-    bytes) of each index's dimension.
+    the values; then the indices. dtypes, stride_bytes: one entry for each operand. bounds: (size,
+    stride in bytes) of each index's dimension.
     """
 
     __slots__ = (

@@ -12,7 +12,7 @@ their strides; on the emulator, NumPy arrays over emulated memory, in the order 
 stream; on a GPU, CuPy arrays over our memory, on the device's current stream, with temporaries from
 our allocator. `library.np` is NumPy or CuPy, `library.scipy("fft")` a module of SciPy or of CuPy.
 The function must not read values, except in `waiting`, and must not write into its operands. Its
-return value becomes the result without a copy if its layout is the promised one. The operator casts
+return value becomes the result, without a copy if it has the result's layout. The operator casts
 half types that a library lacks before the call.
 """
 

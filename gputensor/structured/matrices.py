@@ -90,7 +90,7 @@ def lu_sizes(A: Tensor) -> tuple[Geometry, Geometry, Geometry]:
 def factorised(
     op: str, function: Any, wanted: tuple[Geometry, ...], A: Tensor, *args: Any
 ) -> tuple[Tensor, ...]:
-    """Return `library.by_lapack`, or zeros if A has no elements."""
+    """Return the results of `library.by_lapack`; zeros if A has no elements."""
     if not A._geometry.numel:
         return zeros(wanted, A)
     return library.by_lapack(op, function, wanted, A, *args)
@@ -142,6 +142,6 @@ def upper(x: Tensor, k: int = 0) -> Tensor:
 
 
 def beside(made: Tensor, x: Tensor) -> Tensor:
-    """Zeros with x's sizes whose autograd history depends on x."""
+    """Return zeros with x's sizes, whose autograd history depends on x."""
     is_that = calls.scalar_tensor(True, bool_, None, x._device, None)
     return calls.contiguous(calls.where_self(is_that, made, x))

@@ -18,7 +18,8 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator
 from ..tensor.tensor import Tensor
 
-# Called with each operator that `fall_back` passes to a fallback (gputensor/op_tests/check.py).
+# Called with each operator that `fall_back` passes to a fallback; gputensor/op_tests/check.py
+# listens.
 on_fall_back: list[Callable[[Operator], object]] = []
 
 

@@ -1,7 +1,8 @@
 """The formulas of optimizers that PyTorch also has as operators: Adam, SGD and Adagrad.
 
 The classes of optim/ and the operators of native/optimizer.py both call them. Steps work in place;
-`fresh` copies an operand that a recorded step must not overwrite, and returns it otherwise.
+`fresh` copies an operand if the step is recorded and must not overwrite it; otherwise it returns
+the operand.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ Fresh = Callable[[Tensor], Tensor]
 
 
 def plain(x: Tensor) -> Tensor:
-    """`fresh` for steps that are not recorded."""
+    """The function `fresh` for steps that are not recorded: return x itself."""
     return x
 
 
 def _exact(step: Any) -> Any:
-    """A step that is a tensor in f64, as Python computes with other steps."""
+    """Return a step that is a tensor as f64, because Python computes with f64 if the step is a
+    number.
+    """
     return step.to(float64) if isinstance(step, Tensor) else step
 
 
@@ -42,7 +45,7 @@ def add(x: Tensor, y: Tensor, factor: Any, fresh: Fresh = plain) -> None:
 
 @lru_cache(maxsize=256)
 def _rest(kept: float) -> float:
-    """Return 1 - kept, as the same object each time, for short cuts."""
+    """Return 1 - kept. It is cached, because short cuts compare numbers by identity."""
     return 1 - kept
 
 
@@ -87,7 +90,9 @@ def adam(
     p: Tensor, grad: Tensor, average: Tensor, square: Tensor, largest: Tensor | None, lr: Any,
     betas: tuple[Any, Any], eps: Any, step: Any, fresh: Fresh = plain,
 ) -> None:  # fmt: skip
-    """A step of Adam, from 1. largest: the largest average square so far, with amsgrad."""
+    """One step of Adam. step: counts from 1. largest: the largest average square so far, with
+    amsgrad.
+    """
     mix(average, grad, betas[0])
     mix_square(square, grad, betas[1])
     if largest is not None:
@@ -102,8 +107,10 @@ def sgd(
     p: Tensor, grad: Tensor, average: Tensor | None, lr: Any, momentum: Any, dampening: Any,
     is_nesterov: bool, is_first: bool, fresh: Fresh = plain,
 ) -> None:  # fmt: skip
-    """A step of SGD. average: of the gradients, None without momentum; at the first step it is the
-    gradient already."""
+    """A step of SGD. average: the average of the gradients; None without momentum.
+
+    At the first step it is the gradient.
+    """
     if average is not None:
         if not is_first:
             add(average.mul_(momentum), grad, 1 - dampening, fresh)
@@ -115,7 +122,7 @@ def adagrad(
     p: Tensor, grad: Tensor, total: Tensor, lr: Any, lr_decay: Any, eps: Any, step: Any,
     fresh: Fresh = plain,
 ) -> None:  # fmt: skip
-    """A step of Adagrad, from 1. total: the sum of the squares of the gradients."""
+    """One step of Adagrad. step: counts from 1. total: the sum of the squares of the gradients."""
     total.add_(grad * grad)
     root = fresh(total.sqrt()).add_(eps)
     descend(p, grad / root, lr / (1 + (_exact(step) - 1) * lr_decay), fresh)

@@ -32,8 +32,8 @@ Loop = Callable[[tuple[int, ...], tuple[int, ...], int, int], object]
 class TensorIteratorConfig:
     """Collects operands and flags; `build()` makes the iterator. Every method returns the config.
 
-    Flags have PyTorch's names and defaults. Outputs come first, in the order they were added; the
-    operator's name in messages is `op`.
+    Flags have PyTorch's names and defaults. Outputs come first, in the order in which they were
+    added. op: the operator's name in messages.
     """
 
     __slots__ = (
@@ -84,7 +84,10 @@ class TensorIteratorConfig:
         return self._set(check_all_same_device=value)
 
     def resize_outputs(self, value: bool) -> TensorIteratorConfig:
-        """Resize given outputs of the wrong size, not broadcast inputs to them. On by default."""
+        """Resize given outputs of the wrong size instead of broadcasting inputs to them.
+
+        On by default.
+        """
         return self._set(resize_outputs=value)
 
     def promote_inputs_to_common_dtype(self, value: bool) -> TensorIteratorConfig:
@@ -172,7 +175,7 @@ def _output(op: str, given: Tensor | None, planned: plan.OutputPlan, device: Any
         if given._geometry.numel:
             told = errors.output_resized(op, given, planned.geometry)
             warnings.warn(told, UserWarning, stacklevel=4)
-        # Fresh layouts are dense, so the storage that resize_ leaves is large enough for any.
+        # New layouts are dense, so the storage after resize_ is large enough for any of them.
         calls.resize_(given, planned.geometry.sizes)
         given._geometry, given._array = planned.geometry, None
     return given
@@ -181,8 +184,8 @@ def _output(op: str, given: Tensor | None, planned: plan.OutputPlan, device: Any
 class TensorIterator:
     """A walk over operands, outputs first, dimension 0 fastest; TensorIteratorConfig makes it.
 
-    accumulate, is_final_output: for parts that `split` or `with_32bit_indexing` made along a
-    reduced dimension: outputs contain an earlier part's result; no later part changes them.
+    For parts that `split` or `with_32bit_indexing` made along a reduced dimension: accumulate is
+    True if outputs contain an earlier part's result, is_final_output if no later part changes them.
     """
 
     __slots__ = (

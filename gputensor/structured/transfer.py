@@ -16,7 +16,7 @@ from ..tensor.tensor import Tensor
 
 
 def copy_bytes(to: Storage, source: Storage, nbytes: int) -> None:
-    """Copy the first `nbytes`, on one device; in order with the device's current stream."""
+    """Copy the first `nbytes` on one device, in the order of the device's current stream."""
     if to.data is None or source.data is None or not nbytes:
         return
     if to.device is CPU:
@@ -40,9 +40,9 @@ PINNED_UP_TO_BYTES = 64 << 20
 def copy_dense(to: Tensor, source: Tensor) -> None:
     """Copy the bytes of a dense tensor into one of the same geometry on another device.
 
-    A copy to the host waits for the bytes. A copy from the host returns when the source may change
-    again. A copy between devices of one type does not wait; between two types it goes through the
-    host.
+    A copy to the host waits until the bytes have arrived. A copy from the host returns once the
+    source may be changed. A copy between devices of one type does not wait; between two types it
+    goes through the host.
     """
     if to._device is CPU:
         _to_host(to, source)
@@ -82,7 +82,7 @@ def _to_host(to: Tensor, source: Tensor) -> None:
 
 
 def from_host(to: Tensor, source: Tensor) -> None:
-    """The reverse of `on_host`: copies all bytes from the first element to the last."""
+    """The reverse of `on_host`: copy all bytes from the first element to the last."""
     index = to._device.index
     device = runtime.of(to._device.type)
     stream = device.current_stream(index)

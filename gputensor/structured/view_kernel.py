@@ -67,7 +67,7 @@ def remember(shape: Geometry, op: str, args: tuple[Any, ...], rule: Callable[...
 
 
 def seen(shape: Geometry, key: Any) -> Seen | None:
-    """Return the cache entry of a composite, which stores only short cuts."""
+    """Return the cache entry of a composite view operator. It serves only to store short cuts."""
     found: Seen | None = shape.views.get(key)
     if found is None:
         if len(shape.views) >= MEMO_BOUND:

@@ -41,7 +41,7 @@ class TensorBase:
     _geometry: Geometry
     _keys: int
     _device: device
-    _storage: Storage | Any  # None until needed; do not read it before
+    _storage: Storage | Any  # None until `_get_storage` makes it
     _offset: int
     _array: Any
     _autograd: Any
@@ -177,13 +177,14 @@ class TensorBase:
         if array is None:
             geometry, storage = self._geometry, self._storage
             if geometry.dtype.is_float8:
-                # Kernels read its bytes (make.as_bytes), and the casts of structured/float8.py.
+                # Kernels read the bytes of these dtypes (make.as_bytes) or cast them
+                # (structured/float8.py).
                 raise errors.not_computed("array", "self", geometry.dtype, self)
             if storage is None or self._device is not CPU or self._keys & LAZY:
                 raise errors.no_storage("array", self)
             data = storage._data  # read directly, because a property costs a Python frame
             if data is None:
-                data = storage._array  # nothing has asked for this storage's bytes yet
+                data = storage._array  # no code has read this storage's bytes yet
                 if type(data) is not _ndarray or not data.flags.c_contiguous:
                     data = storage.data
                 if data is None:
@@ -232,8 +233,8 @@ class TensorBase:
     def record_stream(self, stream: Any) -> None:
         """Declare that work on `stream` uses the tensor, which was made on another stream.
 
-        When the tensor is dropped, its memory is reused only after the work that `stream` has at
-        that time. stream: a stream of the tensor's device; on a GPU also a stream of PyTorch or
+        When the tensor is dropped, its memory is reused only after all work that is then queued on
+        `stream`. stream: a stream of the tensor's device; on a GPU also a stream of PyTorch or
         CuPy.
         """
         place = self._device

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 class _Above:
-    """A placeholder for the module gputensor.autograd and for its module `variable`. They replace
-    it when they are imported."""
+    """A placeholder for the package gputensor.autograd, and one for its module `variable`, which
+    these modules replace when they are imported.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -79,7 +79,7 @@ _CODES = {
     )
     for d in dtypes.STORED
 }  # fmt: skip
-# kDLFloat8_e4m3fn and its kin, since DLPack 1.1
+# the float8 types such as kDLFloat8_e4m3fn, since DLPack 1.1
 _CODES |= {
     dtypes.float8_e4m3fn: (10, 8), dtypes.float8_e4m3fnuz: (11, 8), dtypes.float8_e5m2: (12, 8),
     dtypes.float8_e5m2fnuz: (13, 8), dtypes.float8_e8m0fnu: (14, 8),
@@ -110,9 +110,10 @@ def export(
 ) -> Any:  # fmt: skip
     """`Tensor.__dlpack__`: a capsule over the tensor's memory.
 
-    stream: on CUDA, the consumer's stream, which waits for our queued work; -1 for no order.
-    max_version: from (1, 0) on the capsule is a versioned one, otherwise a legacy one. dl_device:
-    (1, 0) copies to the host. copy: True copies; False raises if a copy is needed.
+    stream: on CUDA, the consumer's stream, which waits for our queued work; -1 to leave both
+    streams unordered. max_version: from (1, 0) on, the capsule is versioned; otherwise it is a
+    legacy one. dl_device: (1, 0) copies to the host. copy: True copies; False raises if a copy is
+    needed.
     """
     if tensor.requires_grad:
         rule, remedy = "not require grad", "use .detach()"
@@ -155,7 +156,7 @@ def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> Non
     """Make the consumer's stream wait for our current stream. The host does not wait.
 
     When both sides have dropped the memory, its reuse waits for the consumer's stream.
-    stream: a pointer; None, 0 or 1 for the legacy default stream; -1 for no order.
+    stream: a pointer; None, 0 or 1 for the legacy default stream; -1 to do nothing.
     """
     if stream == -1:
         return

@@ -33,8 +33,8 @@ def operand(op: str, tensor: Tensor, other: Any, is_boolean: bool) -> Tensor | N
     """Convert an array that is the other operand. Return None if its library must handle the
     operation.
 
-    Raises: errors for tensors that NumPy must not get, and for comparisons such as == that PyTorch
-    would answer with False for equal values.
+    Raises an error for tensors that NumPy must not get, and for comparisons such as == for which
+    PyTorch would return False even for equal values.
     """
     if isinstance(other, np.ndarray):
         check_shareable(op, tensor, is_boolean)
@@ -108,7 +108,7 @@ def check_shareable(op: str, tensor: Tensor, is_boolean: bool = False) -> None:
 
 def check_without_grad(op: str, tensor: Tensor, is_boolean: bool) -> None:
     """Raise if a gradient could be lost in another library."""
-    # The mode is False while operations are recorded.
+    # The grad mode is false (DEFAULT) while operations are recorded.
     if tensor.requires_grad and not (is_boolean or differentiable.variable.grad_mode.get()):
         raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
 

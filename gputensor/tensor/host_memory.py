@@ -66,7 +66,7 @@ def pinned_empty(op: str, shape: Geometry, place: Any) -> Any:
 
 
 def pinned(op: str, x: Any) -> Any:
-    """Return a copy of a CPU tensor in page-locked memory, or the tensor itself if it is."""
+    """Return a CPU tensor if its memory is page-locked; otherwise a copy in such memory."""
     if x._device is not CPU:
         raise errors.must(op, "self", "be on the CPU", x)
     if is_pinned(x):

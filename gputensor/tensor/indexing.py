@@ -2,10 +2,10 @@
 index_put_.
 
 Ints, slices, None and Ellipsis make a view. Bools, masks, tensors of integers, arrays, ranges and
-lists then select elements of it. A list counts as an array, as in NumPy; PyTorch still treats a
-list of lists as a tuple, with a deprecation warning. Ints are applied before index tensors, as in
-PyTorch, so `x[0, :, [1, 2]]` has the sizes of `x[0][:, [1, 2]]`.
-Source of the semantics: aten/src/ATen/TensorIndexing.h, applySlicing.
+lists then select elements of that view. A list counts as an array, as in NumPy; PyTorch still
+treats a list of lists as a tuple, with a deprecation warning. Ints are applied before index
+tensors, as in PyTorch, so `x[0, :, [1, 2]]` has the sizes of `x[0][:, [1, 2]]`. Source of the
+semantics: aten/src/ATen/TensorIndexing.h, applySlicing.
 """
 
 from __future__ import annotations
@@ -178,14 +178,14 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     while extra > 0 and sizes[0] == 1:
         value = calls.select_int(value, 0, 0)
         sizes, extra = sizes[1:], extra - 1
-    # The slice of the target goes forwards, so the value is flipped instead.
+    # The target's slice has a positive step, so the value is flipped instead.
     turned = tuple([d + extra for d in flipped if d + extra >= 0 and sizes[d + extra] > 1])
     if turned:
         value = calls.flip(value, turned)
     storage = view._storage
     is_repeated = value._geometry.numel < view._geometry.numel
     if is_repeated and storage is not None and storage.is_twin(value._storage):
-        # an element that occurs twice would be read after it was written
+        # copy, because elements of the value would be read after they were overwritten
         value = calls.clone(value)
     calls.copy_(view, value, False)
 
@@ -242,7 +242,8 @@ def _is_mask(index: Any) -> bool:
 
 def _picked(view: Tensor, indices: list[Any]) -> tuple[int, list[Any]]:
     """Return the number of dimensions of view[indices], and for each dimension of the view its
-    position there, or None."""
+    position in view[indices], or None.
+    """
     led: list[int] = []
     shape, at = 0, 0
     for i in indices:
@@ -314,8 +315,10 @@ def _applied(
 
 
 def _in_order(picking: dict[int, Any]) -> list[Any]:
-    """Return tensors in the order of their first dimension, as the list that `index` takes. A mask
-    of several dimensions is one entry."""
+    """Return the index tensors as the list that `index` takes, with None for other dimensions.
+
+    A mask of several dimensions is one entry.
+    """
     found: list[Any] = []
     at = 0
     for dim in sorted(picking):

@@ -109,7 +109,7 @@ def _rebuild(
 
 
 def reduce_storage(storage: Storage) -> tuple[Any, ...]:
-    """Reduce a storage to its bytes and device, without other owners."""
+    """Reduce a storage to its bytes and device; links to other owners are not pickled."""
     data = None if storage.device is META else host_bytes(storage)
     return _rebuild_storage, (data, storage._nbytes, storage.device)
 

@@ -189,8 +189,10 @@ class Storage:
         return self
 
     def twin(self) -> Storage:
-        """Make another storage over the same bytes, which stays so after a resize, with versions of
-        its own."""
+        """Make another storage over the same bytes.
+
+        A resize changes both; each counts its own version.
+        """
         made = SharedStorage.over(self.data, self._nbytes, self.device)
         if not hasattr(self, "_twins"):
             self.__class__ = SharedStorage
@@ -233,7 +235,8 @@ class Storage:
 
 
 class SharedStorage(Storage):
-    """A storage that shares its bytes with another one (a twin), or whose memory others own.
+    """A storage that shares its bytes with another storage (a twin), or whose memory other code
+    owns.
 
     _twins: one list of weak references, which all twins share.
     """

@@ -117,7 +117,8 @@ class Tensor(
         cls, op: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # fmt: skip
-        """Override in a subclass: every operator with one of its tensors as an operand calls it.
+        """A method to override in a subclass: every operator that gets one of its tensors as an
+        operand calls this method.
 
         types: the operands' classes that have a handler. The default handler runs the operator on
         the operands' memory; results are plain tensors. See fallbacks/modes.py.
@@ -160,7 +161,7 @@ class Tensor(
     # --- special methods ------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        if self._has_handler:  # only its handler knows the elements
+        if self._has_handler:  # only the class's handler knows the elements
             return f"{type(self).__name__}({errors.describe(self)})"
         return printing.tensor_repr(self)
 

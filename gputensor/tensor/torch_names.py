@@ -145,7 +145,8 @@ class TorchNames(TensorBase):
 
     @declares(x="Tensor", y="Tensor", callable="Callable")
     def map2_(self, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Self:
-        """Replace each element of this CPU tensor by callable(element, x's, y's)."""
+        """Replace each element of this CPU tensor by callable(element, x's element, y's
+        element)."""
         return self._mapped("map2_", callable, x, y)
 
     def _mapped(self, op: str, function: Callable[..., Any], *others: Any) -> Self:

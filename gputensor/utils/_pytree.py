@@ -92,7 +92,7 @@ class TreeSpec:
         return tree_unflatten(leaves, self)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """Return the parts of another container that are at the places of this structure's leaves.
+        """Return the parts of another container at the positions of this structure's leaves.
 
         Dicts match by keys in any order; dict, OrderedDict and defaultdict match each other.
         Raises: ArgumentValueError if the structures differ.

@@ -1,8 +1,8 @@
-"""`checkpoint`: tensors that backward needs are computed again instead of saved.
+"""`checkpoint`: backward recomputes the tensors that it needs, so they need not be saved.
 
-Tensors that the function saves for backward are replaced by numbers. When backward asks for the
-first one, the function runs again and saves its tensors again, in the same order. Source:
-torch/utils/checkpoint.py.
+Instead of each tensor that the function saves for backward, its number is saved. When backward
+needs the first of these tensors, the function runs again and saves its tensors again, in the same
+order. Source: torch/utils/checkpoint.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Frame:
     """One checkpointed call of a function.
 
     saved: shape, dtype and device of each tensor that the first run saved. found: tensors of the
-    second run for which backward has not asked yet.
+    second run that backward has not used yet.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ _FORMULAS: dict[str, Formula] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": lambda q, k, v, *rest, result: _attention(
         2, q, k, v
     ),
-    # Backward computes the scores again.
+    # Five products, because backward computes the scores again.
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": lambda grad, q, k, v, *rest,
     result: _attention(5, q, k, v),
     "aten::_attention_with_dropout": lambda q, k, v, *rest, result: _attention(2, q, k, v),

@@ -1,5 +1,5 @@
-"""Accumulation of a gradient in a leaf: in place, or by taking the gradient itself if nothing else
-refers to it.
+"""Accumulation of a gradient in a leaf: an addition in place; or the leaf takes the gradient object
+itself if nothing else refers to it.
 
 Source: torch/csrc/autograd/functions/accumulate_grad.h, whose layout contract holds here: a
 gradient has its leaf's layout, or is row-major if the leaf is not dense.
@@ -20,7 +20,7 @@ from ..inplace_or_view import bump_version
 
 Grads = list[Tensor | Any]  # None if no gradient arrived
 
-# The count that getrefcount gives for an object that only one list holds; it depends on the Python
+# The result of getrefcount for an object to which only one list refers. It depends on the Python
 # version.
 _held = [object()]
 _OWNED = getrefcount(_held[0])
@@ -42,7 +42,8 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
     """Add the gradient in `buffer`, which holds the engine's only reference to it, to `own.grad`.
 
-    shape: of the leaf. create: record the addition, so do not write in place.
+    shape: the leaf's geometry. create: True if the addition is recorded; then nothing is written in
+    place.
     """
     lock = _accumulating
     lock.acquire()

@@ -164,8 +164,7 @@ class Careful:
                 _check_replacement(hook, before, after)
         return changed
 
-    # --- leaves
-    # -------------------------------------------------------------------------------------
+    # --- leaves -----------------------------------------------------------------------------------
 
     def finish_leaf(self, node: AccumulateGrad, buffer: Grads) -> None:
         """Accumulate into a leaf, or return its gradient. buffer: a list with the gradient. If

@@ -73,9 +73,8 @@ class Run(Careful):
             order = self._choose(order, wanted, accumulates)
         self.order = order
         state, mode = _state.get(), grad_mode.get()
-        # A derivative computes in the dtypes of its forward call, wherever backward is called.
-        # Nothing is recorded in this state, so the formulas need no checks. User code gets its own
-        # state.
+        # Derivatives run in a plain dispatch state: no autocast, whatever block backward was called
+        # in, and no recording, so the formulas need no checks. User code gets the caller's state.
         if state is PLAIN:
             below = BELOW
         else:
@@ -226,8 +225,7 @@ class Run(Careful):
                 self.captures.setdefault(node, [])
         return [node for node in order if node in leads]
 
-    # --- accumulated gradients
-    # ----------------------------------------------------------------------
+    # --- accumulated gradients --------------------------------------------------------------------
 
     def _arrive(
         self, node: Node, output: int, g: Tensor | None, source: Node | None, number: int

@@ -1,5 +1,4 @@
-"""Functions called by the derivatives of native_functions.yaml, in one module per subject; and
-operators.
+"""Functions called by the derivatives of native_functions.yaml, one module per subject.
 
 Everything here is composed of public operators, so it is differentiable itself. None means a
 gradient of zeros. Source: torch/csrc/autograd/FunctionsManual.cpp. The generator finds a formula's

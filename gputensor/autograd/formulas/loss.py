@@ -1,4 +1,5 @@
-"""Derivatives of losses. `through` is the product of two gradients.
+"""Derivatives of losses. `through`: the incoming gradient times the first derivative's own
+gradient.
 
 A gradient has the broadcast sizes of all operands; for a mean it is divided by their number of
 elements.

@@ -166,8 +166,9 @@ def group_norm_backward(
     grads: Any, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, N: int, C: int,
     HxW: int, group: int, mask: Any,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """The gradients for the gradients of all results: the result itself, and the means and
-    deviations of the groups."""
+    """Return the gradients of input, weight and bias. grads: the incoming gradients of the result,
+    of the groups' means and of their reciprocal deviations.
+    """
     (grad, of_mean, of_rstd), made, of_weight, of_bias = grads, None, None, None
     if grad is not None:
         made, of_weight, of_bias = calls.native_group_norm_backward(

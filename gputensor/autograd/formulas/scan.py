@@ -31,16 +31,16 @@ def cumsum_backward(grad: Tensor, dim: int) -> Tensor:
 
 
 def not_implemented(operand: str) -> Any:
-    """Raise, if it is requested, for a derivative that PyTorch lacks too."""
+    """Raise if a derivative is requested that PyTorch lacks too."""
     raise errors.derivative_not_implemented(operand)
 
 
 def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Tensor:
-    """The gradient of cumprod. At the first zero of a row it uses the products without that zero;
-    after it, it is zero.
+    """The gradient of cumprod.
 
-    For second derivatives, the zeros after it must depend on the first zero, so they are computed
-    as that zero times the products without it. Derivatives up to `order` are right for any zeros.
+    At the first zero of a row, it uses the products without that zero. Behind the first zero it is
+    zero. Second derivatives need it as a function of the first zero: there it is computed as that
+    zero times the products without it. Derivatives up to `order` are right for any zeros.
     """
     if grad._geometry.numel <= 1:
         return grad
@@ -60,8 +60,9 @@ def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Te
 
 
 def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
-    """The gradient is computed with logarithms of positive and of negative gradients, which do not
-    overflow."""
+    """Computed from logarithms, which do not overflow: separately for positive and for negative
+    gradients.
+    """
     if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
         return grad
 
@@ -70,7 +71,7 @@ def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) 
 
     if grad._geometry.dtype.is_complex:
         return conj((behind(conj(grad).log() - result) + self).exp())
-    # a finite number, for derivatives of this function; it is the lowest of f16
+    # the lowest f16: derivatives of this function need a finite number
     logs, least = grad.abs().log(), -65504.0 if grad._geometry.dtype.short == "f16" else -3e38
     up = (behind(functions.where(grad > 0, logs, least) - result) + self).exp()
     down = (behind(functions.where(grad < 0, logs, least) - result) + self).exp()

@@ -87,8 +87,9 @@ def _extent(sizes: Sizes, strides: Sizes) -> int:
 
 
 def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
-    """False if no two indices reach one element, which is certain if each stride exceeds the extent
-    of the smaller dimensions."""
+    """False if certainly no two indices reach the same element: each stride exceeds the extent of
+    all dimensions with smaller strides.
+    """
     reach = 0
     for stride, n in sorted(zip(strides, sizes)):
         if n > 1:
@@ -172,7 +173,7 @@ def im2col_backward(
 def _memory_of(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Return a gradient in its source's layout, and as_strided of that memory."""
+    """Return the gradient in its source's layout, and a view of its memory by as_strided."""
     shape, start = source
     begin = start if storage_offset is None else storage_offset
     end = max(start + shape.extent, begin + _extent(size, stride), 1)

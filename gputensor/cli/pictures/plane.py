@@ -1,8 +1,8 @@
 """The part of a copy's walk that fits on a page: cells of both memories, and the steps over them.
 
-It shows two dimensions: x, dst's fastest, and y, src's fastest (or the next one, if x is also src's
-fastest). For a long dimension it shows the beginning, an edge of a tile and the end. The module has
-no I/O.
+It shows two dimensions: x is dst's fastest dimension, y is src's fastest, or the next one if x is
+also src's fastest. For a long dimension it shows the beginning, an edge of a tile and the end. The
+module has no I/O.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class Cell:
 
 
 class Side:
-    """One operand's memory: lines of the dimension `along`, one below the other along `across`.
+    """One operand's memory.
 
-    columns, rows: the indices that are shown, in the order of their addresses.
+    A line has the elements along dimension `along`; the lines follow each other along `across`.
+    columns, rows: the shown indices in the order of their addresses.
     """
 
     name: str

@@ -109,7 +109,7 @@ class Picture:
         )
 
     def path(self, d: str, kind: str) -> None:
-        """Draw a line; a `way` ends in an arrow."""
+        """Draw a line. A line of the kind `way` ends in an arrow."""
         end = ' marker-end="url(#end)"' if kind == "way" else ""
         self.parts.append(f'<path d="{d}" class="{kind}"{end}/>')
 

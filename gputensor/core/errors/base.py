@@ -150,8 +150,9 @@ def not_computed(op: str, arg: str, of: Any, got: Any) -> GpuTensorError:
 
 
 def plainly(function: Callable[..., R], *args: Any) -> R:
-    """Call `function(*args)` in an `except` block, so that its error does not show the earlier,
-    failed look-up as its context."""
+    """Call `function(*args)` within an `except` block, without that block's exception as context of
+    an error.
+    """
     try:
         return function(*args)
     except GpuTensorError as error:

@@ -87,9 +87,8 @@ class Alias(Frozen):
 class Type(Frozen):
     """A type: a name, or a form over other types.
 
-    name: the base type's name, or one of "list", "optional", "tuple", "Dict", "Future" and their
-    like. parts: the types inside a form. size: N of `int[N]`. alias: the annotation of this type,
-    if any.
+    name: the base type's name, or one of "list", "optional", "tuple", "Dict" or "Future". parts:
+    the types inside a form. size: N of `int[N]`. alias: the annotation of this type, if any.
     """
 
     __slots__ = ("name", "parts", "size", "alias")

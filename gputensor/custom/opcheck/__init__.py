@@ -75,8 +75,8 @@ def opcheck(
         test_utils: some of `test_schema`: memory is written and shared as the schema says.
             `test_autograd_registration`: derivatives are at autograd keys. `test_faketensor`: the
             Meta kernel gives the sizes, strides and dtypes that the operator gives.
-            `test_gradcheck`: the derivative with respect to what requires grad agrees with finite
-            differences, in float64 if the kernel computes in it. raise_exception: raise
+            `test_gradcheck`: the derivative with respect to tensors that require grad agrees with
+            finite differences, in float64 if the kernel computes in it. raise_exception: raise
             OpCheckError at the first failure, instead of returning it. atol, rtol: of
             test_gradcheck; both or neither.
     Raises: OpCheckError; ArgumentValueError for an unknown op or test.

@@ -59,8 +59,10 @@ class Call:
         return any(x.requires_grad for x in self.tensors())
 
     def mapped(self, change: Callable[[Any], Any]) -> Call:
-        """Return the call with each tensor replaced, and equal tensors by equal ones. `change` gets
-        other values too."""
+        """Return the call with `change` applied to each value.
+
+        A tensor that occurs twice is changed once.
+        """
         known: dict[int, Any] = {}
 
         def once(value: Any) -> Any:

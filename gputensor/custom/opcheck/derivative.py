@@ -110,7 +110,7 @@ def _double(value: Any) -> Any:
 
 
 def _nudged(value: Any, by: float = 1e-9) -> Any:
-    """Return values nearby. Single precision cannot represent those of doubles."""
+    """Return values nearby. If they are doubles, single precision cannot represent them."""
     if not isinstance(value, Tensor) or value.dtype.category < FLOATING:
         return value
     values = _array(value)
@@ -133,10 +133,11 @@ class _NoDifference(Exception):
 def _compare_here_or_beside(
     call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
 ) -> None:
-    """Compare here. If the differences are inconclusive, compare at nearby points on both sides.
+    """Compare at the arguments.
 
-    Otherwise one element at a jump or a corner would prevent the check of all other elements. An
-    operator that jumps everywhere, such as rounding to a fine grid, is not reported.
+    If the differences are inconclusive, compare at nearby points on both sides, because one element
+    at a jump or a corner would prevent the check of all others. An operator that jumps everywhere,
+    such as rounding to a fine grid, is not reported.
     """
     for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # the distance in eps
         for by in steps:
@@ -203,9 +204,9 @@ def _is_smooth(far: tuple[float, float], near: tuple[float, float], noise: float
     """True if there is no jump, corner or non-finite value nearby.
 
     far, near: the differences on both sides for a step and for an eighth of it. With the shorter
-    step, a slope leaves an eighth of the difference, a root about a third, a jump all of it. The
-    difference between both sides decreases to a 64th for a curved function, and to an eighth at a
-    corner.
+    step, the difference shrinks to an eighth on a slope and to about a third at a root; at a jump
+    it stays. The difference between both sides shrinks to a 64th for a curved function, and to an
+    eighth at a corner.
     """
     has_jump = not all(abs(n) <= 0.6 * abs(f) + 4 * noise for f, n in zip(far, near))
     return not has_jump and abs(near[0] - near[1]) <= abs(far[0] - far[1]) / 13 + 4 * noise

@@ -46,7 +46,10 @@ def check(call: Call) -> None:
 
 
 def _on_meta(call: Call) -> Call:
-    """Return the call with tensors and devices of meta. Shared memory stays shared."""
+    """Return the call on meta tensors, with `device` arguments "meta".
+
+    Shared memory stays shared.
+    """
     storages: dict[int, Storage] = {}
 
     def storage(of: Storage) -> Storage:

@@ -58,7 +58,8 @@ class _Before:
 
 
 def _bytes(before: _Before) -> Bytes | None:
-    """Return a copy of the storage's bytes; None for meta tensors and efficient zeros."""
+    """Return a copy of the storage's bytes; None for meta tensors and efficient zeros, which have
+    none."""
     if before.tensor.is_meta or before.tensor._keys & ZERO:
         return None
     return host_bytes(before.storage).copy()

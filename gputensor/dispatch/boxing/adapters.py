@@ -1,4 +1,5 @@
-"""Adapters from each calling convention to that of tables: kernel(key_set, *all arguments).
+"""Adapters from each calling convention to the convention of tables: kernel(key_set, *all
+arguments).
 
 The adapter is made when a slot is computed; a native kernel needs none. Names of keyword-only
 arguments, the masked key set and the check of the result are also computed then, not at each call.
@@ -23,8 +24,9 @@ _SEEN_TO = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any]:
-    """The entry of `table` that calls `kernel` with key set `key_set`, or with one that falls to
-    it."""
+    """Return the table's entry for `key_set`: it calls `kernel` in the form that the kernel's
+    convention needs.
+    """
     convention = kernel.convention
     if convention == "native":
         assert kernel.function is not None
@@ -50,8 +52,9 @@ def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any
 
 
 def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
-    """True for a user's backend kernel of an operator whose writes, views and derivatives are
-    handled by our kernels at the keys above."""
+    """True for a user's backend kernel if our kernels at higher keys handle the operator's writes,
+    views and derivatives.
+    """
     key = keys.highest(key_set)
     if key.functionality != "Dense" or kernel is table.fallbacks.get(key):
         return False
@@ -169,8 +172,7 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 
 def _without_schema(kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
-    # Only code that has the table calls this, because an operator without a schema cannot be looked
-    # up.
+    # An operator without a schema cannot be looked up: only code that has its table gets here.
     function = kernel.function
     assert function is not None
     if kernel.convention == "keyset":

@@ -32,8 +32,8 @@ class Signature:
     """One schema, ready to be called.
 
     n_tensors: the number of arguments if all are plain tensors, otherwise -1. is_simple: all
-    arguments are positional, and the schema returns one tensor. is_converted: `for_users` has
-    something to do.
+    arguments are positional, and the schema returns one tensor. is_converted: `for_users` changes
+    arguments.
     """
 
     __slots__ = (

@@ -99,7 +99,7 @@ def _tensors_converter(inner: Converter | None) -> Converter:
     assert inner is not None
 
     def convert(value: Any) -> Any:
-        # Pass the list itself: kernels that write into it return the same objects.
+        # Pass the list itself: a kernel that writes to its tensors may return this list.
         if not isinstance(value, (list, tuple)):
             raise Refused
         for item in value:
@@ -139,7 +139,7 @@ def _float(value: Any) -> float:
         raise Refused
     try:
         return float(value)
-    except Exception:  # a foreign class raises this, or an int beyond the range of floats
+    except Exception:  # from a foreign class, or for an int beyond the range of floats
         raise Refused from None
 
 

@@ -37,7 +37,7 @@ _local = threading.local()  # batch: the calls within a block of `coalesced`
 
 
 def unavailable_reason() -> str | None:
-    """Return why NCCL is not available for this process's GPUs, or None if it is."""
+    """Return why NCCL is not available for this process's GPUs, or None if it is available."""
     device_runtime = runtime.cuda()
     if not device_runtime.is_available():
         return str(device_runtime.unavailable_reason())
@@ -77,7 +77,8 @@ class Communicator:
     def __init__(self, op: str, group: ProcessGroup, index: int) -> None:
         self.library: Any = library(op)
         self.index: int = index
-        # MPI sends the id: a wait for MPI ends when a rank is lost, but a wait of NCCL would not.
+        # MPI sends the id, because waiting for MPI ends when a rank is lost, and waiting for NCCL
+        # does not.
         records.settle()
         name = bytearray(_UNIQUE_ID_BYTES)
         if group.rank() == 0:
@@ -240,7 +241,7 @@ def reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor | None, how: str
 def _apart(sent: Tensor, room: Tensor, place: int) -> Tensor:
     """Return `sent`, or a copy if NCCL must not read it while it writes to `room`.
 
-    If both are in one memory, NCCL allows only that `sent` is the rank's own part, at `place`.
+    If both share memory, NCCL requires that `sent` is the rank's own part of `room`, at `place`.
     Source: NCCL's User Guide, In-place Operations.
     """
     if sent._storage is not room._storage or _of(sent) == place:

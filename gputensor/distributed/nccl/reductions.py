@@ -97,7 +97,7 @@ def reduction(op: str, how: str, dtype: Any) -> Reduction:
 def put(out: Tensor, made: Tensor) -> None:
     """Copy a result to `out`, of any strides and dtype, on the current stream.
 
-    `out`'s version has been increased before.
+    The caller has counted the write to `out`.
     """
     with AutoDispatchBelowADInplaceOrView():
         out.copy_(made.view(out.shape))

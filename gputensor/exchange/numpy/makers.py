@@ -1,4 +1,4 @@
-"""NumPy's constructors with a tensor as example: `np.zeros_like(x)`, `like=x`."""
+"""NumPy's functions that make an array like a tensor: `np.zeros_like(x)`, `like=x`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIKE: dict[str, tuple[str, ...]] = {
     "ones_like": ("a", "dtype", "order", "subok", "shape", "device"),
     "zeros_like": ("a", "dtype", "order", "subok", "shape", "device"),
 }
-# Functions that are called only for `like=`, and those among them that accept existing arrays.
+# Functions that are called here only for `like=` and accept existing arrays.
 _FROM = {"array", "asanyarray", "asarray", "ascontiguousarray"}
 MAKERS = _FROM | {"arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros"}
 

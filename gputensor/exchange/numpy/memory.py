@@ -23,7 +23,7 @@ def by_numpy(
 
     def lent(x: Any) -> Any:
         if isinstance(x, Tensor):
-            array = export.array(calls.detach(x))  # `check` has tested it
+            array = export.array(calls.detach(x))  # `check` has tested that no gradient is lost
             seen[id(array)] = array, x
             return array
         if isinstance(x, dtypes.dtype):

@@ -47,8 +47,10 @@ def operand(x: Any) -> Any:
 
 
 def as_tensors(given: list[Any]) -> list[Tensor]:
-    """Convert numbers to 0-d tensors. If possible, they get a dtype that does not change the dtype
-    of the result."""
+    """Convert numbers to 0-d tensors.
+
+    Their dtype, if possible, leaves the result's dtype unchanged.
+    """
     like = next(x for x in given if isinstance(x, Tensor))
     result_type = import_module("gputensor").result_type
     return [
@@ -60,7 +62,10 @@ def as_tensors(given: list[Any]) -> list[Tensor]:
 
 
 def taken(name: str, x: Any) -> Any:
-    """Return a checked argument for our function. Raises: KeyError if it would be ignored."""
+    """Return a checked argument for our function.
+
+    Raises: KeyError for a value that our function would ignore.
+    """
     anywhere = get_numpy_on_devices()
     if type(x) is tuple or type(x) is list:
         kinds = {*map(type, x)}

@@ -2,9 +2,10 @@
 
 The rule: the tensors must be on the CPU, and none may require grad while operations are recorded
 (except for functions that return bools, which have no gradient). If table.py has one of our
-operators for the function, and it accepts the call, it computes the result by its own promotion and
-errors. Otherwise, for example if the operator lacks an argument or a dtype, NumPy computes on the
-tensors' memory. The result is a tensor in both cases; a given `out` is returned.
+operators for the function, and the operator accepts the call, the operator computes the result,
+with its own promotion and errors. Otherwise, for example if the operator lacks an argument or a
+dtype, NumPy computes on the tensors' memory. The result is a tensor in both cases; a given `out` is
+returned.
 
 With `set_numpy_on_devices(True)` our operators compute on any device, as CuPy's arrays do. Calls
 that NumPy would have to compute still raise there. The result of `np.arange(3, like=x)` is then on
@@ -59,7 +60,7 @@ def array_ufunc(
     if is_call and _is_number_by_tensor(inputs):
         return _operator_of(ufunc, inputs)
     if is_call and any(map(export.is_of_cupy, inputs)):
-        return _beside_cupy(ufunc, inputs)  # CuPy has left `cupy_array + tensor` to us
+        return _beside_cupy(ufunc, inputs)  # CuPy returned NotImplemented for `cupy_array + tensor`
     is_boolean = _answers_with_bools(ufunc)
     anywhere = get_numpy_on_devices()
     check(name, (inputs, options), is_boolean, anywhere)
@@ -150,7 +151,7 @@ def _tried(function: Callable[..., Any], *args: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
-    """Return our operator or None, and True if the operator takes numbers beside a tensor."""
+    """Return our operator or None, and True if one of its operands may be a number."""
     name = ufunc.__name__
     if getattr(np, name, None) is ufunc:
         if name in table.OPERATORS:

@@ -1,6 +1,6 @@
-"""The tensors that NumPy's functions accept: the setting, and the errors for others.
+"""Which tensors NumPy's functions accept: the setting, and the errors for other tensors.
 
-The rule is in protocol.py.
+protocol.py describes the rule.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core import dtype as dtypes
 
-# The functions of Python's own operators; one operand may be a number.
+# Ufuncs of Python's operators such as `+`; one operand may be a number.
 OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
     "divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
@@ -46,9 +46,10 @@ REDUCTIONS = {
 RUNNING = {"add": "cumsum", "multiply": "cumprod"}
 
 # A row: NumPy's function, our function, and NumPy's parameters in order. Parameters before the
-# stroke are passed by position, those after it by name; `theirs=ours` gives both names if they
-# differ. "-" marks a parameter that our function lacks, and `-out` one that it lacks and that may
-# be None. Our function is the array API's if there is one (gputensor.array_api), otherwise gt's.
+# slash are passed by position, parameters after it by name; `theirs=ours` gives both names if they
+# differ. "-" marks a parameter that our function lacks; `-out` marks a missing `out`, which may be
+# given as None. Our function is the array API's if there is one (gputensor.array_api), otherwise
+# gt's.
 _ROWS = """
 all               all              a / axis -out keepdims
 amax              elsewhere.amax   a / axis -out keepdims
@@ -122,7 +123,7 @@ def _element(given: Any) -> dtypes.dtype:
 
 
 class Row:
-    """How the calls of one NumPy function become calls of ours."""
+    """How calls of a NumPy function become calls of one of our functions."""
 
     __slots__ = ("_target", "_names", "_ours", "_first")
 

@@ -36,7 +36,7 @@ def check_written(level: Any, entry: Entry, args: Args) -> None:
 
 
 def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for operands that broadcast: sizes of 1 are inserted behind the batch."""
+    """The rule for operands that broadcast: dimensions of size 1 are inserted behind the batch."""
     tensors = [args[n] for n in entry.places if isinstance(args[n], Tensor)]
     rank = max(x._geometry.ndim for x in tensors)
     written = entry.kind == "inplace"
@@ -54,9 +54,11 @@ def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def _promoted(x: Any, tensors: list[Any]) -> Tensor:
-    """Return the content of x, cast for type promotion. A 0-d entry does not determine the dtype of
-    a result, but its batch, which has a dimension, would. So it is cast to the common dtype of the
-    entries."""
+    """Return the content of x, cast for type promotion.
+
+    A 0-d operand does not determine a result's dtype, but its batch, which has a dimension, would.
+    So the batch is cast to the common dtype of the entries.
+    """
     value: Tensor = x.value
     if x._geometry.ndim == 0 and any(t._geometry.dtype is not x.dtype for t in tensors):
         specs = tuple([(t._geometry, t._device) for t in tensors])
@@ -136,7 +138,7 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return result
 
 
-# The names of operands with at most one dimension that all entries share.
+# Operands with at most one dimension that may be common to all entries.
 _FREE = ("index", "value")
 
 
@@ -171,7 +173,7 @@ def whole(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The rule for a reduction of all elements: it flattens each entry and calls the overload with
     `dim`.
 
-    argument: that overload; if it has several results, the first one is used.
+    argument: the overload with `dim`; if it has several results, the first one is used.
     """
     by_dim = find(f"aten::{argument}")
     x = args[0]
@@ -276,15 +278,15 @@ def resized(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for operators on matrices with any number of leading dimensions: the batch is one
-    more.
+    """The rule for operators on matrices with any number of leading dimensions: the batch is
+    another leading dimension.
 
     argument: the number of the operator's own dimensions at the end; 2 by default.
     """
     own = int(argument or 2)
     tensors = [args[n] for n in entry.places if isinstance(args[n], Tensor)]
     if len(tensors) > 1 and any(x._geometry.ndim < own for x in tensors):
-        return NotImplemented  # vectors in the place of matrices
+        return NotImplemented  # an operand is a vector and not a matrix
     rank = max(x._geometry.ndim for x in tensors)
     if own > rank:
         return NotImplemented
@@ -297,8 +299,8 @@ def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for images: the batch is merged with the images' first dimension, or becomes it if
-    there is none.
+    """The rule for images: the batch is merged with the images' first dimension, or becomes that
+    dimension if the images have none.
 
     argument: the number of an image's dimensions with channels; 3 by default.
     """
@@ -321,7 +323,7 @@ def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def as_strided(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of as_strided: the strides apply to each entry, from its begin on."""
+    """The rule of as_strided: the strides apply within each entry, from its first element on."""
     x, wanted, strides, offset = args
     value = x.value
     offset = value._offset if offset is None else offset
@@ -358,8 +360,9 @@ def check(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def refused(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule that rejects operators which read elements, also those that read them for a result's
-    sizes."""
+    """The rule that rejects operators which return element values to Python, or whose result sizes
+    depend on them.
+    """
     raise errors.vmap_data_dependent(entry.operator.short_name)
 
 

@@ -1,4 +1,4 @@
-"""Batch rules of operators that are composed of other operators, which have rules.
+"""Batch rules composed of other operators that have rules.
 
 With `batch: composed` in an operator's row, the rule is the function of this module with the
 operator's name. It takes the operator's arguments. For invalid arguments it returns NotImplemented;

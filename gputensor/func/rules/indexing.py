@@ -35,7 +35,7 @@ def index(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
         return batched(level, made.movedim(rank, 0) if first is None else made)
     of_batch = [None if i is None else _aligned(level, i, rank) for i in indices]
     made = call(entry.operator, physical(level, x), (_own(level, x, rank), *of_batch))
-    if first and rank:  # move the indexed dimensions, which now follow the batch, to their position
+    if first and rank:  # the indexed dimensions now follow the batch: move them to their position
         made = made.movedim(tuple(range(1, rank + 1)), tuple(range(first + 1, first + 1 + rank)))
     return batched(level, made)
 

@@ -31,7 +31,7 @@ def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
         return call(entry.operator, args[0].value.select(0, 0), *args[1:])
     if (
         "num_samples" in entry.names and args[0]._geometry.ndim == 2
-    ):  # the operator draws by rows, and the batch has rows
+    ):  # the operator draws for each row, and the batch consists of rows
         made = call(entry.operator, args[0].value.flatten(0, 1), *args[1:])
         return unfolded(level, made, args[0]._geometry.sizes[0])
     if "size" in entry.names:

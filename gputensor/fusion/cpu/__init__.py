@@ -2,9 +2,9 @@
 
 If the compiled library has all loops of a chain, the chain is one program (cpu/programs.py).
 Otherwise each block goes through all instructions before the next block begins, on temporaries that
-a thread reuses; so operands are read from memory once, and values that are not stored are never
-written to memory. If all operands have the walk's layout, a block is a run of memory; with several
-layouts it is a part of a slab (cpu/layouts.py); otherwise it is a run of the walk's rows. A chain
+a thread reuses; so operands are read from memory once, and values that are not stored stay in the
+cache. If all operands have the walk's layout, a block is a contiguous part of memory; with several
+layouts it is a part of a slab (cpu/layouts.py); otherwise it is some of the walk's rows. A chain
 that fits into one block runs directly. Chains with reductions are programs whose blocks are rows
 (cpu/rows.py), or run block by block too (cpu/reductions.py).
 """
@@ -70,7 +70,7 @@ def _otherwise(chain: Chain) -> Run | None:
         is_reduced or not chain.walk.is_row_major or not blocks.is_flat(chain, chain.stores)
         or blocks.BLOCK % 4
     ):  # fmt: skip
-        return None  # a block must be a run of positions in a stream
+        return None  # the positions of a block in the stream must be contiguous
     return reductions.prepare(chain) if is_reduced else layouts.prepare(chain) or _in_blocks(chain)
 
 
@@ -160,8 +160,8 @@ def _in_blocks(chain: Chain) -> Run:
 
 
 def _run(walk: Geometry, order: tuple[int, ...], left: int) -> list[int]:
-    """The sizes of a block that is a run of the walk's memory with at most `left` elements. order:
-    the walk's dimensions, slowest first."""
+    """The sizes of a block: a contiguous part of the walk's memory with at most `left` elements.
+    order: the walk's dimensions, slowest first."""
     sizes = [1] * walk.ndim
     for d in reversed(order):
         parts = -(-walk.sizes[d] // max(left, 1))
@@ -171,7 +171,7 @@ def _run(walk: Geometry, order: tuple[int, ...], left: int) -> list[int]:
 
 
 def _part(x: Any, where: list[Any]) -> Any:
-    """The part of an operand, which broadcasts to the walk, in a block."""
+    """The part of an operand that a block reads. The operand broadcasts to the walk."""
     if x.size == 1:
         return x
     own = where[len(where) - x.ndim :]

@@ -15,11 +15,10 @@ from ...runtime import cpu
 from ..chain import Chain
 from . import programs
 
-# The minimum number of elements in a block, because threads with shorter calls lose time passing
-# the interpreter's lock; and the maximum as a multiple of it, because larger blocks exceed the
-# cache.
-# Over 4 Mi floats, chains of 2 to 16 operators with blocks of 2^16, 2^17, 2^18, 2^19 and 2^20: 1.0,
-# 0.67, 0.54, 0.57 and 0.70 of the time, on two cores of 1 MiB.
+# The minimum number of elements in a block, and the maximum as a multiple of it. With smaller
+# blocks, threads lose time passing the interpreter's lock; larger ones exceed the cache. Over 4 Mi
+# floats, chains of 2 to 16 operators with blocks of 2^16, 2^17, 2^18, 2^19 and 2^20: 1.0, 0.67,
+# 0.54, 0.57 and 0.70 of the time, on two cores of 1 MiB.
 BLOCK = 1 << 16
 _TIMES = 4
 Array = Any
@@ -37,10 +36,10 @@ def block_of(numel: int) -> int:
 
 # Blocks begin at multiples of a loop's vector, of a page, and of a generator's draw.
 _EVEN = 1 << 12
-# Unused temporaries by size: the number kept of each, and the largest size kept.
+# Unused temporaries by size; the number kept of each size; the largest size kept.
 _free: dict[int, list[Array]] = {}
 _KEPT, _LONGEST = 8, 1 << 22
-# Below this number of bytes, a loop's new array has no new pages.
+# NumPy's new arrays below this number of bytes reuse memory pages.
 _LONG = 1 << 15
 
 
@@ -68,9 +67,10 @@ class Pool(list[Array]):
 
 
 class _New(NamedTuple):
-    """Memory that a step needs for a result that is not stored. place: of the array in the list of
-    values. temporary: the index of a temporary; None for new memory. row: the sizes of a result
-    with one element, or a few, per row, with 1 along the rows; None for the block's sizes."""
+    """Memory that a step needs for a result that is not stored. place: the array's index in the
+    list of values. temporary: the index of a temporary; None for new memory. row: for a result with
+    one or a few elements per row, its sizes, which are 1 along the rows; None for the block's
+    sizes."""
 
     place: int
     temporary: int | None
@@ -79,9 +79,10 @@ class _New(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A program of several instructions, or the loop of one. run: takes the values at the places
-    `operands`, results among them; returns False if a program declines. new: memory for results.
-    otherwise: a program's instructions."""
+    """A program of several instructions, or the loop of one instruction. run: takes the values at
+    the places `operands`, which include results; returns False if a program declines. new: memory
+    for results. otherwise: the single steps that replace a program that declines.
+    """
 
     run: Callable[..., object]
     operands: list[int]
@@ -95,7 +96,9 @@ def order_of(walk: Geometry) -> tuple[int, ...]:
 
 
 def dense(sizes: Sequence[int], order: Sequence[int], memory: Array, element: Any) -> Array:
-    """Return an array of these sizes, dense in an order of its dimensions, over a buffer or new."""
+    """Return an array of these sizes, dense in this order of dimensions, in `memory` or in new
+    memory.
+    """
     inner = [sizes[d] for d in order]
     if memory is None:
         array = np.empty(inner, element)
@@ -110,8 +113,8 @@ def of_row(sizes: tuple[int, ...], row: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Body:
-    """The steps of a chain, bound to arrays of one shape, a part of the walk. Reductions are among
-    them if they are in `stores`, or if other instructions read their results.
+    """The steps of a chain, to run on arrays of one shape that are parts of the operands. They
+    include a reduction if it is in `stores`, or if other instructions read its result.
 
     stores: the stored values, in the order of the outputs; walk: their layout, if it differs from
     the chain's. order: the walk's dimensions, slowest first. is_flat: all operands have the walk's
@@ -153,7 +156,7 @@ class Body:
         return self.pool(numel) if numel * self.widest >= _LONG else None
 
     def temporary(self, sizes: tuple[int, ...], memory: Array, element: np.dtype[Any]) -> Array:
-        """An array of these sizes, dense in the walk's order, over a buffer or new."""
+        """An array of these sizes, dense in the walk's order, in `memory` or in new memory."""
         is_flat = len(sizes) != len(self.order) or self.walk.is_row_major
         return dense(sizes, range(len(sizes)) if is_flat else self.order, memory, element)
 
@@ -261,7 +264,9 @@ class _Steps:
             self.free += [self.temporaries[x] for x in ending]
 
     def _is_step(self, part: programs.Part | int) -> bool:
-        """False for a further result, and for a reduction whose result nothing needs here."""
+        """False for a second or later result of an operator, and for a reduction whose result no
+        step here needs.
+        """
         if isinstance(part, programs.Part):
             return True
         what, value = self.chain.instructions[part].what, len(self.chain.inputs) + part
@@ -291,7 +296,7 @@ class _Steps:
         return [_New(value, at, None, element)]
 
     def _elementwise(self, value: int, is_alone: bool = False) -> list[_New]:
-        """The memory of a result of a pointwise operator. is_alone: without a temporary."""
+        """The memory of a pointwise operator's result. is_alone: use no temporary."""
         what = self.chain.instructions[value - len(self.chain.inputs)].what
         row, element = what.walk.sizes, what.result.np
         if row != self.chain.walk.sizes:
@@ -332,7 +337,7 @@ class _Steps:
             run = _reducing(entry.run, entry.axes, entry.keepdim)
             return _Step(run, operands, self._new(value, row, element))
         if isinstance(entry.loop, np.ufunc):
-            for x in ending:  # the result may overwrite an operand that ends here
+            for x in ending:  # the result may overwrite a temporary that no later step reads
                 if self.chain.geometry(x).dtype is what.result:
                     self.free.append(self.temporaries[x])
                     ending.remove(x)

@@ -1,9 +1,9 @@
 """Chains of several layouts on the CPU, slab by slab.
 
 Note [Where a chain is computed]
-Elementwise results may be computed in any layout. Of the layouts in the chain, the one is chosen
-for which the fewest bytes of operands and stored results must be moved to another layout. So pixels
-cast to floats are moved as bytes, before the cast, and floats cast to pixels after it.
+Elementwise results may be computed in any layout. The layout is chosen for which the fewest bytes
+of operands and stored results must be moved to another layout. So pixels cast to floats are moved
+as bytes, before the cast, and floats cast to pixels after it.
 
 A slab is a part of one dimension that fits the cache. First the copy loop moves operands of other
 layouts; then everything is computed, block by block; then the copy loop moves the results. So a
@@ -48,14 +48,15 @@ def prepare(chain: Chain) -> Run | None:
 
 
 def has_several(chain: Chain) -> bool:
-    """True if operands or results have another layout than the walk."""
+    """True if an operand or a result has a layout other than the walk's."""
     ends = [*chain.inputs, *map(chain.geometry, chain.stores)]
     return any([_crosses(x, chain.walk) for x in ends])
 
 
 def is_near(chain: Chain) -> bool:
-    """True if a program reads operands of other layouts as fast as the copy loop moves them. Then
-    neighbours in the result are a few bytes apart in the operand, as in a channel of packed pixels.
+    """True if neighbours in the result are a few bytes apart in operands of other layouts, as in a
+    channel of packed pixels. Then a program reads these operands as fast as the copy loop moves
+    them.
     """
     stored = {chain.geometry(x).strides for x in chain.stores}
     if len(stored) != 1:
@@ -113,7 +114,7 @@ class _Split:
         return [x for x in self.roots if x < len(self.chain.inputs)]
 
     def inner(self, walk: Geometry) -> Chain:
-        """The computation, with operands in the layout of `walk`."""
+        """The chain without copies, computed in the layout of `walk`."""
         wanted = [x for x in dict.fromkeys(self.roots) if x >= len(self.chain.inputs)]
         inputs = [
             geometry(walk.sizes, walk.strides, x.dtype) if _crosses(x, walk) else x
@@ -123,11 +124,12 @@ class _Split:
 
 
 class _Slabs:
-    """A bound chain. axis: the dimension that is cut into slabs; step: the size of a slab.
+    """A chain that runs slab by slab.
 
-    inward: the inputs that are moved first. made: the computed values that are kept, and direct:
-    the output in which each is computed directly, if any. is_cut: slabs cut the contiguous
-    dimension of another layout.
+    axis: the dimension that is cut into slabs; step: the size of a slab. inward: the inputs that
+    are moved first. made: the computed values that are kept; direct: for each of them, the output
+    in which it is computed directly, or None. is_cut: slabs cut the contiguous dimension of another
+    layout.
     """
 
     def __init__(self, chain: Chain, split: _Split, copy: Callable[[Array, Array], None]) -> None:

@@ -17,7 +17,7 @@ from ...kernels import stub
 from ...kernels.compiled import library
 from ..chain import Chain, Instruction, Recorded
 
-# The maximum number of steps in a program; with the casts between them there may be 128.
+# The maximum number of steps in a program; with the casts between steps, the library allows 128.
 _LONGEST = 64
 
 
@@ -63,9 +63,11 @@ class Part:
         )  # fmt: skip
 
     def _moves(self, chain: Chain, own: range) -> dict[int, int]:
-        """The layout copies of computed values, each with its operand. The program stores the
-        operand directly in the copy's layout, so no step is needed. A copy is left out if its
-        operand is stored too."""
+        """Layout copy -> its operand, for copies of computed values.
+
+        The program stores the operand directly in the copy's layout, so the copy needs no step. If
+        the operand is stored too, the copy is not listed.
+        """
         found: dict[int, int] = {}
         count, taken = len(chain.inputs), {*self.stores}
         for x in own:

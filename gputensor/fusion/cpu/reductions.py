@@ -1,12 +1,12 @@
-"""Chains with reductions that are no program of rows (cpu/rows.py): each block is computed and
+"""Chains with reductions that cannot be a program of rows (cpu/rows.py): each block is computed and
 reduced in the cache.
 
 Note [The order of a fused sum]
 The bits equal those of the operators run one by one, for any number of threads: the operators' own
 loops get whole operands, or parts with whole rows if a row's result does not depend on other rows.
-Blocks are parts of the walk's slowest dimension. If that dimension is kept, each block has its own
-results; if it is reduced, integers and bools are reduced block by block, and values of other types
-are computed as a whole first.
+Blocks are parts of the walk's slowest dimension. If the reduction keeps that dimension, each block
+has its own results. Otherwise integers and bools are reduced block by block; values of other types
+are first computed as a whole.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class _Reduction:
     """One reduction of a chain.
 
     source: the number of the operand's value. place: the index of its output. loop: the operator's
-    own loop. stays: True if it keeps the walk's slowest dimension, `axis`. is_exact: True if each
-    order gives the same bits; then `combine` merges the partial results, whose dtype is `part`.
+    own loop. stays: True if it keeps the walk's slowest dimension, `axis`. is_exact: True if every
+    order of additions gives the same bits; then `combine` merges partial results, whose dtype is
+    `part`.
     is_by_rows: True if a row's result does not depend on the number of rows.
     """
 
@@ -55,7 +56,7 @@ class _Reduction:
         self.is_exact: bool = not has_places and (
             what.loop in ("any", "all") or max(given.category, compute.category) <= INTEGER
         )
-        # NumPy casts through a buffer whose ends do not coincide with row ends.
+        # If NumPy casts, it does so through a buffer whose ends are not the ends of rows.
         is_alone = given is compute and (given.itemsize > 2 or given is float16)
         self.is_by_rows: bool = (
             self.is_exact or has_places or stub.is_compiled(entry.run)

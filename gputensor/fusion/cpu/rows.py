@@ -1,10 +1,10 @@
 """Chains with reductions as programs of the compiled library whose blocks are rows.
 
-A row goes through all steps while it is in the cache: elementwise loops, and the family's own
-function for a reduction or a softmax, over this row alone. The order in which a row is added up
-does not depend on other rows, so the bits are those of the operators one by one. A reduction of
-everything is cut into the runs that its function adds up separately (`CHUNK` and `PACKED` of
-loops/reduction.cpp), and their results are merged pairwise, as there.
+A row goes through all steps while it is in the cache: elementwise loops, and the operators' own
+functions for reductions and softmax, over this row alone. The order in which a row is added up does
+not depend on other rows, so the bits equal those of operators that run one by one. A reduction to
+one element is cut into the runs that its function adds up separately (`CHUNK` and `PACKED` of
+loops/reduction.cpp). Their results are merged pairwise, as in that function.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ Array = Any
 # Limits of a row's length: calls cost more than the work on a shorter row, and a longer row does
 # not fit the cache.
 _SHORTEST, _LONGEST = 256, 1 << 14
-# Elements that a function adds up before it merges sums: without a cast, and with one.
+# Elements that a function adds up before it merges sums: _CHUNK without a cast, _PACKED with a
+# cast.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
 # A function gets its arrays as numbers: the index of an operand, _RESULT, or _NONE for no array.
-# `_of_value` makes the number of a further result, `_unread` that of a result that nothing reads.
+# `_of_value` makes the number of a second or later result, `_unread` the number of a result that
+# nothing reads.
 _RESULT, _NONE = -1, -100
 
 
@@ -98,8 +100,10 @@ class _Rows:
             raise _Not
 
     def _cut(self) -> bool:
-        """Find the length of a run, and the function that merges the results of runs. Returns
-        False if all elements are one run."""
+        """Find the length of a run, and the function that merges the runs' results.
+
+        Returns False if a single run has all elements.
+        """
         chain = self.chain
         widths = set()
         for value, step in enumerate(chain.instructions, len(chain.inputs)):
@@ -205,7 +209,7 @@ class _Rows:
         return "norm", "normalized", (0, *beside, _RESULT, *further), ()
 
     def _further(self, value: int, part: int, code: int) -> int:
-        """The array of a further result of a function."""
+        """The array of a function's second or later result."""
         count = len(self.chain.inputs)
         for n, step in enumerate(self.chain.instructions, count):
             if step.what.part == part and step.operands[0] == value:

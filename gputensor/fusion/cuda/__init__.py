@@ -24,7 +24,7 @@ def prepare(chain: Chain) -> Run | None:
     if not chain.is_reduced:
         return launched(chain)
     if chain.drawn:
-        return None  # its random numbers are drawn first
+        return None  # `drawn.first` draws its random numbers before the launch
     head, tails = parted(chain)
     reads = cuda_rows.reads_its_rows(head)
     rows: Run | None = None

@@ -87,8 +87,10 @@ def written(chain: Chain) -> tuple[Body | None, list[chain_launch.Packer]]:
 
 
 class Written:
-    """A chain in the form that chain_source.py takes. body: None if it cannot be written. packing:
-    of its scalars."""
+    """A chain in the form that chain_source.py takes.
+
+    body: its source; None if an operator has no functor. packing: the packing of its scalars.
+    """
 
     __slots__ = ("chain", "body", "packing", "place")
     chain: Chain
@@ -132,7 +134,7 @@ class Written:
         return Drawn(what.loop, what.result, slot, what.operator.qualified_name)
 
     def _step(self, step: Instruction) -> Step:
-        """A step whose scalars have their own slots."""
+        """The source of one instruction. Each of its scalars gets its own slot."""
         what, first = step.what, len(self.packing)
         numbers = [n for n in step.operands if n < 0]
         slots = iter(range(first, first + len(numbers)))
@@ -147,7 +149,7 @@ class Written:
 
 
 def _plan(chain: Chain) -> Plan:
-    """One walk of all operands."""
+    """The plan that walks all operands of the chain together."""
     outputs = [(chain.geometry(n), chain.device) for n in chain.stores]
     # Positions in a stream are counted in row-major order.
     places = [contiguous_geometry(x.sizes, x.dtype) for x in map(chain.geometry, chain.drawn)]

@@ -93,7 +93,8 @@ class _Fused:
     @staticmethod
     def _walks(part: Chain, step: Instruction, more: Sequence[Geometry]) -> list[Any] | None:
         """Strides in bytes of the result, the inputs, and `more`, which broadcast to the result,
-        over the dimensions of the reduction's own plan; None if one cannot be expressed."""
+        over the dimensions of the reduction's own plan; None if an operand has no strides over
+        these."""
         what, entry = step.what, step.what.entry
         seen = [_as_kept(x, what.geometry.ndim, step, part.walk) for x in (what.geometry, *more)]
         source = part.geometry(part.stores[0])
@@ -145,10 +146,11 @@ class Reduced:
     def __init__(
         self, chain: Chain, tails: Sequence[Tail] = (), stored: Sequence[int] = ()
     ) -> None:
-        """tails: the chain's tails; self.tails keeps those that run in a reduction's kernel, by the
-        reduction's value. stored: all values to store."""
+        """tails: the chain's tails. self.tails: reduction's value -> the tail that runs in its
+        kernel. stored: all values to store.
+        """
         self.chain, count, self.tails = chain, len(chain.inputs), {}
-        # Inputs of a second tail are stored as well.
+        # Also store the inputs of each tail other than its reduction's result.
         self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}
         steps = dict(enumerate(chain.instructions, count))
         self.ends = [(n, x) for n, x in steps.items() if is_end(x)]
@@ -161,8 +163,8 @@ class Reduced:
         ends = [n for n, _ in self.ends]
         for n, step in self.ends:
             after = [x for x in tails if x.takes[:1] == [n]]
-            # The kernel has the operand in registers, and the tail's other inputs are computed
-            # before.
+            # True if the kernel has the operand in registers and the tail's other inputs are
+            # computed before.
             if len(after) == 1 and not [
                 x for x in (*step.operands, *after[0].takes[1:])
                 if x in in_memory or x >= count and x in ends[ends.index(n) :]
@@ -242,7 +244,7 @@ def is_end(step: Instruction) -> bool:
 
 
 def copy_again(chain: Chain, outputs: Sequence[Any]) -> None:
-    """Copy values that are stored more than once from their first output."""
+    """Copy each value that is stored several times from its first output to the others."""
     for place, n in enumerate(chain.stores):
         if (first := chain.stores.index(n)) != place:
             outputs[place].copy_(outputs[first])

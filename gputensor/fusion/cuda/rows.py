@@ -54,7 +54,7 @@ def _read(chain: Chain) -> set[int]:
 
 
 class Rows:
-    """A chain that reads results of its reductions, as a program. full: stored values with all
+    """A chain that reads results of its reductions, as one kernel. full: stored values with all
     elements of the rows. once: stored values with one element per row. launch: None if no kernel
     can be written."""
 
@@ -194,8 +194,10 @@ def _row_strides(chain: Chain, sizes: Any, itemsize: int) -> tuple[int, ...]:
 
 
 def _part(chain: Chain, wanted: tuple[int, ...], found: list[Found]) -> Chain:
-    """Return the chain that computes these values. Results of reductions over rows are further
-    inputs of it."""
+    """Return the chain that computes these values.
+
+    Results of reductions over rows become additional inputs.
+    """
     count = len(chain.inputs)
     reduced = {n for n, part, _ in found if part < 0}
     needed = set(wanted) - reduced

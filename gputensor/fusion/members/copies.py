@@ -3,10 +3,10 @@ device.
 
 Note [A chain of several layouts]
 The result of a layout copy has the walk's sizes and its own strides. Its elements equal its
-operand's, so later steps read the operand, and only a store uses the new layout. From then on the
-recording takes results of both layouts. A copy of a recorded tensor with its dimensions in another
-order (`x.permute(2, 0, 1).contiguous()`) is a layout copy seen in the walk's order, `turned`; its
-readers are in another chain.
+operand's, so later steps read the operand, and only a store uses the new layout. From then on,
+results of both layouts are recorded in the same recording. A copy of a recorded tensor with its
+dimensions in another order (`x.permute(2, 0, 1).contiguous()`) is a layout copy seen in the walk's
+order, `turned`; its readers are in another chain.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class _Copy:
 
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:
-    """The kernel of one of `NAMES` at Fuse. is_own: whether calls of an operator for a
-    device come to our kernel."""
+    """The kernel of one of `NAMES` at Fuse. is_own: returns True if calls for a device reach our
+    kernel.
+    """
     copies = _Copies(operator, is_own)
     if operator.qualified_name == NAMES[1]:
 
@@ -111,7 +112,7 @@ class _Copies:
         if strides is None:
             return None
         if element is not shape.dtype and shape.is_non_overlapping_and_dense:
-            # The cast has its operand's layout for later steps; the new layout is another step.
+            # Two steps: a cast that keeps its operand's layout, then the change of layout.
             cast = self._recorded(recorder, x, geometry(shape.sizes, shape.strides, element))
             if cast is None or strides == shape.strides:
                 return cast
@@ -139,7 +140,7 @@ class _Copies:
             if walk is None:
                 return False
             turned = None if shape is walk else _order(shape, walk)
-            # A block that has written elsewhere must not be read by the next one.
+            # A chain that runs in blocks must not read memory that an earlier block has written.
             if shape is not walk and (turned is None or storage._array.reads(out._storage)):
                 return False
         elif walk is not to:
@@ -150,8 +151,9 @@ class _Copies:
         return recorder.record_into(what, out, (x,), ())
 
     def _step(self, recorder: Recorder, x: Tensor) -> Geometry | None:
-        """The result of an open recording's step, with the walk's dimensions. None for tensors with
-        bytes and for views of a part of a result."""
+        """Return the geometry of x, with the walk's dimensions, if x is a result of this recorder's
+        open recording; otherwise None.
+        """
         storage = x._storage
         if type(storage) is not Pending or x._offset:
             return None

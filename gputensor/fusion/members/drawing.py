@@ -3,8 +3,8 @@
 Note [Numbers that wait]
 A call takes its part of the generator's stream when it is recorded, even if the numbers are never
 read, so the generator's position is the same as without fusion. The numbers are a function of the
-element's position. The tensor's memory, which is overwritten completely, is released until they are
-computed. A replay first takes from the same generators in the same order.
+element's position. The tensor needs no memory until they are computed, because the fill overwrites
+all of it. A replay first takes from the same generators in the same order.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BOUND = 1 << 11
 
 
 class _Fill:
-    """The attributes of an entry that `Recorded` reads."""
+    """Stands for an operator's entry: it has the attributes that `Recorded` reads."""
 
     __slots__ = ("rule", "name", "plan", "kinds", "loop")
 
@@ -87,8 +87,11 @@ def recording(
 
 
 def later(loop: str, out: Tensor, source: tuple[Generator, int], *numbers: Any) -> bool:
-    """Record a fill of `out` with random numbers; called by `random._fill`. Returns False if the
-    fill must run now; then the recordings that `out` depends on, or that read `out`, have run."""
+    """Record a fill of `out` with random numbers; called by `random._fill`.
+
+    Returns False if the fill must run now. Before that it runs the recordings that compute or read
+    `out`.
+    """
     recorder = current.get()
     if recorder is None:
         return False
@@ -121,7 +124,7 @@ def _recorded(recorder: Recorder, what: Recorded, out: Tensor, stream: Stream) -
     shape, place = out._geometry, out._device
     with lock:
         storage = out._get_storage()
-        # References: this variable, the tensor, and the argument of the count.
+        # Three references: this variable, the tensor, and getrefcount's argument.
         is_alone = type(storage) is Storage and sys.getrefcount(storage) <= 3
         is_whole = not out._offset and storage._nbytes == shape.nbytes and (
             out._keys == TENSOR_KEYS[place.type]

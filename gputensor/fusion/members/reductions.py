@@ -3,10 +3,10 @@
 Note [A chain that is reduced]
 A reduction of a recorded value joins its recording. It reduces elements as they are computed, and
 these are stored only if needed. Its result is pending, too. Readers of the result form another
-chain; but if rows are short, operators that broadcast the results back continue in the same blocks,
-so that a softmax reads its operand once. A reduction of a large computed operand is recorded as
-well, so that other readers can join it: a sum and a sum of squares read the operand once. A small
-operand is recorded if that allows the next call to be replayed.
+chain. If rows are short, however, operators that broadcast the result back to the rows continue in
+the same chain, so that a softmax reads its operand once. A reduction of a large computed operand is
+recorded as well, so that other readers can join it: a sum and a sum of squares read the operand
+once. A small operand is recorded if that allows the next call to be replayed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def slowest_dim(shape: Geometry) -> int:
 def recording(
     operator: Operator, below: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
-    """The kernel of a reduction at Fuse. is_own: whether calls for a device come to our kernel."""
+    """The kernel of a reduction at Fuse. is_own: returns True if calls for a device reach our
+    kernel.
+    """
     factory, loop = bound[operator]
     kernel: Callable[..., Any]
     if factory is argreduce.functional:

@@ -4,10 +4,10 @@ softmax, log_softmax and their derivatives, and layer norm.
 Note [What takes rows]
 argmax and argmin are ordinary reductions (reductions.py). The other operators return as many
 elements as they take, or several results; `whole` lists the dimensions that a block must contain
-completely. With several results, the operator's instruction gives the first, and one more
-instruction with that operand and a `part` other than 0 gives each further one. On the CPU the
-operators' own kernels run over a block's rows; if rows are short, following operators continue
-there, including operators on values that each row has once.
+completely. With several results, the operator's instruction gives the first, and an additional
+instruction with the same operand and a `part` other than 0 gives each of the others. On the CPU the
+operators' own kernels run over a block's rows. If rows are short, operators that follow continue in
+the block, including operators on values with one element per row.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _fits(shape: Geometry, whole: tuple[int, ...], place: Any) -> bool:
 
 
 def _is_read_on(shape: Geometry, whole: tuple[int, ...], place: Any) -> bool:
-    """True if readers of the results continue in the same block."""
+    """True if operators that read the results continue in the same block."""
     at = slowest_dim(shape)
     return place is CPU and at not in whole and shape.numel // shape.sizes[at] <= SHORT
 
@@ -258,7 +258,7 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
     layout = Layout(place, shape.dtype, (Output(result),))
     made = Entry(Rule("softmax", loop, None), layout, kinds, block, real, run)
     feeds = _is_read_on(shape, (axis,), place)
-    if place.type == "cuda":  # a kernel reads these rows again: see cuda/rows.py
+    if place.type == "cuda":  # on CUDA a kernel may read these rows again: see cuda/rows.py
         feeds = len(inputs) == 1 and shape.strides[axis] == 1 and 1 < shape.sizes[axis] <= SHORT
     what = Recorded(operator, kinds, made, feeds=feeds, whole=(axis,))
     return Made([what], tuple(range(len(inputs))))

@@ -120,7 +120,8 @@ def _below(table: Table) -> Callable[..., Any]:
 
     is_ours = _OURS.issuperset([x.convention for found in operator.kernels.values() for x in found])
     is_random = "nondeterministic_seeded" in operator.tags
-    # True if the operator draws its random numbers by fill operators, which are recorded.
+    # True if the operator draws its random numbers by other operators, the fills, which are
+    # recorded.
     is_drawn = is_ours and not operator.qualified_name.startswith("aten::randperm")
     is_empty = operator.qualified_name in _EMPTY
     is_seen = not is_composite and not (is_empty and is_ours)

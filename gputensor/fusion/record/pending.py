@@ -16,8 +16,11 @@ from ...tensor.storage import Storage
 
 
 class Pending(Storage):
-    """`_array` is its recording, `_step` the step's number there; when run, the object becomes a
-    Storage with the bytes. Other slots stay empty, because one object is made for each operator."""
+    """`_array` is its recording, `_step` the step's number in it.
+
+    When the step has run, the object becomes a Storage with the bytes. Other slots stay empty,
+    because one object is made for each operator.
+    """
 
     __slots__ = ()
     _array: Any

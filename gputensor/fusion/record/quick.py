@@ -1,16 +1,16 @@
 """Fast path from the table to the recording, for operators that were recorded before.
 
-A table stores it for calls of plain tensors within a block, in front of the kernels of Autograd and
-Fuse, which would only find the step to record. The step depends only on the operands' geometries,
-and each of these has a function of its own that records it. CPU short cuts, which have checked the
-operands, call that function directly. As with short cuts (Note [Short cuts]), any registration or
-wrapping of kernels gives the operator another table.
+A table stores it for calls of plain tensors within a block, instead of the kernels of Autograd and
+Fuse, whose only effect would be to find the step to record. The step depends only on the operands'
+geometries; for each combination of geometries, a function records it. CPU short cuts, which have
+checked the operands, call that function directly. As with short cuts (Note [Short cuts]), any
+registration or wrapping of kernels gives the operator another table.
 
 Note [Recording beside other threads]
 A thread that reads a result runs this thread's recording. It first closes the recording and then
 collects the wanted results; this code first adds a result to the wanted ones and then checks that
 the recording is still open. If it is closed, the result may have been missed and is recorded again.
-So no lock is needed, which would add a tenth to the cost.
+So this code needs no lock; a lock would add a tenth to the cost.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
 
 
 class _Known:
-    """What an operator recorded before. kernel: the table's own. looks: the kernel may depend on
-    the value of a number.
+    """The calls that an operator has recorded before. kernel: the kernel that the table would call.
+    looks: the kernel may depend on the value of a number.
 
-    recorders: by the operands' geometries and the type of a number, [the function that records
-    them, the arguments behind them]. A short cut holds the list, whose function may change.
+    recorders: (operands' geometries, type of a number) -> [the function that records the call, the
+    arguments behind the operands]. A short cut holds the list, whose function may change.
     """
 
     __slots__ = ("table", "kernel", "keys", "looks", "recorders")
@@ -110,7 +110,7 @@ class _Known:
         return first
 
     def at_once(self, key_set: int, *args: Any) -> Any:
-        """Run the operator as outside of a block."""
+        """Run the operator at once, as outside of a block."""
         key_set &= ~_FUSE
         return self.table[key_set](key_set, *args)
 
@@ -118,7 +118,8 @@ class _Known:
         self, known: list[Any] | None, key: Any, inputs: tuple[Any, ...], key_set: int, *args: Any
     ) -> Any:
         """Call the kernel, and remember the recorded step if the kernel did nothing else. known:
-        the list that gets the function and that a short cut may hold; None: the key's own."""
+        the list that gets the function, because a short cut may hold it; None for the key's list.
+        """
         recorder = current.get()
         # For a subclass such as Parameter, the type does not determine the result.
         if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
@@ -166,8 +167,8 @@ class _Known:
 
 
 def _free_of_checks(kind: type, compute: dtype) -> float | None:
-    """Return a bound: numbers of this type between -bound and bound need no check. None: each
-    number needs one."""
+    """Return a bound: numbers of this type with a smaller magnitude need no check. None means that
+    every number needs one."""
     if kind is bool:
         return 2
     if kind is int:

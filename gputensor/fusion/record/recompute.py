@@ -2,13 +2,13 @@
 bytes.
 
 Note [Computed again]
-A pending tensor that is saved for backward is held by its storage only, which is no reason to store
-it. When its recording runs, a value without other references moves to another recording, with the
-steps that compute it from operands in memory. There it is pending like any value: reading it,
-writing to its operands, or the end of the block stores it. When backward records an operator that
-reads it, its steps are recorded again with that operator, so that backward's chain computes it. At
-most `LONGEST` arithmetic operators are recomputed, and they read no more bytes than a store and a
-load would move.
+Backward refers to a pending tensor only by its storage, and this reference is no reason to store
+the value. When its recording runs, a value without other references moves to another recording,
+with the steps that compute it from operands in memory. There it is pending like any value: reading
+it, writing to its operands, or the end of the block stores it. When backward records an operator
+that reads it, its steps are recorded again with that operator, so that backward's chain computes
+it. At most `LONGEST` arithmetic operators are recomputed, and they read no more bytes than a store
+and a load would move.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def _input(target: Recording, x: Tensor) -> int:
     return code
 
 
-# The count that `getrefcount` gives in `split` for an object that only a list holds. A storage has
-# more: the tuple of `wanted` and the recording's own reference.
+# _LISTED: the result of `getrefcount`, in a loop as in `split`, for an object to which only a list
+# refers. _HELD: its result for a storage to which only the recording refers.
 _LISTED = [getrefcount(x) for x in [object()]][0]
 _HELD = _LISTED + 1

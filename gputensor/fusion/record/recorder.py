@@ -33,9 +33,10 @@ _new = object.__new__
 
 
 class Recorder:
-    """The recordings of a block. open: by device and layout. pending: all that have not run. trace:
-    the trace of a call that may be replayed. told: collects recorded steps for quick.py. latest:
-    the open recording that quick.py used last. is_alone: see Note [Memory that others share].
+    """The recordings of a block. open: (device, layout) -> the open recording. pending: all
+    recordings that have not run. trace: the trace of a call that may be replayed. told: collects
+    recorded steps for quick.py. latest: the open recording that quick.py used last. is_alone: see
+    Note [Memory that others share].
     running: the number of recordings being run. runs_small: see `SMALL_NUMEL`."""
 
     __slots__ = (
@@ -155,8 +156,8 @@ class Recorder:
         # An operator over rows reads its operand again after the stores.
         if any([step[0].takes_rows for step in recording.steps]):
             return None
-        # No operand may be other elements of the written storage: a block would read what an
-        # earlier block wrote.
+        # No operand may contain other elements of the written storage, because a block would read
+        # elements that an earlier block wrote.
         others = [(x[0], x[1], x[2]) for x in recording.inputs]
         others += [
             (x._get_storage(), x._offset, x._geometry) for x in inputs if type(x) not in NUMBERS
@@ -192,7 +193,7 @@ class Recorder:
             kind = type(x)
             if kind in NUMBERS:
                 if kind is int and not -SMALL < x < SMALL:
-                    return None  # the loop may reject so large a number
+                    return None  # the loop may reject a number as large as this
                 code = found.get((kind, x)) if x else None
                 codes.append(recording.scalar(x) if code is None else code)
                 continue
@@ -241,7 +242,7 @@ class Recorder:
         return recording
 
     def opened(self, what: Recorded) -> Recording:
-        """Open and return a new recording for results of this place."""
+        """Start and return a new recording for results of this place."""
         recording = self.open[what.at] = Recording(self, what)
         if len(self.pending) > 8:
             self._forget_the_dead()
@@ -249,7 +250,7 @@ class Recorder:
         return recording
 
     def _forget_the_dead(self) -> None:
-        """Drop recordings whose results have no references left."""
+        """Drop recordings if no references to their results are left."""
         with lock:
             for recording in [x for x in self.pending if not x.is_open and not x.wanted()]:
                 del self.pending[recording]
@@ -275,8 +276,11 @@ class Recorder:
                         recording.run(reason, is_last=True)
 
     def run(self, reason: str) -> None:
-        """Run everything when the block is left. Raises the error of the first failed recording, as
-        each later read of its results does; the others have run."""
+        """Run everything when the block is left.
+
+        If recordings fail, all others still run, and then the first error is raised. A later read
+        of the failed results raises it, too.
+        """
         failed = None
         for recording in [*self.pending]:
             if recording.place is not CPU and recording.place.type == "cuda":
@@ -289,8 +293,10 @@ class Recorder:
             raise failed
 
     def settle(self, reason: str) -> None:
-        """Run everything when streams synchronise: see runtime/settling.py. A running chain may
-        record events itself."""
+        """Run everything when streams synchronise: see runtime/settling.py.
+
+        Does nothing while a chain runs, because a chain may record events itself.
+        """
         failed = None
         for recording in [] if self.running else [*self.pending]:
             found = self._failure(recording, reason, False)

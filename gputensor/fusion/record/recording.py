@@ -47,7 +47,7 @@ lock = threading.RLock()
 _Step = tuple[Recorded, tuple[int, ...], tuple[int, ...]]
 
 
-# quick.py puts one of these in the place of an operand's ndarray. NUMBER: the operand is a number.
+# quick.py stores one of these instead of an operand's ndarray. NUMBER: the operand is a number.
 # PARAMS: the step has one operand, and these are its params.
 NUMBER, PARAMS = object(), object()
 # Chains by their recorded steps, stores and types of scalars. Repeated work finds its chain by one
@@ -62,7 +62,7 @@ class Recording:
     steps: each begins with its operator. quick.py appends (operator, geometry, operand, its
     ndarray, geometry, operand, its ndarray), where an operand is a step's number, a storage, or a
     number; `settled` encodes operands: 3 n is input n, 3 n + 1 is the result of step n, 3 n + 2 is
-    scalar n. So operators whose results nobody keeps cost little more than this tuple.
+    scalar n. So an operator whose result is dropped costs little more than this tuple.
     """
 
     __slots__ = (
@@ -92,8 +92,8 @@ class Recording:
         self.others: tuple[Any, ...] = ()
         # Weak references to keepers of values needed only by backward; see recompute.py.
         self.saved: tuple[Any, ...] = ()
-        # (storage, offset, geometry, ndarray or None) of each input; and the codes of inputs and
-        # numbers.
+        # _inputs: (storage, offset, geometry, ndarray or None) of each input. Below it, the codes
+        # of inputs and of numbers.
         self._inputs: list[tuple[Any, ...]] = []
         self.found: dict[Any, int] = {}
         self.scalars: list[Any] = []
@@ -218,7 +218,7 @@ class Recording:
             recompute().move_on(self, wanted, left)
 
     def let_go(self) -> None:
-        """Drop everything that only running a recording needs."""
+        """Drop all data that is needed only to run the recording."""
         self.steps, self._inputs, self.found, self.results = self._settled, [], {}, []
 
     def _compute(
@@ -361,7 +361,7 @@ def recompute() -> Any:
     return import_module(f"{__package__}.recompute")
 
 
-# The count that `getrefcount` gives in `wanted` for an object without other references.
+# The result of `getrefcount`, called as in `wanted`, for an object without other references.
 _ALONE = [*map(getrefcount, [object()])][0]
 
 

@@ -1,4 +1,4 @@
-"""A stand-in operator for kernel factories, whose plans record instead of running."""
+"""A stand-in for an operator, with which a kernel factory makes a kernel that records."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _BOUND = 1 << 11
 
 
 class Standing:
-    """An operator whose plans are entries that record.
+    """An operator whose plan entries record calls instead of running them.
 
-    entry: their class; entry(operator, real) replaces `real`, the plan's own entry.
+    entry: the class of these entries; entry(operator, real) replaces `real`, the plan's own entry.
     """
 
     __slots__ = ("operator", "table", "short_name")

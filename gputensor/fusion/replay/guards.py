@@ -1,7 +1,8 @@
 """Generate the Python function of a replayed call.
 
 It checks with `is` that a call matches the traced one, does the call's work (statements.py), and
-builds the result. With loops and dictionaries this took a third as long as eight NumPy loops.
+builds the result. Interpreted checks, with loops and dictionaries, would take a third of the time
+of eight NumPy loops.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ def is_unrecorded(x: Tensor) -> bool:
 def compiled(
     trace: Trace, made: Any, values: list[Any], outside: Outside, generation: int
 ) -> tuple[Replay, Replay]:
-    """Return a traced call as two functions, each of which returns the call's result, or None if
-    the Python must run. The first takes values whose plan key is equal; the second takes a call's
-    arguments and checks everything itself."""
+    """Return two functions for a traced call.
+
+    Each returns the call's result, or None if the function's Python must run. The first takes
+    values that have the plan's key; the second takes a call's arguments and checks everything
+    itself.
+    """
     wanted = sorted(n for n in _all_numbers(made) if n >= trace.n_given)
     work = statements.Statements(trace, wanted, values)
     names: dict[str, Any] = {
@@ -82,7 +86,8 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
     names["then"] = generation
     asked = ["generation[0] != then", "state() is not PLAIN", "watchers"]
     own, code = outside.attributes[0][0], outside.code
-    unread = ["__defaults__"] * (count >= code.co_argcount)  # a call with all arguments reads none
+    # A call that passes all arguments does not read the defaults.
+    unread = ["__defaults__"] * (count >= code.co_argcount)
     unread += ["__kwdefaults__"] * (not code.co_kwonlyargcount)
     for n, (found, name, value) in enumerate(outside.attributes):
         if found is own and name in unread:
@@ -97,8 +102,10 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
 
 
 def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
-    """Return a condition in source form: true if the tensor is of another kind, or autograd records
-    for it. A tensor with the CPU's keys needs no test of its device, because there is one CPU."""
+    """Return a condition in source form: true if the tensor differs in kind from the traced one, or
+    needs a gradient. A tensor with the CPU's keys needs no test of its device, because there is one
+    CPU.
+    """
     names[f"k{n}"], names[f"p{n}"] = TENSOR_KEYS[x._device.type], x._device
     place = "" if x._device is CPU else f" or x{n}._device is not p{n}"
     return (

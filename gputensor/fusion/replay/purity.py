@@ -11,10 +11,10 @@ rejects the function, so a Python with new instructions replays less but never w
 `in` are rejected, because identity of operands is no part of a replay's key; so is `%` on a string,
 which may print a tensor.
 
-trace.py watches the operators of one call: each was recorded, or is a function of its operands; no
-value was read, every operand is an input or was made in the call, and no existing memory was
-written. Then branches depend only on the replay's key: geometries, dtypes, devices, and the values
-of all non-tensors.
+trace.py watches the operators of one call: each was recorded, or its result depends only on its
+operands; Python read no element, every operand is an input or was made in the call, and no existing
+memory was written. Then branches depend only on the replay's key: geometries, dtypes, devices, and
+the values of all non-tensors.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _CALLED: tuple[Any, ...] = (
 )  # fmt: skip
 CONSTANTS = (
     bool, int, float, str, type(None), dtype, device, memory_format, Size, type(Ellipsis),
-    Generator,  # Only operators draw from it, and these are traced.
+    Generator,  # Only operators draw from a generator, and operators are traced.
 )  # fmt: skip
 # Functions whose code runs after the call.
 LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -76,9 +76,10 @@ class Impure(Exception):
 
 
 class Outside:
-    """Values that a function reads from outside. code, defaults, named: the function's own.
-    is_closed: True if all of them are known. tensors: (where, name) of each; where is a dict or a
-    cell. items, attributes: (where, name, value), of dicts and of objects."""
+    """Values that a function reads from outside. code, defaults, named: the function's code and
+    default values. is_closed: True if all values are known. tensors: (where, name) of each tensor;
+    where is a dict or a cell. items, attributes: (where, name, value), of dicts and of objects.
+    """
 
     __slots__ = (
         "code", "defaults", "named", "is_closed", "tensors", "items", "attributes", "formats",
@@ -235,7 +236,7 @@ def _inherited(name: str) -> Any:
     return next((vars(base)[name] for base in Tensor.__mro__[1:] if name in vars(base)), None)
 
 
-# Instructions described in words instead of Python's names.
+# Instruction -> its description in messages.
 _SAID = {
     "STORE_ATTR": "a write to an attribute", "STORE_SUBSCR": "a write to an item",
     "STORE_GLOBAL": "a write to a global", "STORE_DEREF": "a variable that a function shares",

@@ -1,10 +1,10 @@
 """Replays: calls of a fused function without its Python. See Note [What is replayed].
 
 The key of a replay: the geometry of each tensor, given or read from outside, and the type and value
-of everything else. A replay also requires that the tensors are on the same devices, that their keys
-are the plain ones, that autograd records nothing, that the thread is outside of every block, and
-that nothing was registered since. So a kernel, a trace, a profile, a mode or another default dtype
-between two calls makes the Python run again.
+of every other argument or outside value. A replay also requires that the tensors are on the same
+devices, that their keys are the plain ones, that autograd records nothing, that the thread is
+outside of every block, and that nothing was registered since. So a kernel, a trace, a profile, a
+mode or another default dtype between two calls makes the Python run again.
 """
 
 from __future__ import annotations
@@ -40,14 +40,17 @@ class Plan:
     __slots__ = ("run", "quick", "_found")
 
     def __init__(self, *found: Any) -> None:
-        """found: the trace, its result, the values that the function reads from outside, and the
-        dispatcher's generation."""
+        """found: the trace, the traced result, the function's outside values, and the dispatcher's
+        generation.
+        """
         self._found = found
         self.run: Callable[[Any], Any] = self._first
         self.quick: Callable[[Any], Any] = _never
 
     def _first(self, values: Any) -> Any:
-        """Most calls occur once, so the plan's functions are made at the second call."""
+        """Run a call, and make the plan's functions: only at a plan's first replay, because most
+        calls occur once.
+        """
         trace, made, outside, generation = self._found
         self.run, self.quick = guards.compiled(trace, made, values, outside, generation)
         return self.run(values)

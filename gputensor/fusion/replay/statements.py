@@ -1,8 +1,8 @@
 """The work of a traced call, as lines of Python.
 
 A chain that is one program of the library is one call of it, over arrays. Other chains run as in a
-block, and operators outside of chains are called, both over tensors. A value is an array, a tensor,
-or both; its other form is made at the first step that needs it.
+block, and operators outside of chains are called, both over tensors. A value has the form of an
+array, of a tensor, or both. The first step that needs the missing form makes it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Statements:
         """Return the name of a value's tensor."""
         if n < self._trace.n_given:
             return f"x{self._places[n]}"
-        if n not in self._tensors:  # `from_array` for a thread outside of every block
+        if n not in self._tensors:  # the work of `from_array` for a thread outside of every block
             self._tensors.add(n)
             self.lines += [
                 f"t{n} = blank()", f"t{n}._geometry = g{n}_", f"t{n}._keys = keys",
@@ -160,8 +160,11 @@ class Statements:
             self._count(n, True)
 
     def _short(self, number: int, step: Step, chain: Chain, body: Body, numbers: list[str]) -> None:
-        """Write the steps of a chain of one block over arrays. If a program declines, or NumPy's
-        quiet context is taken, all steps run again."""
+        """Write the steps of a chain of one block over arrays.
+
+        If a program declines a call, or another thread uses NumPy's quiet context, all steps run
+        again.
+        """
         names, given = self.names, [self._array(n) for n in step.takes]
         made = [self._result(n, chain.made(x)) for n, x in zip(step.makes, chain.stores)]
         lists = [f"[{', '.join(part)}]" for part in (given, made, numbers)]
@@ -226,8 +229,10 @@ class Statements:
         return f"v{n}"
 
     def _call(self, number: int, step: Step, roots: dict[int, _Root]) -> None:
-        """Write the call of an operator outside of chains. A view that only chains read is an array
-        over the memory of a dense array."""
+        """Write the call of an operator outside of chains.
+
+        For a view that only chains read, write an array over the memory of its base instead.
+        """
         if step.makes[0] not in roots:
             self.names[f"call{number}"] = _of_operator(step)
             given = ", ".join([self._tensor(n) for n in step.takes])
@@ -269,8 +274,9 @@ def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _R
 def _roots_of(
     step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]
 ) -> dict[int, _Root]:  # fmt: skip
-    """Return the views that an operator gives; none if they are not over dense memory with elements
-    that NumPy has."""
+    """Return the views that an operator gives; none unless they are over dense memory of a dtype
+    that NumPy has.
+    """
     if step.offsets is None:
         return {}
     base = step.takes[0]
@@ -295,8 +301,10 @@ def _by_tensors(chain: Chain, scalars: list[Any], given: list[Array], made: list
 
 
 def _of_operator(step: Step) -> Callable[..., Any]:
-    """Call an operator as its public function does. Returns None if the result differs in kind from
-    the traced result, for which the later steps were made."""
+    """Call an operator as its public function does.
+
+    Returns None if the result is not of the traced result's kind, which later steps need.
+    """
     operator, takes, arguments, shapes = step.operator, step.takes, step.arguments, step.geometries
     include, keep = tls.PLAIN
     assert operator is not None
@@ -327,6 +335,6 @@ def _states(generators: list[Generator]) -> list[tuple[Generator, Any]]:
 
 
 def _undone(states: list[tuple[Generator, Any]]) -> None:
-    """Put the generators back, because the call runs the Python instead."""
+    """Reset the generators, because the call runs the function's Python instead."""
     for generator, state in reversed(states):
         generator.set_state(state)

@@ -42,9 +42,11 @@ class Taken:
 
 
 class Step:
-    """A chain that ran, or an operator that was called. takes: the numbers of its operands; makes:
-    of its results. arguments: of the operator, with a Taken for each tensor. geometries: of its
-    results. offsets: of results that are views of the only operand, in elements from it."""
+    """A chain that ran, or an operator that was called. takes, makes: the numbers of its operands
+    and of its results. arguments: the operator's arguments, with a Taken for each tensor.
+    geometries: its results' geometries. offsets: for results that are views of the only operand,
+    their distance from it in elements.
+    """
 
     __slots__ = (
         "chain", "operator", "takes", "makes", "scalars", "arguments", "geometries", "offsets",
@@ -84,7 +86,7 @@ class Trace:
         self._called: list[Tensor] = []
         self._views: dict[int, Tensor] = {}  # the first result of each operator
         self._again: list[Tensor] = []  # views that equal an earlier view
-        self._read: list[Any] = []  # storages of operands that may be unnumbered
+        self._read: list[Any] = []  # storages of operands that may have no number yet
         self._within = 0  # the number of operators outside of chains that are running now
         for number, x in enumerate(tensors):
             self._held.append(x._get_storage())
@@ -98,7 +100,8 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
-            self._let_go()  # drop these references, because a referenced storage would be computed
+            # drop these references, because a chain computes every storage that is referenced
+            self._let_go()
 
     def _let_go(self) -> None:
         self._found, self._held, self._called, self._read = {}, [], [], []

@@ -12,8 +12,8 @@ from . import library
 from .pool_windows import in_volumes, of_volumes
 
 Sizes = tuple[int, ...]
-# A larger stride or dilation has no further effect, because there is one window, or the kernel has
-# one element.
+# Strides and dilations are cut to this number. Larger ones have no other effect, because there is
+# only one window, or one kernel element.
 _MOST = 1 << 62
 
 

@@ -29,7 +29,10 @@ def _computed(x: np.ndarray) -> np.dtype[Any]:
 
 @cache
 def _alike(value: int, ndim: int, of: np.dtype[Any]) -> np.ndarray:
-    """The parameter of all elements, if none is given; only read."""
+    """Return a parameter with one value for all elements, for rows without a parameter.
+
+    It must not be written to.
+    """
     return np.full((1,) * ndim, value, of)
 
 

@@ -210,7 +210,7 @@ def _function(op: str, function: Any, inputs: Sequence[Input], common: dtype, ou
 
 
 def _bare(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """Bind a ufunc whose own loops for 16-bit floats are used, without a cast to f32."""
+    """Bind a ufunc for 16-bit floats with NumPy's own loop, without a cast to f32."""
     return typed(ufunc, inputs, common, common, out)
 
 

@@ -4,7 +4,7 @@ Note [Numeric casts], the same on every device:
 float -> integer: truncate, saturate to int64, keep the low bits; NaN gives 0. To uint64 the values
 in [2^63, 2^64) are exact. integer -> integer: keep the low bits. complex -> real: the real part.
 Anything -> bool: not equal to 0. Casts from integers to f16, and from integers and f64 to bf16, go
-through f32; so wide values are rounded twice. The parts of complex32 are f16. Everything else is
+through f32; so wide values are rounded twice. The parts of complex32 are f16. All other casts are
 one IEEE rounding.
 
 NumPy and ml_dtypes follow these rules, with three exceptions: float -> integer out of range, which
@@ -37,8 +37,9 @@ _TWO_63 = 2.0**63
 _TWO_64 = 2.0**64
 _LAST = 2**63 - 1
 _HALF = (float16, bfloat16)
-# For f16: the number of elements from which on bit operations are faster; the mask of a shifted
-# word; 2 to the power of the difference of the biases; twice the bits of infinity.
+# For f16. _MANY: from this number of elements on, bit operations are faster. _KEPT: the mask of a
+# shifted word. _BIAS: 2 to the power of the difference of the biases. _INFINITE: twice the bits of
+# infinity.
 _MANY, _KEPT, _BIAS, _INFINITE = 512, np.int32(-0x70002000), np.float32(2.0**112), 0xF800
 
 
@@ -125,8 +126,10 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 
 def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """Cast floats to integers. C defines the cast only for values in range; the others are set
-    explicitly."""
+    """Cast floats to integers.
+
+    C defines the cast only for values in range; results for other values are set explicitly.
+    """
     if array.size == 0:
         return np.empty_like(array, to)
     # The maximum is NaN if an element is NaN.

@@ -2,11 +2,12 @@
 
 Shapes `indices` are int64 arrays that broadcast together; `led` names the dimension of x that each
          one indexes. In out, the dimensions of the indices replace the indexed ones, from dimension
-         `begin` on. With begin None there is one index; out has its sizes, and the position in
-         every other dimension is the same in x and out.
-Types elements are copied unchanged.
-Returns 0, or 1 + the number of the first index array with an index out of range; then nothing is
-         written. wraps: negative indices count from the end.
+         `begin` on. With begin None there is one index array. Then out has the sizes of the index,
+         and positions in all other dimensions are equal in x and out.
+Types    elements are copied unchanged.
+Returns  0, or 1 + the number of the first index array with an index out of range; then nothing is
+         written.
+wraps: negative indices count from the end.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""loss[r] = -w[t[r]] * x[r, t[r]], their sum, or their mean by weight; and its derivative.  family:
-loss
+"""loss[r] = -w[t[r]] * x[r, t[r]], the sum or the weighted mean of these losses, and the
+derivatives. family: loss
 
 Types    f16 and bf16 are summed in f32, rounded once. Targets are int64 or uint8.
 Numbers a target equal to ignore_index is skipped; any other target that is no class raises. Order

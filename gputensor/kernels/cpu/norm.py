@@ -70,8 +70,9 @@ def channels_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any,
     are_found: bool, of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """`normalized_backward` for channels. are_found: mean and rstd were computed from x; otherwise
-    they were given."""
+    """`normalized_backward` for channels. are_found: True if mean and rstd were computed from x,
+    False if they were given.
+    """
     axes = (0, 2) if are_found else ()
     statistics = _along(mean), _along(rstd)
     _backward(grad, x, *statistics, _along(weight), axes, (0, 2), of_x, of_weight, of_bias)

@@ -1,8 +1,8 @@
 """Loops of plans made from ufuncs: the ufunc itself if possible, otherwise a wrapper for numbers
 and casts.
 
-The pointwise families share this module; it knows no operator. The loops take the operands
-positionally and then `out`, positionally too or by name.
+The pointwise families share this module; it knows no operator. The loops take the operands by
+position, then `out` by position or name.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     numel: the number of elements, if known; a small sum is then the ufunc itself. Without `out`, a
     full reduction returns a NumPy scalar, and other reductions return NumPy's layout.
     """
-    if given is complex32:  # only any and all
+    if given is complex32:  # only any and all take complex32
         wide = bind(op, complex64, complex64, out, numel)
         return lambda array, *args: wide(cast.readable(array), *args)
     if op in LOOPS:
@@ -54,10 +54,11 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     if op == "count_nonzero":
         return _count_nonzero
     if given.category == COMPLEX and compute.category != COMPLEX:
-        loop = bind(op, given.to_real, compute, out, numel)  # otherwise NumPy would warn
+        loop = bind(op, given.to_real, compute, out, numel)  # a cast by NumPy would warn
         return lambda array, *args: loop(array.real, *args)
     if given.category == FLOATING and compute.category == INTEGER:
-        whole = bind(op, compute, compute, out, numel)  # C does not define the cast of NaN
+        # cast the result here, because C does not define the cast of NaN
+        whole = bind(op, compute, compute, out, numel)
         return lambda array, *args: whole(cast.convert(array, compute.np), *args)
     if op == "mean":
         return _mean(compute.np, out.np)

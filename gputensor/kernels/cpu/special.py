@@ -16,7 +16,7 @@ from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
 from .select import where
 
-# After this number of recurrence steps, the loop checks whether it can end.
+# The loop checks after each group of this number of recurrence steps whether it can end.
 _STRIDE = 64
 # The highest degree that is computed, as in include/special.cuh.
 _HIGHEST = 2**20
@@ -112,8 +112,9 @@ def _polygamma(x: Any, n: Any) -> Any:
 
 
 def _zeta_of(x: Any, q: Any) -> Any:
-    """Extend SciPy's zeta to q < 0: for integer x the function exists there, and terms are added
-    until q > 0."""
+    """Extend SciPy's zeta to q < 0: for integer x the function is defined there, and its terms are
+    added until q > 0.
+    """
     x, q = np.broadcast_arrays(x, q)
     if q.min() > 0:
         return _zeta(x, q).astype(x.dtype, copy=False)

@@ -29,7 +29,7 @@ def _lerp(start: Any, end: Any, weight: Any) -> Any:
     length, near = end - start, np.abs(weight) < 0.5
     if not np.ndim(near):
         return start + weight * length if near else end - length * (1 - weight)
-    # the share of the length, from the nearer end on; negative if that is `end`
+    # the weight as a distance from the nearer of start and end; negative from `end`
     share = weight - (~near).astype(weight.dtype)
     return where(near, start, end) + share * length
 

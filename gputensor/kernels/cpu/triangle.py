@@ -1,4 +1,4 @@
-"""out = x on one side of a diagonal, and zeros on the other.                       family: triangle
+"""out = x on one side of a diagonal, and 0 on the other side. family: triangle
 
 Shapes   matrices in the last two dimensions of x and out, of any strides.
 Types elements are copied unchanged.

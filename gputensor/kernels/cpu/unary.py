@@ -164,7 +164,7 @@ _negative = _around_stride_fault(np.negative)
 
 
 def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """Make the loop that copies: the conjugate of real numbers."""
+    """Make the loop for the conjugate of real numbers, which copies."""
     if out is None:
         return x.copy("K")
     np.copyto(out, x)

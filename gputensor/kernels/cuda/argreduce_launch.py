@@ -20,8 +20,8 @@ _HEAD, _WALK = Struct("<4Qq").pack, Struct("<8I4I").pack
 def bind(family: str, op: str, layout: Any) -> Any:
     """Bind a search to the plan of a reduction of one dimension: callable(device_index, pointers).
 
-    Pointers: the indices, in the plan's output layout; for max and min the values, in the same
-    order; the input.
+    Pointers: the indices, in the plan's output layout; for max and min also the values, in the same
+    layout; the input.
     """
     n = layout.n_reduced
     strides: list[Sizes] = [s or () for s in layout.stride_bytes]

@@ -1,4 +1,5 @@
-"""Launches of attention and its gradients: a block for each 64 queries, or keys, of a head."""
+"""Launches of attention and its gradients: one block for every 64 queries, or 64 keys, of a
+head."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _OPERANDS = ("query", "key", "value", "out", "sums", "deltas", "mask", "of_query
 _OPERAND, _REST = Struct("<Q4q").pack, Struct("<Q9IffI").pack
 _ABSENT = _OPERAND(0, 0, 0, 0, 0)
 
-# Of an operand: its pointer and the stride bytes of samples, heads, rows and elements.
+# An operand: its pointer, and the strides in bytes of samples, heads, rows and elements.
 Operand = tuple[int, Sizes]
 
 
@@ -97,6 +98,6 @@ def define(of: dtype, width: int) -> variants.Defines:
 
 
 def listed() -> list[tuple[str, variants.Defines]]:
-    """Every entry and variant."""
+    """Return all entries with their variants."""
     entries = ("attention_forward", "attention_queries", "attention_keys")
     return [(entry, define(of, width)) for entry in entries for of in DTYPES for width in WIDTHS]

@@ -20,16 +20,16 @@ FAMILIES = frozenset(
 )  # fmt: skip
 NAME = "chain_functor"
 EPILOGUE = "chain_epilogue"
-# A copy's op for numbers known to be within the result's range.
+# The op of a copy whose elements are known to be within the result's range.
 BOUNDED = "bounded"
 
 
 class Step(NamedTuple):
     """An operator of a chain.
 
-    common: the dtype of the computation; out: of its value. inputs: values by number, the chain's
-    inputs first, then the steps' results; ~slot for a number. scalars: slots of the arguments after
-    the inputs. name: a comment for readers.
+    common: the dtype of the computation; out: the dtype of the result. inputs: values by number,
+    the chain's inputs first, then the steps' results; ~slot for a number. scalars: parameter slots
+    of the arguments that follow the inputs. name: a comment for readers.
     """
 
     family: str
@@ -42,8 +42,9 @@ class Step(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Random numbers used as an input. op: the functor of random.cu; slot: of seed and counter,
-    followed by the distribution's parameters."""
+    """Random numbers used as an input. op: the functor of random.cu; slot: the slot of seed and
+    counter; the slots of the distribution's parameters follow.
+    """
 
     op: str
     of: dtype
@@ -147,7 +148,7 @@ def _call(step: Step, value: object) -> str:
     if step.family == "copy":
         x = value(step.inputs[0])
         return f"({out}){x}" if step.op == BOUNDED else f"cast<{out}>({x})"
-    if step.family == "softmax":  # the index of the element, and the results of its row
+    if step.family == "softmax":  # softmax takes the element's index and the results of its row
         of = ", ".join(map(value, step.inputs))
         return f"softmax_element<{step.op}>({of})"
     given = []

@@ -15,8 +15,8 @@ _NAMES = {"elem": "ELEM", "row": "ROW", "tile": "TILE", "skinny": "SKINNY", "pac
 
 
 class Explanation:
-    """The result of `explain`. walk, plan: those of the first launch; the others are alike. str()
-    draws a diagram.
+    """The result of `explain`. walk, plan: those of the first launch, if there are several similar
+    launches. str() draws a diagram.
 
     gpu: the GPU that the plan is for."""
 

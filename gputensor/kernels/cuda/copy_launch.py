@@ -191,7 +191,7 @@ def _scaling(scale: Any, bias: Any, last: int) -> bytes:
 def launch_of(
     walk: Walk, plan: copy_plan.Plan, dtypes: tuple[dtype, ...], gpu: Limits
 ) -> CopyLaunch:
-    """The launch of a plan. dtypes: of dst and src, for casts. gpu: the plan's GPU."""
+    """The launch of a plan. dtypes: those of dst and src, for casts. gpu: the plan's GPU."""
     return _MAKERS[type(plan)](walk, plan, dtypes, gpu)
 
 

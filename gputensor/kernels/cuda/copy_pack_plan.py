@@ -22,7 +22,8 @@ _WARP, _ROW_BYTES = 32, 128  # lanes, and the bytes of one word in each bank
 class Pack:
     """chunks: the tile's extent per dimension. run_in: src's dimensions, its fastest first;
     rows_in: the other dimensions of dst's run; run_out, rows_out: the same for dst. cut_out,
-    cut_in: the cut dimensions of dst's and src's run, or None. load, store: elements of an access;
+    cut_in: the cut dimensions of dst's and src's run, or None. load, store: the number of elements
+    of an access;
     is_wide: the row of copy_score's tables. blocks, per_block: of tiles. resident: blocks per
     multiprocessor."""
 
@@ -85,7 +86,9 @@ def pack(walk: Walk, gpu: Limits) -> Pack | None:
 def _best(
     walk: Walk, gpu: Limits, runs: tuple[list[int], list[int]], useful: float, halved: int
 ) -> Pack | None:
-    """Return the best tile; the elements of a thread are halved `halved` times."""
+    """Return the tile that scores best. halved: how often the number of elements per thread is
+    halved.
+    """
     best, seen = None, set()
     for out_bytes in score.PACK_RUNS_BYTES:
         for each, threads in (score.PACK_WIDE[walk.item], score.PACK_NARROW[walk.item]):
@@ -137,7 +140,7 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
             parts = -(-n // most)
             most = max(have, -(-n // parts))
         if most == 1 and number:
-            return dims[:number]  # fewer than two steps of the next dimension fit
+            return dims[:number]  # fewer than two indices of the next dimension fit
         chunks[d] = most
         volume = volume // have * most
         run *= most
@@ -184,7 +187,7 @@ def _accesses(walk: Walk, of: Pack, halved: int) -> None:
         outside = [s for d, s in enumerate(strides) if d not in run]
         access = access_bytes(low, outside)
         whole = size_of(of.chunks, run[:-1])
-        # the remainder of a run must consist of whole accesses too
+        # the last, shorter chunk of a run must consist of whole accesses too
         access = min(access, access_bytes(0, [whole * of.chunks[run[-1]] * size]))
         access = min(access, access_bytes(0, [whole * walk.sizes[run[-1]] * size]))
         widest, word = 16 // walk.item, max(1, 4 // walk.item)
@@ -338,7 +341,7 @@ def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
         shift = (every * 4 // size if size <= 4 else max(1, every * 4 // size)).bit_length() - 1
         pad = max(1, more * 4 // size) if more else 0
         if more and 1 << shift > of.threads * of.load:
-            continue  # otherwise the distances between a thread's vectors would differ
+            continue  # with this padding, distances between a thread's vectors would differ
         at = [(f + (f >> shift) * pad) * size for f in lanes]
         found = (conflicts(at, size), pad / (1 << shift))
         if best is None or found < best:

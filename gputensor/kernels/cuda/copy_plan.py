@@ -4,9 +4,9 @@ The cases, in order: dense or tiny, broadcast, one common direction, two directi
 A kernel's parameters are chosen by `copy_score.score` for the limits `gpu`. Each plan has
 everything that its launch needs; `copy_launch.py` packs it.
 
-Note [Directions] x is dst's fastest dimension, y the dimension along which src is read: src's dense
-one, or its smallest stride of at most NEAR_STEPS elements. Equal x and y make a row, different ones
-a tile.
+Note [Directions] x is dst's fastest dimension. y is the dimension along which src is read: its
+dense dimension, or the one with the smallest stride, if that is at most NEAR_STEPS elements. If x
+and y are the same dimension, the copy moves rows, otherwise tiles.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ class Tile:
     score: float
 
     def step(self, itemsize: int) -> int:
-        """Return the number of rows between the starts of neighbouring tiles: STEP_ROWS of
-        copy_tile.cu. itemsize: the bytes of an element of dst."""
+        """Return the distance in rows between neighbouring tiles, STEP_ROWS of copy_tile.cu.
+        itemsize: bytes of an element of dst.
+        """
         return self.rows if self.store else self.rows - score.SECTOR_BYTES // itemsize
 
 
@@ -178,7 +179,7 @@ def _two_directions(walk: Walk, y: int, is_dense: bool, gpu: Limits) -> Plan | N
     if packed is not None and packed.has_long_runs:
         return packed
     if walk.channel is not None and n_x * n_y >= score.SCATTERED_TILE:
-        return tile(walk, y, gpu)  # PACK does not scale
+        return tile(walk, y, gpu)  # PACK cannot scale channels
     return None
 
 

@@ -21,11 +21,12 @@ L2_SPEED = 2.0  # speed of a copy within L2, relative to memory
 
 # --- which kernel ---------------------------------------------------------------------------------
 
-SMALL_BYTES = 64 << 10  # with fewer bytes, a launch costs more than any layout
+SMALL_BYTES = 64 << 10  # with fewer bytes, the launch costs more than a bad layout
 LONG_RUN_BYTES = 128  # common runs of dst and src of at least this length use ROW
 TILE_RUN_BYTES = 64  # the shortest run of TILE in the dense dimension of dst or src
 PACK_RUN_BYTES = 64  # the shortest run of PACK, over several dimensions; shorter runs use ELEM
-SKINNY_CHANNELS, SKINNY_PIXELS = 16, 256  # the maximum of channels; the minimum of pixels
+# the maximum number of channels; the minimum number of pixels
+SKINNY_CHANNELS, SKINNY_PIXELS = 16, 256
 SKINNY_RATIO = 4  # the maximum ratio of the item sizes: a thread's channels are whole words
 NEAR_STEPS = 4  # the largest stride, in elements, of the dimension along which src is read
 SCATTERED_TILE = 4096  # the smallest plane worth a tile if neither side is dense in it
@@ -33,11 +34,11 @@ SCATTERED_TILE = 4096  # the smallest plane worth a tile if neither side is dens
 # --- ROW ------------------------------------------------------------------------------------------
 
 ROW_BLOCK = 256
-# with rows of at least this length, a block stays in one row, with one division per thread
+# If rows have at least this length, a block stays in one row and each thread divides once.
 LONG_ROW_BYTES = 2048
 SHIFTED_FROM_BYTES = 512  # the shortest row of copies with shifted accesses
 SHIFTED_BELOW = 4  # shifted accesses are used if the widest access is below this number of bytes
-REPEATS_PER_BLOCK = 16  # stores for each load of a broadcast element, if there are so many
+REPEATS_PER_BLOCK = 16  # at most so many stores for each load of a broadcast element
 
 # --- TILE -----------------------------------------------------------------------------------------
 
@@ -51,7 +52,7 @@ TILE_SQUARE_BYTES = 128  # the largest square in a thread's registers
 TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}
 TILE_WAVES = 2  # the larger tile needs at least this many waves of blocks
 TILE_GROUP = 8  # columns of tiles that neighbouring blocks cover
-# the largest tile whose share of busy threads is at least this part of the best share is used
+# Use the largest tile whose share of busy threads is at least this fraction of the best share.
 TILE_FILLS = 0.9
 TILE_ENOUGH = 0.8  # below this share of busy threads, PACK is scored too
 # The exponents of the share of busy threads in the score. With shares of 0.61, 0.23 and 0.14, TILE
@@ -111,7 +112,7 @@ TILE_INSTRUCTIONS = {
 }
 # Warp instructions of a PACK tile with four outer dimensions: both sides wide, or not.
 PACK_INSTRUCTIONS = {1: (123, 282), 2: (66, 164), 4: (38, 81), 8: (31, 41), 16: (32, 32)}
-# For each side with accesses below 16 bytes, the factor to memcpy's speed.
+# The factor by which the speed drops for each side with accesses below 16 bytes.
 NARROW_SIDE = {1: 0.85, 2: 0.92, 4: 0.95, 8: 0.97, 16: 1.0}
 # Registers per thread from ptxas, rounded up to the allocation unit. For TILE: with both sides
 # wide, with one side not wide, and with whole sectors stored. For PACK: both sides wide, or not.
@@ -176,7 +177,8 @@ def score(
 ) -> float:
     """The estimated share of memcpy's speed; plans maximise it.
 
-    itemsize: of the wider element. narrow_sides: the number of sides with accesses below 16 bytes.
+    itemsize: bytes of the wider element. narrow_sides: the number of sides with accesses below 16
+    bytes.
     useful: requested bytes per byte of touched sectors. waves: the share of busy block slots.
     issue: see `issue_time`. filled: the factor for the share of threads with work.
     """

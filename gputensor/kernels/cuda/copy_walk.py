@@ -1,8 +1,8 @@
 """Normalisation of a copy to few strided dimensions, before a kernel is chosen. Pure integers.
 
 Dimensions of size 1 are removed, negative dst strides are reversed (with src's), dimensions are
-sorted by dst's strides and merged if both sides allow it, common runs become wider elements, and
-copies of 2^31 elements or more are split. It does not depend on kernels.
+sorted by dst's strides and merged if both sides allow it, runs that both sides share become wider
+elements, and copies of 2^31 elements or more are split. It does not depend on kernels.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ WIDEST = 16
 class Walk:
     """A normalised copy: dimension 0 is dst's fastest, strides in bytes, dst's not negative.
 
-    channel: steps of a third operand, the number of the channel, or None. dst_bytes, src_bytes: of
-    an element. is_cast: its type changes, or it is scaled. dst_offset, src_offset, first_channel:
-    of the first element, from the operands' pointers. dst_low, src_low: the addresses of the first
-    elements modulo 16.
+    channel: the strides of a third operand, which gives each element's channel; None without
+    channels. dst_bytes, src_bytes: the bytes of an element. is_cast: its type changes, or it is
+    scaled. dst_offset, src_offset, first_channel: the first element's offsets and channel, from the
+    operands' pointers. dst_low, src_low: the addresses of the first elements modulo 16.
     """
 
     __slots__ = (
@@ -188,7 +188,8 @@ class Traffic:
 def _sectors(
     sizes: list[int], strides: list[int], itemsize: int, low: int, sector: int
 ) -> tuple[int, int]:
-    """Return the bytes of the sectors that a side touches, and that it covers partly."""
+    """Return the bytes of the sectors that a side touches, and of those that it covers only
+    partly."""
     dims = sorted((abs(s), n) for n, s in zip(sizes, strides) if s)
     span, covered, is_dense = itemsize, itemsize, True
     rest = 0

@@ -160,8 +160,8 @@ class SegmentedRows:
     """Base of launches over rows: one launch, or two if few long rows are cut into segments.
 
     lane_bits, slot_bits: log2 of the threads of a row, and of the rows of a block. is_adjacent:
-    neighbouring threads read elements of one row. per_lane: elements of a row from which on another
-    lane is added. walks: strides of the operands over the rows.
+    neighbouring threads read elements of one row. per_lane: a lane is added for each further group
+    of this number of elements of a row. walks: strides of the operands over the rows.
     """
 
     __slots__ = (
@@ -210,7 +210,7 @@ def straight(launch: Any, device_index: int) -> Straight:
 
 
 def whole(launch: Any, device_index: int) -> Straight:
-    """Return the launch for a call with all elements."""
+    """Return the launch unchanged, if it covers all elements in one part."""
     return partial(launch, device_index), _operands, ()
 
 

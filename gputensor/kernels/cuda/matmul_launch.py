@@ -63,13 +63,14 @@ class Matmul:
             cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params + more)
 
     def moved(self, rest: bytes, first: int) -> bytes:
-        """Return the parameters after those of mm, for the products from `first` on."""
+        """Return `rest`, the parameters that follow mm's, for a launch that begins at product
+        `first`."""
         return rest
 
     def plan(
         self, pointers: Sequence[int], sizes: tuple[int, int, int], strides: tuple[Sizes, ...]
     ) -> tuple[int, bytes]:
-        """Return (blocks, parameters). pointers, strides: of out, a, b. sizes: m, n, k."""
+        """Return (blocks, parameters). pointers, strides: those of out, a and b. sizes: m, n, k."""
         m, n, k = sizes
         columns = launch.blocks_for(n, TILE)
         tiles = columns * launch.blocks_for(m, TILE)

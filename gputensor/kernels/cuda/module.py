@@ -1,4 +1,4 @@
-"""Functions by (family, entry, defines, device): their texts, variants and loaded modules.
+"""The loaded function of each (family, entry, defines, device), and the source texts of families.
 
 The text of a family is its `.cu` with our `.cuh` inlined under `#line` marks, so that a compiler's
 messages point into the files. The part before BODY does not depend on -D; for each variant the

@@ -36,7 +36,7 @@ _TURNED = Struct("<II4I4Iii").pack
 
 
 def slots(family: str, op: str) -> tuple[int, int]:
-    """Inputs and scalars of a call."""
+    """Return the numbers of inputs and of scalars of a call."""
     return _INPUTS.get(family) or variants.takes(family)[op]
 
 
@@ -47,7 +47,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Scaled:
-    """add and sub: the plain kernel if alpha is 1, otherwise add_alpha."""
+    """The launch of add and sub: the plain kernel if alpha is 1, otherwise add_alpha."""
 
     __slots__ = ("op", "layout", "plain", "scaled")
 
@@ -65,7 +65,8 @@ class Scaled:
         self.scaled(device_index, operands, scalars)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.plain, name)  # entry, defines, grid and block of the usual call
+        # entry, defines, grid and block are those of the plain kernel
+        return getattr(self.plain, name)
 
 
 def _bind(family: str, op: str, layout: Any) -> Any:
@@ -133,7 +134,7 @@ def _by_address(
         return one if plan is None else planned(family, op, layout, walk, plan)
 
     made = ByAddress(make, pointers, len(pointers) < len(strides))
-    # The existence of a plan does not depend on alignment.
+    # If there is a plan for one alignment, there is one for all.
     return made if is_contiguous or made.at() is not one else one
 
 

@@ -22,7 +22,7 @@ ROW_BYTES = 32
 # The minimum bytes on each side, the minimum bytes in total, and the minimum used share with which
 # a tile pays off.
 TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
-# A row is cut into pieces, one per block, if at least this share of their threads has work.
+# A row is cut into pieces, one per block, if at least this share of the pieces' threads has work.
 PIECE_USED = 0.85
 MAX_OUTER_DIMS = 6
 ACCESS_BYTES = 16
@@ -212,7 +212,7 @@ def _kind(strides: Strides | None, itemsize: int) -> str:
 
 
 def _held(walk: Walk, across: int | None) -> int:
-    """Return a bit for each input that is equal for all units of a thread."""
+    """Return a mask with a bit for each input whose value is the same for all units of a thread."""
     held = 0
     for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
         if j >= walk.outputs and strides is not None:

@@ -51,7 +51,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Random(launch.Launch):
-    """A launch with shared slots for seed and counter, and for the distribution."""
+    """A launch whose parameters are the seed and counter, and the distribution's two parameters."""
 
     __slots__ = ()
 
@@ -59,7 +59,8 @@ class Random(launch.Launch):
         seed, counter, first, second = scalars
         begin, params = numbers.pair(seed, counter), self.packers[0][2](first, second)
         before = self.values[1]
-        if type(seed) is not int:  # a place instead of a seed: Note [Random numbers of a graph]
+        # in a graph, an address instead of a seed: Note [Random numbers of a graph]
+        if type(seed) is not int:
             before = before[:12] + _BY_PLACE
         packed: bytes = self.head(*operands) + begin + before + params + self.tail
         return packed

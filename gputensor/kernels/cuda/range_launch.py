@@ -24,7 +24,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 def walked(layout: Any) -> tuple[Sizes, Sizes]:
-    """Return sizes and strides of the counted elements."""
+    """Return the sizes and strides of the elements that are numbered."""
     return layout.shape or (1,), layout.stride_bytes[0] or (0,)
 
 

@@ -19,8 +19,9 @@ from .launch import (
     ADJACENT, MOST_BLOCKS, PACK_BYTES, THREADS, Operands, pack_dims, pieces, product,
 )  # fmt: skip
 
-# Units per lane. With more units than the first number another lane is added; with more than the
-# second, another segment. A lane loads these units in one flight, or in two.
+# Units per lane. With more units than _PER_LANE, another lane is added; with more than
+# _PER_SEGMENT, another segment. So a lane loads its units in one or two groups of simultaneous
+# loads.
 _PER_LANE = 4
 _PER_SEGMENT = 8
 # _ENDS: operators whose partial results another operator combines. Below: what a stage writes;
@@ -134,7 +135,8 @@ def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
 
 
 def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
-    """(segments, units per segment, a multiple of the lanes)."""
+    """Return the number of segments, and the units per segment, which are a multiple of the
+    lanes."""
     least = lanes * _PER_SEGMENT
     if groups >= MOST_BLOCKS or units < 2 * least:
         return 1, units
@@ -144,8 +146,9 @@ def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
 
 
 class Reduce:
-    """A reduction to one part of the outputs: stages that read the input, and a stage that combines
-    their results."""
+    """The reduction of one part of the outputs: stages that read the input, and a stage that
+    combines their results.
+    """
 
     __slots__ = ("op", "stages", "last", "workspace_bytes", "runs")
     family = "reduce"
@@ -244,7 +247,7 @@ def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
 
 
 def _layout(reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, itemsize: int) -> str:
-    """Return the kernel with vector loads, if there is one. strides: of the input."""
+    """Return the kernel with vector loads, if there is one. strides: the input's."""
     if reduced and strides[0] == itemsize:
         return "ROWS"
     if kept and kept[0] > 1 and kept_strides[0] == itemsize and product(reduced):

@@ -26,7 +26,9 @@ Lanes = tuple[int, int]
 
 
 def stage_of(plain: Any) -> Stage | None:
-    """Return the launch of a reduction over rows; None for others and several launches."""
+    """Return the launch of a reduction over rows; None for other reductions and for several
+    launches.
+    """
     if type(plain) is not Reduce or plain.last is not None or len(plain.stages) > 1:
         return None
     stage = plain.stages[0][2]
@@ -62,8 +64,9 @@ def bind(
 ) -> ChainRows | None:  # fmt: skip
     """Bind a program. Return None if a kernel cannot take all operands.
 
-    lanes: of its reductions; itemsize: of their operands. shape: a row's elements, then the kept
-    dimensions; strides: in bytes, of outputs, inputs, and outputs with one element per row.
+    lanes: the lanes of its reductions; itemsize: the bytes of their operands' elements. shape: a
+    row's elements, then the kept dimensions; strides: in bytes, of outputs, inputs, and outputs
+    with one element per row.
     """
     stored = 0 if program.stored is None else len(program.stored.stores)
     n_inputs = len(strides) - stored - len(program.once)

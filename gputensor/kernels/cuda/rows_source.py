@@ -14,9 +14,10 @@ from .chain_source import Body
 
 
 class Reduction(NamedTuple):
-    """A reducing pass. body: computes its operand from the inputs and earlier results. op: of
-    reduce.cu; scalar: its operand's type; name: a comment for readers. is_softmax: op is of
-    softmax.cu, with two results of dtype `out`: the largest element and the sum."""
+    """A reducing pass. body: computes its operand from the inputs and earlier results. op: a
+    functor of reduce.cu; scalar: its operand's type; name: a comment for readers. is_softmax: True
+    if op is from softmax.cu, with two results of dtype `out`: the largest element and the sum.
+    """
 
     body: Body
     op: str
@@ -27,8 +28,9 @@ class Reduction(NamedTuple):
 
 
 class Program(NamedTuple):
-    """reductions: in their order. stored: the stored values with rows' elements, or None; once:
-    each stored result with one element per row."""
+    """reductions: the reducing passes, in order. stored: the pass that stores values with all
+    elements of the rows, or None. once: the stored results with one element per row.
+    """
 
     reductions: tuple[Reduction, ...]
     stored: Body | None

@@ -62,7 +62,7 @@ def word(of: dtype) -> str:
 
 
 def has(family: str, op: str, of: dtype) -> bool:
-    """True if pointwise `op` computes in dtype `of`, by its row's `dtypes:`."""
+    """True if pointwise `op` computes in dtype `of`, by the field `dtypes` of its row."""
     word = LOOPS[family].get(op)
     return word is not None and RULES[word].takes(of)
 
@@ -228,7 +228,7 @@ def _range(family: str) -> list[Defines]:
 
 @cache
 def whole() -> frozenset[str]:
-    """Return the distributions of integers and bools; their functors are marked."""
+    """Return the distributions of integers and bools, which are marked in random.cu."""
     text = resources.files(__package__).joinpath("random.cu").read_text(encoding="utf-8")
     return frozenset(re.findall(r"struct (\w+) \{  // whole", text))
 
@@ -261,8 +261,8 @@ def _softmax(family: str) -> list[Defines]:
 
 
 def _loss(family: str) -> list[Defines]:
-    """Variants of losses: sums that may become a mean, and their parts. The family's header lists
-    the layouts."""
+    """Return the variants of losses: sums, which may be divided for a mean, and partial sums. The
+    family's header lists the layouts."""
     floats = [d.short for d in ALL if d.is_floating_point]
     layouts = {
         op: ("ELEMENTS", *(() if op.endswith("_backward") else ("SUMS", "PARTS")))

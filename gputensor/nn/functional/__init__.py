@@ -78,7 +78,7 @@ def grouped_mm(
         mat_a, mat_b: of one floating dtype; (m, k) and (groups, k, n): groups of rows;
             (groups, m, k) and (k, n): groups of columns; (m, k) and (k, n): groups of the inner
             dimension; (groups, m, k) and (groups, k, n): as `bmm`, without offs.
-        offs: (groups), i32, growing. bias: None. out_dtype: None or the operands'.
+        offs: (groups), i32, in ascending order. bias: None. out_dtype: None or the operands'.
     Returns: (m, n), but (groups, m, n) where the inner dimension or no dimension is divided.
     """
     return calls._grouped_mm(mat_a, mat_b, offs, bias, out_dtype)

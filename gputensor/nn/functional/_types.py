@@ -1,6 +1,6 @@
 """Annotations of gt.nn.functional for arguments with more than one form.
 
-`dispatch/refusal.py` knows them by these names.
+`dispatch/refusal.py` finds them by these names.
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 Ints: TypeAlias = int | Sequence[int]  # one for all dimensions, or one for each
-Sizes: TypeAlias = int | Sequence[int | None] | None  # likewise; None among them keeps a size
+Sizes: TypeAlias = int | Sequence[int | None] | None  # the same; None in the sequence keeps a size
 Reals: TypeAlias = float | Sequence[float]
 Padding: TypeAlias = Ints | str

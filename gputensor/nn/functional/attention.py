@@ -56,7 +56,8 @@ def multi_head_attention_forward(
     static_k: Tensor | None = None, static_v: Tensor | None = None,
     average_attn_weights: bool = True, is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """The computation of `gt.nn.MultiheadAttention` for (L, N, E) or (L, E): result and weights.
+    """The computation of `gt.nn.MultiheadAttention` for (L, N, E) or (L, E): returns the result and
+    the weights.
 
     static_k, static_v: keys and values by heads, (N * heads, S, E / heads), used instead of key and
     value.
@@ -139,8 +140,9 @@ def _projections(
 
 
 def _mask_of_heads(mask: Any, padding: Tensor | None, q: Tensor, k: Tensor, more: int) -> Any:
-    """Return what is added to scores, (N, heads, L, S), or None. more: keys after the given
-    ones, which no mask hides."""
+    """Return a mask to add to the scores, (N, heads, L, S), or None. more: the number of additional
+    keys behind the given ones; the mask does not exclude them.
+    """
     batch, heads, length, _ = q.shape
     if mask is not None:
         mask = _with_more(mask, more)

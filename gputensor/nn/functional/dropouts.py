@@ -21,8 +21,10 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """Like dropout, but elements become SELU's negative limit instead of zero, which keeps mean and
-    variance."""
+    """Like dropout, but dropped elements become SELU's negative limit instead of zero.
+
+    This keeps mean and variance.
+    """
     return _dropped("alpha_dropout", input, p, training, inplace)
 
 

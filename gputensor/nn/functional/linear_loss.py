@@ -1,5 +1,6 @@
-"""`linear_cross_entropy`: the loss of a linear layer of classes, at once or in chunks of
-samples."""
+"""`linear_cross_entropy`: cross entropy of a linear layer's output, computed at once or in chunks
+of samples.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class LinearCrossEntropyOptions:
     chunking_method: "aspect_ratio" makes the logits of a chunk as large as the input,
         "aspect_ratio:N" an N-th of that. "auto" means "aspect_ratio" for 16-bit floats on the CPU,
         "aspect_ratio:2" otherwise. Ignored with a batch_chunk_size.
-    acc_policy: "auto", "accurate", "balanced" or "compact"; all compute in acc_dtype here.
+    acc_policy: "auto", "accurate", "balanced" or "compact"; in gputensor all of them compute in
+    acc_dtype.
     acc_dtype: the dtype of the arithmetic; by default float32 for 16-bit floats, otherwise the
         input's.
     Source: torch/nn/modules/linear_cross_entropy_options.py.

@@ -183,7 +183,7 @@ def binary_cross_entropy(
 
     Args:
         input: probabilities, in [0, 1]; their logarithms are limited to -100.
-        target: in input's sizes. weight: broadcast to input's sizes.
+        target: of input's sizes. weight: broadcast to input's sizes.
     Raises: AutocastError under autocast on CUDA; use binary_cross_entropy_with_logits there.
     """
     number = _reduction("binary_cross_entropy", reduction, size_average, reduce)
@@ -251,8 +251,8 @@ def gaussian_nll_loss(
 ) -> Tensor:  # fmt: skip
     """0.5 * (log(var) + (input - target)**2 / var), plus a constant if full. Waits for var.
 
-    var: not negative, in input's sizes, or with one size 1 or the last left out; clamped to eps
-        without a gradient.
+    var: not negative; of input's sizes, or with one size replaced by 1, or without the last size.
+    It is clamped to eps, without a gradient.
     """
     op = "gaussian_nll_loss"
     number = _reduction(op, reduction)
@@ -294,7 +294,8 @@ def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """The sum over other classes of max(0, margin - input[target] + input)**p, divided by C.
+    """The sum of max(0, margin - input[target] + input[other])**p over the other classes, divided
+    by C.
 
     Args:
         input: (C) or (N, C). target: classes, () or (N), int64.
@@ -318,7 +319,7 @@ def multilabel_margin_loss(
     """The sum of max(0, 1 - input[target] + input[other]) over targets and others, divided by C.
 
     Args:
-        input: (C) or (N, C). target: in input's sizes, int64; -1 ends the targets of a row.
+        input: (C) or (N, C). target: of input's sizes, int64; -1 ends the targets of a row.
     """
     number = _reduction("multilabel_margin_loss", reduction, size_average, reduce)
     _tensors("multilabel_margin_loss", input=input, target=target)

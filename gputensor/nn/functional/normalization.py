@@ -21,7 +21,7 @@ def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """Mean 0 and variance 1 over the last dimensions, then times weight plus bias.
+    """Normalize the last dimensions to mean 0 and variance 1, then multiply by weight and add bias.
 
     Args: normalized_shape: the sizes of these dimensions, and of weight and bias.
     """
@@ -33,7 +33,7 @@ def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """Mean 0 and variance 1 in each group of channels of each sample, times weight plus bias.
+    """Normalize each group of channels of each sample, then multiply by weight and add bias.
 
     Raises: ArgumentValueError where a group has one value.
     """
@@ -68,7 +68,7 @@ def instance_norm(
     weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
     momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """Mean 0 and variance 1 in each channel of each sample.
+    """Normalize each channel of each sample to mean 0 and variance 1.
 
     Raises: ArgumentValueError where a channel has one value.
     """

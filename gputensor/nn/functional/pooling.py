@@ -287,7 +287,7 @@ def _lp(count: int, input: Tensor, p: float, kernel_size: Ints, stride: Any, cei
         found: Tensor = pool(input.abs() * (1 if p > 0 else -1), kernel, stride, 0, 1, ceil)
         return found if p > 0 else -found
     mean = (avg_pool1d, avg_pool2d, avg_pool3d)[count - 1](input**p, kernel, stride, 0, ceil)
-    # changes no value, but makes the gradient 0 where the sum is 0
+    # this changes no value and makes the gradient 0 where the sum is 0
     mean = calls.sign(mean) * calls.relu(calls.abs(mean))
     made: Tensor = (mean * math.prod(kernel)) ** (1 / p)
     return made
@@ -323,8 +323,10 @@ def lp_pool3d(
 def _unpooled(
     count: int, input: Tensor, kernel_size: Ints, stride: Any, padding: Ints, output_size: Any
 ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """Return (sizes of the result, stride, padding). Given sizes must be possible input sizes of
-    the pool."""
+    """Return (sizes of the result, stride, padding).
+
+    A given output_size must be a possible input size of the pool.
+    """
     op = f"max_unpool{count}d"
     kernel = per_dimension(op, "kernel_size", kernel_size, count)
     is_given = isinstance(stride, int) or stride is not None and len(stride)

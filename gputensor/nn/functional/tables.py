@@ -55,7 +55,7 @@ def embedding_bag(
         padding_idx,
     )  # fmt: skip
     if max_norm is not None:
-        # this call raises for wrong arguments before anything is written
+        # raises for wrong arguments before anything is written
         calls.embedding_bag_padding_idx(weight, flat, offsets, *rest)
         _renorm(weight, flat, max_norm, norm_type)
     return calls.embedding_bag_padding_idx(weight, flat, offsets, *rest)[0]

@@ -21,7 +21,7 @@ from .norm import LayerNorm
 
 
 class _Projection(Linear):
-    """The last layer of MultiheadAttention, which prints as PyTorch's class."""
+    """The last layer of MultiheadAttention. It prints as PyTorch's class does."""
 
     def _get_name(self) -> str:
         return "NonDynamicallyQuantizableLinear"
@@ -89,12 +89,13 @@ class MultiheadAttention(Module):
         need_weights: bool = True, attn_mask: Tensor | None = None,
         average_attn_weights: bool = True, is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """The result and the weights, None without need_weights.
+        """Return the result and the weights; None instead of the weights if need_weights is False.
 
         Args:
             query: (L, N, E), (N, L, E) with batch_first, or (L, E). key, value: the same with S.
             key_padding_mask: (N, S), True to exclude a key, or numbers added to scores.
-            attn_mask: (L, S) or (N * heads, L, S), True to exclude a key from a query, or added.
+            attn_mask: (L, S) or (N * heads, L, S), True to exclude a key from a query, or numbers
+            added to scores.
             is_causal: declares that attn_mask is causal.
         """
         swaps = self.batch_first and query.ndim == 3
@@ -188,7 +189,8 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """TransformerEncoderLayer with attention to a memory between its two parts."""
+    """A TransformerEncoderLayer with attention to a memory between self-attention and
+    perceptron."""
 
     norms = 3
 

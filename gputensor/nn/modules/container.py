@@ -105,8 +105,8 @@ class ModuleList(_Numbered):
         return super().__getitem__(index)
 
     def __repr__(self) -> str:
-        """Equal neighbours have one line, as `(0-5): 6 x Linear(...)`."""
-        runs: list[tuple[str, int, int]] = []  # text, first and last place
+        """Write one line for equal neighbours: `(0-5): 6 x Linear(...)`."""
+        runs: list[tuple[str, int, int]] = []  # (text, first index, last index)
         for place, text in enumerate(map(repr, self)):
             if runs and runs[-1][0] == text:
                 runs[-1] = (text, runs[-1][1], place)

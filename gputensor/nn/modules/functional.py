@@ -57,7 +57,7 @@ class Fixed(Module):
         cls.options = dict(cls.options)
         for name in [name for name, kind in own.items() if not kind.startswith("ClassVar")]:
             cls.options[name] = vars(cls).get(name, _REQUIRED)
-            # a buffer is found only if the class has no attribute of its name
+            # a class attribute of this name would hide a buffer
             if name in vars(cls):
                 delattr(cls, name)
 

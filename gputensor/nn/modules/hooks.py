@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FlaggedHooks(HookDict):
-    """Hooks of one kind. flags: id of a hook -> how it is called, if not in the usual way."""
+    """Hooks of one kind. flags: id of a hook -> its options, if it has any."""
 
     __slots__ = ("flags",)
     flags: dict[int, int]
@@ -44,7 +44,8 @@ _WITH_KWARGS, _ALWAYS = 1, 2
 class Hooks:
     """Base of Module: its hooks, and the registration of each kind of them."""
 
-    # Hooks of all modules. A module without hooks refers to this dict, so a call checks only one.
+    # Hooks of all modules. A module without hooks refers to the same dict, so that a call checks
+    # one dict only.
     _forward_pre_hooks: dict[int, Any] = FlaggedHooks()
     _forward_hooks: dict[int, Any] = FlaggedHooks()
     _backward_pre_hooks: dict[int, Any] = FlaggedHooks()
@@ -106,7 +107,7 @@ class Hooks:
         return self._hook("_state_dict_hooks", hook)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`register_state_dict_post_hook` whose hook may return another state."""
+        """Like `register_state_dict_post_hook`, but the hook may return another state."""
         return self._hook("_state_dict_hooks", hook, False, True)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -119,7 +120,9 @@ class Hooks:
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
-        """`register_load_state_dict_pre_hook` whose hook by default does not get the module."""
+        """Like `register_load_state_dict_pre_hook`, but by default the hook does not get the
+        module.
+        """
         return self._hook("_load_state_dict_pre_hooks", hook, False, with_module)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -296,7 +299,7 @@ class BackwardHooks:
         for hook in self.before:
             grads = self._replaced("grad_output", hook(self.module, grads), grads)
         self.grad_output = grads
-        if not self.has_inputs:  # no gradient reaches the inputs: call the hooks now
+        if not self.has_inputs:  # call the hooks now, because no gradient reaches the inputs
             for hook in self.after:
                 if hook(self.module, (), grads) is not None:
                     rule = "return None where no input requires grad"

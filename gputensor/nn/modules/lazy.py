@@ -28,7 +28,9 @@ class LazyModuleMixin(Module):
     _channel: ClassVar[int] = 1  # the dimension of the input that gives the size
 
     def _postpone(self, device: Any, dtype: Any, *names: str) -> None:
-        """Make these parameters and buffers uninitialized; infer them before the first forward."""
+        """Make these parameters and buffers uninitialized; the first forward determines their
+        sizes.
+        """
         for name in names:
             if name in self._buffers:
                 self._buffers[name] = UninitializedBuffer(device=device, dtype=dtype)

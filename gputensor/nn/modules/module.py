@@ -449,8 +449,7 @@ class Module(Hooks):
         """
         return load_state(self, state_dict, strict, assign)
 
-    # --- repr
-    # ---------------------------------------------------------------------------------------
+    # --- repr -------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
         """The text between the brackets of `repr`."""

@@ -49,7 +49,7 @@ class _AvgPool(_Windows, shown=("kernel_size", "stride", "padding")):
 
 
 class AvgPool1d(_AvgPool, function="avg_pool1d"):
-    """Means over windows of 1 dimension. Its numbers are stored as tuples."""
+    """Means over windows of 1 dimension. kernel_size, stride and padding are stored as tuples."""
 
     def _complete(self) -> None:
         super()._complete()

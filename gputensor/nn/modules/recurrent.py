@@ -28,8 +28,8 @@ State = tuple[Tensor, ...]
 
 
 class _Kind(Module):
-    """The common part of layers and cells. gates: weight rows for each hidden unit. is_lower: True
-    if results have autocast's dtype on the CPU, as in PyTorch."""
+    """The common part of layers and cells. gates: the number of weight rows for each hidden unit.
+    is_lower: True if results have autocast's dtype on the CPU, as in PyTorch."""
 
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
@@ -84,7 +84,7 @@ class _Kind(Module):
             raise errors.wrong_shape(name, "input", rule, input)
 
     def _begin(self, hx: Any, sizes: Sequence[tuple[int, ...]]) -> Sequence[Tensor | None]:
-        """Return the given first states; None for zeros."""
+        """Return the given initial states; None means zeros."""
         if hx is None:
             return (None,) * self.states
         given = (hx,) if self.states == 1 else hx
@@ -102,12 +102,12 @@ class _Kind(Module):
 
 
 class RNNBase(_Kind):
-    """Recurrent layers, each over all steps and above the previous one; in both directions if
+    """A stack of recurrent layers. Each layer processes all steps, in both directions if
     bidirectional.
 
     Parameters: weight_ih_l0 (gates * hidden, input), weight_hh_l0 (gates * hidden, hidden),
-    bias_ih_l0 and bias_hh_l0; the other direction's end in `_reverse`; weight_hr_l0 (proj_size,
-    hidden).
+    bias_ih_l0, bias_hh_l0 and weight_hr_l0 (proj_size, hidden). Names of the other direction end in
+    `_reverse`.
     """
 
     input_size: int

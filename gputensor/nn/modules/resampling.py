@@ -176,7 +176,7 @@ class ZeroPad3d(_ZeroPad):
 
 
 class ReflectionPad1d(_ReflectionPad):
-    """Pad the last dimension by reflection at the ends."""
+    """Pad the last dimension by reflection at its ends."""
 
 
 class ReflectionPad2d(_ReflectionPad):

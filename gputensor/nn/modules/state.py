@@ -116,8 +116,9 @@ def load_state(
 
 
 def _copies_at_once(module: Module) -> bool:
-    """Return True for a program's class with a `_load_from_state_dict` of its own: it may read the
-    values after its call of super()."""
+    """Return True for a program's class with a `_load_from_state_dict` of its own: such a method
+    may read the values after it calls super().
+    """
     method = type(module)._load_from_state_dict
     return method.__module__.partition(".")[0] != __name__.partition(".")[0]
 

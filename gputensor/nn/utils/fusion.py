@@ -26,7 +26,7 @@ def _fused(
 ) -> Pair:
     """Multiply weight and bias by the norm's factor, along the weight's dimension `channel`.
 
-    named: the function and its argument that the weight is, for messages.
+    named: for messages, the function's name and the name of its argument `weight`.
     """
     if weight.ndim <= channel:
         raise errors.wrong_shape(*named, f"have more than {channel} dimensions", weight)

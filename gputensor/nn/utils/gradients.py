@@ -91,7 +91,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 @lru_cache(maxsize=16)
 def _bounds(most: float) -> tuple[float, float]:
-    """Return -most and most, as the same objects each time, for short cuts."""
+    """Return -most and most. They are cached, because short cuts compare numbers by identity."""
     return -most, most
 
 

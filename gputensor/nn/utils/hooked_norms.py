@@ -58,7 +58,8 @@ class SpectralNorm(_Norm):
         weight, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         matrix = as_matrix(weight, self.dim)
         if module.training if follows is None else follows:
-            # The vectors are in the order v, u here, and u, v in the parametrization.
+            # This class has the vectors in the order v, u; the parametrization has them in the
+            # order u, v.
             iterate_power(matrix.detach().mH, v, u, self.n_power_iterations, self.eps)
             u, v = u.clone(), v.clone()
         made: Tensor = weight / (u * (matrix @ v)).sum()

@@ -111,7 +111,10 @@ def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12,
     dim: int | None = None,
 ) -> Module:  # fmt: skip
-    """Divide a tensor by its largest singular value. As a matrix it has `dim` as rows."""
+    """Divide a tensor by its largest singular value.
+
+    For this, the tensor is a matrix with `dim` as rows.
+    """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         rule = f"be a tensor of {type(module).__name__}"
@@ -213,7 +216,7 @@ def orthogonal(
     """Keep a matrix, or a batch of them, orthogonal.
 
     Args: orthogonal_map: 'matrix_exp', 'cayley' or 'householder'. use_trivialization: keep the
-        matrix it is now as a base; needs memory for it.
+    present matrix as a base, which needs memory.
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor) or weight.ndim < 2:

@@ -182,7 +182,7 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """True if this tensor of a module, or any, has a parametrization."""
+    """True if this tensor of a module has a parametrization; for None, if any tensor has one."""
     have = module._modules.get("parametrizations")
     if not isinstance(have, ModuleDict):
         return False

@@ -29,9 +29,9 @@ __all__ = [
 class BasePruningMethod(ABC):
     """A hook that multiplies a parameter by a mask before each forward.
 
-    A subclass defines `compute_mask`, and `PRUNING_TYPE`, from which a second pruning chooses:
-    "unstructured" (remaining elements), "structured" (remaining channels of `dim`), or "global"
-    (all elements).
+    A subclass defines `compute_mask`, and `PRUNING_TYPE`: what a second pruning chooses from.
+    "unstructured": the remaining elements. "structured": the remaining channels of `dim`. "global":
+    all elements.
     """
 
     PRUNING_TYPE: str
@@ -63,9 +63,8 @@ class BasePruningMethod(ABC):
     ) -> Any:  # fmt: skip
         """Prune the parameter `name` of a module, which may be pruned already.
 
-        Args:
-            args, kwargs: of the constructor of this class.
-            importance_scores: of the parameter's sizes; None means the parameter itself.
+        Args: args, kwargs: arguments of this class's constructor. importance_scores: a tensor of
+        the parameter's sizes; None means the parameter itself.
             Returns: the hook; a PruningContainer if the parameter was pruned before.
             Raises: ArgumentValueError if there is no parameter `name`; nothing is changed then.
         """
@@ -320,7 +319,7 @@ def _hook(module: Any, name: str) -> tuple[int, Any] | None:
 
 
 def _combined(method: BasePruningMethod, t: Tensor, mask: Tensor) -> Tensor:
-    """Return the mask after another method prunes the elements that it keeps."""
+    """Return the mask after `method` has pruned the elements that the mask keeps."""
     kind = method.PRUNING_TYPE
     if kind == "unstructured":
         place: Any = mask == 1
@@ -409,7 +408,7 @@ def global_unstructured(
     Args:
         parameters: pairs of a module and a name.
         pruning_method: a class of PRUNING_TYPE "unstructured"; kwargs are of its constructor.
-        importance_scores: by such pairs, of the parameters' sizes, instead of their values.
+        importance_scores: pair -> a tensor of the parameter's sizes, used instead of its values.
     """
     op = "global_unstructured"
     pairs = _pairs(op, parameters)

@@ -95,7 +95,7 @@ def pack_padded_sequence(
 
     Args:
         input: (L, N, *), or (N, L, *) with batch_first.
-        lengths: of each sequence, at least 1: a list, or a Tensor on the CPU.
+        lengths: the length of each sequence, at least 1; a list, or a Tensor on the CPU.
         enforce_sorted: lengths must not increase; otherwise the sequences are sorted here.
     """
     name = "pack_padded_sequence"

@@ -27,7 +27,7 @@ def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
 
 
 def _tied(given: dict[str, Any], places: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `given`, extended to all further names of each tensor."""
+    """Return `given` with an entry for every other name that one of its tensors has."""
     values = {id(kind[name]): given[path] for path, (kind, name) in places.items()
               if path in given and kind[name] is not None}  # fmt: skip
     shared = {path: values[id(kind[name])] for path, (kind, name) in places.items()

@@ -16,7 +16,7 @@ _OURS = __name__.partition(".lr_scheduler")[0]
 
 
 def rate_of(group: dict[str, Any]) -> Any:
-    """Return the rate of a group, as a number; of a tensor, its present value."""
+    """Return the rate of a group as a number; for a tensor, its present value."""
     rate = group["lr"]
     return rate.detach().clone() if isinstance(rate, Tensor) else rate
 

@@ -15,7 +15,9 @@ from .base import LRScheduler, for_each_group, set_rate
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine from the initial rate to eta_min in T_0 steps, restarted T_mult times as long."""
+    """Cosine from the initial rate to eta_min in T_0 steps, then restart; each period is T_mult
+    times the previous one.
+    """
 
     T_mult: float
     eta_min: float

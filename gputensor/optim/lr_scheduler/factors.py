@@ -16,7 +16,9 @@ Factor = Callable[[int], float]
 
 
 class _Lambdas(LRScheduler):
-    """Base of schedulers by a function of the number of steps, or a function for each group."""
+    """Base of schedulers that take a function of the number of steps, or one function for each
+    group.
+    """
 
     _calls_functions = True
 

@@ -13,8 +13,9 @@ from .base import LRScheduler
 class ReduceLROnPlateau(LRScheduler):
     """Multiply the rate by `factor` if a metric has not improved for `patience` steps.
 
-    mode: "min" or "max", which is better. threshold: the least improvement, relative to the best
-    value (threshold_mode "rel") or absolute ("abs"). cooldown: steps to wait after a change.
+    mode: "min" or "max": whether smaller or larger metrics are better. threshold: the least
+    improvement, relative to the best value (threshold_mode "rel") or absolute ("abs"). cooldown:
+    steps to wait after a change.
     min_lr: lower bound of the rate.
     """
 

@@ -26,8 +26,8 @@ Note [Pools of graphs]
 A CUDA graph contains the addresses of its capture, so memory allocated in a capture may not be
 reused elsewhere while the graph can be replayed. A captured stream uses the graph's pools instead
 of its own (`enter_pool`), so an allocation need not test for a capture. Dropped blocks return to
-the pools they came from and serve only later captures into the same pool; when the last graph is
-gone, the segments return to the backend like other free ones (`leave_pool`, `drop_pool`). During a
+their pools, and only later captures into the same pool get them. When the last graph is gone, the
+segments return to the backend like other free segments (`leave_pool`, `drop_pool`). During a
 capture no event is recorded or queried and no memory is returned, because drivers reject that. A
 backend that does not keep blocks still keeps those of graphs.
 

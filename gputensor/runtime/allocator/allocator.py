@@ -30,7 +30,7 @@ class Allocator:
         self._lock = threading.RLock()
         self._is_changing = self._is_torn = False
         self._returned: deque[Block] = deque()
-        # By stream: blocks with the events they wait for; the first event is on that stream.
+        # Stream -> blocks, with the events that they wait for; the first event is on that stream.
         self._waiting: dict[Any, deque[tuple[Block, tuple[tuple[Any, Any], ...]]]] = {}
         self._pools: dict[Any, Pools] = {}
         # Note [Pools of graphs]: pools by handle and stream; reference counts by handle; the
@@ -181,7 +181,7 @@ class Allocator:
             self._holders[handle] = self._holders.get(handle, 0) + 1
 
     def drop_pool(self, handle: Any) -> None:
-        """End the hold of `hold_pool`. A finaliser may call this."""
+        """End the hold of `hold_pool`. May be called by a finaliser."""
         self._let_go.append(handle)
 
     def enter_pool(self, handle: Any, stream: Any) -> None:
@@ -212,8 +212,7 @@ class Allocator:
         graphs = [pools for each in self._of_graphs.values() for pools in each.values()]
         return [*dict.fromkeys([*self._pools.values(), *own, *graphs])]
 
-    # --- bookkeeping of dropped blocks
-    # --------------------------------------------------------------
+    # --- bookkeeping of dropped blocks ------------------------------------------------------------
 
     def _free_now(self, block: Block) -> None:
         """Free a block in a finaliser, for allocators that keep no blocks. Works without the lock
@@ -247,7 +246,7 @@ class Allocator:
         while True:
             try:
                 block = returned[0]
-            except IndexError:  # no test before: a finaliser may empty the queue in between
+            except IndexError:  # a test before would not help: a finaliser may empty the queue
                 break
             if block.used_on:
                 if self._aside:
@@ -268,8 +267,7 @@ class Allocator:
             self._poll()
 
     def _await(self, block: Block) -> None:
-        """Make the first dropped block wait for recorded events of the other streams that used
-        it."""
+        """Make the first dropped block wait for events of the other streams that used it."""
         self._is_changing = True
         try:
             assert block.used_on is not None

@@ -135,7 +135,8 @@ class Pools:
             while True:
                 try:
                     block, blocks[LAST] = blocks[-1], ()
-                except IndexError:  # no test before: another thread may take the block in between
+                # not tested before, because another thread may take the block after the test
+                except IndexError:
                     break
                 _merge(block)
 
@@ -193,14 +194,15 @@ class Pools:
     def rebuild(self) -> None:
         """Rebuild bins and pools from the states of the blocks.
 
-        Other threads may take and drop blocks meanwhile. First no block has an old bin as its home,
-        then the old bins are emptied, then each free block is put into its pool.
+        Other threads may take and drop blocks meanwhile. The steps: give every block a new home,
+        empty the old bins, put each free block into its pool.
         """
         bins, self.odd = [*self.bins.values(), self.odd], []
         blocks = [block for first in self.segments for block in first.walk()]
         for block in blocks:
             block.home = self.odd
-            if block.state > PENDING:  # no object is made between the test and the change of state
+            # see the note: no object may be made between this test and the change of state
+            if block.state > PENDING:
                 block.state = TORN
         for old in bins:
             old.clear()

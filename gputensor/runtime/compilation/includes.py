@@ -47,7 +47,7 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
         # only the compiler knows the macro's value, so any header may be meant
         if name[0] not in '<"':
             found.update(entry for place in places for entry in _all_in(place, math.inf))
-            # not deeper, because it may be a home folder with many files
+            # subfolders are not searched: this may be a home folder with many files
             found.update(_all_in(beside, 0))
             continue
         for path in _paths(name, beside, places):

@@ -1,10 +1,10 @@
 """CUDA devices through CuPy 14: the only package that imports it.
 
-CuPy holds the current device and the current stream, so that `with stream:` of CuPy and of
-gputensor have the same effect. Every function takes a device index, makes that device current if
-needed, and switches back. Memory is cached by runtime/allocator, which asks the driver
-for segments; kernels are compiled by NVRTC with our own options, since CuPy appends `-ftz=true`,
-and launched with one by-value struct through `cupy.cuda.driver.launchKernel` (102 ns where
+CuPy stores the current device and stream, so that `with stream:` has the same effect with CuPy's
+streams and with gputensor's. Every function takes a device index, makes that device current if
+needed, and switches back. Memory is cached by runtime/allocator, which asks the driver for
+segments; kernels are compiled by NVRTC with our own options, since CuPy appends `-ftz=true`, and
+launched with one by-value struct through `cupy.cuda.driver.launchKernel` (102 ns where
 `RawKernel.__call__` costs microseconds). A launch asks the driver nothing else.
 """
 

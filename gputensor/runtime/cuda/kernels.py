@@ -42,8 +42,9 @@ _archs: dict[int, str] = {}
 
 
 class Function:
-    """One kernel on one device; `shared_bytes` is the dynamic shared memory it may use without
-    opting in."""
+    """One kernel on one device. shared_bytes: the dynamic shared memory that it may use without a
+    request to the driver.
+    """
 
     __slots__ = (
         "carveout", "device_index", "function", "image", "launchers", "module", "name", "ptr",
@@ -196,7 +197,7 @@ def launch(
             _prepare(launcher, function, shared_bytes)
         address = launcher.address if offsets is _ONE else launcher.list_of(offsets)
         (gx, gy, gz), (bx, by, bz) = grid, block
-        launcher.view[: len(params)] = params  # no call between this line and the launch
+        launcher.view[: len(params)] = params  # no other call may run before the launch
         _launch_kernel(function.ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream.ptr, address, 0)
     except Exception as error:
         raise _launch_error(error, function, grid, block, shared_bytes, stream, params) from error
@@ -232,7 +233,7 @@ def launcher(
             return
         try:
             stream, n = cupy_stream(device).ptr, len(params)
-            view[:n] = params  # no call between this line and the launch
+            view[:n] = params  # no other call may run before the launch
             _launch_kernel(ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream, address, 0)
         except Exception as error:
             given = function, grid, block, shared_bytes, current_stream(device), params

@@ -1,4 +1,4 @@
-"""Libraries: functions of CuPy over our memory and streams, cuSOLVER and NCCL."""
+"""Access to libraries: CuPy's functions over our memory and streams, cuSOLVER and NCCL."""
 
 from __future__ import annotations
 
@@ -37,8 +37,11 @@ class _OnGpu(Library):
         self._constant_bytes: dict[int, int] = {}
 
     def constant(self, array: np.ndarray) -> Any:
-        """Return a constant array on the device. Raises: DeviceError within a capture, unless an
-        earlier call outside has copied the array."""
+        """Return a constant array on the device.
+
+        Raises: DeviceError within a capture, unless an earlier call outside of the capture has
+        copied the array.
+        """
         index = get_device()
         key = index, array.dtype.str, array.shape, array.tobytes()
         found = self._constants.get(key)

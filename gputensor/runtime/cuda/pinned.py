@@ -1,4 +1,4 @@
-"""Bookkeeping of pinned host memory that queued copies still use. It allocates nothing.
+"""Bookkeeping of pinned host memory that queued copies still use. This module allocates no memory.
 
 A copy from or to pinned memory continues after the call, so the memory may not return to its pool
 before the stream has finished the copy. Entries are removed under a reentrant lock, since a

@@ -77,7 +77,7 @@ class Plans:
 
     @staticmethod
     def order_of(graph: capture.Capture) -> Last | None:
-        """The order of a graph's replays; None if the graph has no transforms."""
+        """Return the last transforms of a graph's replays; None if the graph has no transforms."""
         found = next((x for x in graph.kept.values() if type(x) is dict), None)
         if found is not None:
             for key in [key for key in found if key[1] is graph]:

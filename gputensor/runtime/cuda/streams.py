@@ -23,7 +23,7 @@ _STREAMS_IN_POOL = 32  # per device and priority, as in PyTorch
 
 _lock = threading.Lock()
 _local = threading.local()
-# By device: the CuPy stream that was current last, and our Stream for it.
+# Device -> the CuPy stream that was current last, and our Stream for it.
 _streams: dict[int, tuple[Any, Stream]] = {}
 _stream_pools: dict[tuple[int, int], deque[Any]] = {}  # CuPy's streams by device and priority
 _thread_keys = itertools.count(-1, -1)

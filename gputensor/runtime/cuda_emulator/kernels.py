@@ -91,7 +91,7 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
 
 
 def prefer_shared(function: Function, nbytes: int) -> None:
-    """Accept the request as on a GPU; here it has no effect on a launch."""
+    """Accept the request, as a GPU does. On the emulator it has no effect."""
     percent = min(100, -(-100 * nbytes // limits(function.device_index).shared_bytes))
     function.carveout = max(function.carveout, percent)
 

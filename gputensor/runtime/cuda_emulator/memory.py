@@ -58,7 +58,8 @@ class Backend:
         return self._scheduler.record(stream.queue)
 
     def release(self) -> None:
-        """Run the frees that wait in a queue; until then they hold memory, as on a GPU."""
+        """Free memory whose release waits in a queue; until then the memory is in use, as on a
+        GPU."""
         self._scheduler.drain_all(self._device_index)
 
     def synchronize(self) -> None:

@@ -143,7 +143,7 @@ def current_stream(index: int) -> Stream:
 
 
 def external_stream(index: int, ptr: int) -> Stream:
-    """The stream with that number; 0 and 1 are the default stream."""
+    """Return the stream with this number; 0 and 1 mean the default stream."""
     found = default_stream(index) if ptr in (0, 1) else _by_number.get(ptr)
     if found is None:
         raise errors.wrong_value("ExternalStream", "stream_ptr", "be that of a stream", ptr)

@@ -1,4 +1,5 @@
-"""The part of CUDA C that the emulator covers: the documentation's table, and errors for the rest.
+"""The part of CUDA C that the emulator covers: the documentation's table, and errors for other
+constructs.
 
 A construct that is not covered has no declaration in the shim, so g++ rejects it at its line;
 `explain` puts our error text before g++'s own.

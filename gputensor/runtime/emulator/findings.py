@@ -1,4 +1,4 @@
-"""Findings of the engine as one sentence: place, fault, block, thread and element.
+"""A finding of the engine as one sentence: place, fault, block, thread and element.
 
     blur.cu:41: read 4 B past 'src' (block (3,0,0), thread (31,0,0), index 307200 of 307200)
 
@@ -30,7 +30,7 @@ SHIM_FILES = (
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
 _SOME_BYTES = 2**64 - 1  # the size of an access that a signal reported, which is unknown
-_CLEAR = 1 << 14  # an overrun of at most this many bytes is attributed to an argument
+_CLEAR = 1 << 14  # the largest overrun, in bytes, that is attributed to an argument
 _NO_THREAD = 2**32 - 1
 
 

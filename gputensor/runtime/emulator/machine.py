@@ -214,7 +214,7 @@ class Machine:
             return self._text(self._engine.engine_check(params, len(params), self._error, 2048))
 
     def check_freed(self) -> str | None:
-        """Return a write to freed memory, if that memory is still kept."""
+        """Return the error of a write to freed memory, as long as that memory is still kept."""
         if not self.checks:
             return None
         with self.lock:

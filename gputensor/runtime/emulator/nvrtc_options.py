@@ -27,8 +27,9 @@ _WITH_A_NUMBER = ("-maxrregcount=", "--maxrregcount=", "--maxrregcount ", "-maxr
 
 
 class Options(NamedTuple):
-    """Parsed options: header folders, macros (None if undefined), the language standard, and the
-    others."""
+    """Parsed options: header folders, macros (None if undefined), the language standard, and all
+    other options.
+    """
 
     folders: tuple[str, ...]
     macros: dict[str, str | None]

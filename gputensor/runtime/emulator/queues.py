@@ -121,8 +121,7 @@ class Scheduler:
         self._busy: dict[Queue, None] = {}
         self._chance = random.Random(os.environ.get("GPUTENSOR_EMULATOR_SEED", "0"))
 
-    # --- adding work
-    # --------------------------------------------------------------------------------
+    # --- adding work ------------------------------------------------------------------------------
 
     def add(self, queue: Queue, call: Callable[[], None]) -> None:
         """Append a call to a queue. If the call runs at once, its failure is raised here."""
@@ -137,8 +136,8 @@ class Scheduler:
     def add_quietly(self, queue: Queue, call: Callable[[], None]) -> None:
         """`add` for a finaliser: a failure is raised by the next call instead.
 
-        It never waits: the thread that runs work may itself wait for this thread during a garbage
-        collection. The entry then stays in the queue until that thread continues.
+        It never waits, because the thread that runs work may be waiting for this thread, during a
+        garbage collection. Then the entry stays in the queue until that thread continues.
         """
         if not self.lock.acquire(blocking=False):
             queue.pending.append(call)
@@ -191,8 +190,7 @@ class Scheduler:
                 self._step_of_some_queue()
         self.raise_failure()
 
-    # --- running work
-    # -------------------------------------------------------------------------------
+    # --- running work -----------------------------------------------------------------------------
 
     def drain(self, queue: Queue) -> None:
         """Run a queue to its end, and the entries of other queues for which it waits."""
@@ -237,7 +235,8 @@ class Scheduler:
             self._guarded(queue, head)
         if not queue.pending:
             self._busy.pop(queue, None)
-            if queue.pending:  # another thread may have added work without the lock
+            # run again, because another thread may have added work without the lock
+            if queue.pending:
                 self._busy[queue] = None
 
     def _step_of_some_queue(self) -> None:

@@ -1,12 +1,13 @@
 """Settings of the emulator: checks, time limit, and the order of threads.
 
 `GPUTENSOR_EMULATOR_SANITIZE` selects the checks of each memory access, in a separate build:
-`writes` (only a kernel's own arguments are written to), `memory` (the same for reads, and shared
-memory), `init` (shared memory is read before it is written), `race`, `overflow` (of signed
-integers, and division by zero), or `all`; `1` is libasan (sanitizer.py). `GPUTENSOR_EMULATOR_LIMIT`
-is the number of seconds that a kernel may run (default: no limit). `GPUTENSOR_EMULATOR_SCHEDULE` is
-the order of blocks, and of threads between barriers: `forward`, `reversed` or `random`
-(`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that can appear on a GPU.
+`writes` (only a kernel's own arguments are written to), `memory` (also reads, and accesses of
+shared memory), `init` (shared memory that is read before it is written), `race`, `overflow` (of
+signed integers, and division by zero), or `all`; `1` is libasan (sanitizer.py).
+`GPUTENSOR_EMULATOR_LIMIT` is the number of seconds that a kernel may run (default: no limit).
+`GPUTENSOR_EMULATOR_SCHEDULE` is the order of blocks, and of threads between barriers: `forward`,
+`reversed` or `random` (`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that can
+appear on a GPU.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class Settings:
         self, checks: frozenset[str], schedule: str, seed: int, limit_s: float | None
     ) -> None:
         self.checks, self.schedule, self.seed, self.limit_s = checks, schedule, seed, limit_s
-        # how kernels are built: with a call at each access, with a test of each sum and product, or
-        # with a call at each write
+        # how kernels are built: "each" calls the engine at each access, "overflow" tests each sum
+        # and product, "writes" calls it at each write
         each = not checks.isdisjoint(_EACH_ACCESS)
         self.build = each, "overflow" in checks, WRITES in checks and not each
         self._options: dict[tuple[int, int], Options] = {}

@@ -1,8 +1,8 @@
-"""Checks of a user's shared object for things that no GPU supports.
+"""Checks of a user's compiled kernel for features that no GPU supports.
 
-Host functions such as `_exit` are among the object's undefined symbols. Static shared memory,
-limited to 48 KiB on a GPU, is in the object's thread-local storage, so its variables are in the
-symbol table, each with the name of the function that declares it.
+Host functions such as `_exit` appear as undefined symbols of the shared object. Static shared
+memory, limited to 48 KiB on a GPU, is in the object's thread-local storage, so its variables are in
+the symbol table, each with the name of the function that declares it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from . import source
 
 MOST = 48 << 10
 _PT_TLS, _SHT_SYMTAB, _SHT_DYNSYM, _STT_TLS, _STB_GLOBAL = 7, 2, 11, 6, 1
-# C library functions used by g++ and the emulator's headers, and built-in math functions.
+# Functions that are allowed: C library functions that g++ and the emulator's headers use, and
+# built-in math functions.
 _ASKED = frozenset((
     *"memcpy memmove memset memcmp vsnprintf snprintf __tls_get_addr __stack_chk_fail".split(),
     *"__cxa_atexit __cxa_finalize __cxa_pure_virtual __errno_location strlen abort".split(),

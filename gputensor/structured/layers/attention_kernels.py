@@ -65,7 +65,9 @@ def _operands(
 def forward(
     kernels: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Compute the result and each query's logarithm of a sum. kernels: of `launches`."""
+    """Compute the result, and for each query the logarithm of its sum of exponentials. kernels:
+    from `launches`.
+    """
     samples, heads, length, _ = query._geometry.sizes
     out = empty_as(query, (samples, heads, length, value._geometry.sizes[3]))
     sums = calls.new_empty(query, (samples, length, heads), float32)
@@ -79,7 +81,7 @@ def backward(
     kernels: Any, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
     logsumexp: Tensor, mask: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Compute the gradients of query, key and value. kernels: of `launches`."""
+    """Compute the gradients of query, key and value. kernels: from `launches`."""
     deltas = calls.sum_dim_IntList(calls.mul_Tensor(wide(grad_out), wide(out)), (3,), False)
     made = [empty_as(x, x._geometry.sizes) for x in (query, key, value)]
     sums = cast(logsumexp, float32)  # its memory must live until the launch

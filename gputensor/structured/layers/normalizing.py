@@ -61,7 +61,7 @@ def input_gradient(grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any) -> Ten
 
 
 def parameter_gradient(x: Tensor, dims: Any, sizes: Any, of: dtype) -> Tensor:
-    """Sum over dims; return the sums with the sizes and dtype of the parameter."""
+    """Sum over dims. Return the sums with the given sizes and dtype, which are the parameter's."""
     summed = calls.sum_dim_IntList(x, dims, False) if dims else x
     return cast(calls.reshape(summed, sizes), of)
 

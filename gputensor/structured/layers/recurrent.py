@@ -144,8 +144,11 @@ def _step(
 
 
 def forward(operands: Operands, how: How, train: bool) -> Five:
-    """The output, the last hidden and cell states, the gates and the cells. A tensor that the kind
-    of layer does not have, or that `train` does not ask for, has no elements."""
+    """Return the output, the last hidden and cell states, the gates and the cell states.
+
+    A tensor that this kind of layer lacks has no elements; without `train`, gates and cells have
+    none either.
+    """
     mode, given = how.mode, _by_step(of_input(operands, how), how)
     order = how.order()
     rows = _Rows(first_states(operands, how), how.sizes[order[0]])

@@ -19,7 +19,8 @@ from ...tensor.tensor import Tensor
 from ..missing import ask_inplace
 
 Sizes = tuple[int, ...]
-# Most bytes of a block; on the CPU, reused memory of this size costs half of new memory.
+# The maximum bytes of a block. On the CPU, memory of this size is reused, which costs half of new
+# memory.
 MOST_BYTES, _CPU_BYTES = 64 << 20, 8 << 20
 
 
@@ -40,11 +41,10 @@ def block(sizes: Sequence[int], nbytes: int, most_bytes: int) -> Sizes:
     """The sizes of a block of windows.
 
     Args:
-        sizes: of the whole: (samples, groups, *output).
-        nbytes: bytes of one window of one group, and of its results.
-        most_bytes: of a block; one window may have more.
-    Returns: as many sizes. The last dimensions are whole, all before the last cut one are 1; the
-        blocks of a cut dimension have about one size.
+        sizes: all windows, (samples, groups, *output). nbytes: bytes of one window of one group,
+        and of its results. most_bytes: the bytes of a block, which a single window may exceed.
+        Returns: the block's size for each of `sizes`. One dimension is cut, into blocks of about
+        equal sizes; dimensions after it are whole, dimensions before it have size 1.
     """
     left, found = max(1, most_bytes // max(1, nbytes)), []
     for size in reversed(sizes):
@@ -104,7 +104,8 @@ class Windows(NamedTuple):
         first, along, *strides = x._geometry.strides
         group, *at = begin
         (of_groups, samples, *out), inner = counts, x._geometry.sizes[1] // self.groups
-        # A dimension of one window has no step, of one tap no gap: these may be of any size.
+        # With one window in a dimension the step is not used, with one tap the gap is not: both may
+        # be too large.
         walks = [s * (n if m > 1 else 0) for s, n, m in zip(strides, self.steps, self.out)]
         taps = [s * (d if k > 1 else 0) for s, d, k in zip(strides, self.gaps, self.kernel)]
         view = calls.as_strided(
@@ -120,7 +121,9 @@ Work = Callable[["Block", Tensor], None]
 
 
 class Block(NamedTuple):
-    """begin, counts: of samples, groups and output positions; whole: all of these."""
+    """begin, counts: the first index and the number of samples, groups and output positions. whole:
+    the counts of all windows.
+    """
 
     begin: Sizes
     counts: Sizes
@@ -147,7 +150,7 @@ class Block(NamedTuple):
 
 
 def _each(x: Tensor, at: Windows, results: int, work: Work) -> None:
-    """Call `work` for each block. results: elements for each window besides its own."""
+    """Call `work` for each block. results: elements of the result for each window."""
     samples, channels = x._geometry.sizes[:2]
     whole = (samples, at.groups, *at.out)
     taps = channels // at.groups * prod(at.kernel)
@@ -160,7 +163,7 @@ def _each(x: Tensor, at: Windows, results: int, work: Work) -> None:
             group, of_groups = begin[1], counts[1]
             own = at.copied(part, (group, *begin[2:]), (of_groups, counts[0], *counts[2:]))
             work(Block(begin, counts, whole), own)
-            del own  # before the next copy
+            del own  # free this block before the next one is copied
 
 
 def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:

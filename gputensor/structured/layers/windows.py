@@ -26,13 +26,15 @@ from .. import arguments, library
 
 Sizes = tuple[int, ...]
 
-# Elements of the larger of operand and result that a thread works on at a time.
+# The number of elements, of the operand or of the result, whichever is larger, that a thread
+# processes at a time.
 _BLOCK = 1 << 16
 
 
 def reach(kernel: Sizes, steps: Sizes, gaps: Sizes, out: Sizes) -> Sizes:
-    """For each dimension, the number of elements from the first window's first to the last
-    window's last."""
+    """Return, for each dimension, the number of elements between the begin of the first window and
+    the end of the last one.
+    """
     each = zip(kernel, steps, gaps, out)
     return tuple([(n - 1) * s + d * (k - 1) + 1 for k, s, d, n in each])
 
@@ -71,7 +73,7 @@ def windows(
     op: str, x: Tensor, count: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool,
 ) -> Windows:  # fmt: skip
-    """The windows of a pool's arguments. Raises the error for invalid arguments."""
+    """Make the Windows for a pool's arguments. Raises for invalid arguments."""
     check_planes(op, x, count)
     kernel = arguments.per_dim(op, "kernel_size", kernel_size, count, 1)
     steps = strides(op, stride, kernel)
@@ -140,7 +142,8 @@ def made_of(
     op: str, x: Tensor, like: Tensor | None, out: Sizes, results: tuple[dtype, ...], work: Work,
     shares_rows: bool = False, reads: int | None = None, loop: Loop | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """New tensors of x's leading sizes and `out`, in the memory format of `like`.
+    """Return the results as new tensors: their sizes are x's leading sizes and `out`, their memory
+    format is `like`'s.
 
     loop: tried first on the CPU. shares_rows: threads share the rows of large planes. reads: the
     number of elements read of a plane; None for all.
@@ -216,8 +219,9 @@ def _in_blocks(
 
 
 def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: Any) -> Any:
-    """Return the elements of x under `out` windows, from window `first` of the first dimension on.
-    The result is a view, or a copy padded with `filler` if windows extend over the edge."""
+    """Return the elements of x under `out` windows. The first `first` windows of dimension 0 are
+    skipped. The result is a view, or a copy padded with `filler` if windows extend over the edge.
+    """
     begins = [-p for p in at.pads]
     begins[0] += first * at.steps[0]
     lengths = at._replace(out=tuple(out)).reach

@@ -4,11 +4,10 @@ Unary, binary, comparison and where share these; a family gives the loop, the it
 the dtypes. Each form comes twice: for the CPU, where the loop takes arrays and NumPy may allocate
 the result, and for every other device, where a launch takes pointers.
 
-Note [What a plan is found by]
-On the CPU: a geometry per tensor and the type of a number; a plan found there is valid for any
-values and addresses. On other devices also the device and the low four bits of each address, since
-they choose the width of accesses. The default dtype is not part of the key: changing it drops all
-plans.
+Note [What a plan is found by] On the CPU, the key of a plan is the geometry of each tensor and the
+type of each number; the plan is valid for any values and addresses. On other devices, the key also
+contains the device and the low four bits of each address, since they determine the width of
+accesses. The default dtype is not part of the key: changing it drops all plans.
 """
 
 from __future__ import annotations
@@ -113,10 +112,7 @@ def _check(said: DtypeRule) -> Callable[[str, Plan, tuple[Any, ...]], None] | No
 
 
 class CpuEntry:
-    """A plan and the loop bound to it.
-
-    An entry of a plan cache: a plan and the loop bound to it.
-    """
+    """An entry of a plan cache: a plan and the loop bound to it."""
 
     __slots__ = (
         "rule", "name", "plan", "kinds", "bound", "loop", "geometry", "numpy_allocates", "block",
@@ -219,7 +215,7 @@ def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
     """Return the kind of an input, in the form that loops take: its dtype, or the type of a number.
 
     Source: ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support:
-    a product or quotient of f16 or bf16 takes a zero-dim `other` as it is, unrounded.
+    products and quotients of f16 or bf16 take a 0-d `other` without rounding it.
     """
     if type(x) in NUMBERS:
         return type(x)
@@ -288,7 +284,7 @@ class DeviceEntry:
             elif x._device is device:
                 operands.append(x._address())
             else:
-                operands.append(x._get_array().item())  # a CPU scalar with the device's operands
+                operands.append(x._get_array().item())  # a CPU scalar among operands on a device
         self.launch(device.index, tuple(operands), params)
 
 
@@ -326,7 +322,7 @@ def _key(operand: Any) -> Any:
 def make_entry(
     table: Table, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...], key: Any
 ) -> Any:
-    """Build the plan, bind its loop, and store both under `key`: an entry of the device."""
+    """Build the plan, bind its loop, and store both as an entry under `key`."""
     sizes, alike = _likeness(rule, loop, out, inputs)
     model = table.plans.get(alike) if sizes else None
     if model is not None:

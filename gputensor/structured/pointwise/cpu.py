@@ -1,7 +1,7 @@
 """The CPU's special kernels of unary and binary operators, with one Python frame between plan and
 loop.
 
-The general kernels of this folder run in all other cases.
+Calls that these kernels do not take go to the general kernels of this folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fast paths of elementwise operators on devices: the end of `a + b` on a GPU.
 
-Each operand's address is read once, for the plan's key and for the launch. Other calls than those
-with tensors and numbers on one device with memory go to the general forms of this folder. See Note
-[What a plan is found by] there.
+Each operand's address is read once, for the plan's key and for the launch. These fast paths take
+tensors with memory on one device, and numbers. All other calls go to the general forms of this
+folder. See Note [What a plan is found by] there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
 
 
 def _has_float8(*inputs: Any) -> bool:
-    """True for operands without a launch of their own; see wide.py."""
+    """True for float8 operands, which have no launch; see wide.py."""
     return any([type(x) not in NUMBERS and x._geometry.dtype.is_float8 for x in inputs])
 
 

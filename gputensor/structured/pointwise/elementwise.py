@@ -1,8 +1,8 @@
 """Kernels of elementwise operators with any inputs and scalars, derived from their schema.
 
 Tensor arguments are inputs, and may be Python numbers. The other arguments are params, which do not
-affect promotion. A family binds the three factories that `forms` makes from its rule. Its loops are
-`computed` ones (kernels/cpu/pointwise.py), and its functors declare their parameters
+affect promotion. A family binds the three factories that `forms` makes from its rule. `computed` of
+kernels/cpu/pointwise.py makes its loops, and its functors declare their parameters
 (kernels/cuda/include/computed.cuh). See native/ternary.py.
 """
 
@@ -145,7 +145,7 @@ def forms(
 
 
 def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
-    """write(out, inputs, params) -> out, as `compute`."""
+    """Make write(out, inputs, params) -> out. Arguments as in `compute`."""
     write = pointwise.write(operator, rule)
 
     def checked_write(

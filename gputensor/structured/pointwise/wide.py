@@ -18,8 +18,7 @@ from .. import float8
 
 
 class WideEntry:
-    """A plan of float8 operands. It stands in the place of a CpuEntry or a DeviceEntry, and has no
-    loop of its own.
+    """A plan of float8 operands. It replaces a CpuEntry or a DeviceEntry and has no loop.
 
     find: returns the entry of the same operator for the float32 operands.
     """
@@ -61,7 +60,7 @@ def check_factor(op: str, name: str, of: dtype, x: Any) -> None:
 
 
 def _wide(x: Any, of: Any) -> Any:
-    """Return a float32 tensor, or a number that the float8 dtype has."""
+    """Convert a tensor to float32; round a number to the float8 dtype."""
     if not isinstance(x, Tensor):
         return float8.rounded(x, of)
     if x._geometry.dtype is not of:

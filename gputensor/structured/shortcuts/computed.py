@@ -42,8 +42,9 @@ _LONGEST = 4  # the largest number of short cuts in a sequence; after that a new
 
 
 def around(table: Table, behind: tuple[Any, ...]) -> Around:
-    """Return the functions by which a short cut records operands that require grad, as Autograd's
-    kernel. Below autograd, in a recorded call or a derivative, it records nothing (`tls.BELOW`).
+    """Return the functions by which a short cut records operands that require grad, as the Autograd
+    kernel does. Below autograd, in a recorded call or a derivative, it records nothing
+    (`tls.BELOW`).
 
     behind: the arguments after the operands.
     """
@@ -75,14 +76,15 @@ def learn(
     unsaid: tuple[Any, ...] = (),
 ) -> None:  # fmt: skip
     """Store a maker's short cut for calls with these arguments: tensors first, then numbers and
-    params. unsaid: arguments after these, which a short cut never gets."""
+    params. unsaid: the arguments after these, which calls that reach a short cut omit."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
     is_here = count and table.learners.get("cpu") is kernel and args[0]._device is CPU
     if make is None or not is_here:
         return
     places = [a.type.has_tensor for a in table.operator.schema.arguments]
-    if not all(places[:count]) or not all(map(is_kept, params)):  # a 0-d tensor replaces a number
+    # also false if a 0-d tensor replaces a number
+    if not all(places[:count]) or not all(map(is_kept, params)):
         return
     shapes = [
         x._geometry if hasattr(x, "_keys") else type(x)
@@ -100,8 +102,9 @@ def learn(
 def store(
     table: Table, kernel: Callable[..., Any], key: Any, make: Callable[[ShortCut], Any]
 ) -> None:
-    """Store a short cut before those that were stored under its key. make(the one to call for other
-    params): makes it, or None."""
+    """Store a short cut under its key. make(earlier short cut) returns the new one, or None; the
+    new short cut calls the earlier one for other params.
+    """
     before: Any = shortcuts.left(table, key)
     depth = 0 if before is None else getattr(before, "depth", 1)
     if depth == _LONGEST:

@@ -2,8 +2,8 @@
 
 A short cut is bound to one entry and one device. It allocates memory, packs the parameters behind
 the addresses and launches (codegen/emit_short.py). Operands whose address is no multiple of 16
-bytes go the long way, where other kernels may serve them. As the runtime does at a launch, a short
-cut reads the current device, the current stream and the chosen CUDA.
+bytes take the full dispatch, which may choose other kernels. Like a launch of the runtime, a short
+cut reads the current device, the current stream and the CUDA runtime in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...dispatch.shortcuts import ShortCut
 from .computed import is_kept
 
 CUDA_KEYS = TENSOR_KEYS["cuda"]
-_ALIGNED = 15  # bits of an address that must be 0
+_ALIGNED = 15  # the low bits of an address, which must be 0
 
 
 def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
@@ -80,7 +80,9 @@ def _short_key(entry: Any, key: Any) -> Any:
 
 def empty(geometry: Any, place: Any, asks: bool) -> ShortCut:
     """Return a short cut without operands that allocates uninitialised memory on a device. asks:
-    check that the device is current, because the call named none."""
+    True if the call named no device index, so that the short cut must check that the device is
+    current.
+    """
     return forms.cuda_empty(geometry, place, asks)
 
 
@@ -90,6 +92,7 @@ def empty_like(geometry: Any, place: Any) -> ShortCut:
 
 
 def copied(shape: Any, device: Any, geometry: Any, launch: Any) -> ShortCut:
-    """Return a short cut that copies its operand to a geometry, by a launch that reads the
-    addresses itself."""
+    """Return a short cut that copies its operand to a geometry, by a launch that takes the tensors
+    and reads their addresses itself.
+    """
     return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, ())

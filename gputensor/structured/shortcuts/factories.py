@@ -34,11 +34,11 @@ def leave(
     table: Table, kernel: Any, front: tuple[Any, ...], element: Any, make: Any, unnamed: Any = None
 ) -> None:
     """Store short cuts of a factory for calls that omit the default arguments and for calls that
-    give them. A change of the default dtype drops the short cuts; the default device is checked at
-    each call.
+    give them. A change of the default dtype drops the short cuts; each call checks the default
+    device.
 
-    front: the arguments before the dtype. unnamed: the dtype for calls that name none, if it is not
-    the default dtype.
+    front: the arguments before the dtype. unnamed: the dtype for calls without a dtype, if it is
+    not the default dtype.
     """
     is_unnamed = element is (unnamed or defaults.get_default_dtype())
     found = ((CPU, make(False)), (None, make(True)))
@@ -125,8 +125,10 @@ def new(geometry: Geometry, array: Callable[[], Any] | None) -> ShortCut | None:
 
 
 def empty_like(geometry: Geometry) -> ShortCut:
-    """Return a short cut that makes an uninitialised tensor of a geometry; autograd is not
-    involved."""
+    """Return a short cut that makes an uninitialised tensor of a geometry.
+
+    Autograd does not record it.
+    """
     if geometry.in_numpy:
         return forms.empty_like(geometry)
 

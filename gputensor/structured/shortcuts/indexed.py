@@ -30,9 +30,10 @@ _now = state.get
 def learn_read(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], at: Places, made: Tensor
 ) -> None:
-    """Store the short cut of a call that read these places, at the second equal call.
+    """Store the short cut of a call that reads elements by indices, at the second equal call.
 
-    args: all arguments, self first. at: the places that one index tensor names. made: the result.
+    args: all arguments, self first. at: the places of these elements, given by one index tensor.
+    made: the result.
     """
     shape = made._geometry
     is_direct = at.target is args[0] and any([x is at.indices[0] for x in args])
@@ -72,7 +73,7 @@ def learn_write(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], loop: str, at: Places,
     value: Tensor,
 ) -> None:  # fmt: skip
-    """Store the short cut of a call that wrote to these places.
+    """Store the short cut of a call that writes to elements by indices.
 
     args: all arguments, self first. value: the last tensor in args, or the number in args as a
     tensor.
@@ -107,7 +108,9 @@ def learn_write(
 
 
 def _places(args: tuple[Any, ...]) -> tuple[list[int], list[tuple[int, Any]]]:
-    """Return the places after self of the tensors, and (place, value) of the other arguments."""
+    """Return, for the arguments after self, the positions of tensors, and (position, value) of all
+    others.
+    """
     rest = [*enumerate(args[1:])]
     return (
         [n for n, x in rest if isinstance(x, Tensor)],

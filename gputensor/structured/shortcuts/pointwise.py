@@ -2,8 +2,8 @@
 
 codegen/emit_short.py writes the forms, the hottest functions of the project: each is bound to one
 entry and does in one frame the work of the public function, the kernels in between and the
-backend's kernel, for plain tensors of these geometries. Operators with arguments other than
-operands: computed.py.
+backend's kernel, for plain tensors of these geometries. computed.py has the short cuts of operators
+with arguments other than operands.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def learn_out(
 ) -> None:
     """Store the short cut of an out form whose `out` keeps its sizes and is no input, or of an
     in-place operator of one operand."""
-    if entry.seen is None:  # no call has found the entry yet
+    if entry.seen is None:  # the first call: no call has used the stored entry yet
         entry.seen = True
         return
     entry.is_fresh = False

@@ -96,7 +96,8 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: 
 def leave(
     table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, found: ShortCut
 ) -> None:
-    """Store a short cut in one table: that of the device on which the layout first repeated."""
+    """Store a short cut in one table only: that of the device on which the layout repeated
+    first."""
     place = self._device
     if self._keys is TENSOR_KEYS.get(place.type):
         shortcuts.learn(table, kernel, key, found, place)
@@ -107,8 +108,9 @@ def learn_of(
     table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, made: Any,
     recorded_as: Any = None,
 ) -> None:  # fmt: skip
-    """Store a short cut of a composite that made a view in this call and may make a copy in another
-    one."""
+    """Store a short cut of a composite operator, such as `reshape`, that made a view in this call
+    and may make a copy in another call.
+    """
     if type(made) is not Tensor:
         return
     is_view = made is not self and made._storage is self._storage

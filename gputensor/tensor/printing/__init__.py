@@ -113,7 +113,7 @@ def _join(text: str, suffixes: list[str], indent: int) -> str:
     parts = [text]
     length = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        # The length is that of the text with PyTorch's name, so that lines break as in PyTorch.
+        # Measure the text with PyTorch's name, so that lines break as in PyTorch.
         width = len(suffix.replace("gputensor.", "torch."))
         if length + width + 2 > _options["linewidth"]:
             parts.append(",\n" + " " * indent + suffix)
@@ -208,8 +208,8 @@ class _Formatter:
         elif any(v != int(v) for v in numbers):
             self._write = f"{{:.{precision}f}}".format
         else:
-            # The width is that of plain numbers: "inf." is never written, but PyTorch leaves room
-            # for it.
+            # "inf." is never written, but PyTorch leaves room for it, so count the width of plain
+            # numbers.
             self._write, extra = "{:.0f}".format, 1
         self.width = max([1, *[len(self._write(v)) + extra for v in numbers]])
         if extra:

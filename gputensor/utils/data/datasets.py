@@ -26,8 +26,8 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co]):
-    """Base of datasets with an order of their own. A subclass defines `__iter__`. Each worker has a
-    copy; `get_worker_info` tells the copies apart."""
+    """Base of datasets that can only be iterated over. A subclass defines `__iter__`. Each worker
+    has a copy; `get_worker_info` tells the copies apart."""
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError("an IterableDataset must define __iter__")

@@ -248,7 +248,7 @@ class _Workers:
             self.channels.append(ours)
             self.processes.append(process)
             pipes.append(writer)
-        # Start threads after the last process: a fork does not copy threads.
+        # Start threads after the last process: a forked process has no copies of threads.
         self.requests = [Requests(pipe) for pipe in pipes]
         self.is_busy = False
         self.number = self.passes = 0
@@ -346,7 +346,7 @@ def _end(
 ) -> None:
     for x in requests:
         x.put(None)
-    # A worker that is blocked while it writes to the queue does not read the request to end.
+    # A worker that is blocked in a write to the queue does not read the request to end.
     for process in processes:
         process.join(0.2)
         if process.is_alive():

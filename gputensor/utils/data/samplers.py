@@ -49,7 +49,7 @@ class SequentialSampler(Sampler[int]):
 class RandomSampler(Sampler[int]):
     """Random indices.
 
-    replacement: indices may repeat. num_samples: number of indices, by default that of items.
+    replacement: indices may repeat. num_samples: number of indices, by default the number of items.
     """
 
     data_source: Sized

@@ -75,7 +75,11 @@ class _Segment:
         return Storage.over(np.frombuffer(memory, np.uint8), nbytes, CPU)
 
     def left(self) -> None:
-        """Remove a user. After the last one the segment is spare, or goes back to the worker."""
+        """Remove a user.
+
+        After the last user has gone, a worker keeps the segment as a spare one; the main process
+        returns it to the worker.
+        """
         self.users -= 1
         if self.users:
             return
@@ -95,7 +99,7 @@ class _Segment:
 
 # In a worker: unused segments, segments in the main process, and segments by storage.
 _spare: list[_Segment] = []
-# an entry is repeated for each time that the segment was sent and not returned
+# a segment is listed once for each time that it was sent and not yet returned
 _sent: dict[int, list[_Segment]] = {}
 _segments: weakref.WeakKeyDictionary[Storage, _Segment] = weakref.WeakKeyDictionary()
 _received = threading.local()  # .storages: the storages of the batch that this thread unpickles
@@ -214,7 +218,8 @@ def loads(pickled: bytes, channel: Any) -> Any:
     """Inverse of `dumps`. channel: the other end of its connection. Batches must be loaded in the
     order in which they were dumped."""
     storages: list[Storage] = []
-    if pickled[-1:] == b"+":  # `dumps` appends it after a pickle, which ends with a full stop
+    # `dumps` appends "+" if segments follow; a pickle itself ends with "."
+    if pickled[-1:] == b"+":
         with _socket(channel) as through:
             numbers, descriptors, _, _ = socket.recv_fds(through, 16 * _MOST, _MOST)
         try:

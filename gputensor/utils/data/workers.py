@@ -2,9 +2,10 @@
 
 Each worker has a pipe for requests. All workers share a queue of results. A result is (worker,
 number, batch), or the exception with its traceback as text. Large storages of a batch are sent
-separately: Note [How a batch travels] in utils/data/segments.py. The workers get requests in turn;
-results are returned in the order of the requests. Requests and results are pickled before a thread
-writes them, so that a pickling error is raised where the object was given.
+separately: Note [How a batch travels] in utils/data/segments.py. Requests go to the workers one
+after the other; results are returned in the order of the requests. Requests and results are pickled
+before a thread writes them, so that a pickling error is raised in the thread that passed the
+object.
 """
 
 from __future__ import annotations
