@@ -8,19 +8,24 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from .._generated import calls, operators
 from ..core import errors
 from ..core.device import CPU
 from ..core.dtype import bfloat16, float16, float32, int32, int64
 from ..core.geometry import contiguous_geometry
+from ..dispatch import shortcuts
 from ..kernels import stub
 from ..structured import arguments, forms
 from ..structured.forms import Kernel, given
 from ..structured.indexed import Places, index_dtype, read
 from ..structured.missing import ask_inplace
+from ..structured.shortcuts import results as short_results
 from ..tensor.make import CPU_KEYS, allocate
 from ..tensor.tensor import Tensor
 from .gather import as_int64
+from .view import unsqueeze
 
 SUM, MEAN, MAX = range(3)
 _sum_bags = stub.compiled("embedding_bag", "sum")
@@ -322,4 +327,31 @@ def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
     places = calls.unsqueeze(self, -1)
     if self._keys is not CPU_KEYS:
         return calls.scatter_value(rows, -1, places, 1)
-    return forms.into_new(operators.scatter__value, key_set, rows, -1, places, 1)
+    made = forms.into_new(operators.scatter__value, key_set, rows, -1, places, 1)
+    if num_classes != -1 and given.numel:
+        table, args = operators.one_hot.table, (self, num_classes)
+        short_results.learn(table, one_hot, args, made, _marking(made))
+    return made
+
+
+def _marking(made: Tensor) -> Any:
+    """Return the function of an array that computes `made` by one_hot; it returns None for an index
+    out of range."""
+    *sizes, classes = made._geometry.sizes
+    begins = np.arange(math.prod(sizes)) * classes
+
+    def compute(x: Any) -> Any:
+        if x.view(np.uint64).max() >= classes:  # as uint64, negative indices are large
+            return None
+        array = np.zeros((*sizes, classes), np.int64)
+        array.reshape(-1)[x.reshape(-1) + begins] = 1
+        return array
+
+    return compute
+
+
+shortcuts.jumps(one_hot, lambda: (
+    (operators.new_zeros, shortcuts.CPU, "factory.new_zeros"),
+    (operators.unsqueeze, shortcuts.CPU, unsqueeze),
+    (operators.scatter__value, shortcuts.BELOW, "scatter._scatters.<locals>.kernel"),
+))  # fmt: skip

@@ -10,17 +10,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import errors
 from ..core.dtype import int32
 from ..core.geometry import contiguous_geometry
 from ..core.memory_format import contiguous_format
+from ..dispatch import shortcuts
 from ..kernels import lapack
 from ..structured import arguments, library
 from ..structured.matrices import (
     adjoint_of, beside, by_columns, check_matrix, check_pivots, check_square, checked, factorised,
     identity, lower, lu_sizes, matrices, upper, zeros,
 )  # fmt: skip
+from ..structured.shortcuts import results as short
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True
@@ -170,7 +172,21 @@ def linalg_cholesky_ex(
 
 def linalg_cholesky(key_set: int, self: Tensor, upper: bool = False) -> Tensor:
     made: Tensor = checked(calls.linalg_cholesky_ex(self, upper, False), "linalg.cholesky", self)[0]
+    if self._geometry.numel:
+        factor = library.lapack_on_host(lapack.cholesky, self._geometry, upper)
+
+        def compute(x: Any) -> Any:
+            found, info = factor(x)
+            return found if not info.any() else None  # the kernel reports the error
+
+        short.learn(operators.linalg_cholesky.table, linalg_cholesky, (self, upper), made, compute)
     return made
+
+
+shortcuts.jumps(linalg_cholesky, lambda: (
+    (operators.linalg_cholesky_ex, shortcuts.CPU, linalg_cholesky_ex),
+    (operators._linalg_check_errors, shortcuts.CPU, _linalg_check_errors),
+))  # fmt: skip
 
 
 def cholesky(key_set: int, self: Tensor, upper: bool = False) -> Tensor:

@@ -5,16 +5,22 @@ Source: aten/src/ATen/native/LinearAlgebra.cpp and BatchLinearAlgebra.cpp.
 
 from __future__ import annotations
 
+from typing import Any
 
-from .._generated import calls
+import numpy as np
+
+from .._generated import calls, operators
 from ..core import errors
-from ..core.dtype import FLOATING, bfloat16, float16, float32, int64
+from ..core.dtype import FLOATING, bfloat16, float16, float32, float64, int32, int64
 from ..core.geometry import contiguous_geometry
+from ..dispatch import shortcuts
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import lapack
 from ..structured import arguments
 from ..structured.matrices import beside, check_square, factorised
+from ..structured.shortcuts import results as short
 from ..tensor.tensor import Tensor
+from .view import expand
 
 BY_LIBRARY = True
 
@@ -98,7 +104,41 @@ def linalg_cross(key_set: int, self: Tensor, other: Tensor, dim: int = -1) -> Te
         calls.sub_Tensor(calls.mul_Tensor(x[i], y[j]), calls.mul_Tensor(x[j], y[i]))
         for i, j in ((1, 2), (2, 0), (0, 1))
     ]
-    return calls.stack(tuple(parts), d)
+    made = calls.stack(tuple(parts), d)
+    if a.dtype is b.dtype and a.dtype in _AS_NUMPY:
+        table, args = operators.linalg_cross.table, (self, other, dim)
+        short.learn(table, linalg_cross, args, made, _crossing(made, d))
+    return made
+
+
+# Dtypes whose products and differences have the same bits in NumPy.
+_AS_NUMPY = (float32, float64, int32, int64)
+
+
+def _crossing(made: Tensor, dim: int) -> Any:
+    """Return the function of arrays that computes `made` by linalg_cross."""
+    sizes, element = made._geometry.sizes, made._geometry.dtype.np
+
+    def compute(a: Any, b: Any) -> Any:
+        array = np.empty(sizes, element)
+        x, y, out = [
+            np.broadcast_to(z, sizes).swapaxes(0, dim) if z.shape != sizes else z.swapaxes(0, dim)
+            for z in (a, b, array)
+        ]
+        for place, (i, j) in enumerate(((1, 2), (2, 0), (0, 1))):
+            np.subtract(x[i] * y[j], x[j] * y[i], out[place, ...])
+        return array
+
+    return compute
+
+
+shortcuts.jumps(linalg_cross, lambda: (
+    (operators.expand, shortcuts.CPU, expand),
+    (operators.select_int, shortcuts.CPU, "slicing.select"),
+    (operators.mul_Tensor, shortcuts.CPU, "structured.pointwise.cpu.binary.<locals>.kernel"),
+    (operators.sub_Tensor, shortcuts.CPU, "structured.pointwise.cpu.binary.<locals>.kernel"),
+    (operators.stack, shortcuts.CPU, "join.stack"),
+))  # fmt: skip
 
 
 def cross(key_set: int, self: Tensor, other: Tensor, dim: int | None = None) -> Tensor:

@@ -14,8 +14,7 @@ import mmap
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,22 +51,29 @@ def take_memory() -> None:
     np.matmul(a, a.T)
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+class one_thread:
     """Limit OpenBLAS to one thread while any caller is inside this context."""
-    global _users
-    is_inside = False
-    try:
-        with _lock:
-            _users += 1
-            is_inside = True
-            if _users == 1:
-                _limit()
-        yield
-    finally:
+
+    __slots__ = ("_is_inside",)
+
+    def __enter__(self) -> None:
+        global _users
+        self._is_inside = False
+        try:
+            with _lock:
+                _users += 1
+                self._is_inside = True
+                if _users == 1:
+                    _limit()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        global _users
         with _lock:
             # the count was set to 0 in a child that was forked inside the context
-            _users = max(_users - is_inside, 0)
+            _users = max(_users - self._is_inside, 0)
             if not _users:
                 for to, count in _kept:
                     to(count)

@@ -142,7 +142,9 @@ def _of_inplace(operator: Operator, layout: memory_format) -> Kernel:
     writes = _named(f"{base}_", overload)
 
     def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
-        made: Tensor = calls.clone(self, layout)
+        # the copy of a row-major tensor keeps the layout, and has a short cut
+        is_kept = layout is preserve_format or self._geometry.is_row_major
+        made: Tensor = calls.clone(self) if is_kept else calls.clone(self, layout)
         return into_new(writes, key_set, made, *rest)
 
     return kernel

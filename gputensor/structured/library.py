@@ -77,11 +77,26 @@ def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> 
 def by_lapack(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> Results:
     """`call` for LAPACK functions of the first tensor. For small matrices, or enough matrices for
     all threads, BLAS uses one thread: see runtime/blas.py."""
-    *batch, m, n = next(x for x in args if isinstance(x, Tensor))._geometry.sizes
-    if max(m, n) > blas.SMALL and math.prod(batch) < cpu.get_num_threads():
+    if _uses_threads(args[0]._geometry):
         return call(op, function, wanted, *args)
     with blas.one_thread():
         return call(op, function, wanted, *args)
+
+
+def _uses_threads(shape: Geometry) -> bool:
+    *batch, m, n = shape.sizes
+    return max(m, n) > blas.SMALL and math.prod(batch) < cpu.get_num_threads()
+
+
+def lapack_on_host(function: Compute, shape: Geometry, *rest: Any) -> Callable[..., Any]:
+    """Return the function of arrays that `by_lapack` runs on the CPU, for matrices of this
+    geometry. rest: the arguments after the arrays."""
+
+    def on_host(*arrays: Any) -> Any:
+        with blas.one_thread():
+            return function(HOST, *arrays, *rest)
+
+    return on_host if not _uses_threads(shape) else lambda *arrays: function(HOST, *arrays, *rest)
 
 
 def write(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> None:
