@@ -1,0 +1,213 @@
+// Convolutions with windows that overlap, whose taps are read where they are: in a copy of some rows
+// of all channels with the padding around them. A tile has WIDTH consecutive elements of such a
+// copy, so a tap reads the tile at an offset. The elements behind each row are computed, too, and
+// not written. Windows of step s read s copies, one of each s-th element.
+//
+// Order as in conv.cpp, with the same bits.
+#ifndef GPUTENSOR_CONV_DIRECT
+#define GPUTENSOR_CONV_DIRECT
+
+#include "conv_weights.h"
+
+namespace CAPABILITY {
+
+constexpr i64 NEAR = 384 << 10;  // bytes of a copy, which stays in the second-level cache
+// Filling a panel takes as long as the products of its rows with so many blocks of weights.
+constexpr double PANEL_BLOCKS = 3;
+
+// The rows of the result that are computed of one copy, which has step[0] * step[1] parts. low: the
+// least offset of a tap along h and w; more: elements of a part for the further offsets.
+struct Bands {
+  i64 rows, count, pitch, step[2], low[2], more[2];
+
+  i64 part() const { return (rows + more[0]) * pitch; }
+  i64 plane() const { return step[0] * step[1] * part(); }
+  i64 place(i64 h, i64 w) const {
+    const i64 y = h - low[0], x = w - low[1];
+    return (y % step[0] * step[1] + x % step[1]) * part() + y / step[0] * pitch + x / step[1];
+  }
+};
+
+// rows: 0 if windows should be gathered into panels.
+template <class T> Bands bands_of(const Products<T>& p, i64 threads) {
+  const Axis* along = p.of.along;
+  Bands b = {};
+  const i64 taps = along[1].taps * along[2].taps, parts = along[1].step * along[2].step;
+  if (p.of.columns() == 0 || p.inner == 0 || taps <= parts || along[0].taps == 0) return b;
+  if (p.x->stride[4] != (i64)sizeof(T)) return b;
+  for (int d = 0; d < 2; ++d) {
+    const Axis& axis = along[d + 1];
+    i64 low = axis.offset[0], high = low;
+    for (i64 t = 1; t < axis.taps; ++t)
+      low = smaller(low, axis.offset[t]), high = larger(high, axis.offset[t]);
+    b.low[d] = low, b.more[d] = (high - low) / axis.step, b.step[d] = axis.step;
+  }
+  const i64 width = along[2].count, height = along[1].count;
+  if (b.more[1] > width || b.more[0] > height) return b;
+  b.pitch = width + b.more[1];
+  const i64 line = p.inner * along[0].taps * parts * b.pitch * (i64)sizeof(T);
+  const i64 fit = NEAR / line - b.more[0];
+  if (fit < 1) return b;
+  const i64 copies = p.of.samples * along[0].count * p.groups;
+  b.count = larger((height + fit - 1) / fit, smaller(height, (2 * threads - 1) / copies + 1));
+  const i64 rows = (height + b.count - 1) / b.count;
+  const i64 each = (rows * b.pitch - b.more[1] + WIDTH<T> - 1) / WIDTH<T> * WIDTH<T>;
+  const double saved = PANEL_BLOCKS * (double)(taps - parts) / (double)taps;
+  if ((double)p.blocks * each > ((double)p.blocks + saved) * rows * width) return b;
+  b.rows = rows, b.count = (height + rows - 1) / rows;
+  return b;
+}
+
+// As `tile`, with the rows of b at `offsets` in each of some channels.
+template <class T, int R, int COLUMNS>
+static void tile_at(const T* a, const T* b, i64 channels, i64 channel_size, const i64* offsets,
+                    i64 taps, T* out, bool adds) {
+  typedef wide<T> V;
+  typename V::type sum[R][COLUMNS];
+#pragma GCC unroll 8
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 3
+    for (int j = 0; j < COLUMNS; ++j)
+      sum[i][j] = adds ? V::load(out + i * WIDTH<T> + j * V::LANES) : V::zero();
+  for (; channels; --channels, b += channel_size)
+    for (i64 t = 0; t < taps; ++t, a += ROWS<T>) {
+      const T* from = b + offsets[t];
+      typename V::type right[COLUMNS];
+#pragma GCC unroll 3
+      for (int j = 0; j < COLUMNS; ++j) right[j] = V::load(from + j * V::LANES);
+#pragma GCC unroll 8
+      for (int i = 0; i < R; ++i) {
+        const typename V::type left = V::all(a[i]);
+#pragma GCC unroll 3
+        for (int j = 0; j < COLUMNS; ++j) sum[i][j] = V::fma(left, right[j], sum[i][j]);
+      }
+    }
+#pragma GCC unroll 8
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 3
+    for (int j = 0; j < COLUMNS; ++j) V::store(out + i * WIDTH<T> + j * V::LANES, sum[i][j]);
+}
+
+template <class T>
+static auto tile_at_of(i64 rows, i64 columns) -> decltype(&tile_at<T, ROWS<T>, 1>) {
+  const i64 registers = (columns + wide<T>::LANES - 1) / wide<T>::LANES;
+  constexpr int HALF = ROWS<T> / 2;
+  if (rows > HALF)
+    return registers == 1   ? tile_at<T, ROWS<T>, 1>
+           : registers == 2 ? tile_at<T, ROWS<T>, 2>
+                            : tile_at<T, ROWS<T>, 3>;
+  return registers == 1   ? tile_at<T, HALF, 1>
+         : registers == 2 ? tile_at<T, HALF, 2>
+                          : tile_at<T, HALF, 3>;
+}
+
+// A line of one part: elements `at` + k * step of a row of `size` elements, for k < n.
+template <class T> void copy_part(T* line, const T* row, i64 at, i64 step, i64 size, i64 n) {
+  const i64 left = smaller(n, at < 0 ? (-at + step - 1) / step : 0);
+  const i64 right = larger(left, smaller(n, (size - at + step - 1) / step));
+  if (left) clear_line(line, left);
+  if (left < right)
+    spread(line + left, (const char*)(row + at + left * step), step * sizeof(T), right - left);
+  if (right < n) clear_line(line + right, n - right);
+}
+
+// to[channel][tap along d][part][row][pitch]: the elements that windows of rows [first, first +
+// rows) of one plane of the result read.
+template <class T>
+void copy_band(const Products<T>& p, const Bands& b, i64 sample, i64 at, i64 first, i64 rows,
+               i64 channel, T* to) {
+  const Array& x = *p.x;
+  const Axis* along = p.of.along;
+  for (i64 c = 0; c < p.inner; ++c)
+    for (i64 a = 0; a < along[0].taps; ++a, to += b.plane()) {
+      const i64 depth = at * along[0].step + along[0].offset[a];
+      const bool is_inside = depth >= 0 && depth < along[0].size;
+      const char* plane = x.data + sample * x.stride[0] + (channel + c) * x.stride[1] +
+                          (is_inside ? depth * x.stride[2] : 0);
+      for (i64 h = 0; h < b.step[0]; ++h)
+        for (i64 r = 0; r < rows + b.more[0]; ++r) {
+          const i64 row = (first + r) * b.step[0] + b.low[0] + h;
+          const bool is_padding = !is_inside || row < 0 || row >= along[1].size;
+          const T* from = (const T*)(is_padding ? plane : plane + row * x.stride[3]);
+          for (i64 w = 0; w < b.step[1]; ++w)
+            copy_part(to + (h * b.step[1] + w) * b.part() + r * b.pitch, from, b.low[1] + w,
+                      b.step[1], is_padding ? 0 : along[2].size, b.pitch);
+        }
+    }
+}
+
+// The runs of a tile that begins at element `from` of a band of `rows` rows.
+static i64 runs_of_band(const Windows& of, const Bands& b, i64 sample, i64 at, i64 first, i64 rows,
+                        i64 from, i64 columns, Run* runs) {
+  i64 count = 0;
+  for (i64 row = from / b.pitch; row < rows && row * b.pitch < from + columns; ++row) {
+    const i64 low = larger(from, row * b.pitch);
+    const i64 high = smaller(from + columns, row * b.pitch + of.along[2].count);
+    if (low >= high) continue;
+    runs[count++] = {low - from, high - low, sample, {at, first + row, low - row * b.pitch}};
+  }
+  return count;
+}
+
+template <class T> struct Direct {
+  Products<T>* p;
+  Bands bands;
+};
+
+template <class T> void multiply_bands(void* context, i64 first, i64 last) {
+  const Direct<T>& direct = *(const Direct<T>*)context;
+  Products<T>& p = *direct.p;
+  const Bands& b = direct.bands;
+  const Axis* along = p.of.along;
+  const i64 taps = p.of.taps(), most = larger(1, DEPTH / taps), tile_size = ROWS<T> * WIDTH<T>;
+  const i64 channel_size = along[0].taps * b.plane();
+  Room room(Room::bytes_of<T>(p.inner * channel_size + WIDTH<T>) + Room::bytes_of<i64>(taps) +
+            Room::bytes_of<T>(p.blocks * tile_size) + Room::bytes_of<Run>(WIDTH<T>));
+  if (!room) return note(&p.answer, NO_MEMORY);
+  T* copy = room.take<T>(p.inner * channel_size + WIDTH<T>);
+  T* sums = room.take<T>(p.blocks * tile_size);
+  i64* offsets = room.take<i64>(taps);
+  Run* runs = room.take<Run>(WIDTH<T>);
+  memset(copy, 0, (p.inner * channel_size + WIDTH<T>) * sizeof(T));
+  i64* offset = offsets;
+  for (i64 d = 0; d < along[0].taps; ++d)
+    for (i64 h = 0; h < along[1].taps; ++h)
+      for (i64 w = 0; w < along[2].taps; ++w)
+        *offset++ = d * b.plane() + b.place(along[1].offset[h], along[2].offset[w]);
+  for (i64 unit = first; unit < last; ++unit) {
+    const i64 group = unit % p.groups, band = unit / p.groups % b.count;
+    const i64 place = unit / p.groups / b.count, at = place % along[0].count;
+    const i64 sample = place / along[0].count, low = band * b.rows;
+    const i64 rows = smaller(b.rows, along[1].count - low);
+    copy_band(p, b, sample, at, low, rows, group * p.inner, copy);
+    const i64 size = rows * b.pitch - b.more[1];
+    for (i64 from = 0; from < size; from += WIDTH<T>) {
+      const i64 columns = smaller(WIDTH<T>, size - from);
+      const i64 n_runs = runs_of_band(p.of, b, sample, at, low, rows, from, columns, runs);
+      for (i64 channel = 0; channel < p.inner; channel += most) {
+        const i64 count = smaller(most, p.inner - channel);
+        for (i64 block = 0; block < p.blocks; ++block) {
+          const i64 n = smaller(ROWS<T>, p.outer - block * ROWS<T>);
+          const i64 row = ((group * p.blocks + block) * p.inner + channel) * taps;
+          T* sum = sums + block * tile_size;
+          tile_at_of<T>(n, columns)(p.weights + row * ROWS<T>, copy + channel * channel_size + from,
+                                    count, channel_size, offsets, taps, sum, channel != 0);
+          if (channel + count == p.inner)
+            write(p, sum, group * p.outer + block * ROWS<T>, n, runs, n_runs);
+        }
+      }
+    }
+  }
+}
+
+template <class T> i64 read_directly(const Call& call, Products<T>& p, const Bands& bands) {
+  Direct<T> direct = {&p, bands};
+  const i64 units = p.of.samples * p.of.along[0].count * bands.count * p.groups;
+  const i64 products = bands.rows * bands.pitch * p.inner * p.of.taps() * p.outer;
+  call.share(multiply_bands<T>, &direct, units, larger(1, SHARE / larger(1, products / 8)));
+  return p.answer;
+}
+
+}  // namespace CAPABILITY
+
+#endif

@@ -1,0 +1,100 @@
+// Products of weights and windows: packed weights, and the result's elements.
+#ifndef GPUTENSOR_CONV_WEIGHTS
+#define GPUTENSOR_CONV_WEIGHTS
+
+#include "conv_tiles.h"
+
+namespace CAPABILITY {
+
+constexpr i64 DEPTH = 384;   // rows of a panel of windows
+
+// Weights (o, c, d, h, w) of one group, ordered by tap; strides in bytes.
+struct Weights {
+  const char* data;
+  i64 made, read;  // from one channel of the result to the next, and of the input
+  i64 tap[3];
+};
+
+// Whether the weights of a channel of the result are one run of memory in the order of the panels'
+// rows.
+template <class T> bool are_dense(const Weights& w, const Axis* along) {
+  i64 step = sizeof(T);
+  for (int d = 2; d >= 0; step *= along[d--].taps) {
+    if (along[d].taps > 1 && w.tap[d] != step) return false;
+    for (i64 k = 0; k < along[d].taps; ++k)
+      if (along[d].kernel[k] != k) return false;
+  }
+  return w.read == step;
+}
+
+// to[k][ROWS]: the weights of a block of ROWS channels of the result, in the order of the panels'
+// rows, for channels [first, last) of the input.
+template <class T>
+void pack_weights(const Weights& w, const Windows& of, i64 outer, i64 block, i64 first, i64 last,
+                  T* to) {
+  const Axis* along = of.along;
+  const i64 rows = smaller(ROWS<T>, outer - block * ROWS<T>);
+  if (rows == ROWS<T> && are_dense<T>(w, along))
+    return turn<T>((char*)to, ROWS<T> * sizeof(T), w.data + block * ROWS<T> * w.made +
+                   first * w.read, w.made, rows, (last - first) * of.taps());
+  for (i64 ch = first; ch < last; ++ch) {
+    const char* channel = w.data + block * ROWS<T> * w.made + ch * w.read;
+    for (i64 a = 0; a < along[0].taps; ++a)
+      for (i64 b = 0; b < along[1].taps; ++b)
+        for (i64 c = 0; c < along[2].taps; ++c, to += ROWS<T>) {
+          const char* from = channel + weight_of(along, w.tap, a, b, c);
+          if (rows == ROWS<T>) {
+#pragma GCC unroll 8
+            for (i64 i = 0; i < ROWS<T>; ++i) to[i] = *(const T*)(from + i * w.made);
+            continue;
+          }
+          for (i64 i = 0; i < ROWS<T>; ++i) to[i] = i < rows ? *(const T*)(from + i * w.made) : 0;
+        }
+  }
+}
+
+template <class T> struct Products {
+  Windows of;
+  const Array *x, *out;
+  const T* weights;  // packed, of all groups
+  const char* bias;
+  i64 bias_step, outer, inner, groups;
+  i64 blocks, parts;  // blocks of ROWS channels; the number of their parts
+  i64 tiles;          // tiles of WIDTH columns that are computed together
+  i64 answer;
+};
+
+// Write `rows` channels of the result, from `channel` on, for the windows of some runs. It first
+// adds the bias to `sums`.
+template <class T>
+void write(const Products<T>& p, T* sums, i64 channel, i64 rows, const Run* runs, i64 n_runs) {
+  const Array& out = *p.out;
+  const Axis* along = p.of.along;
+  const i64 step = along[2].apart * out.stride[4];
+  for (i64 i = 0; p.bias && i < rows; ++i) {
+    const T more = *(const T*)(p.bias + (channel + i) * p.bias_step);
+    for (i64 k = 0; k < WIDTH<T>; ++k) sums[i * WIDTH<T> + k] += more;
+  }
+  for (i64 r = 0; r < n_runs; ++r) {
+    const Run& run = runs[r];
+    const T* from = sums + run.column;
+    char* to = out.data + run.sample * out.stride[0] + channel * out.stride[1];
+    for (int d = 0; d < 3; ++d)
+      to += (along[d].first + run.at[d] * along[d].apart) * out.stride[d + 2];
+    if (out.stride[1] == (i64)sizeof(T) && step != (i64)sizeof(T)) {
+      turn<T>(to, step, (const char*)from, WIDTH<T> * sizeof(T), rows, run.length);
+      continue;
+    }
+    for (i64 i = 0; i < rows; ++i, to += out.stride[1], from += WIDTH<T>) {
+      if (step == (i64)sizeof(T)) {
+        copy_line((T*)to, from, run.length);
+      } else {
+        for (i64 k = 0; k < run.length; ++k) *(T*)(to + k * step) = from[k];
+      }
+    }
+  }
+}
+
+}  // namespace CAPABILITY
+
+#endif
