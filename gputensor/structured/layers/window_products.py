@@ -121,9 +121,8 @@ Work = Callable[["Block", Tensor], None]
 
 
 class Block(NamedTuple):
-    """begin, counts: the first index and the number of samples, groups and output positions. whole:
-    the counts of all windows.
-    """
+    """A block of windows. begin, counts: the first index and the number of samples, groups and
+    output positions. whole: the counts of all windows."""
 
     begin: Sizes
     counts: Sizes
