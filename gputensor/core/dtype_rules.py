@@ -16,7 +16,8 @@ KINDS = "bifc"
 
 
 class DtypeRule:
-    """text: for docstrings. kinds: allowed categories of the computation's dtype.
+    """The dtypes that an operator takes. text: the rule's sentence for docstrings. kinds: allowed
+    categories of the computation's dtype.
 
     to_float: bool and integers are computed in the default dtype. gives_real: complex operands give
     a real result. gives_bool: the result is bool. each: each operand must have one of these kinds,

@@ -195,7 +195,8 @@ class ComposeTransform(Composite):
         return isinstance(other, ComposeTransform) and self.parts == other.parts
 
     def _region(self, name: str) -> Constraint:
-        """Return the first part's domain or the last's codomain; event_dim covers all parts."""
+        """Return the first part's domain or the last part's codomain, with the event_dim of all
+        parts."""
         if not self.parts:
             return constraints.real
         parts, before, after = self.parts, "domain", "codomain"

@@ -150,8 +150,7 @@ def build(
 
 
 def over_sizes(model: Plan, sizes: Sizes) -> Plan:
-    """Return the plan for row-major operands of these sizes, neither empty nor 0-d, from `model`, a
-    plan for other sizes: only the sizes differ."""
+    """Return `model` for other sizes. The operands are row-major, and neither empty nor 0-d."""
     plan = Plan()
     plan.op, plan.config, plan.sizes = model.op, model.config, sizes
     plan.common_dtype, plan.device = model.common_dtype, model.device

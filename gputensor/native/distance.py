@@ -343,7 +343,7 @@ def cosine_similarity(
 
 
 def _unit(x: Tensor, axis: int, least: float) -> Tensor:
-    """Return x / max(norm, least). For gradients `least` only bounds the norm from below."""
+    """Return x / max(norm, least). The gradient uses the norm even if it is below `least`."""
     size = calls.linalg_vector_norm(x, 2, (axis,), True)
     over = calls.clamp_max(calls.sub_Tensor(calls.detach(size), least), 0)
     return calls.div_Tensor(x, calls.sub_Tensor(size, over))

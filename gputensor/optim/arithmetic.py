@@ -19,8 +19,8 @@ State = dict[str, Any]
 
 
 def number_dtype(kept: Any = None) -> dtype:
-    """Return the dtype of a number in a state: float64 for a NumPy float64, which the loaded state
-    of a float64 parameter has. Source: torch/optim/optimizer.py, _get_scalar_dtype."""
+    """Return the dtype of a number in a state: float64 if the loaded state has a NumPy float64, as
+    for a float64 parameter. Source: torch/optim/optimizer.py, _get_scalar_dtype."""
     is_double = isinstance(kept, np.float64) or get_default_dtype() is float64
     return float64 if is_double else float32
 

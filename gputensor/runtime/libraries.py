@@ -17,7 +17,8 @@ from . import cpu
 
 
 class Library:
-    """np: the array module. is_gpu: True for CuPy, which has fewer functions than NumPy."""
+    """An array library. np: its array module. is_gpu: True for CuPy, which has fewer functions than
+    NumPy."""
 
     __slots__ = ("is_gpu", "np", "_scipy")
 

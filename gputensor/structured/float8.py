@@ -31,9 +31,9 @@ from ..tensor.tensor import Tensor
 
 
 class _Format(NamedTuple):
-    """fraction: the number of its bits. bias: the exponent's bias. largest: code of the largest
-    number.
-    beyond: code for larger numbers. nan: code of NaN. infinity: code of infinity, or None."""
+    """A format of 8 bits. fraction: the number of bits of the fraction. bias: the exponent's bias.
+    largest: code of the largest number. beyond: code for larger numbers. nan: code of NaN.
+    infinity: code of infinity, or None."""
 
     fraction: int
     bias: int

@@ -21,9 +21,11 @@ Place = tuple[int, int]  # indices along x and y; column and row on a side
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """number: the number of its first element in dst's order. count: the number of its shown
-    elements. tint: 0 if it moves in the first step, 1 in the next. steps: the steps that touch
-    it."""
+    """A square of the picture: the elements at one byte offset.
+
+    number: the number of its first element in dst's order. count: the number of its shown elements.
+    tint: 0 if it moves in the first step, 1 in the next. steps: the steps that touch it.
+    """
 
     number: int
     offset_bytes: int

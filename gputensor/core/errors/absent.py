@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 
 class _Family(NamedTuple):
-    """why: the reason. names: patterns of names, by module. modules: modules that are left out
-    completely, with their submodules."""
+    """Names of PyTorch that are left out for one reason. why: the reason. names: patterns of names,
+    by module. modules: modules that are left out completely, with their submodules."""
 
     why: str
     names: dict[str, str]

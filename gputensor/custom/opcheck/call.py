@@ -17,7 +17,7 @@ from ...tensor.tensor import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """operator: the called operator. values: all arguments, with defaults filled in."""
+    """One call. operator: the called operator. values: all arguments, with defaults filled in."""
 
     operator: Operator
     values: list[Any]

@@ -87,7 +87,7 @@ class Outside:
     )  # fmt: skip
 
     def __init__(self, function: FunctionType) -> None:
-        self.formats = False  # True if it may format its operand into a string
+        self.formats = False  # True if the function may format a value into a string
         self.tensors: list[tuple[Any, str]] = []
         self.items: list[tuple[dict[str, Any], str, Any]] = []
         self.attributes: list[tuple[Any, str, Any]] = []

@@ -48,9 +48,8 @@ class Plan:
         self.quick: Callable[[Any], Any] = _never
 
     def _first(self, values: Any) -> Any:
-        """Run a call, and make the plan's functions: only at a plan's first replay, because most
-        calls occur once.
-        """
+        """Make the plan's functions and run a call. They are made at the first replay and not with
+        the plan, because most calls occur once."""
         trace, made, outside, generation = self._found
         self.run, self.quick = guards.compiled(trace, made, values, outside, generation)
         return self.run(values)
@@ -142,7 +141,7 @@ class Replays:
         return result
 
     def _watch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """(the plan's key, a trace, outside values); None if no plan is kept."""
+        """Return (the plan's key, a trace, outside values), or None if no plan is kept."""
         if _state.get() is not _PLAIN:
             self.why = "is called within a block that changes what operators do"
             return None

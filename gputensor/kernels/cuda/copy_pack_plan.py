@@ -20,12 +20,12 @@ _WARP, _ROW_BYTES = 32, 128  # lanes, and the bytes of one word in each bank
 
 
 class Pack:
-    """chunks: the tile's extent per dimension. run_in: src's dimensions, its fastest first;
-    rows_in: the other dimensions of dst's run; run_out, rows_out: the same for dst. cut_out,
-    cut_in: the cut dimensions of dst's and src's run, or None. load, store: the number of elements
-    of an access;
-    is_wide: the row of copy_score's tables. blocks, per_block: of tiles. resident: blocks per
-    multiprocessor."""
+    """A plan of the kernel PACK. chunks: the tile's extent per dimension. run_in, run_out: the
+    dimensions of src's and of dst's run, the fastest first. rows_in: the dimensions of dst's run
+    that src's run lacks; rows_out: the reverse. cut_in, cut_out: the cut dimension of each run, or
+    None. load, store: the number of elements of an access. is_wide: both accesses are wide. each:
+    elements per thread. blocks: the number of blocks. per_block: tiles per block. resident: blocks
+    per multiprocessor."""
 
     __slots__ = (
         "chunks", "run_in", "rows_in", "run_out", "rows_out", "cut_out", "cut_in", "load", "store",

@@ -28,9 +28,9 @@ class Reduction(NamedTuple):
 
 
 class Program(NamedTuple):
-    """reductions: the reducing passes, in order. stored: the pass that stores values with all
-    elements of the rows, or None. once: the stored results with one element per row.
-    """
+    """The passes of a kernel over rows. reductions: the reducing passes, in order. stored: the pass
+    that stores values with all elements of the rows, or None. once: the stored results with one
+    element per row."""
 
     reductions: tuple[Reduction, ...]
     stored: Body | None

@@ -17,9 +17,10 @@ _PADDINGS = ("zeros", "reflect", "replicate", "circular")
 
 
 class _Conv(Module):
-    """weight: (out_channels, in_channels / groups, *kernel_size); for a transposed form
-    (in_channels, out_channels / groups, *kernel_size). bias: (out_channels).
+    """Base of all convolutions.
 
+    weight: (out_channels, in_channels / groups, *kernel_size); for a transposed form
+    (in_channels, out_channels / groups, *kernel_size). bias: (out_channels).
     padding: ints, or "same" or "valid". padding_mode: the values around the input.
     """
 

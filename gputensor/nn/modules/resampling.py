@@ -102,8 +102,8 @@ class Fold(_Plain, function="fold"):
 
 
 class _Pad(Fixed, function="pad"):
-    """padding: numbers of elements before and after, the last dimension first; or one number for
-    all sides."""
+    """Base of all paddings. padding: numbers of elements before and after, the last dimension
+    first; or one number for all sides."""
 
     padding: Ints
     mode: ClassVar[str]

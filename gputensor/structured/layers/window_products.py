@@ -25,7 +25,7 @@ MOST_BYTES, _CPU_BYTES = 64 << 20, 8 << 20
 
 
 def block_bytes(l2_bytes: int) -> int:
-    """The bytes of a block on a GPU. The other half of its L2 cache is for the other operands."""
+    """The bytes of a block on a GPU: at most half of its L2 cache; other operands need the rest."""
     return min(l2_bytes // 2, MOST_BYTES)
 
 
@@ -121,9 +121,8 @@ Work = Callable[["Block", Tensor], None]
 
 
 class Block(NamedTuple):
-    """begin, counts: the first index and the number of samples, groups and output positions. whole:
-    the counts of all windows.
-    """
+    """A block of windows. begin, counts: the first index and the number of samples, groups and
+    output positions. whole: the counts of all windows."""
 
     begin: Sizes
     counts: Sizes
