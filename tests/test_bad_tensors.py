@@ -81,6 +81,7 @@ def test_on_the_host(family: str, device: str) -> None:
     _sweep(family, device)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("family", OF_PLACES)
 def test_on_cuda(family: str) -> None:
     if not gt.cuda.is_available():

@@ -24,7 +24,7 @@ from .rows import Row
 # Of so many calls one is made; which one goes through all values in turn.
 STRIDE = tier.pick({"cpu": 41, "meta": 97, "cuda:0": 23}, {"cpu": 5, "meta": 11, "cuda:0": 17})
 # Of so many rows one is called on CUDA: on the emulator each operator has kernels to be compiled.
-CUDA_ROWS = tier.pick(8, 1)
+CUDA_ROWS = tier.pick(24, 1)
 if os.environ.get("GPUTENSOR_BAD_VALUES") == "all":
     STRIDE, CUDA_ROWS = dict.fromkeys(STRIDE, 1), 1
 

@@ -296,6 +296,7 @@ def on(device: str, p: Any) -> Any:
 
 
 @pytest.mark.gputensor_cuda
+@pytest.mark.full
 @pytest.mark.parametrize("p", [
     D.Normal(t(0.5, -1.0), t(1.0, 2.5)), D.Gamma(t(0.05, 4.0), t(2.0)), D.Beta(t(0.2), t(3.0)),
     D.Binomial(t(3.0, 1000.0), t(0.3, 0.6)), D.Poisson(t(0.0, 400.0)), D.VonMises(t(0.5), t(4.0)),

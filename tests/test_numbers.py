@@ -18,6 +18,7 @@ from gputensor.core import errors
 from gputensor.core.number_range import fits
 
 from . import numbers as N
+from .harness import tier
 
 SIGNED = (gt.int8, gt.int16, gt.int32, gt.int64)
 SIGNLESS = ("eq", "ne", "add", "sub", "mul")
@@ -36,7 +37,7 @@ def _numbers(call: str, name: str) -> tuple[Any, ...]:
     return N.NUMBERS[(list(N.CALLS).index(call) + N.DTYPES.index(name)) % 4 :: 4]
 
 
-@pytest.mark.parametrize("call", N.CALLS)
+@pytest.mark.parametrize("call", tier.pick(list(N.CALLS)[::4], list(N.CALLS)))
 def test_devices_agree(call: str, cuda: str) -> None:
     for name in N.DTYPES:
         for v in _numbers(call, name):

@@ -80,11 +80,15 @@ def _values(optimizer: Any) -> list[Any]:
     ]]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", [gt.float32, gt.float64, gt.bfloat16, gt.float16])
-@pytest.mark.parametrize("name, options", OPTIMIZERS)
+@pytest.mark.parametrize(
+    "optimizer, dtype",
+    tier.crossed(OPTIMIZERS, [gt.float32, gt.float64, gt.bfloat16, gt.float16]),
+    ids=lambda of: of[0] if isinstance(of, tuple) else str(of),
+)
 def test_the_bits_of_operators(
-    name: str, options: dict[str, Any], dtype: Any, monkeypatch: pytest.MonkeyPatch
+    optimizer: tuple[str, dict[str, Any]], dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    name, options = optimizer
     counts = Counts(monkeypatch)
     found = _values(_steps(name, options, _parameters(dtype)))
     # A buffer that begins as a copy of the gradient is written by operators.

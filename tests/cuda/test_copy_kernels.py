@@ -111,7 +111,7 @@ CAST_SHAPES = [((150, 70), (1, 0)), ((2, 3, 300), (0, 2, 1)), ((9, 8, 7, 6), (3,
 
 
 @pytest.mark.parametrize(
-    ("types", "shape"), tier.crossed(tier.pick(CASTS[:5], CASTS), CAST_SHAPES), ids=shown
+    ("types", "shape"), tier.crossed(tier.pick(CASTS[:2], CASTS), CAST_SHAPES), ids=shown
 )
 def test_casts_in_every_kernel(types: tuple[dtype, dtype], shape: tuple[Any, Any]) -> None:
     check(permuted(*shape, *types))
@@ -124,7 +124,7 @@ def test_casts_between_all_dtypes_along_rows(d: dtype) -> None:
             check(permuted((5, 77), (0, 1), other, d), lambda walk, gpu: [copy_plan.row(walk, 1)])
 
 
-@pytest.mark.parametrize("d", tier.pick([U8, F64], ITEMS), ids=by_short)
+@pytest.mark.parametrize("d", tier.pick([U8], ITEMS), ids=by_short)
 def test_turned_and_repeated_rows(d: dtype) -> None:
     size = d.itemsize
     for n in tier.pick((77,), (64, 77, 1500)):
@@ -257,11 +257,13 @@ def checks() -> Iterator[None]:
     module.clear()
 
 
+@pytest.mark.full
 def test_tiles_whose_rows_begin_anywhere_stay_inside(checks: None) -> None:
     _odd_fuzz(random.Random(12), FUZZ or 6)
 
 
-@pytest.mark.parametrize("schedule", tier.pick(["reversed"], ["reversed", "random"]))
+@pytest.mark.full
+@pytest.mark.parametrize("schedule", ["reversed", "random"])
 def test_no_result_depends_on_the_order_of_threads(schedule: str) -> None:
     with settings.emulator_settings(schedule=schedule, seed=3):
         # The quick tier's layouts are those of `test_any_layout`, whose kernels are compiled.
@@ -272,6 +274,7 @@ def test_no_result_depends_on_the_order_of_threads(schedule: str) -> None:
                 check(permuted(sizes, order, d))
 
 
+@pytest.mark.full
 def test_nothing_is_read_that_was_not_written_nor_written_twice(checks: None) -> None:
     """Every access checked: bounds, shared memory that nobody wrote, races between barriers."""
     for d in tier.pick([F32], [U8, F32]):
@@ -327,6 +330,7 @@ def scaled(x: np.ndarray, to: dtype, scale: np.ndarray, bias: np.ndarray) -> np.
 FORMS = ["planes to pixels", "pixels to planes", "pixels", "planes"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("types", "form"), tier.crossed(SCALED, FORMS), ids=shown)
 def test_pack_scales_each_channel(types: tuple[dtype, dtype], form: str) -> None:
     to, of = types

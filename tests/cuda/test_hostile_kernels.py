@@ -82,7 +82,8 @@ if os.environ.get("GPUTENSOR_TEST_LONG") == "1":
     RUNS = [(m, w, o) for m in MODES for w in ("main", "worker") for o in ORDERS]
 
 
-@pytest.mark.parametrize(("mode", "where", "order"), tier.pick(RUNS[-2:-1], RUNS))
+@pytest.mark.full
+@pytest.mark.parametrize(("mode", "where", "order"), RUNS)
 def test_every_launch_ends_with_a_sentence(emulated, monkeypatch, path, mode, where, order):
     from gputensor.runtime import cuda_emulator
 

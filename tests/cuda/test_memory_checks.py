@@ -134,6 +134,7 @@ def test_a_wrong_access_is_named_at_its_line(emulated, case, order):
         launch(text)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", RIGHT)
 def test_a_right_kernel_is_not_accused(emulated, case):
     results = []
@@ -170,6 +171,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_sample_with_a_barrier_less_is_accused(emulated, name):
     text = (samples.FOLDER / f"{name}.cu").read_text()

@@ -11,6 +11,7 @@ from gputensor.core import errors
 from gputensor.cuda import Kernel, check, emulator_settings
 from gputensor.runtime.compilation import nvrtc_users
 
+from ..harness import tier
 from . import samples
 from .support import requires_emulator
 
@@ -33,7 +34,7 @@ def test_there_are_samples():
 
 @requires_emulator
 @pytest.mark.emulator
-@pytest.mark.parametrize("name", samples.NAMES)
+@pytest.mark.parametrize("name", tier.pick(samples.NAMES[::4], samples.NAMES))
 def test_a_sample_runs_and_is_not_accused(name, emulated):
     sample = check.Check(kernel_of(name), getattr(samples, name))
     assert sample.run() > 1

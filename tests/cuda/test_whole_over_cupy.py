@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from ..harness import tier
 from .support import requires_emulator
 
 HERE = Path(__file__).parent
@@ -43,7 +42,8 @@ def name_of(tests: list[str]) -> str:
 
 @requires_emulator
 @pytest.mark.emulator
-@pytest.mark.parametrize("tests", tier.pick(TESTS[:1], TESTS), ids=name_of)
+@pytest.mark.full
+@pytest.mark.parametrize("tests", TESTS, ids=name_of)
 def test_over_cupy(tests: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     order = "eager"
     if tests[-1] in ORDERS:

@@ -127,6 +127,7 @@ def test_a_step_is_the_cpus(model: Model) -> None:
     check(trained(CUDA, model), trained("cpu", model))
 
 
+@pytest.mark.full
 def test_a_fused_step_is_the_cpus(model: Model) -> None:
     def fused(*args: Any) -> Any:
         with gt.fuse():

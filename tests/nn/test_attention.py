@@ -120,7 +120,7 @@ def by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("by_tiles")
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.full)])
 def test_tiles_give_what_all_scores_at_once_give(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
