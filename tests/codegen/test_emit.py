@@ -418,7 +418,7 @@ def test_a_form_of_short_cuts() -> None:
                 except RuntimeError as error:
                     again(error, loop, x, other, x)
                 except OverflowError:
-                    return None  # before anything was written: NumPy converts it first
+                    return None  # nothing was written: NumPy converts the number first
                 storage.version += 1
                 return self
 
