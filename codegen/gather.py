@@ -155,7 +155,7 @@ def _by_arguments(
             tests.append(f"{name} is {default(argument)}")
     many = [a.name for a in op.tensors if a.type.required.is_list]
     parts = [
-        f"*[x._geometry for x in {given[name]}]" if name in many
+        f"*[x._geometry for x in {given[name]}]" if name in many  # not for None
         else f"{given[name]}._geometry" if name in tensors else given[name]
         for name in found_by
     ]  # fmt: skip

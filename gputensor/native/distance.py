@@ -337,9 +337,13 @@ def cosine_similarity(
         raise errors.wrong_shape(op, "x2", "broadcast with x1", x2)
     axis, least = arguments.dim(op, dim, len(sizes)), _number(op, "eps", eps)
     in_dtype = dtypes.float32 if of.itemsize == 2 else of
-    x, y = (_unit(calls.to_dtype(calls.expand(z, sizes), in_dtype), axis, least) for z in (x1, x2))
-    found = calls.sum_dim_IntList(calls.mul_Tensor(x, y), (axis,) if sizes else (), False)
-    return calls.to_dtype(found, of)
+    units = []
+    for x in (x1, x2):
+        if x._geometry.sizes != sizes:
+            x = calls.expand(x, sizes)
+        units.append(_unit(cast(x, in_dtype), axis, least))
+    found = calls.sum_dim_IntList(calls.mul_Tensor(*units), (axis,) if sizes else (), False)
+    return cast(found, of)
 
 
 def _unit(x: Tensor, axis: int, least: float) -> Tensor:

@@ -330,7 +330,7 @@ def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
     made = forms.into_new(operators.scatter__value, key_set, rows, -1, places, 1)
     if num_classes != -1 and given.numel:
         table, args = operators.one_hot.table, (self, num_classes)
-        short_results.learn(table, one_hot, args, made, _marking(made))
+        short_results.learn(table, one_hot, args, made, _marking(made), is_new=True)
     return made
 
 

@@ -237,7 +237,10 @@ def linalg_qr(key_set: int, A: Tensor, mode: str = "reduced") -> Any:
         found = lapack.qr(namespace, a, mode)
         return (namespace.np.empty(0, a.dtype), found) if mode == "r" else found
 
-    return library.by_lapack("qr", compute, (q, r), A)
+    made = library.by_lapack("qr", compute, (q, r), A)
+    on_host = library.lapack_on_host(compute, A._geometry)
+    short.learn(operators.linalg_qr.table, linalg_qr, (A, mode), made, on_host)
+    return made
 
 
 def qr(key_set: int, self: Tensor, some: bool = True) -> Any:

@@ -38,7 +38,8 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
     if self._device is CPU:
         stub.cpu("fill").fill(self._get_array(), value)
         table = operators.fill__Scalar.table
-        if short.comes_again(table, fill_, (self,)) and (found := short.filling(geometry)):
+        found = short.filling(geometry)
+        if found is not None and short.comes_again(table, fill_, (self,)):
             shortcuts.learn(table, fill_, geometry, found)
         return self
     device = self._device
@@ -85,8 +86,9 @@ def zero_(key_set: int, self: Tensor) -> Tensor:
             device.memset_async(self._address(), 0, geometry.nbytes, index, stream)
             return self
     zero = False if geometry.dtype.category == BOOL else 0
+    fill = short.filling(geometry) if place is CPU else None
     table = operators.zero_.table
-    if short.comes_again(table, zero_, (self,)) and (fill := short.filling(geometry)):
+    if fill is not None and short.comes_again(table, zero_, (self,)):
         shortcuts.learn(table, zero_, geometry, lambda self: fill(self, zero))
     return fill_(key_set, self, zero)
 

@@ -159,7 +159,8 @@ def cat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
     if made._device is CPU and shape.nbytes and _is_plain(made, found):
         parts = [n for n, x in enumerate(found) if not _is_skipped(x)]
         if shape.is_contiguous and shape.nbytes <= _SMALL:
-            joined = _joined(shape, shape.sizes, d)
+            are_rows = all([x._geometry.is_row_major for x in found])
+            joined = _joined(shape, shape.sizes, d, are_rows)
             join = joined if len(parts) == len(found) else _of_parts(joined, parts)
             short.learn(operators.cat.table, cat, found, dim, shape, join)
         if _is_joined(made, found, d):
@@ -171,9 +172,12 @@ def _of_parts(join: Any, parts: list[int]) -> Any:
     return lambda arrays: join([arrays[n] for n in parts])
 
 
-def _joined(shape: Geometry, sizes: tuple[int, ...], dim: int) -> Any:
-    """Return a function that joins arrays to a new array with these sizes, of geometry `shape`."""
+def _joined(shape: Geometry, sizes: tuple[int, ...], dim: int, are_rows: bool = False) -> Any:
+    """Return a function that joins arrays to a new array with these sizes, of geometry `shape`.
+    are_rows: all arrays are row-major, so NumPy's result is too."""
     element, is_tiny = shape.dtype.np, shape.nbytes < _TINY
+    if is_tiny and are_rows and sizes is shape.sizes:
+        return lambda arrays: np.concatenate(arrays, dim)
 
     def join(arrays: list[Any]) -> Any:
         array = np.empty(shape.sizes, element)

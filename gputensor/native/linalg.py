@@ -107,7 +107,7 @@ def linalg_cross(key_set: int, self: Tensor, other: Tensor, dim: int = -1) -> Te
     made = calls.stack(tuple(parts), d)
     if a.dtype is b.dtype and a.dtype in _AS_NUMPY:
         table, args = operators.linalg_cross.table, (self, other, dim)
-        short.learn(table, linalg_cross, args, made, _crossing(made, d))
+        short.learn(table, linalg_cross, args, made, _crossing(made, d), is_new=True)
     return made
 
 

@@ -85,7 +85,7 @@ def _learn(
         values = taken(HOST, x, places, axis).reshape(shape)
         return values if is_one else (values, places.reshape(shape))
 
-    short.learn(table, kernel, args, made, both)
+    short.learn(table, kernel, args, made, both, is_new=True)
 
 
 def _kth(library: Any, x: Any, axis: int, k: int) -> Any:

@@ -17,6 +17,7 @@ from ..core.device import CPU
 from ..core.dtype import COMPLEX, FLOATING, bool_, int64
 from ..core.geometry import contiguous_geometry
 from ..dispatch.operator import Table
+from ..dispatch.shortcuts import BELOW, jumps
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..structured import arguments, float8, forms
@@ -114,7 +115,15 @@ def index_put_(
     key_set: int, self: Tensor, indices: Sequence[Tensor | None], values: Tensor,
     accumulate: bool = False,
 ) -> Tensor:  # fmt: skip
-    return ask_inplace(operators._index_put_impl_, self, indices, values, accumulate, False)
+    made = ask_inplace(operators._index_put_impl_, self, indices, values, accumulate, False)
+    if self._device is CPU and not accumulate and not self._geometry.dtype.is_float8:
+        table, args = operators.index_put_.table, (self, indices, values)
+        if all([isinstance(i, Tensor) and i._geometry.dtype is int64 for i in indices]):
+            short.learn_put(table, index_put_, args, places("index_put", self, indices))
+    return made
+
+
+jumps(index_put_, lambda: ((operators._index_put_impl_, BELOW, _index_put_impl_),))
 
 
 def index_put(

@@ -117,7 +117,7 @@ def _learn(
     def compute(*arrays: Any) -> Any:
         return _places(HOST, arrays[first], arrays[1 - first], right, is_narrow)
 
-    short.learn(table, kernel, args, made, compute)
+    short.learn(table, kernel, args, made, compute, is_new=True)
 
 
 def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from .._generated import calls, operators
 from ..core import arguments as given, errors
 from ..core.dtype import float64, int32, int64
 from ..core.geometry import contiguous_geometry
+from ..dispatch.shortcuts import CPU, jumps
 from ..kernels import lapack
 from ..structured import arguments, forms, library
 from ..structured.matrices import (
@@ -19,7 +20,9 @@ from ..structured.matrices import (
     check_pivots, check_square, checked, factorised, identity, is_vector, lower, lu_sizes,
     matrices, upper as upper_of, zeros,
 )  # fmt: skip
+from ..structured.shortcuts import results as short
 from ..tensor.tensor import Tensor
+from .view import expand
 
 BY_LIBRARY = True
 
@@ -81,18 +84,32 @@ def linalg_inv_ex(key_set: int, A: Tensor, check_errors: bool = False) -> Any:
     check_square("inv", "A", A)
     sizes = A._geometry.sizes
     wanted = (matrices(sizes, A._geometry.dtype), contiguous_geometry(sizes[:-2], int32))
-
-    def compute(namespace: Any, a: Any) -> Any:
-        lu, pivots, info = lapack.lu_factor(namespace, a)
-        return lapack.lu_solve(namespace, lu, pivots, None, False), info
-
-    made = factorised("inv", compute, wanted, A)
+    made = factorised("inv", _inverse, wanted, A)
     return checked(made, "torch.linalg.inv_ex", A, check_errors)
+
+
+def _inverse(namespace: Any, a: Any) -> Any:
+    lu, pivots, info = lapack.lu_factor(namespace, a)
+    return lapack.lu_solve(namespace, lu, pivots, None, False), info
 
 
 def linalg_inv(key_set: int, A: Tensor) -> Tensor:
     made: Tensor = checked(calls.linalg_inv_ex(A, False), "linalg.inv", A)[0]
+    if A._geometry.numel:
+        invert = library.lapack_on_host(_inverse, A._geometry)
+
+        def compute(a: Any) -> Any:
+            found, info = invert(a)
+            return found if not info.any() else None  # the kernel reports the error
+
+        short.learn(operators.linalg_inv.table, linalg_inv, (A,), made, compute)
     return made
+
+
+jumps(linalg_inv, lambda: (
+    (operators.linalg_inv_ex, CPU, linalg_inv_ex),
+    (operators._linalg_check_errors, CPU, "factor._linalg_check_errors"),
+))  # fmt: skip
 
 
 def linalg_lu_solve(
@@ -141,9 +158,16 @@ def linalg_solve_triangular(
     wanted = matrices(b._geometry.sizes, B._geometry.dtype)
     if not wanted.numel:
         return zeros((wanted,), B)[0]
-    return library.by_lapack(
-        op, lapack.solve_triangular, (wanted,), a, b, upper, left, unitriangular
-    )[0]
+    rest = (upper, left, unitriangular)
+    made = library.by_lapack(op, lapack.solve_triangular, (wanted,), a, b, *rest)[0]
+    if a._geometry.sizes == self._geometry.sizes and b._geometry.sizes == B._geometry.sizes:
+        table, args = operators.linalg_solve_triangular.table, (self, B, *rest)
+        on_host = library.lapack_on_host(lapack.solve_triangular, self._geometry, *rest)
+        short.learn(table, linalg_solve_triangular, args, made, on_host)
+    return made
+
+
+jumps(linalg_solve_triangular, lambda: ((operators.expand, CPU, expand),))
 
 
 def triangular_solve(

@@ -154,7 +154,9 @@ def diag(key_set: int, self: Tensor, diagonal: int = 0) -> Tensor:
             lambda x: x.diagonal(diagonal).copy(),
         )
     if not made._geometry.dtype.is_float8:
-        short_results.learn(operators.diag.table, diag, (self, diagonal), made, compute)
+        short_results.learn(
+            operators.diag.table, diag, (self, diagonal), made, compute, is_new=True
+        )
     return made
 
 
@@ -193,7 +195,9 @@ def diag_embed(
     operators.copy_.redispatch_table[key_set](key_set, place, self, False)
     if not shape.dtype.is_float8:
         args, compute = (self, offset, dim1, dim2), _embedding(made, offset, a, b)
-        short_results.learn(operators.diag_embed.table, diag_embed, args, made, compute)
+        short_results.learn(
+            operators.diag_embed.table, diag_embed, args, made, compute, is_new=True
+        )
     return made
 
 

@@ -93,10 +93,12 @@ def lapack_on_host(function: Compute, shape: Geometry, *rest: Any) -> Callable[.
     geometry. rest: the arguments after the arrays."""
 
     def on_host(*arrays: Any) -> Any:
+        if _uses_threads(shape):
+            return function(HOST, *arrays, *rest)
         with blas.one_thread():
             return function(HOST, *arrays, *rest)
 
-    return on_host if not _uses_threads(shape) else lambda *arrays: function(HOST, *arrays, *rest)
+    return on_host
 
 
 def write(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> None:

@@ -26,6 +26,8 @@ CALLS: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "scatter_add_": (lambda x, i, y: x.scatter_add_(0, i.view(4, 1), y[:, :1]), "scatter_add_"),
     "index_add_": (lambda x, i, y: x.index_add_(0, i, y), "index_add_"),
     "index_copy_": (lambda x, i, y: x.index_copy_(0, i, y), "index_copy_"),
+    "index_put_": (lambda x, i, y: x.index_put_((i,), y), "index_put_"),
+    "index_put_ of two": (lambda x, i, y: x.index_put_([i, i % 3], y[0, 0]), "index_put_"),
     "index_fill_": (lambda x, i, y: x.index_fill_(0, i, -1.0), "index_fill_.int_Scalar"),
 }
 
@@ -72,7 +74,7 @@ def test_an_index_out_of_range_is_refused_and_nothing_is_written(name: str, wron
     assert str(found.value) == str(expected.value) and x.tolist() == before
 
 
-@pytest.mark.parametrize("name", ["scatter_", "index_add_", "index_copy_"])
+@pytest.mark.parametrize("name", ["scatter_", "index_add_", "index_copy_", "index_put_"])
 @pytest.mark.parametrize("share", ["a tensor", "an array"])
 def test_values_that_share_memory_with_self_are_read_before_the_write(
     name: str, share: str

@@ -41,6 +41,12 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "bucketize": (lambda x: gt.bucketize(x, gt.arange(4.0), out_int32=True), "bucketize.Tensor"),
     "cross": (lambda x: gt.linalg.cross(x, x[:, :1] + x, dim=0), "linalg_cross"),
     "cholesky": (lambda x: gt.linalg.cholesky(x @ x.t() + 9 * gt.eye(3)), "linalg_cholesky"),
+    "inv": (lambda x: gt.linalg.inv(x[:, :3]), "linalg_inv"),
+    "qr": (lambda x: gt.linalg.qr(x), "linalg_qr"),
+    "solve_triangular": (
+        lambda x: gt.linalg.solve_triangular(x[:, :3].triu() + gt.eye(3), x, upper=True),
+        "linalg_solve_triangular",
+    ),
     "cat": (lambda x: gt.cat([x, x[1:], gt.zeros(0)]), "cat"),
     "cat of columns": (lambda x: gt.cat((x.t(), x.t()), -1), "cat"),
     "stack": (lambda x: gt.stack([x, x + 1], -2), "stack"),
@@ -70,14 +76,14 @@ def test_a_repeated_call_takes_one_with_the_same_results(name: str) -> None:
     assert listed(made) == listed(expected) and type(made) is type(expected)
     with_nan = x.clone()
     with_nan[1, 2] = float("nan")
-    if at != "linalg_cholesky":  # reports an error
+    if not at.startswith("linalg_") or at == "linalg_cross":  # others may report an error
         with turned(False):
             of_nan = str(listed(call(with_nan)))
         assert learnt(lambda: call(x), at) and str(listed(call(with_nan))) == of_nan
     short = dispatcher.find(f"aten::{at}").table.short
     for key in short:
         short[key] = lambda *given: (x, x, x)
-    found = call(x) if at != "linalg_cholesky" else (x,)
+    found = call(x)
     assert (found[0] if isinstance(found, tuple) else found) is x
 
 
@@ -100,13 +106,15 @@ def test_it_records(name: str) -> None:
     assert [gradient() for _ in range(3)] == [expected] * 3
 
 
-def test_a_matrix_that_is_not_positive_definite_is_reported_as_ever() -> None:
-    good, bad = gt.eye(3), gt.diag(gt.tensor([1.0, -1, 1]))
+@pytest.mark.parametrize("name", ["cholesky", "inv"])
+def test_a_matrix_that_has_no_result_is_reported_as_ever(name: str) -> None:
+    call = getattr(gt.linalg, name)
+    good, bad = gt.eye(3), gt.diag(gt.tensor([1.0, 0, 1]))
     with turned(False), pytest.raises(RuntimeError) as expected:
-        gt.linalg.cholesky(bad)
-    assert learnt(lambda: gt.linalg.cholesky(good), "linalg_cholesky")
+        call(bad)
+    assert learnt(lambda: call(good), f"linalg_{name}")
     with pytest.raises(RuntimeError) as found:
-        gt.linalg.cholesky(bad)
+        call(bad)
     assert str(found.value) == str(expected.value)
 
 
@@ -212,6 +220,18 @@ def test_any_number_is_written_as_without_one(name: str, dtype: Any) -> None:
     is_filled_by_numpy = dtype not in (gt.bfloat16, gt.complex64)
     if at.startswith("masked") or is_filled_by_numpy and name != "indices":
         assert learnt(lambda: written(call, dtype, True), at)
+
+
+@pytest.mark.parametrize("dtype", [gt.float8_e4m3fn, gt.float8_e5m2])
+def test_float8_is_filled_as_without_one(dtype: Any) -> None:
+    for _ in range(4):
+        x = gt.full((3, 4), 2.0).to(dtype)
+        assert x.new_full((2,), 1.5).to(gt.float32).tolist() == [1.5, 1.5]
+        assert x.new_zeros((2,)).to(gt.float32).tolist() == [0, 0]
+        assert gt.scalar_tensor(1.5, dtype=dtype).to(gt.float32).item() == 1.5
+        assert gt.cat([x, x]).to(gt.float32).tolist() == [[2.0] * 4] * 6
+        assert x.fill_(3).to(gt.float32).tolist() == [[3.0] * 4] * 3
+        assert x.zero_().to(gt.float32).tolist() == [[0.0] * 4] * 3
 
 
 def test_a_number_need_not_be_the_same_object() -> None:

@@ -31,6 +31,15 @@ def index_put(input, indices, values, accumulate=False, *, out=None):
     >>> gt.index_put(gt.zeros(3), (gt.tensor([0, 0, 2]),), gt.tensor([1.0, 2.0, 3.0]), True)
     tensor([3., 0., 3.])"""
     try:
+        if out is None and type(indices) in (list, tuple) and accumulate is False:
+            try:
+                short = op_index_put.table.short.get((
+                    input._geometry, *[x._geometry for x in indices], values._geometry,
+                ))
+            except (AttributeError, TypeError):
+                short = None
+            if short is not None and (made := short(input, indices, values)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | _keys_of_list(indices) | values._keys | include) & keep
         if out is not None:
@@ -44,12 +53,30 @@ def index_put(input, indices, values, accumulate=False, *, out=None):
 def Tensor_index_put(self, indices, values, accumulate=False):
     """A copy of self with values written to, or added at, indices. See gt.index_put."""
     try:
+        if type(indices) in (list, tuple) and accumulate is False:
+            try:
+                short = op_index_put.table.short.get((
+                    self._geometry, *[x._geometry for x in indices], values._geometry,
+                ))
+            except (AttributeError, TypeError):
+                short = None
+            if short is not None and (made := short(self, indices, values)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (self._keys | _keys_of_list(indices) | values._keys | include) & keep
         return op_index_put.table[key_set](key_set, self, indices, values, accumulate)
     except Exception as error: return _refuse(error, "index_put", Tensor_index_put, locals())
 
 def call_index_put(self, indices, values, accumulate=False):
+    if type(indices) in (list, tuple) and accumulate is False:
+        try:
+            short = op_index_put.table.short.get((
+                self._geometry, *[x._geometry for x in indices], values._geometry,
+            ))
+        except (AttributeError, TypeError):
+            short = None
+        if short is not None and (made := short(self, indices, values)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | _keys_of_list(indices) | values._keys | include) & keep
     return op_index_put.table[key_set](key_set, self, indices, values, accumulate)
@@ -70,6 +97,15 @@ def index_put_(input, indices, values, accumulate=False):
         values: grad.index(indices)
     Native: native/scatter.py. Matches torch.index_put_."""
     try:
+        if type(indices) in (list, tuple) and accumulate is False:
+            try:
+                short = op_index_put_.table.short.get((
+                    input._geometry, *[x._geometry for x in indices], values._geometry,
+                ))
+            except (AttributeError, TypeError):
+                short = None
+            if short is not None and (made := short(input, indices, values)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | _keys_of_list(indices) | values._keys | include) & keep
         return op_index_put_.table[key_set](key_set, input, indices, values, accumulate)
@@ -77,6 +113,15 @@ def index_put_(input, indices, values, accumulate=False):
 Tensor_index_put_ = index_put_
 
 def call_index_put_(self, indices, values, accumulate=False):
+    if type(indices) in (list, tuple) and accumulate is False:
+        try:
+            short = op_index_put_.table.short.get((
+                self._geometry, *[x._geometry for x in indices], values._geometry,
+            ))
+        except (AttributeError, TypeError):
+            short = None
+        if short is not None and (made := short(self, indices, values)) is not None:
+            return made
     include, keep = _state.get()
     key_set = (self._keys | _keys_of_list(indices) | values._keys | include) & keep
     return op_index_put_.table[key_set](key_set, self, indices, values, accumulate)

@@ -101,6 +101,12 @@ def linalg_solve_triangular(input, B, *, upper, left=True, unitriangular=False, 
         B: linalg_triangular_B_backward(grad, input, upper, left, unitriangular)
     Native: native/solve.py. Matches torch.linalg.solve_triangular."""
     try:
+        if out is None:
+            short = op_linalg_solve_triangular.table.short.get((input._geometry, B._geometry))
+            if short is not None and (made := short(
+                input, B, upper, left, unitriangular,
+            )) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | B._keys | include) & keep
         if out is not None:
@@ -115,6 +121,11 @@ def linalg_solve_triangular(input, B, *, upper, left=True, unitriangular=False, 
         return _refuse(error, "linalg_solve_triangular", linalg_solve_triangular, locals())
 
 def call_linalg_solve_triangular(self, B, upper, left=True, unitriangular=False):
+    short = op_linalg_solve_triangular.table.short.get((self._geometry, B._geometry))
+    if short is not None and (made := short(
+        self, B, upper, left, unitriangular,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | B._keys | include) & keep
     return op_linalg_solve_triangular.table[key_set](
@@ -249,6 +260,10 @@ def linalg_inv(A, *, out=None):
     tensor([[0.5000, 0.0000],
             [0.0000, 0.2500]])"""
     try:
+        if out is None:
+            short = op_linalg_inv.table.short.get(A._geometry)
+            if short is not None and (made := short(A)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (A._keys | include) & keep
         if out is not None:
@@ -258,6 +273,9 @@ def linalg_inv(A, *, out=None):
     except Exception as error: return _refuse(error, "linalg_inv", linalg_inv, locals())
 
 def call_linalg_inv(A):
+    short = op_linalg_inv.table.short.get(A._geometry)
+    if short is not None and (made := short(A)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (A._keys | include) & keep
     return op_linalg_inv.table[key_set](key_set, A)

@@ -308,7 +308,9 @@ def fits_in(geometry: Geometry) -> Callable[[Any], bool] | None:
     of = _FILLED.get(kind)
     # Every floating dtype represents numbers of this size, and every integer up to 127.
     least, most = (-65000, 65000) if kind == "f" else (0, 127)
-    return None if of is None else lambda value: type(value) in of and least <= value <= most
+    if of is None or geometry.dtype.is_float8:
+        return None
+    return lambda value: type(value) in of and least <= value <= most
 
 
 def is_beside(storage: Any, array: Any, x: Any) -> bool:

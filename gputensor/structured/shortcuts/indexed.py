@@ -107,6 +107,38 @@ def learn_write(
     store(table, kernel, tuple([x._geometry for x in args if isinstance(x, Tensor)]), make)
 
 
+def learn_put(
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, Any, Tensor], at: Places
+) -> None:
+    """Store the short cut of `index_put_`, which replaces elements, at the second equal call.
+
+    args: self, the indices and the values. at: the places that were written.
+    """
+    self, indices, values = args
+    is_direct = at.target is self and len(at.indices) == len(indices)
+    if not is_direct or not all([x is y for x, y in zip(at.indices, indices)]):
+        return
+    if not self._geometry.numel or not comes_again(table, kernel, (self, *indices, values)):
+        return
+    into, walk = stub.cpu("scatter").scatter, (at.led, at.begin, at.wraps)
+
+    def short(self: Any, indices: Any, values: Any) -> Any:
+        if self._keys is not CPU_KEYS or _now() is not PLAIN:
+            return None
+        if self._autograd is not None and not forms.may_write(self):
+            return None
+        storage, x = self._get_storage(), self._get_array()
+        if not all([is_beside(storage, x, other) for other in (*indices, values)]):
+            return None
+        if run(into, x, values._get_array(), [i._get_array() for i in indices], *walk):
+            return None
+        storage.version += 1
+        return self
+
+    shapes = [x._geometry for x in (self, *indices, values)]
+    shortcuts.learn(table, kernel, tuple(shapes), short)
+
+
 def _places(args: tuple[Any, ...]) -> tuple[list[int], list[tuple[int, Any]]]:
     """Return, for the arguments after self, the positions of tensors, and (position, value) of all
     others.

@@ -19,7 +19,7 @@ from ...dispatch.operator import Table
 from ...dispatch.shortcuts import LONG, ShortCut, in_block
 from ...dispatch.tls import BELOW, FUSING, PLAIN, state
 from ...kernels.cpu.quiet import run
-from ...tensor.make import CPU_KEYS
+from ...tensor.make import CPU_KEYS, from_array
 from ...tensor.tensor import Tensor
 from ..library import adopted
 from .computed import around, comes_again, store
@@ -29,12 +29,13 @@ _now = state.get
 
 def learn(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
-    compute: Callable[..., Any],
+    compute: Callable[..., Any], is_new: bool = False,
 ) -> None:  # fmt: skip
     """Store the short cut of a call at the second equal call.
 
     args: all arguments, tensors first. made: the call's result or results. compute(*arrays): gives
-    the results' arrays, or None if the kernel must report an error.
+    the results' arrays, or None if the kernel must report an error. is_new: whether each is always
+    an array, or a view of all elements of one, that nothing else refers to.
     """
     results = made if type(made) is tuple else (made,)
     if not all([type(x) is Tensor and x._device is CPU for x in results]):
@@ -45,6 +46,14 @@ def learn(
     params, is_one = args[count:], type(made) is not tuple
     wanted = [x._geometry for x in results]
     begin, finish = around(table, params)
+    shape = wanted[0]
+    sizes, strides, element = shape.sizes, shape.stride_bytes, shape.dtype.np
+
+    def one(array: Any) -> Tensor | None:
+        """Make the tensor of a new array; None if the array is to be copied."""
+        if array.shape != sizes or array.strides != strides or array.dtype != element:
+            return None
+        return from_array(array, shape) if array.size else None
 
     def make(otherwise: ShortCut) -> ShortCut:
         def short(*given: Any) -> Any:
@@ -68,8 +77,10 @@ def learn(
                 return None
             if found is None:
                 return None
-            tensors = adopted((found,) if is_one else found, wanted, arrays)
-            result = tensors[0] if is_one else tensors
+            result: Any = one(found) if is_one and is_new else None
+            if result is None:
+                tensors = adopted((found,) if is_one else found, wanted, arrays)
+                result = tensors[0] if is_one else tensors
             return result if node is None else finish(result, node)
 
         return short
