@@ -460,3 +460,16 @@ def test_what_cannot_be_swapped_in_changes_nothing(change: Any, said: str) -> No
         with gt.optim.swap_in_optimizer_params_and_state(*swapped):
             pass
     assert optimizer.state is before and optimizer.param_groups == groups
+
+
+def test_options_of_a_users_formula_are_not_checked() -> None:
+    class Three(gt.optim.Optimizer):
+        def __init__(self, params: Any) -> None:
+            super().__init__(params, {"lr": -0.5, "betas": (0.9, 0.99, 0.999), "eps": (1e-8, 0.0)})
+
+        def step(self, closure: Any = None) -> None:
+            self.state["shared"] = gt.ones(1)
+
+    optimizer = Three([gt.nn.Parameter(gt.ones(1))])
+    optimizer.step()
+    assert optimizer.state_dict()["state"]["shared"].tolist() == [1.0]

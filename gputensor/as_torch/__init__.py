@@ -12,19 +12,31 @@ from multiprocessing import spawn
 from typing import Any
 
 from ..core import dtype as dtypes, errors
+from ..core.device import device
+from ..core.geometry import Size
+from ..dispatch import refusal
 from ..tensor import base
+from ..tensor.tensor import Tensor
 from .finder import Finder
 
 __all__ = ["install", "is_installed", "uninstall"]
 
 _finder = Finder()
 _get_preparation_data = spawn.get_preparation_data
+# Types that are PyTorch's by their name: packages look at the module of a tensor's type.
+_TYPES = {kind: kind.__module__ for kind in (Tensor, Size, dtypes.dtype, device)}
 
 
 def _tensor(*args: Any, **kwargs: Any) -> Any:
     from .legacy_types import tensor
 
     return tensor(*args, **kwargs)
+
+
+def _override(function: Any, given: Any) -> Any:
+    from .overrides import override
+
+    return override(function, given)
 
 
 def is_installed() -> bool:
@@ -59,8 +71,11 @@ def install() -> None:
         )
     sys.meta_path.insert(0, _finder)
     base.called.append(_tensor)
+    refusal.overriding.append(_override)
     spawn.get_preparation_data = _prepared
     dtypes.package_name = "torch"
+    for kind in _TYPES:
+        type.__setattr__(kind, "__module__", "torch")
 
 
 def uninstall() -> None:
@@ -69,7 +84,10 @@ def uninstall() -> None:
         return
     sys.meta_path.remove(_finder)
     base.called.clear()
+    refusal.overriding.clear()
     spawn.get_preparation_data = _get_preparation_data
     dtypes.package_name = "gputensor"
-    for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
+    for kind, module in _TYPES.items():
+        type.__setattr__(kind, "__module__", module)
+    for name in [n for n in sys.modules if n.partition(".")[0] in ("torch", "functorch")]:
         del sys.modules[name]

@@ -1,4 +1,4 @@
-"""The import hook for `torch` and its submodules."""
+"""The import hook for `torch`, and for `functorch`, which is installed with it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, DistributionFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -32,6 +33,7 @@ class Facade(ModuleType):
         super().__init__(name, f"gputensor, as {name}.")
         self.__dict__["_sources"] = tuple(sources)
         self.__path__: list[str] = []
+        self.__file__ = str(Path(__file__).parents[1] / "__init__.py")
         self.__dict__.update(extras)
 
     def _own(self, name: str) -> Any:
@@ -72,8 +74,8 @@ class Facade(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        found = {name for source in self._sources for name in dir(importlib.import_module(source))}
-        return sorted(found | {*self.__dict__})
+        names = (name for source in self._sources for name in dir(importlib.import_module(source)))
+        return sorted({name for name in names if not name.startswith("__")} | {*self.__dict__})
 
 
 def _own(name: str) -> str:
@@ -94,10 +96,10 @@ def _has_own(name: str) -> bool:
 
 
 class Finder(MetaPathFinder, Loader):
-    """Finds `torch` and its submodules, and reports `torch` as an installed distribution."""
+    """Finds `torch`, `functorch` and submodules; reports `torch` as an installed distribution."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if fullname != "torch" and not fullname.startswith("torch."):
+        if fullname.partition(".")[0] not in ("torch", "functorch"):
             return None
         if not _is_known(fullname):
             raise ModuleNotFoundError(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gputensor as gt
 from gputensor.core import errors
+from gputensor.dispatch import keys
 from gputensor.nn.modules import module
 from gputensor.tensor import printing
 from gputensor.utils import _pytree
@@ -15,16 +17,17 @@ from gputensor.utils import _pytree
 # --- torch._foreach_*: one operator for each tensor of a list -------------------------------------
 
 _FOREACH = (
-    "abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min copy_ cos cosh div erf erfc "
-    "exp expm1 floor frac lerp lgamma log log10 log1p log2 max maximum minimum mul neg norm pow "
-    "reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc zero_"
+    "abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min clone copy_ cos cosh div erf "
+    "erfc exp expm1 floor frac lerp lgamma log log10 log1p log2 max maximum minimum mul neg norm "
+    "pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc zero_"
 ).split()
 # Operators whose last positional argument is a keyword argument of the tensor's method -> its name.
 _LAST = {"addcdiv": "value", "addcmul": "value"}
 
 
 def _foreach(name: str) -> Callable[..., list[Any] | None]:
-    method, last = getattr(gt.Tensor, name), _LAST.get(name.rstrip("_"))
+    method = getattr(gt.Tensor, name, None) or _in_place(getattr(gt.Tensor, name.rstrip("_")))
+    last = _LAST.get(name.rstrip("_"))
 
     def apply(self: Sequence[Any], *args: Any, **kwargs: Any) -> list[Any] | None:
         if last is not None and len(args) > 2:
@@ -39,6 +42,10 @@ def _foreach(name: str) -> Callable[..., list[Any] | None]:
     return apply
 
 
+def _in_place(method: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, *args, **kwargs: x.copy_(method(x, *args, **kwargs))
+
+
 def _part(argument: Any, n: int) -> Any:
     """Return the argument for the n-th tensor. A list has one argument per tensor."""
     return argument[n] if isinstance(argument, (list, tuple)) else argument
@@ -49,8 +56,8 @@ def foreach_norm(self: Sequence[Any], ord: Any = 2, dtype: Any = None) -> list[A
     return [gt.linalg.vector_norm(x, ord, dtype=dtype) for x in self]
 
 
-_EACH = [name for stem in _FOREACH for name in (stem, f"{stem.rstrip('_')}_")
-         if hasattr(gt.Tensor, name)]  # fmt: skip
+_EACH = [*_FOREACH, *(f"{stem}_" for stem in _FOREACH
+                      if stem[-1] != "_" and stem not in ("clone", "max", "norm"))]  # fmt: skip
 
 # --- torch._C -------------------------------------------------------------------------------------
 
@@ -213,6 +220,64 @@ class GetAttrKey(namedtuple("GetAttrKey", "name")):
 
 _nodes = _pytree.SUPPORTED_NODES
 
+
+def is_batched(tensor: Any) -> bool:
+    """True for a tensor with a batch dimension of vmap."""
+    return bool(tensor._keys & keys.BATCHED)
+
+
+def vmap_(
+    func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0,
+    allow_none_pass_through: bool = False,
+) -> Callable[..., Any]:  # fmt: skip
+    """Return `gt.func.vmap(func)`: vmap under its former, internal name."""
+    return gt.func.vmap(func, in_dims, out_dims)
+
+
+# --- functorch ------------------------------------------------------------------------------------
+
+
+def make_functional(
+    model: gt.nn.Module, disable_autograd_tracking: bool = False
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return a function of a module's parameters and its inputs, and the parameters."""
+    call, params, _ = make_functional_with_buffers(model, disable_autograd_tracking)
+    return lambda params, *args, **kwargs: call(params, (), *args, **kwargs), params
+
+
+def make_functional_with_buffers(
+    model: gt.nn.Module, disable_autograd_tracking: bool = False
+) -> tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]:
+    """Return a function of a module's parameters, buffers and inputs; the parameters; and the
+    buffers."""
+    stateless = copy.deepcopy(model)
+    params, buffers = dict(stateless.named_parameters()), dict(stateless.named_buffers())
+
+    def call(given: Any, buffers_given: Any, *args: Any, **kwargs: Any) -> Any:
+        state = {**dict(zip(params, given)), **dict(zip(buffers, buffers_given))}
+        return gt.func.functional_call(stateless, state, args, kwargs)
+
+    needs = not disable_autograd_tracking
+    copies = [x.detach().clone().requires_grad_(needs and x.requires_grad) for x in params.values()]
+    return call, tuple(copies), tuple([x.clone() for x in buffers.values()])
+
+
+def combine_state_for_ensemble(
+    models: Sequence[gt.nn.Module],
+) -> tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]:
+    """Return a function of stacked parameters and buffers for vmap, and these."""
+    calls, params, buffers = zip(*[make_functional_with_buffers(model) for model in models])
+    leaves = [gt.stack(list(xs)).detach().requires_grad_() for xs in zip(*params)]
+    return calls[0], tuple(leaves), tuple([gt.stack(list(xs)) for xs in zip(*buffers)])
+
+
+OF_FUNCTORCH: dict[str, Any] = {
+    **{name: type(name, (gt.nn.Module,), {})
+       for name in ("FunctionalModule", "FunctionalModuleWithBuffers")},
+    "make_functional": make_functional, "functionalize": lambda func, **options: func,
+    "make_functional_with_buffers": make_functional_with_buffers,
+    "combine_state_for_ensemble": combine_state_for_ensemble,
+}  # fmt: skip
 OF_TORCH: dict[str, Any] = {
     **{f"_foreach_{name}": _foreach(name) for name in _EACH},
     "_foreach_norm": foreach_norm,
@@ -229,6 +294,8 @@ OF_UTILS: dict[str, Any] = {
     "_flatten_dense_tensors": flatten_dense_tensors,
     "_unflatten_dense_tensors": unflatten_dense_tensors,
     "_get_device_index": get_device_index,
+    "_get_available_device_type": lambda: "cuda" if gt.cuda.is_available() else None,
+    "_get_device_module": lambda device_type: getattr(gt, device_type),
     "_element_size": lambda dtype: dtype.itemsize,
 }
 OF_DISPATCH: dict[str, Any] = {
@@ -238,6 +305,8 @@ OF_DISPATCH: dict[str, Any] = {
 OF_PYTREE: dict[str, Any] = {
     "PyTree": Any, "Context": Any, "KeyPath": tuple, "SequenceKey": SequenceKey,
     "MappingKey": MappingKey, "GetAttrKey": GetAttrKey, "_dict_flatten_with_keys": None,
+    "is_structseq_instance": lambda obj: hasattr(type(obj), "n_sequence_fields"),
+    "_list_flatten_with_keys": None, "_tuple_flatten_with_keys": None,
     "_dict_flatten": _nodes[dict].flatten_fn, "_dict_unflatten": _nodes[dict].unflatten_fn,
     "_list_flatten": _nodes[list].flatten_fn, "_list_unflatten": _nodes[list].unflatten_fn,
     "tree_is_leaf": lambda tree, is_leaf=None: _pytree.tree_structure(tree, is_leaf).is_leaf(),

@@ -1,4 +1,5 @@
-"""`torch.FloatTensor` and related classes, `Variable`, `UntypedStorage`."""
+"""`torch.FloatTensor` and related classes, `Variable`, `UntypedStorage`; `autocast` of one device;
+bases of PyTorch's modules."""
 
 from __future__ import annotations
 
@@ -8,7 +9,11 @@ import numpy as np
 
 import gputensor as gt
 from gputensor._generated import calls
+from gputensor.core.errors import absent
+from gputensor.nn.modules import functional, loss, norm, pooling, resampling
 from gputensor.structured.generator import default_generator
+
+from .absent import PAGE
 
 _DTYPES = {
     "Float": gt.float32, "Double": gt.float64, "Half": gt.float16, "BFloat16": gt.bfloat16,
@@ -165,3 +170,92 @@ def set_device_states(devices: Any, states: Any, *, device_type: Any = None) -> 
 def current_accelerator(check_available: bool = False) -> Any:
     """Return the current CUDA device, or None."""
     return gt.device("cuda") if gt.cuda.is_available() else None
+
+
+class _OfDevice(gt.amp.autocast):
+    """`torch.cuda.amp.autocast`: `torch.autocast` of one device."""
+
+    __slots__ = ()
+    type_: str
+
+    def __init__(
+        self, enabled: bool = True, dtype: gt.dtype | None = None,
+        cache_enabled: bool | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(self.type_, dtype, enabled, cache_enabled)
+
+
+def _amp(device: str) -> dict[str, Any]:
+    """Return names of `torch.cuda.amp` or `torch.cpu.amp`, which take no device."""
+
+    def custom_fwd(fwd: Any = None, *, cast_inputs: gt.dtype | None = None) -> Any:
+        return gt.amp.custom_fwd(fwd, device_type=device, cast_inputs=cast_inputs)
+
+    def custom_bwd(bwd: Any) -> Any:
+        return gt.amp.custom_bwd(bwd, device_type=device)
+
+    autocast = type("autocast", (_OfDevice,), {"__slots__": (), "type_": device})
+    return {"autocast": autocast, "custom_fwd": custom_fwd, "custom_bwd": custom_bwd}
+
+
+AMP = {"cuda": _amp("cuda"), "cpu": {"autocast": _amp("cpu")["autocast"]}}
+
+
+class _BaseType(type):
+    """Metaclass of PyTorch's bases of modules, of which some of our modules count as subclasses."""
+
+    ours: Any
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return issubclass(type(x), cls)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        own = vars(cls).get("ours")
+        return type.__subclasscheck__(cls, kind) or own is not None and issubclass(kind, own)
+
+
+def _base(name: str, kind: type, *ours: type) -> dict[str, Any]:
+    """Return a class that programs derive from `kind` by PyTorch's name. ours: our modules that
+    are its subclasses in PyTorch; by default those of `kind`."""
+    return {name: _BaseType(name, (kind,), {"ours": ours or kind, "__module__": "torch.nn"})}
+
+
+_batch_norms = (gt.nn.BatchNorm1d, gt.nn.BatchNorm2d, gt.nn.BatchNorm3d, gt.nn.SyncBatchNorm)
+_average = (gt.nn.AdaptiveAvgPool1d, gt.nn.AdaptiveAvgPool2d, gt.nn.AdaptiveAvgPool3d)
+_greatest = (gt.nn.AdaptiveMaxPool1d, gt.nn.AdaptiveMaxPool2d, gt.nn.AdaptiveMaxPool3d)
+# PyTorch's module -> name -> class.
+BASES: dict[str, dict[str, Any]] = {
+    "torch.nn.modules.batchnorm": {
+        **_base("_BatchNorm", norm._BatchNorm, *_batch_norms),
+        **_base("_NormBase", norm._BatchNorm, norm._BatchNorm, gt.nn.SyncBatchNorm),
+    },
+    "torch.nn.modules.dropout": {"_DropoutNd": functional._Dropout},
+    "torch.nn.modules.loss": {
+        **_base("_Loss", loss._Loss, loss._WithOptions, gt.nn.LinearCrossEntropyLoss),
+        **_base(
+            "_WeightedLoss", loss._WeightedLoss, loss._ClassLoss, gt.nn.BCELoss,
+            gt.nn.MultiMarginLoss, gt.nn.MultiLabelSoftMarginLoss, gt.nn.LinearCrossEntropyLoss,
+        ),
+    },
+    "torch.nn.modules.padding": {
+        **_base("_ConstantPadNd", resampling._ConstantPad, resampling._ConstantPad,
+                resampling._ZeroPad),
+        "_ReflectionPadNd": resampling._ReflectionPad,
+        "_ReplicationPadNd": resampling._ReplicationPad,
+        "_CircularPadNd": resampling._CircularPad,
+    },
+    "torch.nn.modules.pooling": {
+        "_MaxPoolNd": pooling._MaxPool, "_AvgPoolNd": pooling._AvgPool,
+        "_LPPoolNd": pooling._LPPool, "_MaxUnpoolNd": pooling._MaxUnpool,
+        **_base("_AdaptiveAvgPoolNd", pooling._Adaptive, *_average),
+        **_base("_AdaptiveMaxPoolNd", pooling._Adaptive, *_greatest),
+    },
+}  # fmt: skip
+
+
+class GraphModule(gt.nn.Module):
+    """A base of modules of packages that trace; making one raises."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        why = absent.why("torch.fx", "GraphModule")
+        raise NotImplementedError(f"torch.fx.GraphModule: {why} (see {PAGE})")

@@ -33,7 +33,7 @@ _ALONE = {
     "gputensor.cuda": "torch.accelerator torch.accelerator.graphs torch.accelerator.memory "
     "torch.cuda.memory torch.cuda.random torch.cuda.streams",
     "gputensor.distributed": "torch.distributed.distributed_c10d",
-    "gputensor.func": "torch._functorch",
+    "gputensor.func": "functorch torch._functorch",
     "gputensor.func.forward_ad": "torch.autograd.forward_ad",
     "gputensor.func.functional": "torch.autograd.functional",
     "gputensor.nn": "torch.nn.attention torch.nn.modules "

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
 import operator
 import os
 import re
 import warnings
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
+
+import numpy as np
 
 import gputensor as gt
 from gputensor import library
 from gputensor.core import errors
 from gputensor.distributed.work import Future
+from gputensor.serialization import torch_files
+from gputensor.serialization.places import Places
 
 # --- torch.library --------------------------------------------------------------------------------
 
@@ -218,6 +225,138 @@ def wait_all(futures: list[Future]) -> list[Any]:
     return [future.wait() for future in futures]
 
 
+def load_from_bytes(b: bytes) -> Any:
+    """Read a storage within a pickle of PyTorch's."""
+    return torch_files.load_legacy(io.BytesIO(b), Places(None))
+
+
+def group_tensors(tensorlistlist: Any, with_indices: bool = False) -> dict[Any, Any]:
+    """Group lists of tensors, each with one for each parameter, by the device and dtype of the
+    first list. with_indices: also return each group's places."""
+    found: dict[Any, Any] = {}
+    for place, x in enumerate(tensorlistlist[0]):
+        lists, places = found.setdefault((x.device, x.dtype), ([[] for _ in tensorlistlist], []))
+        for column, values in zip(lists, tensorlistlist):
+            if values:
+                column.append(values[place])
+        places.append(place)
+    return found if with_indices else {key: (lists, None) for key, (lists, _) in found.items()}
+
+
+class WeakIdKeyDictionary(MutableMapping[Any, Any]):
+    """A dict of objects by identity, each until it is freed."""
+
+    def __init__(self, dict: Any = None, ref_type: Any = None) -> None:
+        self._held: Any = {}
+        self.update(dict or {})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        held, number = self._held, id(key)
+        held[number] = weakref.ref(key, lambda _: held.pop(number, None)), value
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._held[id(key)][1]
+
+    def __delitem__(self, key: Any) -> None:
+        del self._held[id(key)]
+
+    def __contains__(self, key: Any) -> bool:
+        return id(key) in self._held
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([x for ref, _ in [*self._held.values()] if (x := ref()) is not None])
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+class DecoratorContextManager:
+    """Base of context managers that also decorate functions; each call has its own manager."""
+
+    def clone(self) -> Any:
+        return type(self)()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def decorated(*args: Any, **kwargs: Any) -> Any:
+            manager: Any = self.clone()
+            with manager:
+                return function(*args, **kwargs)
+
+        return decorated
+
+
+def swap_tensor(
+    module: gt.nn.Module, name: str, tensor: gt.Tensor | None, allow_missing: bool = False
+) -> gt.Tensor | None:
+    """Put a tensor in the place of a parameter or buffer, and return the former one. None removes
+    it."""
+    slots: Any = module._parameters
+    if name not in slots:
+        slots = module._buffers if name in module._buffers else module.__dict__
+    if name not in slots and not allow_missing:
+        raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+    former: gt.Tensor | None = slots.pop(name, None)
+    if tensor is not None:
+        slots[name] = tensor
+    return former
+
+
+def as_tuple(inp: Any, arg_name: Any = None, fn_name: Any = None) -> tuple[bool, Any]:
+    """Return whether the value is a tuple, and the value as a tuple."""
+    return (True, inp) if isinstance(inp, tuple) else (False, (inp,))
+
+
+def tuple_postprocess(res: Any, to_unpack: Any) -> Any:
+    """Undo `as_tuple`, for the outer and for the inner tuples."""
+    if isinstance(to_unpack, tuple):
+        inner = res if to_unpack[1] else tuple([x[0] for x in res])
+        return inner if to_unpack[0] else inner[0]
+    return res if to_unpack else res[0]
+
+
+def grad_postprocess(inputs: Any, create_graph: bool) -> Any:
+    """Detach gradients that are not recorded."""
+    if isinstance(inputs, gt.Tensor):
+        return inputs if create_graph else inputs.detach()
+    return tuple([grad_postprocess(x, create_graph) for x in inputs])
+
+
+def standard_basis(tensors: Any, tensor_numels: Any) -> Any:
+    """Return, for each tensor, its columns of an identity matrix over the elements of all."""
+    rows = sum(tensor_numels)
+    whole = [gt.eye(rows, dtype=x.dtype, device=x.device) for x in tensors]
+    starts = [sum(tensor_numels[:n]) for n in range(len(tensor_numels))]
+    return tuple([x[:, a : a + n].clone() for x, a, n in zip(whole, starts, tensor_numels)])
+
+
+def generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Return the seed of a worker for NumPy."""
+    entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return [int(x) for x in np.random.SeedSequence(entropy).generate_state(4)]
+
+
+def _of_pickles(module: str) -> dict[str, Any]:
+    """Return the functions of a module that pickles of PyTorch's call."""
+    names = [key for key in torch_files.NAMES if key.startswith(f"{module} _rebuild")]
+    return {key.partition(" ")[2]: torch_files.NAMES[key] for key in names}
+
+
+OF_FUNCTIONAL: dict[str, Any] = {
+    "_as_tuple": as_tuple, "_tuple_postprocess": tuple_postprocess,
+    "_grad_postprocess": grad_postprocess, "_construct_standard_basis_for": standard_basis,
+}  # fmt: skip
+OF_PICKLES = {module: _of_pickles(module) for module in ("torch._utils", "torch._tensor")}
+OF_WEAK = dict.fromkeys(("WeakIdKeyDictionary", "WeakTensorKeyDictionary"), WeakIdKeyDictionary)
+OF_CONTEXTLIB = dict.fromkeys(
+    ("_DecoratorContextManager", "_NoParamDecoratorContextManager"), DecoratorContextManager
+)
+OF_FOREACH: dict[str, Any] = {
+    "_group_tensors_by_device_and_dtype": group_tensors,
+    "_get_foreach_kernels_supported_devices": lambda: ["cpu", "cuda"],
+    "_has_foreach_support": lambda tensors, device: all(map(gt.is_tensor, tensors)),
+    "_device_has_foreach_support": lambda device: device.type in ("cpu", "cuda"),
+}
 OF_FUTURES: dict[str, Any] = {
     "Future": Future, "collect_all": collect_all, "wait_all": wait_all,
 }  # fmt: skip
@@ -225,6 +364,7 @@ OF_BIAS: dict[str, Any] = {
     "causal_upper_left": causal_upper_left, "causal_lower_right": causal_lower_right,
 }  # fmt: skip
 OF_LIBRARY: dict[str, Any] = {
+    "triton_op": gt.library.custom_op, "wrap_triton": lambda kernel: kernel,
     "define": define, "impl": impl, "impl_abstract": library.register_fake,
 }  # fmt: skip
 OF_HOOKS: dict[str, Any] = {

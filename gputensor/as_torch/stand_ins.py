@@ -19,10 +19,12 @@ from gputensor.autograd import function
 from gputensor.core import errors
 from gputensor.core.errors import absent as left_out
 from gputensor.dispatch import keys, tls
-from gputensor.nn.modules import conv, functional, norm, pooling, state
+from gputensor.distributions import multivariate
+from gputensor.nn.modules import conv, hooks, state
 from gputensor.structured.generator import default_generator
 
 from .absent import Absent
+from .overrides import OF_OVERRIDES, has_torch_function
 from . import (
     benchmark, functions, groups, insides, legacy_types, processes, profiles, small, windows,
 )  # fmt: skip
@@ -146,6 +148,7 @@ jit: dict[str, Any] = {
     "ScriptModule": ScriptModule, "RecursiveScriptModule": type("_R", (ScriptModule,), {}),
     "TracerWarning": type("TracerWarning", (Warning,), {}),
     "freeze": as_it_is, "optimize_for_inference": as_it_is,
+    "_get_trace_graph": Absent("jit._get_trace_graph", left_out.why("torch.jit", "trace")),
 }  # fmt: skip
 compiler: dict[str, Any] = {
     "is_compiling": never, "is_dynamo_compiling": never, "is_exporting": never,
@@ -158,7 +161,7 @@ dynamo: dict[str, Any] = compiler | {
     "config": Flags(), "mark_dynamic": nothing, "mark_static_address": nothing,
     "is_dynamo_supported": never, "graph_break": nothing,
 }  # fmt: skip
-fx: dict[str, Any] = {"wrap": as_it_is}
+fx: dict[str, Any] = {"wrap": as_it_is, "GraphModule": legacy_types.GraphModule}
 hub: dict[str, Any] = {
     "get_dir": lambda: "", "set_dir": nothing, "_get_torch_home": lambda: "",
     "HASH_REGEX": None, "urlparse": None, "tqdm": as_it_is,
@@ -197,15 +200,13 @@ overrides: dict[str, Any] = {
     "get_ignored_functions": set, "get_testing_overrides": dict, "resolve_name": nothing,
     "get_overridable_functions": dict, "is_tensor_method_or_property": never,
     "wrap_torch_function": lambda dispatcher: as_it_is,
-    "get_default_nowrap_functions": set,
-    "has_torch_function": never, "has_torch_function_unary": never,
-    "has_torch_function_variadic": never, "is_tensor_like": never,
+    "get_default_nowrap_functions": set, **OF_OVERRIDES,
     "TorchFunctionMode": type("TorchFunctionMode", (), {}),
 }  # fmt: skip
 core: dict[str, Any] = {
     "DisableTorchFunctionSubclass": block, "DisableTorchFunction": block,
     "_log_api_usage_once": nothing, "_get_tracing_state": nothing, "_jit_set_profiling_mode": never,
-    "_jit_set_profiling_executor": never, "_has_torch_function": never,
+    "_jit_set_profiling_executor": never, "_has_torch_function": has_torch_function,
     "_cuda_isCurrentStreamCapturing": never, "_disabled_torch_function_impl": nothing,
     "_TensorMeta": type(gt.Tensor), "_get_accelerator": insides.get_accelerator,
     "_get_default_device": lambda: str(gt.get_default_device()),
@@ -237,7 +238,7 @@ accelerator: dict[str, Any] = {
     "empty_host_cache": nothing,
 }  # fmt: skip
 
-_sizes = {f"_size_{n}_t": typing.Any for n in range(1, 7)}
+_sizes = {f"_size_{n}_t": typing.Any for n in (*range(1, 7), "any")}
 _ratios = {f"_ratio_{n}_t": typing.Any for n in (2, 3, "any")}
 # PyTorch's module -> name -> replacement.
 STAND_INS: dict[str, dict[str, Any]] = {
@@ -270,7 +271,12 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.compiler": compiler, "torch._dynamo": dynamo,
     "torch._dynamo.config": {}, "torch._dynamo.utils": {"is_compile_supported": never},
     "torch._inductor": {"config": Flags()},
-    "torch.fx": fx,
+    "torch.fx": fx, "torch.fx.graph_module": fx, **legacy_types.BASES,
+    "torch.cuda.amp": legacy_types.AMP["cuda"], "torch.cpu.amp": legacy_types.AMP["cpu"],
+    "torch.cuda.amp.autocast_mode": legacy_types.AMP["cuda"],
+    "torch.cpu.amp.autocast_mode": legacy_types.AMP["cpu"],
+    "torch._C._functorch": {"is_batchedtensor": insides.is_batched},
+    "torch._vmap_internals": {"_vmap": insides.vmap_},
     "torch.fx._compatibility": {"compatibility": as_it_is},
     "torch.hub": hub, "torch.onnx": onnx,
     "torch.onnx.symbolic_helper": {"parse_args": as_it_is},
@@ -293,7 +299,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.library": small.OF_LIBRARY, "torch.utils.hooks": small.OF_HOOKS,
     # Transforms of gt.func accept functions that write in place, so `functionalize` changes
     # nothing.
-    "torch.func": {**small.OF_FUNC, "functionalize": as_it_is},
+    "functorch": insides.OF_FUNCTORCH, "torch.func": {**small.OF_FUNC, "functionalize": as_it_is},
     "torch.utils.dlpack": {"to_dlpack": lambda tensor: tensor.__dlpack__()},
     "torch.profiler.profiler": profiles.OF_PROFILER,
     "torch.profiler": profiles.OF_PROFILER, "torch.autograd.profiler": profiles.OF_AUTOGRAD,
@@ -306,13 +312,17 @@ STAND_INS: dict[str, dict[str, Any]] = {
         MATH=0, FLASH_ATTENTION=1, EFFICIENT_ATTENTION=2, CUDNN_ATTENTION=3, ERROR=-1
     ), "sdpa_kernel": block},
     "torch.nn.modules.module": {
+        "_global_parameter_registration_hooks": hooks.REGISTERED["_parameters"],
+        "_global_buffer_registration_hooks": hooks.REGISTERED["_buffers"],
+        "_global_module_registration_hooks": hooks.REGISTERED["_modules"],
         "_IncompatibleKeys": tuple, "_EXTRA_STATE_KEY_SUFFIX": state.EXTRA,
     },
     "torch.utils.data": {"functional_datapipe": lambda name, **options: as_it_is},
     "torch.utils": {"set_module": nothing},
     "torch.utils.model_zoo": {"tqdm": as_it_is},
     "torch.utils.cpp_extension": {"CUDA_HOME": None},
-    "torch.storage": {"UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage},
+    "torch.storage": {"UntypedStorage": legacy_types.UntypedStorage, "TypedStorage": gt.Storage,
+                      "_load_from_bytes": small.load_from_bytes},
     "torch.types": {**small.OF_TYPES, "Number": int | float | bool, "Device": Any, "_dtype": Any,
                     "_size": Any, "_device": Any, "_int": int, "_float": float, "_bool": bool},
     "torch.version": {"__version__": VERSION, "cuda": None, "hip": None, "rocm": None, "xpu": None,
@@ -363,7 +373,17 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.utils._device": {}, "torch.utils._triton": {"has_triton": never},
     "torch.utils.deterministic": {"fill_uninitialized_memory": False},
     "torch.utils._pytree": insides.OF_PYTREE, "torch._tensor_str": insides.OF_TENSOR_STR,
-    "torch._utils": insides.OF_UTILS, "torch._jit_internal": jit,
+    "torch._utils": insides.OF_UTILS | small.OF_PICKLES["torch._utils"],
+    "torch._tensor": small.OF_PICKLES["torch._tensor"],
+    "torch.utils._foreach_utils": small.OF_FOREACH, "torch.utils.weak": small.OF_WEAK,
+    "torch.nn.utils._named_member_accessor": {"swap_tensor": small.swap_tensor},
+    "torch.utils._contextlib": small.OF_CONTEXTLIB,
+    "torch.autograd.functional": small.OF_FUNCTIONAL,
+    "torch.utils.data._utils.worker": {"_generate_state": small.generate_state},
+    "torch.distributions.multivariate_normal": {
+        "_precision_to_scale_tril": multivariate._factor_of_inverse,
+        "_batch_mahalanobis": multivariate.mahalanobis, "_batch_mv": multivariate.times_vector,
+    }, "torch._jit_internal": jit,
     "torch.futures": small.OF_FUTURES,
     "torch.signal": {}, "torch.signal.windows": windows.OF_WINDOWS,
     "torch.signal.windows.windows": windows.OF_WINDOWS,
@@ -378,17 +398,12 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.multiprocessing": processes.OF_MULTIPROCESSING,
     "torch.multiprocessing.spawn": processes.OF_PROCESSES,
     "torch.nn.modules.conv": {"_ConvNd": conv._Conv, "_ConvTransposeNd": conv._ConvTranspose},
-    "torch.nn.modules.batchnorm": {"_NormBase": norm._Affine},
-    "torch.nn.modules.dropout": {"_DropoutNd": functional._Dropout},
-    "torch.nn.modules.pooling": {
-        "_MaxPoolNd": pooling._MaxPool, "_AvgPoolNd": pooling._AvgPool,
-        "_AdaptiveAvgPoolNd": pooling._Adaptive, "_AdaptiveMaxPoolNd": pooling._Adaptive,
-    },
     "torch.utils.data.dataloader": {
         "_BaseDataLoaderIter": type("_BaseDataLoaderIter", (), {}),
         "_MultiProcessingDataLoaderIter": type("_MultiProcessingDataLoaderIter", (), {}),
         "_SingleProcessDataLoaderIter": type("_SingleProcessDataLoaderIter", (), {}),
         "_DatasetKind": Flags(Map=0, Iterable=1),
+        "_collate_fn_t": Callable[[list[Any]], Any], "_worker_init_fn_t": Callable[[int], None],
     },
     "torch.ops": {"aten": _Operators(), "load_library": load_library}, "torch._custom_ops": {},
 }  # fmt: skip

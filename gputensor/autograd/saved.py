@@ -53,7 +53,7 @@ class SavedResult(SavedTensor):
         if version_of(x) != self.version:
             made = f"output {self.number} of {node.name()}"
             raise errors.saved_tensor_modified(x, made, version_of(x), self.version)
-        return seen_from(x, (node.whole or node, self.number))
+        return seen_from(x, (node.whole or node, self.number), node)
 
 
 class SavedNumber:
@@ -234,14 +234,16 @@ class PackedTensor:
             tls.state.set(before)
         if not isinstance(x, Tensor):
             raise errors.wrong_type("unpack_hook", "result", "be a Tensor", x)
-        return seen_from(x, self.edge if self.number is None else (node.whole or node, self.number))
+        edge = self.edge if self.number is None else (node.whole or node, self.number)
+        return seen_from(x, edge, node)
 
 
-def seen_from(x: Tensor, edge: Any) -> Tensor:
-    """Return a tensor that was saved without its history, with the history that the derivative
-    needs.
+def seen_from(x: Tensor, edge: Any, node: Node) -> Tensor:
+    """Return a tensor that was saved without its history, in the form that the derivative gets.
+
+    A user's derivative gets it with its history; one of ours only if the derivative is recorded.
     """
-    if edge is None or grad_mode.get() != DEFAULT:
+    if edge is None or (grad_mode.get() != DEFAULT and not node.is_users):
         return x
     return with_edge(view_of(x, x._geometry, x._offset), edge)
 

@@ -31,6 +31,9 @@ _OF_NUMBERS = frozenset(
     ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide")
 )
 F = TypeVar("F", bound=Callable[..., Any])
+# While as_torch is installed: calls `__torch_function__` of an argument that has it, and returns a
+# tuple with its result, or None.
+overriding: list[Callable[[Callable[..., Any], Mapping[str, Any]], tuple[Any] | None]] = []
 
 
 def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:
@@ -42,6 +45,8 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
     # Up to Python 3.12 the function's frame keeps this dict, and the error's traceback keeps that
     # frame.
     given.pop("error", None)
+    if overriding and (taken := overriding[0](function, given)):
+        return taken[0]
     if op in _OF_NUMBERS and None not in (number(given.get("input")), number(given.get("other"))):
         made = dispatcher.find("aten::full")([], number(given["input"]))
         return _again(function, {**given, "input": made})
@@ -186,6 +191,8 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
             try:
                 return function(*args, **kwargs)
             except Exception as error:
+                if overriding and (taken := _overridden(declared, args, kwargs)):
+                    return taken[0]
                 if (plain := _without_tensors(function, types, args, kwargs)) is not None:
                     return _afresh(function, plain.args, plain.kwargs)
                 if isinstance(error, errors.GpuTensorError):
@@ -202,6 +209,17 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
         return cast(F, declared)
 
     return decorate
+
+
+def _overridden(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any] | None:
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return None
+    bound.apply_defaults()
+    return overriding[0](function, bound.arguments)
 
 
 def _name_of(function: str, args: tuple[Any, ...]) -> str:

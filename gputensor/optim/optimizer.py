@@ -62,6 +62,8 @@ class Optimizer(Hooked):
     _steps_reals = True
     # True if a step treats each element alone, so that it can be one pass: see passes.py.
     _is_elementwise = False
+    # False for a user's formula, whose options may be any values.
+    _is_checked = True
     # Options that must be numbers, and options that must also not be negative.
     _plain: tuple[str, ...] = ()
     _not_negative: tuple[str, ...] = ("lr", "weight_decay", "momentum", "eps")
@@ -91,6 +93,7 @@ class Optimizer(Hooked):
         super().__init_subclass__(**kwargs)
         if cls._update is Optimizer._update:
             cls._numbers = ()
+            cls._is_checked = cls.__module__.startswith(__package__)
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group of parameters.
@@ -126,7 +129,8 @@ class Optimizer(Hooked):
         made.update({name: x for name, x in self.defaults.items() if name not in made})
         if names:
             made["param_names"] = names
-        self._check(made)
+        if self._is_checked:
+            self._check(made)
         self.param_groups.append(made)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -231,7 +235,9 @@ class Optimizer(Hooked):
             found = found if changed is None else changed
         return found
 
-    def _saved(self, state: State) -> State:
+    def _saved(self, state: Any) -> Any:
+        if not isinstance(state, dict):  # a user's entry, not of a parameter
+            return state
         return {
             name: value if name not in self._numbers or isinstance(value, Tensor)
             else full((), float(value), dtype=number_dtype(value))

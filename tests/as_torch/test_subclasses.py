@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+
+import pytest
 
 CONSTRUCTED = """
 class Bare(torch.Tensor):
@@ -80,3 +83,79 @@ def test_a_subclass_calls_the_constructor_of_tensor() -> None:
 
 def test_a_node_of_a_function_has_a_class_of_its_name() -> None:
     run(NODES)
+
+
+INTERNALS = """
+import io, pickle
+from functorch import make_functional_with_buffers, combine_state_for_ensemble, vmap
+from torch.autograd.functional import _construct_standard_basis_for
+from torch.cuda.amp import autocast, custom_fwd
+from torch.fx import GraphModule
+from torch.utils._contextlib import _DecoratorContextManager
+from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
+from torch.utils.data._utils.worker import _generate_state
+from torch.utils.weak import WeakIdKeyDictionary
+from torch.nn.utils._named_member_accessor import swap_tensor
+
+with autocast(enabled=False), torch.cpu.amp.autocast():
+    assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.bfloat16
+assert issubclass(autocast, torch.autocast) and custom_fwd(len).__name__ == "len"
+assert issubclass(GraphModule, torch.nn.Module)
+
+model = torch.nn.BatchNorm1d(3).eval()
+call, params, buffers = make_functional_with_buffers(model)
+x = torch.rand(4, 3)
+assert torch.equal(call(params, buffers, x), model(x)) and params[0].is_leaf
+call, params, buffers = combine_state_for_ensemble([model, model])
+assert vmap(call, in_dims=(0, 0, None))(params, buffers, x).shape == (2, 4, 3)
+
+lists = [[torch.ones(1), torch.ones(1, dtype=torch.int64), torch.zeros(2)], [1, 2, 3]]
+groups = _group_tensors_by_device_and_dtype(lists, with_indices=True)
+assert [(places, rows[1]) for rows, places in groups.values()] == [([0, 2], [1, 3]), ([1], [2])]
+basis = _construct_standard_basis_for((torch.ones(2), torch.ones(1)), (2, 1))
+assert [b.tolist() for b in basis] == [[[1, 0], [0, 1], [0, 0]], [[0], [0], [1]]]
+assert _generate_state(12345678901234, 3) == [2677634501, 810098766, 226270600, 4115140591]
+
+weak = WeakIdKeyDictionary()
+weak[x] = 1
+assert x in weak and [*weak.values()] == [1]
+del x
+assert len(weak) == 0
+
+class Counted(_DecoratorContextManager):
+    entered = 0
+    def __enter__(self): Counted.entered += 1
+    def __exit__(self, *error): pass
+
+assert [Counted()(abs)(-n) for n in (1, 2)] == [1, 2] and Counted.entered == 2
+former = model.weight
+assert swap_tensor(model, "weight", torch.zeros(3)) is former and not model.weight.any()
+
+lists = [torch.tensor([1.0, 5.0]), torch.tensor([3.0])]
+torch._foreach_maximum_(lists, 2.0)
+assert [x.tolist() for x in lists] == [[2, 5], [3]]
+
+for kind, name in ((torch.Tensor, "Tensor"), (torch.Size, "Size"), (torch.dtype, "dtype")):
+    assert repr(kind) == f"<class 'torch.{name}'>"
+    assert pickle.loads(pickle.dumps(kind)) is kind
+assert pickle.loads(pickle.dumps(torch.ones(2).shape)) == (2,)
+"""
+
+PICKLE = """
+import pickle
+made = pickle.loads(bytes.fromhex({text!r}))
+assert made[0].tolist() == [[0, 1], [2, 3]] and made[1].tolist() == [1, 1]
+assert type(made[1]) is torch.nn.Parameter and made[1].requires_grad
+"""
+
+
+def test_names_that_packages_use_from_the_inside() -> None:
+    run(INTERNALS)
+
+
+@pytest.mark.oracle
+def test_a_pickle_of_pytorch_is_read() -> None:
+    torch = pytest.importorskip("torch")
+    parameter = torch.nn.Parameter(torch.ones(2))
+    text = pickle.dumps([torch.arange(4.0).view(2, 2), parameter]).hex()
+    run(PICKLE.format(text=text))

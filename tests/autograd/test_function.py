@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import gputensor as gt
@@ -333,3 +335,29 @@ def test_what_is_marked_dirty_is_returned() -> None:
     w = gt.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match="cannot return more than one Tensor"):
         Two.apply((w * 1).view(3, 1))
+
+
+class _Kept(gt.autograd.Function):
+    """2 x, with its result saved; notes what backward sees."""
+
+    seen: list[Any] = []
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        made = x * 2
+        ctx.save_for_backward(made)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (made,) = ctx.saved_tensors
+        _Kept.seen.append((made.requires_grad, made.grad_fn.name()))
+        return grad * 2
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_saved_result_has_its_history_in_backward(create_graph: bool) -> None:
+    _Kept.seen = []
+    x = gt.ones(2, requires_grad=True)
+    _Kept.apply(x).sum().backward(create_graph=create_graph)
+    assert _Kept.seen == [(True, "_KeptBackward")]

@@ -65,9 +65,10 @@ _FAMILIES = (
             "torch.nn.functional": "BroadcastingList* assert_int_or_pair",
             "torch.jit.annotations": "*Type EvalEnv Module ann_to_type check_fn get_* is_* "
             "parse_type_line split_type_line try_*",
-            "torch.jit": "trace* load save fork wait Attribute CompilationUnit Error Future "
-            "ONNXTracedModule RecursiveScriptClass ScriptWarning TopLevelTracedModule Traced* "
-            "Trac* enable_onednn_fusion export_opnames fuser isinstance jit_module_from_flatbuffer "
+            "torch.jit": "trace* load save fork wait Attribute CompilationUnit "
+            "Error Future ONNXTracedModule RecursiveScriptClass ScriptWarning "
+            "TopLevelTracedModule Traced* Trac* enable_onednn_fusion export_opnames fuser "
+            "isinstance jit_module_from_flatbuffer "
             "last_executed_optimized_graph onednn_fusion_enabled optimized_execution "
             "run_frozen_optimizations save_jit_module_to_flatbuffer script_method "
             "set_fusion_strategy strict_fusion",
@@ -83,7 +84,6 @@ _FAMILIES = (
             "torch.compiler": "CacheInfo config *_backend keep_*_unsafe skip_*_unsafe "
             "load_cache_artifacts save_cache_artifacts load_compiled_function "
             "set_enable_guard_collectives",
-            "torch.library": "triton_op wrap_triton",
         },
         "torch._dynamo torch._inductor torch.fx torch.export torch._export "
         "torch._higher_order_ops torch._prims_common torch._functorch",
@@ -114,6 +114,7 @@ _FAMILIES = (
     _Family(
         "it is internal to PyTorch",
         {
+            "torch._C._functorch": "*", "torch._functorch.vmap": "_*",
             "torch": "AVG SUM AggregationType Benchmark* ThroughputBenchmark DisableTorchFunction* "
             "*erializationStorageContext DispatchKey* ExcludeDispatchKeyGuard *Logger LoggerBase "
             "PyTorchFile* StreamObjType DeviceObjType FatalError Tag init_num_threads cpp "
@@ -373,7 +374,7 @@ _FAMILIES = (
     _Family(
         "a class cannot replace functions of tensors this way; override __gputensor_dispatch__",
         {
-            "torch.overrides": "handle_torch_function", "torch.library": "register_torch_dispatch",
+            "torch.library": "register_torch_dispatch",
         },
     ),
 )  # fmt: skip

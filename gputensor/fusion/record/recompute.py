@@ -60,7 +60,7 @@ class _Operand(SavedTensor):
         """Return the saved tensor, or recompute it. Raises: AutogradError if it was written to."""
         x = super().unpack(node)
         again = _recorded_again(x)
-        return x if again is None else seen_from(again, gradient_edge(x))
+        return x if again is None else seen_from(again, gradient_edge(x), node)
 
 
 class _Result(SavedResult):
@@ -71,7 +71,7 @@ class _Result(SavedResult):
     def unpack(self, node: Node) -> Any:
         x = super().unpack(node)
         again = _recorded_again(self.tensor)
-        return x if again is None else seen_from(again, (node.whole or node, self.number))
+        return x if again is None else seen_from(again, (node.whole or node, self.number), node)
 
 
 def keep(x: Tensor, number: int | None) -> SavedTensor | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Self
 
 from ...core import errors
+from ...tensor.tensor import Tensor
 from ..parameter import Parameter
 from .module import Module, indented
 
@@ -128,9 +129,10 @@ class _Named(Module):
     def _held(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    def update(self, parts: Mapping[str, Any]) -> None:
-        for name, part in parts.items():
-            self[name] = part
+    update: Any = MutableMapping.update
+    pop: Any = MutableMapping.pop
+    popitem: Any = MutableMapping.popitem
+    clear: Any = MutableMapping.clear
 
     def __getitem__(self, name: str) -> Any:
         return self._held[name]
@@ -176,57 +178,117 @@ class ModuleDict(_Named):
 
 
 class ParameterList(Module):
-    """A list of parameters; tensors become Parameters."""
+    """A list of parameters; tensors become Parameters. Other values are attributes of the list."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
-        for value in () if values is None else values:
-            self.append(value)
+        self._size = 0
+        if values is not None:
+            self.extend(values)
 
     def append(self, value: Any) -> Self:
-        kept = value if isinstance(value, Parameter) else Parameter(value)
-        self.register_parameter(str(len(self)), kept)
+        self._size += 1
+        self[self._size - 1] = value
         return self
 
+    def extend(self, values: Iterable[Any]) -> Self:
+        if isinstance(values, Tensor) or not isinstance(values, Iterable):
+            raise errors.wrong_type("extend", "values", "be an iterable and no Tensor", values)
+        for value in [*values]:
+            self.append(value)
+        return self
+
+    __iadd__ = extend
+
     def __len__(self) -> int:
-        return len(self._parameters)
+        return self._size
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._parameters.values())
+        return iter([self[n] for n in range(self._size)])
 
-    def __getitem__(self, index: int) -> Any:
-        return list(self._parameters.values())[_index(self, index)]
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return type(self)([self[n] for n in range(self._size)[index]])
+        return getattr(self, str(_index(self, index) % self._size))
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        setattr(self, str(_index(self, index) % self._size), _parameter(value))
 
     def extra_repr(self) -> str:
-        return _listed(self._parameters, lambda p: p.dtype)
+        return _listed(enumerate(self), lambda p: p.dtype)
 
 
 class ParameterDict(_Named):
-    """Parameters by name; tensors become Parameters."""
+    """Parameters by name; tensors become Parameters. Other values are attributes of the dict."""
 
-    def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, parameters: Any = None) -> None:
         super().__init__()
-        self.update(parameters or {})
+        self._keys: dict[str, None] = {}
+        self.update(() if parameters is None else parameters)
 
     @property
     def _held(self) -> dict[str, Any]:
-        return self._parameters
+        return {name: getattr(self, name) for name in self._keys}
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
+    def __getitem__(self, name: Any) -> Any:
+        if str(name) not in self._keys:
+            raise KeyError(name)
+        return getattr(self, str(name))
+
+    def __setitem__(self, name: Any, value: Any) -> None:
+        self._keys[str(name)] = None
+        setattr(self, str(name), _parameter(value))
+
+    def __delitem__(self, name: Any) -> None:
+        del self._keys[str(name)]
+        delattr(self, str(name))
+
+    get: Any = MutableMapping.get
+    setdefault: Any = MutableMapping.setdefault
+
+    def copy(self) -> Self:
+        return type(self)(self)
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> Self:
+        return type(self)(dict.fromkeys(keys, default))
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed([*self._keys])
+
+    def __or__(self, other: Any) -> Self:
+        made = self.copy()
+        made.update(other)
+        return made
+
+    def __ror__(self, other: Any) -> Self:
+        made = type(self)(other)
+        made.update(self)
+        return made
+
+    def __ior__(self, other: Any) -> Self:
+        self.update(other)
+        return self
 
     def extra_repr(self) -> str:
-        return _listed(self._parameters, lambda p: p.type())
+        return _listed(self._held.items(), lambda p: p.type())
 
 
-def _listed(parameters: Mapping[str, Any], kind: Callable[[Any], Any]) -> str:
-    """Return a line for each parameter, in PyTorch's words. kind: its dtype or its type."""
-    return "\n".join(
-        f"  ({name}): Parameter containing: [{kind(p)} of size {'x'.join(map(str, p.shape))}"
-        + (f" ({p.device})]" if p.device.type == "cuda" else "]")
-        for name, p in parameters.items()
-        if p is not None
-    )
+def _parameter(value: Any) -> Any:
+    is_plain = isinstance(value, Tensor) and not isinstance(value, Parameter)
+    return Parameter(value) if is_plain else value
+
+
+def _listed(values: Iterable[tuple[Any, Any]], kind: Callable[[Any], Any]) -> str:
+    """Return a line for each value, in PyTorch's words. kind: a tensor's dtype or its type."""
+    lines = []
+    for name, p in values:
+        shown = f"Object of type: {type(p).__name__}"
+        if isinstance(p, Tensor):
+            place = f" ({p.device})" if p.device.type == "cuda" else ""
+            sizes = "x".join(map(str, p.shape))
+            shown = f"Parameter containing: [{kind(p)} of size {sizes}{place}]"
+        lines.append(f"  ({name}): {shown}")
+    return "\n".join(lines)
 
 
 def _index(of: Any, index: Any) -> int:

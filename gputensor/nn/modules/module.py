@@ -96,7 +96,9 @@ class Module(Hooks):
         elif isinstance(value, Parameter):
             self.register_parameter(name, value)
         elif isinstance(value, Module):
-            self.add_module(name, value)
+            # Unlike add_module, without a look at the attributes of the class.
+            self._release(name, "_modules")
+            slots["_modules"][name] = registered(self, "_modules", name, value)
         elif isinstance(value, Buffer):
             self.register_buffer(name, value, value.persistent)
         elif name in slots["_parameters"]:
@@ -146,6 +148,10 @@ class Module(Hooks):
             name in self.__dict__[other] for other in _KINDS
         ):  # fmt: skip
             raise errors.must(what, "name", f"not be an attribute of {type(self).__name__}", name)
+        self._release(name, kind)
+
+    def _release(self, name: str, kind: str) -> None:
+        """Remove an attribute that will be one of another kind."""
         self.__dict__.pop(name, None)
         for other in _KINDS:
             if other != kind:
