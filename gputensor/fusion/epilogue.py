@@ -5,7 +5,7 @@ A reduction's result has fewer elements than its operand, so its readers are in 
 own. When one of the two recordings runs while the other waits, the later one's steps are appended
 to the earlier one: the chain then ends in instructions with the layout of a result, its tail, and
 the reduction's kernel continues with the result in a register. Only CUDA's executor does this
-(cuda/epilogue.py); on the CPU a separate chain costs no launch.
+(cuda/reductions.py); on the CPU a separate chain costs no launch.
 """
 
 from __future__ import annotations

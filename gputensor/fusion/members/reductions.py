@@ -3,8 +3,8 @@
 Note [A chain that is reduced]
 A reduction of a recorded value joins its recording. It reduces elements as they are computed, and
 these are stored only if needed. Its result is pending, too. Readers of the result form another
-chain; but if rows are short, operators that broadcast the results back continue in the same blocks,
-so that a softmax reads its operand once. A reduction of a large computed operand is recorded as
+chain; but if rows are short, operators that broadcast the results back join the chain, so that a
+softmax reads its operand once. A reduction of a large computed operand is recorded as
 well, so that other readers can join it: a sum and a sum of squares read the operand once. A small
 operand is recorded if that allows the next call to be replayed.
 """
@@ -16,12 +16,11 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...core.device import CPU
-from ...core.dtype import dtype, float16, int64
+from ...core.dtype import dtype, int64
 from ...core.geometry import Geometry, contiguous_geometry
 from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
 from ...makers.rows import bound
-from ...kernels import stub
 from ...kernels.cpu import quiet
 from ...native import argreduce
 from ...structured.pointwise import Rule
@@ -48,10 +47,12 @@ def is_one(operator: Operator) -> bool:
     return family in ("reduce", "argreduce") and factory.__name__ == "functional"
 
 
-def slowest_dim(shape: Geometry) -> int:
-    """The dimension with the largest stride, which the CPU cuts into blocks."""
+def has_short_rows(shape: Geometry, dims: tuple[int, ...]) -> bool:
+    """True if each part of an operand along its slowest dimension has whole rows over `dims`, and
+    is short. On the CPU readers of the rows' results then join the chain."""
     strides, sizes = shape.strides, shape.sizes
-    return max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
+    at = max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
+    return at not in dims and shape.numel // sizes[at] <= SHORT
 
 
 def recording(
@@ -88,41 +89,29 @@ class _Now(Exception):
     """Raised if the reduction must run now."""
 
 
-def lies_alike(what: Any, walk: Geometry, keepdim: bool) -> bool:
-    """True if the kept dimensions are in memory order in operand and result. Otherwise NumPy
-    reduces a block of a single row in another order, with other sums."""
-    kept = [d for d in range(walk.ndim) if d not in what.reduces]
-    steps = dict(zip(range(walk.ndim) if keepdim else kept, what.geometry.strides))
-    kept = [d for d in kept if walk.sizes[d] > 1]
-    return sorted(kept, key=lambda d: walk.strides[d]) == sorted(kept, key=lambda d: steps[d])
-
-
 class _Entry:
     """Replaces an entry of native/reduce.py, with the attributes that `Recorded` reads."""
 
-    __slots__ = ("operator", "rule", "name", "plan", "run", "axes", "keepdim", "write", "what")
+    __slots__ = ("operator", "rule", "name", "plan", "run", "axes", "keepdim", "real", "what")
     is_fresh = False
 
     def __init__(self, operator: Operator, real: Any, family: str = "reduce") -> None:
         self.operator, self.name, self.plan = operator, real.loop, real.plan
         self.run, self.axes, self.keepdim = real.run, real.axes, real.keepdim
-        self.write, self.rule = real.write, Rule(family, real.loop, None)
+        self.real, self.rule = real, Rule(family, real.loop, None)
         self.what: Recorded | None = None
 
-    def _is_of_short_rows(self, shape: Any, axes: tuple[int, ...]) -> bool:
-        """True if a part of the operand that fits the cache has whole rows, each reduced
-        independently of others. See `reductions._Reduction.is_by_rows`."""
-        given, compute, numel = shape.dtype, self.plan.common_dtype, shape.numel
-        if self.axes is None:
+    def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
+        """Run the operator alone."""
+        self.real.write(outs[0], inputs[0])
+
+    def _feeds(self, shape: Geometry, axes: tuple[int, ...]) -> bool:
+        """True if readers of the result may join the chain."""
+        if self.axes is None or not self.keepdim:
             return False
         if self.plan.device.type == "cuda":
             return self._is_of_a_launch(shape, axes)
-        if self.plan.device.type != "cpu":
-            return False
-        slowest = slowest_dim(shape)
-        is_alone = given is compute and (given.itemsize > 2 or given is float16)
-        is_alone |= self.rule.family == "argreduce" or stub.is_compiled(self.run)
-        return is_alone and slowest not in axes and numel // shape.sizes[slowest] <= SHORT
+        return self.plan.device is CPU and has_short_rows(shape, axes)
 
     def _is_of_a_launch(self, shape: Geometry, axes: tuple[int, ...]) -> bool:
         """True if the reduction is one launch over rows that a kernel may read again."""
@@ -137,7 +126,7 @@ class _Entry:
         if what is None:
             shape = source._geometry
             axes = tuple(range(shape.ndim)) if self.axes is None else self.axes
-            feeds = self.keepdim and self._is_of_short_rows(shape, axes)
+            feeds = self._feeds(shape, axes)
             what = self.what = Recorded(self.operator, (shape.dtype,), self, axes, shape, feeds)
         recorder = current.get()
         made = None if recorder is None else recorder.record(what, (source,), ())
