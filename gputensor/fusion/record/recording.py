@@ -25,6 +25,7 @@ and finalisers must not write to the operands meanwhile.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from sys import getrefcount
@@ -153,9 +154,35 @@ class Recording:
 
     def input(self, storage: Storage, offset: int, shape: Any, array: Any) -> int:
         """Return the code of an operand that is in memory or comes from another recording."""
-        code = self.found[(id(storage), offset, shape)] = 3 * len(self._inputs)
-        self._inputs.append((storage, offset, shape, array))
+        key = (id(storage), offset, shape)
+        code = self.found.get(key)
+        if code is None:
+            code = self.found[key] = 3 * len(self._inputs)
+            self._inputs.append((storage, offset, shape, array))
         return code
+
+    def append(
+        self, other: Recording, numbers: Iterable[int], known: dict[int, int]
+    ) -> dict[int, int]:
+        """Append steps of another recording. known: codes there, with their codes here. Returns
+        also those of the steps' operands and results."""
+        codes, steps = {**known}, other.settled()
+
+        def code_of(code: int) -> int:
+            if code not in codes:
+                place = code // 3
+                codes[code] = (
+                    self.scalar(other.scalars[place])
+                    if code % 3 == 2
+                    else self.input(*other.inputs[place])
+                )
+            return codes[code]
+
+        for n in numbers:
+            what, operands, params = steps[n]
+            of = tuple(map(code_of, operands)), tuple(map(code_of, params))
+            codes[3 * n + 1] = 3 * self.add(what, *of) + 1
+        return codes
 
     def reads(self, storage: Storage) -> bool:
         return any([x[0] is storage for x in self.inputs])
