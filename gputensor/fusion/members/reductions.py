@@ -1,4 +1,4 @@
-"""Reductions as members of a chain: sums and similar operators, argmax and argmin.
+"""Reductions as members of a chain: sums and similar operators.
 
 Note [A chain that is reduced]
 A reduction of a recorded value joins its recording. It reduces elements as they are computed, and
@@ -13,18 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.device import CPU
-from ...core.dtype import dtype, int64
-from ...core.geometry import Geometry, contiguous_geometry
+from ...core.geometry import Geometry
 from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
 from ...makers.rows import bound
-from ...kernels.cpu import quiet
-from ...native import argreduce
 from ...structured.pointwise import Rule
-from ...tensor.make import from_storage
 from ...tensor.tensor import Tensor
 from ..record import standing
 from ..chain import Recorded
@@ -43,8 +39,7 @@ def is_one(operator: Operator) -> bool:
     if operator not in bound or "reduction" not in operator.tags:
         return False
     factory = bound[operator][0]
-    family = factory.__module__.rpartition(".native.")[2]
-    return family in ("reduce", "argreduce") and factory.__name__ == "functional"
+    return bool(factory.__module__.endswith(".reduce") and factory.__name__ == "functional")
 
 
 def has_short_rows(shape: Geometry, dims: tuple[int, ...]) -> bool:
@@ -60,12 +55,8 @@ def recording(
 ) -> Callable[..., Any]:
     """The kernel of a reduction at Fuse. is_own: whether calls for a device come to our kernel."""
     factory, loop = bound[operator]
-    kernel: Callable[..., Any]
-    if factory is argreduce.functional:
-        kernel = _of_places(operator, loop)
-    else:
-        made = factory(standing.Standing(operator, _Entry), loop)
-        kernel = made[1] if type(made) is tuple else made
+    made = factory(standing.Standing(operator, _Entry), loop)
+    kernel: Callable[..., Any] = made[1] if type(made) is tuple else made
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
         place, recorder = self._device, current.get()
@@ -95,10 +86,10 @@ class _Entry:
     __slots__ = ("operator", "rule", "name", "plan", "run", "axes", "keepdim", "real", "what")
     is_fresh = False
 
-    def __init__(self, operator: Operator, real: Any, family: str = "reduce") -> None:
+    def __init__(self, operator: Operator, real: Any) -> None:
         self.operator, self.name, self.plan = operator, real.loop, real.plan
         self.run, self.axes, self.keepdim = real.run, real.axes, real.keepdim
-        self.real, self.rule = real, Rule(family, real.loop, None)
+        self.real, self.rule = real, Rule("reduce", real.loop, None)
         self.what: Recorded | None = None
 
     def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
@@ -118,8 +109,7 @@ class _Entry:
         from ...kernels.cuda.rows_chain_launch import stage_of
 
         count = prod([shape.sizes[d] for d in axes])
-        is_one = self.rule.family == "reduce" and self.plan.n_reduced == 1
-        return is_one and count <= SHORT and stage_of(self.run) is not None
+        return self.plan.n_reduced == 1 and count <= SHORT and stage_of(self.run) is not None
 
     def fresh(self, source: Tensor) -> Tensor:
         what = self.what
@@ -133,81 +123,3 @@ class _Entry:
         if made is None:
             raise _Now
         return made
-
-
-# --- argmax and argmin ----------------------------------------------------------------------------
-
-
-class Output(NamedTuple):
-    geometry: Geometry
-
-
-class Layout(NamedTuple):
-    """Replaces a plan for operators without one: it has the attributes that `Recorded` reads. walk:
-    the order in which the operator's kernel on a device walks the operand."""
-
-    device: Any
-    common_dtype: dtype
-    outputs: tuple[Output, ...]
-    walk: Any = None
-    scalar_operands: tuple[int, ...] = ()
-
-
-class _Places:
-    """The plan of argmax and argmin, over one dimension or over all elements in row-major order. On
-    the CPU it is called like a sum's loop."""
-
-    __slots__ = ("loop", "plan", "run", "axes", "keepdim")
-
-    def __init__(self, loop: str, x: Tensor, dim: int | None, keepdim: bool) -> None:
-        shape, self.loop, self.keepdim = x._geometry, loop, keepdim
-        one, sizes = x, (1,) * shape.ndim if keepdim else ()
-        if dim is None:
-            flat = contiguous_geometry((shape.numel,), shape.dtype)
-            one = from_storage(x._get_storage(), x._offset, flat, x._keys)
-        axis = 0 if dim is None else dim % shape.ndim
-        real = argreduce._Entry(loop, one, None, axis, keepdim and dim is not None)
-        result = real.geometry if dim is not None else contiguous_geometry(sizes, int64)
-        self.plan = Layout(x._device, shape.dtype, (Output(result),), real.plan)
-        self.axes = None if dim is None else (axis,)
-        self.run = run = real.run
-        if x._device is CPU:
-
-            def over(array: Any, axes: Any, unused: None, out: Any, keepdims: bool) -> None:
-                if axes is None:
-                    run(array.reshape(-1), 0, out.reshape(()), False)
-                else:
-                    run(array, axes[0], out, keepdims)
-
-            self.run = over
-
-    def write(self, out: Tensor, source: Tensor) -> None:
-        if source._device is CPU:
-            array, made = source._get_array(), out._get_array()
-            quiet.run(self.run, array, self.axes, None, made, self.keepdim)
-        else:
-            self.run(source._device.index, (out._address(), source._address()))
-
-
-def _of_places(operator: Operator, loop: str) -> Callable[..., Any]:
-    known: dict[Any, _Entry] = {}
-
-    def kernel(key_set: int, self: Tensor, dim: Any = None, keepdim: Any = False) -> Tensor:
-        shape = self._geometry
-        key = (shape, self._device, dim, type(dim), keepdim, type(keepdim))
-        entry = known.get(key)
-        if entry is None:
-            is_fine = type(keepdim) is bool and not shape.dtype.is_complex and shape.ndim > 0
-            if dim is None:
-                is_fine &= shape.is_row_major
-            else:
-                is_fine &= type(dim) is int and -shape.ndim <= dim < shape.ndim
-            if not is_fine:
-                raise _Now
-            if len(known) >= _BOUND:
-                known.clear()
-            found = _Places(loop, self, dim, keepdim)
-            entry = known[key] = _Entry(operator, found, "argreduce")
-        return entry.fresh(self)
-
-    return kernel

@@ -2,7 +2,7 @@
 softmax, log_softmax and their derivatives, and layer norm.
 
 Note [What takes rows]
-argmax and argmin are ordinary reductions (reductions.py). The other operators return as many
+argmax and argmin are like reductions (reductions.py). The other operators return as many
 elements as they take, or several results; `whole` lists the dimensions of a row. With several
 results, the operator's instruction gives the first, and one more instruction with that operand and
 a `part` other than 0 gives each further one. On the CPU, if rows are short, following operators
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ...core.arguments import exact
 from ...core.device import CPU
-from ...core.dtype import FLOATING, bfloat16, float16, float32
+from ...core.dtype import FLOATING, bfloat16, dtype, float16, float32, int64
 from ...core.geometry import Geometry, contiguous_geometry
 from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
@@ -26,14 +26,30 @@ from ...kernels.cpu import quiet
 from ...makers.rows import bound
 from ...native import argreduce, softmax
 from ...structured.pointwise import Rule
+from ...tensor.make import from_storage
 from ...tensor.tensor import Tensor
 from ..chain import Recorded
 from ..record.pending import Pending
 from ..record.recorder import current
-from .reductions import LARGE, SHORT, Layout, Output, has_short_rows
+from .reductions import LARGE, SHORT, has_short_rows
 
 _BOUND = 1 << 11
 _HALVES = (float16, bfloat16)
+
+
+class Output(NamedTuple):
+    geometry: Geometry
+
+
+class Layout(NamedTuple):
+    """Replaces a plan for operators without one: it has the attributes that `Recorded` reads. walk:
+    the order in which the operator's kernel on a device walks the operand."""
+
+    device: Any
+    common_dtype: dtype
+    outputs: tuple[Output, ...]
+    walk: Any = None
+    scalar_operands: tuple[int, ...] = ()
 
 
 class Entry:
@@ -117,37 +133,48 @@ def _is_read_on(shape: Geometry, dims: tuple[int, ...], place: Any) -> bool:
     return place is CPU and has_short_rows(shape, dims)
 
 
-# --- max and min with indices ---------------------------------------------------------------------
+# --- argmax and argmin, max and min with indices --------------------------------------------------
 
 
-def _select(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) -> Made | None:
+def _search(operator: Operator, x: Tensor, dim: Any = None, keepdim: Any = False) -> Made | None:
     shape, place, loop = x._geometry, x._device, bound[operator][1]
+    has_values = len(operator.schema.returns) > 1
     if (
-        type(dim) is not int or type(keepdim) is not bool or not -shape.ndim <= dim < shape.ndim
-        or shape.dtype.is_complex or not shape.is_non_overlapping_and_dense
+        type(keepdim) is not bool or not shape.ndim or shape.dtype.is_complex
+        or not shape.is_non_overlapping_and_dense
     ):  # fmt: skip
         return None
-    axis = dim % shape.ndim
-    sizes = tuple([1 if d == axis else n for d, n in enumerate(shape.sizes)])
-    kept = sizes if keepdim else (*sizes[:axis], *sizes[axis + 1 :])
-    entry = argreduce._Entry(loop, x, None, axis, True)
+    one, axis, dims = x, 0, tuple(range(shape.ndim))
+    if type(dim) is int and -shape.ndim <= dim < shape.ndim:
+        axis = dim % shape.ndim
+        dims = (axis,)
+    elif dim is None and shape.is_row_major and not has_values:
+        flat = contiguous_geometry((shape.numel,), shape.dtype)
+        one = from_storage(x._get_storage(), x._offset, flat, x._keys)
+    else:
+        return None
+    sizes = tuple([1 if d in dims else n for d, n in enumerate(shape.sizes)])
+    kept = sizes if keepdim else tuple([n for d, n in enumerate(shape.sizes) if d not in dims])
+    entry = argreduce._Entry(loop, one, None, axis, dim is not None)
     run = entry.run
 
     def write(outs: list[Tensor], inputs: Any, params: Any) -> None:
         if place is CPU:
-            quiet.run(run, inputs[0]._get_array(), axis, *[x._get_array() for x in outs], True)
+            array, *made = [x._get_array() for x in (inputs[0], *outs)]
+            if dim is None:
+                array, made = array.reshape(-1), [made[0].reshape(())]
+            quiet.run(run, array, axis, *made, dim is not None)
         else:
-            run(place.index, (outs[1]._address(), outs[0]._address(), inputs[0]._address()))
+            run(place.index, [x._address() for x in (*reversed(outs), inputs[0])])
 
-    indices, values = entry.geometry, contiguous_geometry(sizes, shape.dtype)
-    layout = Layout(place, shape.dtype, (Output(values), Output(indices)), entry.plan)
-    rule, feeds = Rule("argreduce", loop, None), keepdim and _is_read_on(shape, (axis,), place)
-    both = Entry(rule, layout, (shape.dtype,), write, run)
-
-    def result(part: int, seen: Geometry) -> Recorded:
-        return _recorded(operator, both, shape, part, (axis,), feeds, seen, kept)
-
-    return Made([result(0, values), result(1, indices)], (0,))
+    found = [contiguous_geometry(sizes, of) for of in (shape.dtype, int64)[not has_values :]]
+    layout = Layout(place, shape.dtype, tuple(map(Output, found)), entry.plan)
+    both = Entry(Rule("argreduce", loop, None), layout, (shape.dtype,), write, run)
+    feeds = keepdim and _is_read_on(shape, dims, place)
+    return Made([
+        _recorded(operator, both, shape, part, dims, feeds, seen, kept)
+        for part, seen in enumerate(found)
+    ], (0,))  # fmt: skip
 
 
 def _recorded(
@@ -159,7 +186,7 @@ def _recorded(
     made = contiguous_geometry(sizes, seen.dtype)
     layout = entry.plan._replace(outputs=(Output(made), *entry.plan.outputs[1:]))
     one = Entry(entry.rule, layout, entry.kinds, entry.write, entry.run)
-    whole = None if part else dims
+    whole = dims if len(layout.outputs) > 1 and not part else None
     return Recorded(
         operator, entry.kinds, one, dims, walk, feeds, whole=whole, part=part, seen=seen
     )
@@ -287,8 +314,10 @@ def _layer_norm(
 
 
 MAKERS: dict[str, Maker] = {
-    "aten::max.dim": _select,
-    "aten::min.dim": _select,
+    "aten::argmax": _search,
+    "aten::argmin": _search,
+    "aten::max.dim": _search,
+    "aten::min.dim": _search,
     "aten::_softmax": _softmax,
     "aten::_log_softmax": _softmax,
     "aten::_softmax_backward_data": _softmax_backward,
