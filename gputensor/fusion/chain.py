@@ -63,11 +63,6 @@ class Stream(NamedTuple):
     first: Any
     second: Any
 
-    def at(self, element: int) -> Stream:
-        """Return the part of the stream from element `element` on. The number must be a multiple of
-        four."""
-        return self._replace(block=self.block + element // 4)
-
     def taken(self, generator: Any, count: int) -> Stream:
         """Return the stream for the next random numbers of this distribution."""
         return self._replace(**dict(zip(("seed", "block"), generator.take(count))))

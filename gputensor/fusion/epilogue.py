@@ -5,7 +5,7 @@ A reduction's result has fewer elements than its operand, so its readers are in 
 own. When one of the two recordings runs while the other waits, the later one's steps are appended
 to the earlier one: the chain then ends in instructions with the layout of a result, its tail, and
 the reduction's kernel continues with the result in a register. Only CUDA's executor does this
-(cuda/epilogue.py); on the CPU a separate chain costs no launch.
+(cuda/reductions.py); on the CPU a separate chain costs no launch.
 """
 
 from __future__ import annotations
@@ -34,20 +34,8 @@ def join(later: Recording) -> Recording | None:
     first = _read_by(later)
     if first is None or not _goes_on(first, later):
         return None
-    codes: dict[int, int] = {}
-    for n, (storage, offset, shape, array) in enumerate(later.inputs):
-        if type(storage) is Pending:
-            codes[3 * n] = 3 * storage._step + 1
-            continue
-        code = first.found.get((id(storage), offset, shape))
-        if code is None:
-            code = first.input(storage, offset, shape, array)
-        codes[3 * n] = code
-    for n, value in enumerate(later.scalars):
-        codes[3 * n + 2] = first.scalar(value)
-    for n, (what, operands, params) in enumerate(later.settled()):
-        of = tuple([codes[x] for x in operands]), tuple([codes[x] for x in params])
-        codes[3 * n + 1] = 3 * first.add(what, *of) + 1
+    known = {3 * n: 3 * x[0]._step + 1 for n, x in enumerate(later.inputs) if type(x[0]) is Pending}
+    codes = first.append(later, range(len(later.steps)), known)
     for made in later.results:
         if type(made) is Pending and made._array is later:
             made._array, made._step = first, codes[3 * made._step + 1] // 3

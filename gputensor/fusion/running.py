@@ -17,16 +17,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from .._generated import calls
 from ..core import errors
 from ..kernels import stub
-from ..structured import pointwise
-from ..tensor.make import allocate, from_storage
+from ..tensor.make import from_storage
 from ..tensor.tensor import Tensor
-from . import drawn
 from .chain import Chain
-
-Run = Callable[[list[Tensor], list[Tensor], list[Any]], object]
+from .stages import Run, Stage, all_alone, alone, in_stages
 
 _plans: dict[Chain, Run] = {}
 _BOUND = 1 << 11
@@ -60,17 +56,40 @@ def _prepared(chain: Chain) -> Run:
     elif (executor := _executor(chain)) is not None:
         run = executor.prepare(chain)
     if run is None and chain.drawn:
-        rest = drawn.without(chain)
-        run = partial(drawn.first, chain, None if rest is None else _prepared(rest))
+        run = in_stages(chain, _drawn_first(chain))
     if run is None:
-        run = partial(one_by_one, chain)
+        run = in_stages(chain, all_alone(chain))
     if not any(chain.are_seen_otherwise):
         return run
     return partial(_with_the_walks_dimensions, run, chain)
 
 
+def _drawn_first(chain: Chain) -> list[Stage]:
+    """Return stages that draw a chain's random numbers before they run the rest, for executors that
+    cannot draw within a chain."""
+    stages = [alone(chain, n) for n in chain.drawn]
+    rest = _without_draws(chain)
+    if rest is not None:
+        takes = [*range(len(chain.inputs)), *chain.drawn]
+        stages.append(Stage(takes, _undrawn(chain), _prepared(rest)))
+    return stages
+
+
+def _without_draws(chain: Chain) -> Chain | None:
+    """Return the chain with its random numbers as further inputs, or None if it consists only of
+    random numbers."""
+    count, drawn = len(chain.inputs), chain.drawn
+    others = [n for n in range(count, count + len(chain.instructions)) if n not in drawn]
+    stores = _undrawn(chain)
+    return chain.cut([*range(count), *drawn], others, stores, chain.walk) if stores else None
+
+
+def _undrawn(chain: Chain) -> list[int]:
+    return [n for n in dict.fromkeys(chain.stores) if n not in chain.drawn]
+
+
 def _with_the_walks_dimensions(
-    run: Run, chain: Chain, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]
+    run: Run, chain: Chain, inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]
 ) -> None:
     seen = [
         x if not is_seen_otherwise
@@ -93,7 +112,7 @@ def _bound(chain: Chain, bind_op: stub.Bind) -> Run | None:
     if not callable(launch):
         raise errors.bound_nothing(stub.CHAIN, stub.CHAIN, place.type, bind_op, launch)
 
-    def run(inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]) -> None:
+    def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
         operands = [
             x._address() if x._device is place else x._get_array().item()
             for x in (*outputs, *inputs)
@@ -117,59 +136,6 @@ def source(chain: Chain) -> str | None:
     if write is None or _stub(chain) is not None:
         return None
     found = write(chain)
-    if found is None and chain.drawn and (part := drawn.without(chain)) is not None:
+    if found is None and chain.drawn and (part := _without_draws(chain)) is not None:
         found = write(part)
-    return found
-
-
-def one_by_one(
-    chain: Chain, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any]
-) -> None:
-    """Run the chain's operators one by one."""
-    values: list[Any] = [*inputs]
-    further: dict[int, list[Any]] = {}  # results of operators with several results
-    for step in chain.instructions:
-        number = len(values)
-        given = tuple([values[x] if x >= 0 else scalars[-1 - x] for x in step.operands])
-        params = tuple([scalars[-1 - x] for x in step.params])
-        what = step.what
-        places = [n for n, x in enumerate(chain.stores) if x == number]
-        if what.part:
-            out = further[step.operands[0]][what.part]
-        else:
-            out = outputs[places[0]] if places else allocate(what.seen, what.device)
-        if what.part:
-            pass
-        elif what.whole is not None:
-            further[number] = [out, *further_results(chain, number, outputs)]
-            what.entry.write(further[number], given, params)
-        elif what.reduces is not None:
-            what.entry.write(out, given[0])
-        elif what.family == "copy":
-            calls.copy_(out, given[0], False)
-        else:
-            table = what.operator.table
-            entry = pointwise.find_entry(table, what.rule, what.loop, out, given)
-            entry.write(out, given, params)
-        for place in places[1:]:
-            outputs[place].copy_(out)
-        values.append(out)
-
-
-def further_results(chain: Chain, number: int, outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors for the second and later results of an instruction: outputs of the chain, or new
-    memory.
-    """
-    found = []
-    what = chain.instructions[number - len(chain.inputs)].what
-    stored = {
-        step.what.part: n for n, step in enumerate(chain.instructions, len(chain.inputs))
-        if step.what.part and step.operands[0] == number
-    }  # fmt: skip
-    for part, output in enumerate(what.entry.plan.outputs[1:], 1):
-        value = stored.get(part)
-        if value is not None and value in chain.stores:
-            found.append(outputs[chain.stores.index(value)])
-        else:
-            found.append(allocate(output.geometry, what.device))
     return found

@@ -159,7 +159,7 @@ def _pass(
     if not recording.is_open or any([x._array is not recording for x in storages]):
         return None
     written = [n for n, x in enumerate(storages) if x._step != first[n]]
-    chain, inputs, scalars = recording._known(tuple([storages[n]._step for n in written]))
+    chain, inputs = recording._known(tuple([storages[n]._step for n in written]))
     found = _programs.get(chain, chain)
     if found is chain:
         if len(_programs) >= _BOUND:
@@ -174,7 +174,7 @@ def _pass(
         return None
     return _Pass(
         run, tuple([written[n] for n in stores]), tuple([operands[n] for n in read]),
-        [recording.scalars[n] for n in scalars], numbers,
+        recording.scalars, numbers,
     )  # fmt: skip
 
 

@@ -10,8 +10,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.fusion import running
-from gputensor.fusion.cpu import blocks
-from gputensor.fusion.cpu import layouts
+from gputensor.fusion.cpu import programs
 from gputensor.kernels import stub
 from gputensor.kernels.cuda import launch
 
@@ -174,7 +173,7 @@ def test_one_kernel_scales_and_turns_pixels() -> None:
 
 # Each with the bytes of the elements that are moved from one layout to another.
 PLACED: list[tuple[str, Callable[[Any], Any], list[int]]] = [
-    ("before they are widened", lambda x: (x.t().to(gt.float64) * 2).contiguous(), [4]),
+    ("after they are widened", lambda x: (x.t().to(gt.float64) * 2).contiguous(), [8]),
     ("after they are narrowed", lambda x: (x * 2).to(gt.uint8).t().contiguous(), [1]),
     ("what both sides are read in", lambda x: (x.t().contiguous() + x) * 2, [4]),
     ("what is kept twice", lambda x: (lambda y: (y, y.t().contiguous()))(x * 2), [4]),
@@ -183,7 +182,7 @@ PLACED: list[tuple[str, Callable[[Any], Any], list[int]]] = [
 
 
 @pytest.mark.parametrize("of", PLACED, ids=lambda of: of[0])
-def test_as_few_bytes_as_can_be_change_their_layout(
+def test_elements_change_their_layout_by_the_copy_loop(
     of: tuple[str, Callable[[Any], Any], list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, function, expected = of
@@ -297,15 +296,14 @@ def _program(seed: int, place: str) -> tuple[Callable[[Any], Any], Any]:
     return function, x
 
 
-@pytest.mark.parametrize("block", [None, 8, 64])
+@pytest.mark.parametrize("few", [None, 8])
 def test_random_chains_are_what_they_are_eagerly(
-    monkeypatch: pytest.MonkeyPatch, block: int | None
+    monkeypatch: pytest.MonkeyPatch, few: int | None
 ) -> None:
-    """On the CPU, in blocks of few elements as well."""
-    if block is not None:
-        monkeypatch.setattr(blocks, "BLOCK", block)
-        monkeypatch.setattr(layouts, "_SLAB_NBYTES", 16 * block)
-        monkeypatch.setattr(layouts, "_ALIKE", 5)
+    """On the CPU, also with copies of few elements in stages of their own."""
+    if few is not None:
+        monkeypatch.setattr(programs, "_FEW", few)
+        monkeypatch.setattr(programs, "_ALIKE", 5)
     for seed in range(150):
         function, x = _program(seed, "cpu")
         expected = state_of(function(x))

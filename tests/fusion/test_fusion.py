@@ -15,8 +15,7 @@ import pytest
 import gputensor as gt
 from gputensor.core import errors, geometry as geometries
 from gputensor.dispatch import tls
-from gputensor.fusion import block, running
-from gputensor.fusion.cpu import blocks
+from gputensor.fusion import block
 from gputensor.fusion.record.pending import Pending
 from gputensor.fusion.record.recorder import current
 
@@ -498,29 +497,8 @@ def test_clip() -> None:  # cupy#7098
 # --- random programs ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """So that small tensors, too, run block by block."""
-    monkeypatch.setattr(blocks, "BLOCK", 2)
-    running._plans.clear()
-    assert blocks.block_of(24) <= 8
-    yield
-    running._plans.clear()
-
-
 def test_random_programs_are_what_they_are_eagerly() -> None:
     for seed in range(40):
-        assert programs.run(seed, True) == programs.run(seed, False), seed
-
-
-def test_random_programs_in_small_blocks(small_blocks: None) -> None:
-    for seed in range(80, 120):
-        assert programs.run(seed, True) == programs.run(seed, False), seed
-
-
-@pytest.mark.full
-def test_many_random_programs_in_small_blocks(small_blocks: None) -> None:
-    for seed in range(4000, 6000):
         assert programs.run(seed, True) == programs.run(seed, False), seed
 
 
@@ -530,34 +508,7 @@ def test_many_random_programs() -> None:
         assert programs.run(seed, True) == programs.run(seed, False), seed
 
 
-# --- blocks ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3, 8])
-def test_blocks_are_as_many_for_each_thread(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks.cpu, "get_num_threads", lambda: threads)
-    small = blocks.BLOCK
-    for numel in (small + 1, 5 * small, 9 * small + 3, 64 * small, 777_777_777):
-        block = blocks.block_of(numel)
-        assert small <= block <= 4 * small and block % 4 == 0
-        count = -(-numel // block)
-        assert block == small or count <= -(-numel // (4 * small * threads)) * threads
-
-
-def test_temporaries_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks.cpu, "get_num_threads", lambda: 1)
-    x = gt.rand(300, 1000)
-    blocks._free.clear()
-    for _ in range(3):
-        with gt.fuse():
-            z = (x * 2 + 1).erfinv() * (x + 3)
-    kept = [memory for free in blocks._free.values() for memory in free]
-    assert kept and sum(memory.size for memory in kept) < 8 * x.nbytes
-    before = [id(memory) for memory in kept]
-    with gt.fuse():
-        again = (x * 2 + 1).erfinv() * (x + 3)
-    assert {id(m) for free in blocks._free.values() for m in free} <= {*before}
-    assert gt.equal(z.nan_to_num(), again.nan_to_num())
+# --- threads -------------------------------------------------------------------------------------
 
 
 def test_threads_that_run_chains_at_once_share_no_temporary() -> None:

@@ -2,23 +2,29 @@
 
 A program runs blocks of its operands through all of its steps in the first-level cache, on the
 library's threads (kernels/compiled/engine/chain.cpp). It uses the operators' own loops, so the bits
-are the same. Operations without a loop in the library are separate steps between programs: NumPy
-functions, random numbers, reductions of rows.
+are the same. Operators without a loop in the library are separate stages between programs: NumPy
+functions, random numbers, reductions of rows. So are copies to another layout for which the copy
+loop is faster, because it reads and writes memory in long runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from ...core.arguments import NUMBERS
+from ...core.geometry import Geometry
 from ...kernels import stub
 from ...kernels.compiled import library
 from ..chain import Chain, Instruction, Recorded
+from ..stages import Stage, alone
 
 # The maximum number of steps in a program; with the casts between steps, the library allows 128.
 _LONGEST = 64
+# A program itself copies this number of elements to another layout, and runs of at least `_ALIKE`
+# elements whose neighbours are up to `_NEAR` bytes apart in the operand.
+_FEW, _ALIKE, _NEAR = 1 << 16, 256, 16
 
 
 class Program(NamedTuple):
@@ -31,6 +37,21 @@ class Program(NamedTuple):
     stores: list[int]
     inputs: list[int]
     shapes: list[tuple[int, ...] | None]
+
+    def stage(self, steps: Sequence[int]) -> Stage:
+        """Return a stage that runs the program. steps: the results of its operators."""
+        run_program, shapes = self.run, self.shapes
+        is_shaped = any([x is not None for x in shapes])
+
+        def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> bool:
+            arrays = [x._get_array() for x in (*outputs, *inputs)]
+            if is_shaped:
+                arrays = [
+                    x if shape is None else x.reshape(shape) for x, shape in zip(arrays, shapes)
+                ]
+            return run_program(*arrays, scalars, True)
+
+        return Stage(self.inputs, self.stores, run, steps)
 
 
 class Part:
@@ -62,6 +83,11 @@ class Part:
             tuple([numbers[x] for x in self.stores]), tuple(said),
         )  # fmt: skip
 
+    def program(self) -> Program:
+        return Program(
+            self.run, self.stores, self.inputs, [None] * (len(self.stores) + len(self.inputs))
+        )
+
     def _moves(self, chain: Chain, own: range) -> dict[int, int]:
         """Layout copy -> its operand, for copies of computed values.
 
@@ -92,7 +118,8 @@ def parts(chain: Chain, stores: tuple[int, ...]) -> list[Part | int]:
     """Split a chain into programs and the numbers of instructions that no program can run."""
     found: list[Part | int] = []
     steps, first = chain.instructions, 0
-    are_known = [is_known(chain, step) for step in steps]
+    moves = _moved_apart(chain)
+    are_known = [n not in moves and is_known(chain, step) for n, step in enumerate(steps)]
     while first < len(steps):
         last, sizes = first, steps[first].what.walk.sizes
         while (
@@ -104,6 +131,21 @@ def parts(chain: Chain, stores: tuple[int, ...]) -> list[Part | int]:
         if last == first:
             found.append(first)
         first = max(last, first + 1)
+    return found
+
+
+def stages(chain: Chain) -> list[Stage]:
+    """Return the stages of a chain: programs, and operators without a program."""
+    count, found = len(chain.inputs), list[Stage]()
+    casts = [x for x in chain.instructions if not x.what.is_move]
+    if len(chain.stores) == 1 and len(casts) < 2 and all([x.what.family == "copy" for x in casts]):
+        # the copy loop casts and changes the layout at once
+        return [alone(chain, chain.stores[0])._replace(takes=[0])]
+    for part in parts(chain, chain.stores):
+        if isinstance(part, Part):
+            found.append(part.program().stage(range(count + part.first, count + part.last)))
+        elif not chain.instructions[part].what.part:
+            found.append(alone(chain, count + part))
     return found
 
 
@@ -155,6 +197,53 @@ def whole(chain: Chain) -> Program | None:
     found = parts(chain, chain.stores)
     if len(found) != 1 or not isinstance(found[0], Part):
         return None
-    part = found[0]
-    shapes: list[tuple[int, ...] | None] = [None] * (len(part.stores) + len(part.inputs))
-    return Program(part.run, part.stores, part.inputs, shapes)
+    return found[0].program()
+
+
+# --- copies to another layout ---------------------------------------------------------------------
+
+
+def _moved_apart(chain: Chain) -> set[int]:
+    """Return the numbers of the copies to another layout that no program should do."""
+    if chain.walk.numel <= _FEW:
+        return set()
+    found = {
+        n for n, x in enumerate(chain.instructions)
+        if x.what.family == "copy" and _crosses(chain.geometry(x.operands[0]), x.what.seen)
+    }  # fmt: skip
+    return set() if found and _is_near(chain) else found
+
+
+def _is_near(chain: Chain) -> bool:
+    """True if a program reads operands of other layouts as fast as the copy loop moves them. Then
+    neighbours in the result are a few bytes apart in the operand, as in a channel of packed pixels.
+    """
+    stored = {chain.geometry(x).strides for x in chain.stores}
+    if len(stored) != 1:
+        return False
+    to = chain.geometry(chain.stores[0])
+    along = _along(to)
+    steps = [x.strides[along] * x.dtype.itemsize for x in chain.inputs if _crosses(x, to)]
+    return to.sizes[along] >= _ALIKE and all([0 < step <= _NEAR for step in steps])
+
+
+def _along(shape: Geometry) -> int:
+    """Return the dimension with the smallest stride."""
+    strides = [s if n > 1 and s else shape.extent for n, s in zip(shape.sizes, shape.strides)]
+    return strides.index(min(strides))
+
+
+def _crosses(x: Geometry, walk: Geometry) -> bool:
+    """True if elements are contiguous along another dimension than those of `walk`, or only in
+    short runs along the same."""
+    if x.sizes != walk.sizes or x.numel <= 1 or 0 in x.strides:
+        return False
+    if not x.is_non_overlapping_and_dense:
+        return _along(x) != _along(walk)
+    run = 1
+    for stride, n, other in sorted(zip(walk.strides, walk.sizes, x.strides)):
+        if n > 1 and other == stride == run:
+            run *= n
+        elif n > 1:
+            return run < _ALIKE
+    return False

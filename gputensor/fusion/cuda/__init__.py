@@ -1,5 +1,5 @@
 """Executor of chains on CUDA: one kernel of the operators' own functors. Operators over rows are in
-cuda/reductions.py, readers of their results in cuda/rows.py and cuda/epilogue.py.
+cuda/reductions.py, readers of their results in cuda/rows.py.
 
 These modules choose functors and scalars; kernels/cuda/chain_source.py and rows_source.py write the
 source, and `*chain_launch.py` launch it.
@@ -8,12 +8,13 @@ source, and `*chain_launch.py` launch it.
 from __future__ import annotations
 
 from ...kernels.cuda.chain_source import functor
-from . import epilogue as cuda_epilogue
-from . import rows as cuda_rows
+from . import rows
+from .. import running
 from ..chain import Chain
-from .body import Run, Written, launched, plan_of, written
-from .reductions import Reduced
 from ..epilogue import parted
+from ..stages import Run, Stage, in_stages
+from .body import Written, launched, plan_of, written
+from .reductions import Reduced
 
 __all__ = ["plan_of", "prepare", "source", "written"]
 
@@ -26,16 +27,25 @@ def prepare(chain: Chain) -> Run | None:
     if chain.drawn:
         return None  # `drawn.first` draws its random numbers before the launch
     head, tails = parted(chain)
-    reads = cuda_rows.reads_its_rows(head)
-    rows: Run | None = None
-    if reads or cuda_rows.computes_its_softmax(head):
-        found = cuda_rows.Rows(head)
-        rows = None if found.launch is None else found.run
-    if reads and rows is None:
+    reads, found = rows.reads_its_rows(head), _rows(head)
+    if found is not None and found.launch is not None:
+        stages: list[Stage] | None = found.stages()
+    elif reads:
         return None
-    if tails:
-        return cuda_epilogue.prepared(chain, head, tails, rows)
-    return rows or Reduced(head).prepared()
+    else:
+        reduced = Reduced(head, tails, chain.stores)
+        stages = reduced.stages()
+        tails = [x for x in tails if x not in reduced.tails.values()]
+    if stages is None:
+        return None
+    stages += [Stage(x.takes, x.stores, running.prepared(x.chain)) for x in tails]
+    return in_stages(chain, stages)
+
+
+def _rows(head: Chain) -> rows.Rows | None:
+    """The program of a chain that reads its rows again; None for other chains."""
+    is_one = rows.reads_its_rows(head) or rows.computes_its_softmax(head)
+    return rows.Rows(head) if is_one else None
 
 
 def source(chain: Chain) -> str | None:
@@ -46,13 +56,12 @@ def source(chain: Chain) -> str | None:
     if chain.drawn:
         return None
     head, tails = parted(chain)
-    apart = [x.chain for x in tails]
-    found: list[str] = []
-    if cuda_rows.reads_its_rows(head) or cuda_rows.computes_its_softmax(head):
-        found = [x for x in [cuda_rows.Rows(head).source()] if x is not None]
-    if not found:
+    of_rows = _rows(head)
+    text = None if of_rows is None else of_rows.source()
+    found = [] if text is None else [text]
+    if text is None:
         reduced = Reduced(head, tails, chain.stores)
         found = reduced.sources()
-        apart = [x.chain for x in tails if x not in reduced.tails.values()]
-    found += [functor(body) for x in apart if (body := Written(x).body) is not None]
+        tails = [x for x in tails if x not in reduced.tails.values()]
+    found += [functor(body) for x in tails if (body := Written(x.chain).body) is not None]
     return "\n".join(found) or None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...core.geometry import Geometry, contiguous_geometry
@@ -14,8 +14,7 @@ from ...kernels.cuda import chain_launch, variants
 from ...kernels.cuda.chain_source import FAMILIES, Body, Drawn, Step
 from ...structured.pointwise import NUMBERS
 from ..chain import Chain, Instruction
-
-Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], None]
+from ..stages import Run
 
 # Launches of a chain that are kept, by the number of elements.
 _BOUND = 1 << 8

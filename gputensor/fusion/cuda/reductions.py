@@ -16,11 +16,10 @@ from ...iterator.order import dimension_order
 from ...kernels.cuda import argreduce_chain_launch, reduce_chain_launch
 from ...kernels.cuda.chain_source import Body, epilogue, functor
 from ...kernels.cuda.reduce_chain_launch import Epilogue
-from ...tensor.make import allocate
 from ..chain import Chain, Instruction
-from .body import Run, Written, launched
+from .body import Written, launched
 from ..epilogue import Tail
-from ..running import further_results
+from ..stages import Stage, alone, results
 
 
 class _Fused:
@@ -182,39 +181,46 @@ class Reduced:
             else:
                 self.wanted += [x for x in dict.fromkeys(sources) if x not in self.wanted]
 
-    def prepared(self) -> Run | None:
-        chain, fused, wanted = self.chain, self.fused, self.wanted
-        launches: list[tuple[Run, list[int], list[int]]] = []
+    def stages(self) -> list[Stage] | None:
+        """The launches; None if a stored value cannot be computed by a kernel."""
+        chain, found = self.chain, list[Stage]()
         for some in self._of_like_sizes():
             part, taken = chain.part(some)
             launch = launched(part)
             if launch is None:
                 return None
-            launches.append((launch, taken, some))
-        index = chain.device.index or 0
+            found.append(Stage(taken, some, launch))
+        for n, _ in self.ends:
+            if n not in self.fused:
+                found.append(alone(chain, n))
+            elif n in self.tails:
+                found.append(self._with_tail(n))
+            else:
+                found.append(self._with_operand(n))
+        return found
 
-        def run(
-            inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any], more: Any = None
-        ) -> None:
-            """more: value -> tensor, for inputs and outputs of tails."""
-            values = dict(enumerate(inputs)) | {n: memory_of(chain, n, outputs) for n in wanted}
-            for launch, taken, some in launches:
-                launch([inputs[n] for n in taken], [values[n] for n in some], scalars)
-            for n, step in self.ends:
-                one = fused.get(n)
-                if n in self.tails and one is not None:
-                    of = [inputs[x] for x in one[0].inputs] + self._of_tail(n, more)
-                    one[1](index, [0, *[x._address() for x in of]], scalars)
-                    continue
-                outs = _results(chain, n, outputs)
-                if one is None:
-                    _run_alone(step, outs, values, scalars)
-                else:
-                    of = [*outs, *[inputs[x] for x in one[0].inputs]]
-                    one[1](index, [x._address() for x in of], scalars)
-            copy_again(chain, outputs)
+    def _with_operand(self, n: int) -> Stage:
+        """A reduction that computes its operand."""
+        one, launch = self.fused[n]
+        makes, all_results = results(self.chain, n)
+        index = self.chain.device.index or 0
 
-        return run
+        def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+            operands = [*all_results(outputs), *inputs]  # keeps them until the launch
+            launch(index, [x._address() for x in operands], scalars)
+
+        return Stage(one.inputs, makes, run)
+
+    def _with_tail(self, n: int) -> Stage:
+        """A reduction that computes its operand, and its tail."""
+        (one, launch), tail = self.fused[n], self.tails[n]
+        index = self.chain.device.index or 0
+
+        def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+            launch(index, [0, *[x._address() for x in (*inputs, *outputs)]], scalars)
+
+        makes = [n] * (n in self.stored) + tail.stores
+        return Stage([*one.inputs, *tail.takes[1:]], makes, run)
 
     def _of_like_sizes(self) -> list[list[int]]:
         """The stored values, grouped by their sizes."""
@@ -222,12 +228,6 @@ class Reduced:
         for n in self.wanted:
             found.setdefault(self.chain.geometry(n).sizes, []).append(n)
         return [*found.values()]
-
-    def _of_tail(self, n: int, values: Any) -> list[Any]:
-        """The inputs and outputs of a tail, in the form that `_Fused` takes."""
-        tail = self.tails[n]
-        outputs = [n] * (n in self.stored) + tail.stores
-        return [values[x] for x in (*tail.takes[1:], *outputs)]
 
     def sources(self) -> list[str]:
         """The source of each compiled kernel."""
@@ -241,42 +241,3 @@ class Reduced:
 def is_end(step: Instruction) -> bool:
     """True if the reduction takes rows."""
     return not step.what.part and step.what.takes_rows
-
-
-def copy_again(chain: Chain, outputs: Sequence[Any]) -> None:
-    """Copy each value that is stored several times from its first output to the others."""
-    for place, n in enumerate(chain.stores):
-        if (first := chain.stores.index(n)) != place:
-            outputs[place].copy_(outputs[first])
-
-
-def memory_of(chain: Chain, value: int, outputs: Sequence[Any]) -> Any:
-    """The tensor of a value: an output, or new memory."""
-    if value in chain.stores:
-        return outputs[chain.stores.index(value)]
-    return allocate(chain.geometry(value), chain.device)
-
-
-def _results(chain: Chain, value: int, outputs: Sequence[Any]) -> list[Any]:
-    """The tensors of all results of an operator over rows."""
-    step = chain.instructions[value - len(chain.inputs)]
-    further = [] if step.what.whole is None else further_results(chain, value, outputs)
-    return [memory_of(chain, value, outputs), *further]
-
-
-def _run_alone(step: Instruction, outs: list[Any], values: Any, scalars: Sequence[Any]) -> None:
-    """Launch one operator over rows."""
-    given = [values[x] for x in step.operands]
-    if step.what.whole is None:
-        step.what.entry.write(outs[0], given[0])
-    else:
-        step.what.entry.write(outs, given, [scalars[~x] for x in step.params])
-
-
-def run_alone(
-    chain: Chain, ends: Sequence[tuple[int, Instruction]], values: Any, outputs: Sequence[Any],
-    scalars: Sequence[Any],
-) -> None:  # fmt: skip
-    """Run each operator over rows in `ends` as a launch of its own, outside the chain's kernel."""
-    for n, step in ends:
-        _run_alone(step, _results(chain, n, outputs), values, scalars)

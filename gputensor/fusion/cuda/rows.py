@@ -17,8 +17,9 @@ from ...kernels.cuda import rows_chain_launch, rows_source, variants
 from ...kernels.cuda.rows_source import Program, Reduction
 from ..chain import Chain, Instruction, Recorded
 from .body import body_of
-from .reductions import coalesced, copy_again, is_end, memory_of, run_alone
+from .reductions import coalesced, is_end
 from ..members.reductions import SHORT
+from ..stages import Stage, alone
 
 # A result that a pass computes for each row: the number of its value; -1, or the index of one of a
 # softmax's two results; and the dtype.
@@ -152,16 +153,18 @@ class Rows:
         inputs, outputs = rest[: len(chain.inputs)], rest[len(chain.inputs) :]
         return shape, [*outputs[: len(full)], *inputs, *outputs[len(full) :]]
 
-    def run(self, inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-        chain, values = self.chain, dict(enumerate(inputs))
-        for n in (*self.full, *self.once):
-            values[n] = memory_of(chain, n, outputs)
-        of = [values[n] for n in self.full], inputs, [values[n] for n in self.once]
-        addresses = [x._address() for part in of for x in part]
-        assert self.launch is not None
-        self.launch(chain.device.index or 0, addresses, scalars)
-        run_alone(chain, self.late, values, outputs, scalars)
-        copy_again(chain, outputs)
+    def stages(self) -> list[Stage]:
+        """The kernel, and the operators after it."""
+        chain, full, once = self.chain, len(self.full), [*self.full, *self.once]
+        launch, index = self.launch, chain.device.index or 0
+        assert launch is not None
+
+        def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+            of = (*outputs[:full], *inputs, *outputs[full:])
+            launch(index, [x._address() for x in of], scalars)
+
+        kernel = Stage(range(len(chain.inputs)), once, run)
+        return [kernel, *[alone(chain, n) for n, _ in self.late]]
 
     def source(self) -> str | None:
         return None if self.program is None else rows_source.functors(self.program)

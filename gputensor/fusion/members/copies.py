@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..._generated import operators
+from ..._generated import calls, operators
+from ...core.device import CPU
 from ...core.dtype import dtype
 from ...core.geometry import Geometry, geometry
 from ...core.memory_format import contiguous_format, preserve_format, strides_for
@@ -24,6 +25,7 @@ from ...iterator.config import COPY
 from ...iterator.order import dense_strides_like
 from ...iterator.plan import build
 from ...kernels import stub
+from ...kernels.cpu import quiet
 from ...structured.pointwise import Rule
 from ...tensor.make import from_storage
 from ...tensor.tensor import Tensor
@@ -41,13 +43,17 @@ _Kernel = Callable[..., Any]
 class _Copy:
     """The attributes of an entry that `Recorded` reads."""
 
-    __slots__ = ("rule", "name", "plan", "kinds", "bound", "loop")
+    __slots__ = ("rule", "name", "plan", "kinds")
 
     def __init__(self, source: Geometry, to: Geometry, place: Any) -> None:
         self.rule, self.name, self.kinds = _RULE, "copy", (source.dtype,)
         self.plan = build("copy_", COPY, ((to, place),), ((source, place),), default_dtype=None)
-        copy = stub.cpu("copy").copy
-        self.bound = self.loop = lambda x, out: copy(out, x)
+
+    def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
+        if outs[0]._device is CPU:
+            quiet.run(stub.cpu("copy").copy, outs[0]._get_array(), inputs[0]._get_array())
+        else:
+            calls.copy_(outs[0], inputs[0], False)
 
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:

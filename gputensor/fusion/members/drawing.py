@@ -20,7 +20,6 @@ from ...dispatch.keys import LAZY, functionality_bit
 from ...dispatch.operator import Operator
 from ...iterator.config import NULLARY
 from ...iterator.plan import build
-from ...kernels import stub
 from ...native import random
 from ...runtime import capture
 from ...structured.generator import Generator
@@ -51,16 +50,14 @@ _BOUND = 1 << 11
 class _Fill:
     """Stands for an operator's entry: it has the attributes that `Recorded` reads."""
 
-    __slots__ = ("rule", "name", "plan", "kinds", "loop")
+    __slots__ = ("rule", "name", "plan", "kinds")
 
     def __init__(self, name: str, shape: Any, place: Any) -> None:
         self.rule, self.name, self.kinds = Rule("random", name, NULLARY), name, ()
         self.plan = build(name, NULLARY, ((shape, place),), (), default_dtype=None)
-        draw = getattr(stub.cpu("random"), name)
-        self.loop = lambda stream, out: draw(out, *stream)
 
-    def write(self, out: Tensor, stream: Stream) -> None:
-        random.draw(self.name, out, *stream)
+    def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
+        random.draw(self.name, outs[0], *params[0])
 
 
 _known: dict[Any, Recorded] = {}

@@ -1,4 +1,4 @@
-"""Reductions as members of a chain: sums and similar operators, argmax and argmin.
+"""Reductions as members of a chain: sums and similar operators.
 
 Note [A chain that is reduced]
 A reduction of a recorded value joins its recording. It reduces elements as they are computed, and
@@ -13,19 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.device import CPU
-from ...core.dtype import dtype, float16, int64
-from ...core.geometry import Geometry, contiguous_geometry
+from ...core.geometry import Geometry
 from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
 from ...makers.rows import bound
-from ...kernels import stub
-from ...kernels.cpu import quiet
-from ...native import argreduce
 from ...structured.pointwise import Rule
-from ...tensor.make import from_storage
 from ...tensor.tensor import Tensor
 from ..record import standing
 from ..chain import Recorded
@@ -44,14 +39,15 @@ def is_one(operator: Operator) -> bool:
     if operator not in bound or "reduction" not in operator.tags:
         return False
     factory = bound[operator][0]
-    family = factory.__module__.rpartition(".native.")[2]
-    return family in ("reduce", "argreduce") and factory.__name__ == "functional"
+    return bool(factory.__module__.endswith(".reduce") and factory.__name__ == "functional")
 
 
-def slowest_dim(shape: Geometry) -> int:
-    """The dimension with the largest stride, which the CPU cuts into blocks."""
+def has_short_rows(shape: Geometry, dims: tuple[int, ...]) -> bool:
+    """True if each part of an operand along its slowest dimension has whole rows over `dims`, and
+    is short. On the CPU readers of the rows' results then join the chain."""
     strides, sizes = shape.strides, shape.sizes
-    return max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
+    at = max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
+    return at not in dims and shape.numel // sizes[at] <= SHORT
 
 
 def recording(
@@ -61,12 +57,8 @@ def recording(
     kernel.
     """
     factory, loop = bound[operator]
-    kernel: Callable[..., Any]
-    if factory is argreduce.functional:
-        kernel = _of_places(operator, loop)
-    else:
-        made = factory(standing.Standing(operator, _Entry), loop)
-        kernel = made[1] if type(made) is tuple else made
+    made = factory(standing.Standing(operator, _Entry), loop)
+    kernel: Callable[..., Any] = made[1] if type(made) is tuple else made
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
         place, recorder = self._device, current.get()
@@ -90,137 +82,46 @@ class _Now(Exception):
     """Raised if the reduction must run now."""
 
 
-def lies_alike(what: Any, walk: Geometry, keepdim: bool) -> bool:
-    """True if the kept dimensions are in memory order in operand and result. Otherwise NumPy
-    reduces a block of a single row in another order, with other sums."""
-    kept = [d for d in range(walk.ndim) if d not in what.reduces]
-    steps = dict(zip(range(walk.ndim) if keepdim else kept, what.geometry.strides))
-    kept = [d for d in kept if walk.sizes[d] > 1]
-    return sorted(kept, key=lambda d: walk.strides[d]) == sorted(kept, key=lambda d: steps[d])
-
-
 class _Entry:
     """Replaces an entry of native/reduce.py, with the attributes that `Recorded` reads."""
 
-    __slots__ = ("operator", "rule", "name", "plan", "run", "axes", "keepdim", "write", "what")
+    __slots__ = ("operator", "rule", "name", "plan", "run", "axes", "keepdim", "real", "what")
     is_fresh = False
 
-    def __init__(self, operator: Operator, real: Any, family: str = "reduce") -> None:
+    def __init__(self, operator: Operator, real: Any) -> None:
         self.operator, self.name, self.plan = operator, real.loop, real.plan
         self.run, self.axes, self.keepdim = real.run, real.axes, real.keepdim
-        self.write, self.rule = real.write, Rule(family, real.loop, None)
+        self.real, self.rule = real, Rule("reduce", real.loop, None)
         self.what: Recorded | None = None
 
-    def _is_of_short_rows(self, shape: Any, axes: tuple[int, ...]) -> bool:
-        """True if a part of the operand that fits the cache has whole rows, each reduced
-        independently of others. See `reductions._Reduction.is_by_rows`."""
-        given, compute, numel = shape.dtype, self.plan.common_dtype, shape.numel
-        if self.axes is None:
+    def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
+        """Run the operator alone."""
+        self.real.write(outs[0], inputs[0])
+
+    def _feeds(self, shape: Geometry, axes: tuple[int, ...]) -> bool:
+        """True if readers of the result may join the chain."""
+        if self.axes is None or not self.keepdim:
             return False
         if self.plan.device.type == "cuda":
             return self._is_of_a_launch(shape, axes)
-        if self.plan.device.type != "cpu":
-            return False
-        slowest = slowest_dim(shape)
-        is_alone = given is compute and (given.itemsize > 2 or given is float16)
-        is_alone |= self.rule.family == "argreduce" or stub.is_compiled(self.run)
-        return is_alone and slowest not in axes and numel // shape.sizes[slowest] <= SHORT
+        return self.plan.device is CPU and has_short_rows(shape, axes)
 
     def _is_of_a_launch(self, shape: Geometry, axes: tuple[int, ...]) -> bool:
         """True if the reduction is one launch over rows that a kernel may read again."""
         from ...kernels.cuda.rows_chain_launch import stage_of
 
         count = prod([shape.sizes[d] for d in axes])
-        is_one = self.rule.family == "reduce" and self.plan.n_reduced == 1
-        return is_one and count <= SHORT and stage_of(self.run) is not None
+        return self.plan.n_reduced == 1 and count <= SHORT and stage_of(self.run) is not None
 
     def fresh(self, source: Tensor) -> Tensor:
         what = self.what
         if what is None:
             shape = source._geometry
             axes = tuple(range(shape.ndim)) if self.axes is None else self.axes
-            feeds = self.keepdim and self._is_of_short_rows(shape, axes)
+            feeds = self._feeds(shape, axes)
             what = self.what = Recorded(self.operator, (shape.dtype,), self, axes, shape, feeds)
         recorder = current.get()
         made = None if recorder is None else recorder.record(what, (source,), ())
         if made is None:
             raise _Now
         return made
-
-
-# --- argmax and argmin ----------------------------------------------------------------------------
-
-
-class Output(NamedTuple):
-    geometry: Geometry
-
-
-class Layout(NamedTuple):
-    """Replaces a plan for operators without one: it has the attributes that `Recorded` reads. walk:
-    the order in which the operator's kernel on a device walks the operand."""
-
-    device: Any
-    common_dtype: dtype
-    outputs: tuple[Output, ...]
-    walk: Any = None
-    scalar_operands: tuple[int, ...] = ()
-
-
-class _Places:
-    """The plan of argmax and argmin, over one dimension or over all elements in row-major order. On
-    the CPU it is called like a sum's loop."""
-
-    __slots__ = ("loop", "plan", "run", "axes", "keepdim")
-
-    def __init__(self, loop: str, x: Tensor, dim: int | None, keepdim: bool) -> None:
-        shape, self.loop, self.keepdim = x._geometry, loop, keepdim
-        one, sizes = x, (1,) * shape.ndim if keepdim else ()
-        if dim is None:
-            flat = contiguous_geometry((shape.numel,), shape.dtype)
-            one = from_storage(x._get_storage(), x._offset, flat, x._keys)
-        axis = 0 if dim is None else dim % shape.ndim
-        real = argreduce._Entry(loop, one, None, axis, keepdim and dim is not None)
-        result = real.geometry if dim is not None else contiguous_geometry(sizes, int64)
-        self.plan = Layout(x._device, shape.dtype, (Output(result),), real.plan)
-        self.axes = None if dim is None else (axis,)
-        self.run = run = real.run
-        if x._device is CPU:
-
-            def over(array: Any, axes: Any, unused: None, out: Any, keepdims: bool) -> None:
-                if axes is None:
-                    run(array.reshape(-1), 0, out.reshape(()), False)
-                else:
-                    run(array, axes[0], out, keepdims)
-
-            self.run = over
-
-    def write(self, out: Tensor, source: Tensor) -> None:
-        if source._device is CPU:
-            array, made = source._get_array(), out._get_array()
-            quiet.run(self.run, array, self.axes, None, made, self.keepdim)
-        else:
-            self.run(source._device.index, (out._address(), source._address()))
-
-
-def _of_places(operator: Operator, loop: str) -> Callable[..., Any]:
-    known: dict[Any, _Entry] = {}
-
-    def kernel(key_set: int, self: Tensor, dim: Any = None, keepdim: Any = False) -> Tensor:
-        shape = self._geometry
-        key = (shape, self._device, dim, type(dim), keepdim, type(keepdim))
-        entry = known.get(key)
-        if entry is None:
-            is_fine = type(keepdim) is bool and not shape.dtype.is_complex and shape.ndim > 0
-            if dim is None:
-                is_fine &= shape.is_row_major
-            else:
-                is_fine &= type(dim) is int and -shape.ndim <= dim < shape.ndim
-            if not is_fine:
-                raise _Now
-            if len(known) >= _BOUND:
-                known.clear()
-            found = _Places(loop, self, dim, keepdim)
-            entry = known[key] = _Entry(operator, found, "argreduce")
-        return entry.fresh(self)
-
-    return kernel

@@ -2,12 +2,11 @@
 softmax, log_softmax and their derivatives, and layer norm.
 
 Note [What takes rows]
-argmax and argmin are ordinary reductions (reductions.py). The other operators return as many
-elements as they take, or several results; `whole` lists the dimensions that a block must contain
-completely. With several results, the operator's instruction gives the first, and an additional
-instruction with the same operand and a `part` other than 0 gives each of the others. On the CPU the
-operators' own kernels run over a block's rows. If rows are short, operators that follow continue in
-the block, including operators on values with one element per row.
+argmax and argmin are recorded like reductions (reductions.py). The other operators return as many
+elements as they take, or several results; `whole` lists the dimensions of a row. With several
+results, the operator's instruction gives the first, and an additional instruction with the same
+operand and a `part` other than 0 gives each of the others. On the CPU, if rows are short, operators
+that follow continue in the chain, including operators on values with one element per row.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ...core.arguments import exact
 from ...core.device import CPU
-from ...core.dtype import FLOATING, bfloat16, float16, float32
+from ...core.dtype import FLOATING, bfloat16, dtype, float16, float32, int64
 from ...core.geometry import Geometry, contiguous_geometry
 from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
@@ -27,40 +26,44 @@ from ...kernels.cpu import quiet
 from ...makers.rows import bound
 from ...native import argreduce, softmax
 from ...structured.pointwise import Rule
+from ...tensor.make import from_storage
 from ...tensor.tensor import Tensor
-from ..cpu import blocks
 from ..chain import Recorded
 from ..record.pending import Pending
 from ..record.recorder import current
-from .reductions import LARGE, SHORT, Layout, Output, slowest_dim
+from .reductions import LARGE, SHORT, has_short_rows
 
 _BOUND = 1 << 11
 _HALVES = (float16, bfloat16)
-Arrays = list[Any]
+
+
+class Output(NamedTuple):
+    geometry: Geometry
+
+
+class Layout(NamedTuple):
+    """Replaces a plan for operators without one: it has the attributes that `Recorded` reads. walk:
+    the order in which the operator's kernel on a device walks the operand."""
+
+    device: Any
+    common_dtype: dtype
+    outputs: tuple[Output, ...]
+    walk: Any = None
+    scalar_operands: tuple[int, ...] = ()
 
 
 class Entry:
-    """An operator over rows. block: the CPU function `(inputs, results, numbers)` over arrays with
-    whole rows. real: the operator's own kernel on other devices, which takes tensors. run: its
-    launch there. has: for each optional operand after the first one, True if it is given."""
+    """An operator over rows. write: runs it, `(results, inputs, numbers)`, over tensors. run: its
+    launch on a device. has: for each optional operand after the first one, True if it is given."""
 
-    __slots__ = ("rule", "name", "plan", "kinds", "block", "real", "run", "has")
+    __slots__ = ("rule", "name", "plan", "kinds", "write", "run", "has")
 
     def __init__(
-        self, rule: Rule, plan: Layout, kinds: tuple[Any, ...],
-        block: Callable[[Arrays, Arrays, Arrays], None], real: Any, run: Any = None,
-        has: tuple[bool, ...] = (),
+        self, rule: Rule, plan: Layout, kinds: tuple[Any, ...], write: Callable[..., object],
+        run: Any = None, has: tuple[bool, ...] = (),
     ) -> None:  # fmt: skip
         self.rule, self.name, self.plan, self.kinds = rule, rule.loop, plan, kinds
-        self.block, self.real, self.run, self.has = block, real, run, has
-
-    def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
-        """Run the operator alone."""
-        if self.plan.device is not CPU:
-            self.real(outs, inputs)
-            return
-        arrays = [x._get_array() for x in inputs]
-        quiet.run(self.block, arrays, [x._get_array() for x in outs], list(params))
+        self.write, self.run, self.has = write, run, has
 
 
 class Made(NamedTuple):
@@ -125,52 +128,53 @@ def recording(
     return record
 
 
-def _fits(shape: Geometry, whole: tuple[int, ...], place: Any) -> bool:
-    """True if blocks on the CPU have whole rows."""
-    if not shape.is_non_overlapping_and_dense:
-        return False
-    return place is not CPU or shape.numel <= blocks.BLOCK or slowest_dim(shape) not in whole
+def _is_read_on(shape: Geometry, dims: tuple[int, ...], place: Any) -> bool:
+    """True if readers of the results may join the chain."""
+    return place is CPU and has_short_rows(shape, dims)
 
 
-def _is_read_on(shape: Geometry, whole: tuple[int, ...], place: Any) -> bool:
-    """True if operators that read the results continue in the same block."""
-    at = slowest_dim(shape)
-    return place is CPU and at not in whole and shape.numel // shape.sizes[at] <= SHORT
+# --- argmax and argmin, max and min with indices --------------------------------------------------
 
 
-# --- max and min with indices ---------------------------------------------------------------------
-
-
-def _select(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) -> Made | None:
+def _search(operator: Operator, x: Tensor, dim: Any = None, keepdim: Any = False) -> Made | None:
     shape, place, loop = x._geometry, x._device, bound[operator][1]
+    has_values = len(operator.schema.returns) > 1
     if (
-        type(dim) is not int or type(keepdim) is not bool or not -shape.ndim <= dim < shape.ndim
-        or shape.dtype.is_complex
+        type(keepdim) is not bool or not shape.ndim or shape.dtype.is_complex
+        or not shape.is_non_overlapping_and_dense
     ):  # fmt: skip
         return None
-    axis = dim % shape.ndim
-    if not _fits(shape, (axis,), place):
+    one, axis, dims = x, 0, tuple(range(shape.ndim))
+    if type(dim) is int and -shape.ndim <= dim < shape.ndim:
+        axis = dim % shape.ndim
+        dims = (axis,)
+    elif dim is None and shape.is_row_major and not has_values:
+        flat = contiguous_geometry((shape.numel,), shape.dtype)
+        one = from_storage(x._get_storage(), x._offset, flat, x._keys)
+    else:
         return None
-    sizes = tuple([1 if d == axis else n for d, n in enumerate(shape.sizes)])
-    kept = sizes if keepdim else (*sizes[:axis], *sizes[axis + 1 :])
-    entry = argreduce._Entry(loop, x, None, axis, True)
+    sizes = tuple([1 if d in dims else n for d, n in enumerate(shape.sizes)])
+    kept = sizes if keepdim else tuple([n for d, n in enumerate(shape.sizes) if d not in dims])
+    entry = argreduce._Entry(loop, one, None, axis, dim is not None)
     run = entry.run
 
-    def block(inputs: Arrays, outs: Arrays, params: Arrays) -> None:
-        run(inputs[0], axis, *outs, True)
+    def write(outs: list[Tensor], inputs: Any, params: Any) -> None:
+        if place is CPU:
+            array, *made = [x._get_array() for x in (inputs[0], *outs)]
+            if dim is None:
+                array, made = array.reshape(-1), [made[0].reshape(())]
+            quiet.run(run, array, axis, *made, dim is not None)
+        else:
+            run(place.index, [x._address() for x in (*reversed(outs), inputs[0])])
 
-    def real(outs: list[Tensor], inputs: Any) -> None:
-        run(place.index, (outs[1]._address(), outs[0]._address(), inputs[0]._address()))
-
-    indices, values = entry.geometry, contiguous_geometry(sizes, shape.dtype)
-    layout = Layout(place, shape.dtype, (Output(values), Output(indices)), entry.plan)
-    rule, feeds = Rule("argreduce", loop, None), keepdim and _is_read_on(shape, (axis,), place)
-    both = Entry(rule, layout, (shape.dtype,), block, real, run)
-
-    def result(part: int, seen: Geometry) -> Recorded:
-        return _recorded(operator, both, shape, part, (axis,), feeds, seen, kept)
-
-    return Made([result(0, values), result(1, indices)], (0,))
+    found = [contiguous_geometry(sizes, of) for of in (shape.dtype, int64)[not has_values :]]
+    layout = Layout(place, shape.dtype, tuple(map(Output, found)), entry.plan)
+    both = Entry(Rule("argreduce", loop, None), layout, (shape.dtype,), write, run)
+    feeds = keepdim and _is_read_on(shape, dims, place)
+    return Made([
+        _recorded(operator, both, shape, part, dims, feeds, seen, kept)
+        for part, seen in enumerate(found)
+    ], (0,))  # fmt: skip
 
 
 def _recorded(
@@ -181,8 +185,8 @@ def _recorded(
     with the walk's dimensions."""
     made = contiguous_geometry(sizes, seen.dtype)
     layout = entry.plan._replace(outputs=(Output(made), *entry.plan.outputs[1:]))
-    one = Entry(entry.rule, layout, entry.kinds, entry.block, entry.real, entry.run)
-    whole = None if part else dims
+    one = Entry(entry.rule, layout, entry.kinds, entry.write, entry.run)
+    whole = dims if len(layout.outputs) > 1 and not part else None
     return Recorded(
         operator, entry.kinds, one, dims, walk, feeds, whole=whole, part=part, seen=seen
     )
@@ -200,21 +204,20 @@ def _logsumexp(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) ->
         or type(dims) not in (tuple, list) or type(keepdim) is not bool
         or any([type(d) is not int or not -shape.ndim <= d < shape.ndim for d in dims])
         or len({d % shape.ndim for d in dims}) < len(dims)
+        or not shape.is_non_overlapping_and_dense
     ):  # fmt: skip
         return None
     axes = tuple(sorted([d % shape.ndim for d in dims]))
-    if not _fits(shape, axes, place):
-        return None
     loop = stub.cpu("moments").bind("logsumexp", shape.dtype, shape.dtype)
 
-    def block(inputs: Arrays, outs: Arrays, params: Arrays) -> None:
-        loop(inputs[0], axes, None, outs[0], True)
+    def write(outs: list[Tensor], inputs: Any, params: Any) -> None:
+        quiet.run(loop, inputs[0]._get_array(), axes, None, outs[0]._get_array(), True)
 
     sizes = tuple([1 if d in axes else n for d, n in enumerate(shape.sizes)])
     kept = sizes if keepdim else tuple([n for d, n in enumerate(shape.sizes) if d not in axes])
     found = contiguous_geometry(sizes, shape.dtype)
     layout = Layout(place, shape.dtype, (Output(found),))
-    entry = Entry(Rule("moments", "logsumexp", None), layout, (shape.dtype,), block, None)
+    entry = Entry(Rule("moments", "logsumexp", None), layout, (shape.dtype,), write)
     feeds = keepdim and _is_read_on(shape, axes, place)
     return Made([_recorded(operator, entry, shape, 0, axes, feeds, found, kept)], (0,))
 
@@ -243,20 +246,14 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
     ):  # fmt: skip
         return None
     axis = dim % shape.ndim
-    if not _fits(shape, (axis,), place):
-        return None
     entry = softmax._Entry(loop, result, inputs, axis)
-    run = entry.run
 
-    def block(inputs: Arrays, outs: Arrays, params: Arrays) -> None:
-        run(*inputs, axis, outs[0])
-
-    def real(outs: list[Tensor], inputs: Any) -> None:
-        entry.write(outs[0], tuple(inputs))
+    def write(outs: list[Tensor], inputs: Any, params: Any) -> None:
+        entry.write(outs[0], inputs)
 
     kinds = tuple([shape.dtype for _ in inputs])
     layout = Layout(place, shape.dtype, (Output(result),))
-    made = Entry(Rule("softmax", loop, None), layout, kinds, block, real, run)
+    made = Entry(Rule("softmax", loop, None), layout, kinds, write, entry.run)
     feeds = _is_read_on(shape, (axis,), place)
     if place.type == "cuda":  # on CUDA a kernel may read these rows again: see cuda/rows.py
         feeds = len(inputs) == 1 and shape.strides[axis] == 1 and 1 < shape.sizes[axis] <= SHORT
@@ -289,26 +286,22 @@ def _layer_norm(
         elif y._geometry.dtype is not shape.dtype:
             return None
     dims = tuple(range(n_outer, shape.ndim))
-    if not _fits(shape, dims, place):
-        return None
     has, row = (weight is not None, bias is not None), prod(wanted)
     normalized = stub.cpu("norm").normalized
 
-    def block(inputs: Arrays, outs: Arrays, params: Arrays) -> None:
-        array, *rest = inputs
-        beside = [y.reshape(1, row) for y in rest]
+    def write(outs: list[Tensor], inputs: Any, params: Any) -> None:
+        array, *beside = [x._get_array().reshape(-1, row) for x in inputs]
         scale = beside.pop(0) if has[0] else None
         shift = beside.pop(0) if has[1] else None
-        rows = array.size // row
-        found = [y.reshape(rows) for y in outs[1:]]
-        given = array.reshape(rows, row)
-        normalized(given, scale, shift, params[0], outs[0].reshape(rows, row), *found)
+        made, *found = [x._get_array() for x in outs]
+        found = [x.reshape(-1) for x in found]
+        quiet.run(normalized, array, scale, shift, params[0], made.reshape(-1, row), *found)
 
     statistic = contiguous_geometry((*shape.sizes[:n_outer], *[1] * len(wanted)), kind)
     outputs = (Output(shape), Output(statistic), Output(statistic))
     entry = Entry(
         Rule("norm", "layer_norm", None), Layout(place, shape.dtype, outputs), (shape.dtype,),
-        block, None, has=has,
+        write, has=has,
     )  # fmt: skip
     feeds = _is_read_on(shape, dims, place)
     whats = [Recorded(operator, entry.kinds, entry, feeds=feeds, whole=dims)]
@@ -321,8 +314,10 @@ def _layer_norm(
 
 
 MAKERS: dict[str, Maker] = {
-    "aten::max.dim": _select,
-    "aten::min.dim": _select,
+    "aten::argmax": _search,
+    "aten::argmin": _search,
+    "aten::max.dim": _search,
+    "aten::min.dim": _search,
     "aten::_softmax": _softmax,
     "aten::_log_softmax": _softmax,
     "aten::_softmax_backward_data": _softmax_backward,

@@ -149,7 +149,9 @@ class _Known:
             return self.told(known, key, operands, key_set, *operands, *rest)
 
         if len(inputs) == 1:
-            record = _of_one(what, key, params, self.keys, slow)
+            record = _of_tensor(
+                what, key, True, params, PARAMS, None, self.keys, lambda a, _: slow(a)
+            )  # fmt: skip
         elif params:
             return
         elif not numbers:
@@ -159,7 +161,7 @@ class _Known:
             one = key[0] if is_first else key[1]
             number = numbers[0]
             bound = None if self.looks else _free_of_checks(type(number), what.compute)
-            record = _of_number(what, one, is_first, number, bound, self.keys, slow)
+            record = _of_tensor(what, one, is_first, number, NUMBER, bound, self.keys, slow)
         known[0] = record
         if what.device is CPU and max(what.walk.numel, what.geometry.numel) < SMALL_NUMEL:
             known[0] = _at_once_or(record, what.at, inputs)
@@ -180,7 +182,7 @@ def _free_of_checks(kind: type, compute: dtype) -> float | None:
 def _at_once_or(record: Kernel, at: Any, inputs: tuple[Any, ...]) -> Kernel:
     """Return `record`, or a kernel that returns None where the operator must run at once: see
     SMALL_NUMEL. at: the place of the operator's step. inputs: samples of its operands."""
-    kinds = [type(x) is Tensor for x in inputs]
+    has_first, has_second = [type(x) is Tensor for x in (*inputs, None)[:2]]
 
     def one(a: Any) -> Any:
         recorder, x = _now(), a._storage
@@ -188,29 +190,19 @@ def _at_once_or(record: Kernel, at: Any, inputs: tuple[Any, ...]) -> Kernel:
             return record(a)
         return record(a) if type(x) is Pending and x._array is recorder.open.get(at) else None
 
-    def first(a: Any, b: Any) -> Any:
-        recorder, x = _now(), a._storage
+    def two(a: Any, b: Any) -> Any:
+        recorder = _now()
         if recorder is None or not recorder.runs_small:
             return record(a, b)
-        return record(a, b) if type(x) is Pending and x._array is recorder.open.get(at) else None
-
-    def second(a: Any, b: Any) -> Any:
-        recorder, x = _now(), b._storage
-        if recorder is None or not recorder.runs_small:
-            return record(a, b)
-        return record(a, b) if type(x) is Pending and x._array is recorder.open.get(at) else None
-
-    def both(a: Any, b: Any) -> Any:
-        recorder, x, y = _now(), a._storage, b._storage
+        x, y = has_first and a._storage, has_second and b._storage
         if (
-            recorder is None or not recorder.runs_small
-            or type(x) is Pending and x._array is recorder.open.get(at)
+            type(x) is Pending and x._array is recorder.open.get(at)
             or type(y) is Pending and y._array is recorder.open.get(at)
         ):  # fmt: skip
             return record(a, b)
         return None
 
-    return one if len(kinds) == 1 else both if all(kinds) else first if kinds[0] else second
+    return one if len(inputs) == 1 else two
 
 
 # Each `record` is written out because every operator in a block runs it; function calls would take
@@ -270,18 +262,19 @@ def _of_two(what: Recorded, one: Any, other: Any, keys: int, slow: Kernel) -> Ke
     return record
 
 
-def _of_number(
-    what: Recorded, one: Any, is_first: bool, number: Any, bound: float | None, keys: int,
-    slow: Kernel,
+def _of_tensor(
+    what: Recorded, one: Any, is_first: bool, beside: Any, kind: Any, bound: float | None,
+    keys: int, slow: Kernel,
 ) -> Kernel:  # fmt: skip
-    """Return the function for a tensor and a number: for the number `number` only, or for all
-    numbers between -bound and bound. is_first: the tensor is the first operand."""
+    """Return the function for a tensor and a number (kind: NUMBER), or for a tensor alone (PARAMS).
+    beside: the number or the parameters; without a bound, the function is for these only, else for
+    all numbers between -bound and bound. is_first: the tensor is the first operand."""
     at, device, geometry = what.at, what.device, what.geometry
 
-    def record(a: Any, b: Any) -> Any:
+    def record(a: Any, b: Any = beside) -> Any:
         x, n = (a, b) if is_first else (b, a)
         recorder = _now()
-        if recorder is None or n is not number and (bound is None or not -bound < n < bound):
+        if recorder is None or n is not beside and (bound is None or not -bound < n < bound):
             return slow(a, b)
         recording = recorder.latest
         if recording is None or recording.at is not at:
@@ -300,59 +293,15 @@ def _of_number(
             return slow(a, b)
         step = len(steps)
         steps.append(
-            (what, one, source, x._array, None, n, NUMBER)
+            (what, one, source, x._array, None, n, kind)
             if is_first
-            else (what, None, n, NUMBER, one, source, x._array)
+            else (what, None, n, kind, one, source, x._array)
         )
         storage = _pending()
         storage._array, storage._step, storage.version = recording, step, 0
         recording.results.append(storage)
         if not recording.is_open:
             return slow(a, b)
-        tensor = blank()
-        tensor._geometry = geometry
-        tensor._keys = keys if not inference_blocks else keys_now(keys)
-        tensor._device = device
-        tensor._storage = storage
-        tensor._offset = 0
-        tensor._array = None
-        tensor._autograd = None
-        if step >= _LAST:
-            recording.run(f"it has {LONGEST} operators")
-        return tensor
-
-    return record
-
-
-def _of_one(what: Recorded, one: Any, params: tuple[Any, ...], keys: int, slow: Kernel) -> Kernel:
-    at, device, geometry = what.at, what.device, what.geometry
-
-    def record(a: Any) -> Any:
-        recorder = _now()
-        if recorder is None:
-            return slow(a)
-        recording = recorder.latest
-        if recording is None or recording.at is not at:
-            recording = recorder.taking(what)
-        steps = recording.steps
-        source = a._storage
-        if a._autograd is not None or a._offset:
-            return slow(a)
-        if type(source) is Pending:
-            held, source = source._array, source._step
-            if held is not recording or steps[source][0].feeds is not one:
-                return slow(a)
-        elif a._device is not device or type(source) is not Storage and (
-            source is not None or type(source := a._get_storage()) is not Storage
-        ):  # fmt: skip
-            return slow(a)
-        step = len(steps)
-        steps.append((what, one, source, a._array, None, params, PARAMS))
-        storage = _pending()
-        storage._array, storage._step, storage.version = recording, step, 0
-        recording.results.append(storage)
-        if not recording.is_open:
-            return slow(a)
         tensor = blank()
         tensor._geometry = geometry
         tensor._keys = keys if not inference_blocks else keys_now(keys)

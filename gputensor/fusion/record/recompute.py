@@ -22,7 +22,6 @@ from weakref import ref
 from ...autograd.history import gradient_edge
 from ...autograd.node import Node
 from ...autograd.saved import SavedResult, SavedTensor, seen_from
-from ...tensor.make import from_storage
 from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor
 from . import recorder
@@ -215,32 +214,12 @@ def _copied(
     held: Recording, steps: list[int], stored: Mapping[int, Storage], target: Recording
 ) -> int:
     """Record steps in another recording. Returns the number of the last one."""
-    codes: dict[int, int] = {}
-    for number in steps:
-        what, operands, params = held.settled()[number]
-        given = []
-        for code in operands:
-            kind, place = code % 3, code // 3
-            if kind == 2:
-                given.append(target.scalar(held.scalars[place]))
-            elif kind == 1 and place in codes:
-                given.append(codes[place])
-            elif kind == 1:
-                shape = held.steps[place][0].geometry
-                given.append(_input(target, from_storage(stored[place], 0, shape, 0)))
-            else:
-                given.append(_input(target, held.tensor(place)))
-        beside = tuple([target.scalar(held.scalars[code // 3]) for code in params])
-        codes[number] = 3 * target.add(what, tuple(given), beside) + 1
-    return codes[steps[-1]] // 3
-
-
-def _input(target: Recording, x: Tensor) -> int:
-    storage = x._get_storage()
-    code = target.found.get((id(storage), x._offset, x._geometry))
-    if code is None:
-        code = target.input(storage, x._offset, x._geometry, x._array)
-    return code
+    read = {code for n in steps for code in held.settled()[n][1]}
+    known = {
+        3 * n + 1: target.input(x, 0, held.steps[n][0].geometry, None)
+        for n, x in stored.items() if 3 * n + 1 in read
+    }  # fmt: skip
+    return target.append(held, steps, known)[3 * steps[-1] + 1] // 3
 
 
 # _LISTED: the result of `getrefcount`, in a loop as in `split`, for an object to which only a list

@@ -187,15 +187,13 @@ class Recorder:
         if recording is None:
             recording = self.opened(what)
         recording.settled()  # so that input codes follow the order of the steps
-        found = recording.found
         codes = []
         for x in inputs:
             kind = type(x)
             if kind in NUMBERS:
                 if kind is int and not -SMALL < x < SMALL:
                     return None  # the loop may reject a number as large as this
-                code = found.get((kind, x)) if x else None
-                codes.append(recording.scalar(x) if code is None else code)
+                codes.append(recording.scalar(x))
                 continue
             storage = x._storage
             if storage is None:
@@ -214,10 +212,7 @@ class Recorder:
                     return self._placed(what, inputs, params)
             elif storage.is_exposed and not self.is_alone:
                 return None
-            code = found.get((id(storage), x._offset, x._geometry))
-            if code is None:
-                code = recording.input(storage, x._offset, x._geometry, x._array)
-            codes.append(code)
+            codes.append(recording.input(storage, x._offset, x._geometry, x._array))
         beside = tuple([recording.scalar(x) for x in params]) if params else ()
         return recording, recording.add(what, tuple(codes), beside)
 

@@ -25,6 +25,7 @@ and finalisers must not write to the operands meanwhile.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from sys import getrefcount
@@ -52,7 +53,7 @@ _Step = tuple[Recorded, tuple[int, ...], tuple[int, ...]]
 NUMBER, PARAMS = object(), object()
 # Chains by their recorded steps, stores and types of scalars. Repeated work finds its chain by one
 # lookup.
-_chains: dict[Any, tuple[Chain, list[int], list[int]]] = {}
+_chains: dict[Any, tuple[Chain, list[int]]] = {}
 _BOUND = 1 << 11
 
 
@@ -153,9 +154,35 @@ class Recording:
 
     def input(self, storage: Storage, offset: int, shape: Any, array: Any) -> int:
         """Return the code of an operand that is in memory or comes from another recording."""
-        code = self.found[(id(storage), offset, shape)] = 3 * len(self._inputs)
-        self._inputs.append((storage, offset, shape, array))
+        key = (id(storage), offset, shape)
+        code = self.found.get(key)
+        if code is None:
+            code = self.found[key] = 3 * len(self._inputs)
+            self._inputs.append((storage, offset, shape, array))
         return code
+
+    def append(
+        self, other: Recording, numbers: Iterable[int], known: dict[int, int]
+    ) -> dict[int, int]:
+        """Append steps of another recording. known: codes there, with their codes here. Returns
+        also those of the steps' operands and results."""
+        codes, steps = {**known}, other.settled()
+
+        def code_of(code: int) -> int:
+            if code not in codes:
+                place = code // 3
+                codes[code] = (
+                    self.scalar(other.scalars[place])
+                    if code % 3 == 2
+                    else self.input(*other.inputs[place])
+                )
+            return codes[code]
+
+        for n in numbers:
+            what, operands, params = steps[n]
+            of = tuple(map(code_of, operands)), tuple(map(code_of, params))
+            codes[3 * n + 1] = 3 * self.add(what, *of) + 1
+        return codes
 
     def reads(self, storage: Storage) -> bool:
         return any([x[0] is storage for x in self.inputs])
@@ -239,8 +266,7 @@ class Recording:
         if into is not None:
             stores.append(into[0])
             outputs.append(into[1])
-        chain, inputs, numbers = self._known(tuple(stores))
-        scalars = [self.scalars[n] for n in numbers]
+        (chain, inputs), scalars = self._known(tuple(stores)), self.scalars
         run_chain(chain, [self.tensor(n) for n in inputs], outputs, scalars, reason)
         for (_, storage), made in zip(wanted, outputs):
             fill(storage, made)
@@ -271,10 +297,10 @@ class Recording:
         made._keys, made._autograd = TENSOR_KEYS[place.type], None
         return made
 
-    def _known(self, stores: tuple[int, ...]) -> tuple[Chain, list[int], list[int]]:
+    def _known(self, stores: tuple[int, ...]) -> tuple[Chain, list[int]]:
         """`_chain`, cached for equal recordings."""
         steps = tuple(self.settled())
-        key = (steps, stores, tuple([_type(x) for x in self.scalars]))
+        key = (steps, stores, tuple(map(_type, self.scalars)))
         found = _chains.get(key)
         if found is None:
             if len(_chains) >= _BOUND:
@@ -299,9 +325,7 @@ class Recording:
             while code % 3 == 1:
                 code = 3 * first[code // 3] + 1
                 what, operands, _ = steps[code // 3]
-                if what.family != "copy" or what.kinds[0] is not what.result:
-                    break
-                if operands[0] % 3 != 1:
+                if not what.is_move or operands[0] % 3 != 1:
                     break
                 code = operands[0]
             return code
@@ -312,48 +336,23 @@ class Recording:
             first.append(numbers.setdefault(step, n))
         return steps, first
 
-    def _chain(self, stores: tuple[int, ...]) -> tuple[Chain, list[int], list[int]]:
-        """The chain that computes these stores; and the numbers of its inputs and of its
-        scalars."""
+    def _chain(self, stores: tuple[int, ...]) -> tuple[Chain, list[int]]:
+        """The chain that computes these stores, and the numbers of its inputs."""
         steps, first = self._distinct()
-        stores = tuple([first[n] for n in stores])
-        needed = [False] * len(steps)
-        for number in stores:
-            needed[number] = True
-        for number in range(len(steps) - 1, -1, -1):
-            if needed[number]:
-                for code in steps[number][1]:
-                    if code % 3 == 1:
-                        needed[code // 3] = True
-        kept = [step for n, step in enumerate(steps) if needed[n]]
-        codes = [code for step in kept for code in step[1]]
-        inputs = list(dict.fromkeys([code // 3 for code in codes if code % 3 == 0]))
-        number_of = {3 * n: place for place, n in enumerate(inputs)}
-        following = len(inputs)
-        for number, is_needed in enumerate(needed):
-            if is_needed:
-                number_of[3 * number + 1] = following
-                following += 1
-        scalars: list[int] = []
-        instructions = []
-        for what, operands, params in kept:
-            for code in (*operands, *params):
-                if code % 3 == 2 and code not in number_of:
-                    scalars.append(code // 3)
-                    number_of[code] = -len(scalars)
-            instructions.append(
-                Instruction(
-                    what, tuple([number_of[x] for x in operands]),
-                    tuple([number_of[x] for x in params]),
-                )
-            )  # fmt: skip
-        chain = Chain(
-            self.place, tuple([self._inputs[n][2] for n in inputs]),
-            tuple([_type(self.scalars[n]) for n in scalars]), tuple(instructions),
-            tuple([number_of[3 * number + 1] for number in stores]),
-            self.walk if self.has_rows else None,
+        count = len(self._inputs)
+
+        def numbers(codes: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple([(x // 3, count + x // 3, ~(x // 3))[x % 3] for x in codes])
+
+        whole = Chain(
+            self.place, tuple([x[2] for x in self._inputs]), tuple(map(_type, self.scalars)),
+            tuple([Instruction(x, numbers(of), numbers(params)) for x, of, params in steps]), (),
         )  # fmt: skip
-        return chain, inputs, scalars
+        wanted = [count + first[n] for n in stores]
+        needed = whole.needed(wanted)
+        inputs = [n for n in needed if n < count]
+        walk = self.walk if self.has_rows else None
+        return whole.cut(inputs, [n for n in needed if n >= count], wanted, walk), inputs
 
 
 def recompute() -> Any:

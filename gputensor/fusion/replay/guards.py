@@ -18,7 +18,7 @@ from ...tensor.make import is_plain
 from ...tensor.tensor import Tensor
 from .. import running
 from . import statements
-from .purity import MISSING, Outside, attribute
+from .purity import MISSING, Outside, attribute, key_of
 from .trace import Trace
 
 Replay = Callable[[Any], Any]
@@ -30,46 +30,43 @@ def is_unrecorded(x: Tensor) -> bool:
 
 
 def compiled(
-    trace: Trace, made: Any, values: list[Any], outside: Outside, generation: int
-) -> tuple[Replay, Replay]:
-    """Return two functions for a traced call.
-
-    Each returns the call's result, or None if the function's Python must run. The first takes
-    values that have the plan's key; the second takes a call's arguments and checks everything
-    itself.
-    """
+    trace: Trace, made: Any, values: list[Any], n_named: int, outside: Outside, generation: int
+) -> Replay:
+    """Return a traced call as a function of its arguments, which returns the call's result, or None
+    if the function's Python must run. values: the call's arguments, and the tensors that it reads
+    from outside. n_named: how many arguments were given by name."""
     wanted = sorted(n for n in _all_numbers(made) if n >= trace.n_given)
     work = statements.Statements(trace, wanted, values)
     names: dict[str, Any] = {
         **work.names,
         "Tensor": Tensor, "is_unrecorded": is_unrecorded, "state": tls.state.get,
         "PLAIN": tls.PLAIN, "generation": dispatcher.generation, "watchers": running.watchers,
-        "MISSING": MISSING, "attribute": attribute,
+        "MISSING": MISSING, "attribute": attribute, "key_of": key_of,
     }  # fmt: skip
-    is_tensor = [type(x) is Tensor for x in values]
-    places = [n for n, found in enumerate(is_tensor) if found]
-    asked = [_of_tensor(n, values[n], names) for n in places]
-    lines = [f"if {' or '.join(asked)}:", "    return None"] if asked else []
-    lines += [*work.lines, f"return {_expression(made, places, names)}"]
     count = len(values) - len(outside.tensors)
-    all_given = "".join([f"x{n}, " for n in range(len(values))])
-    run = _function([f"{all_given}= values"] if values else [], lines, names)
-    before = _outside(outside, count, generation, names)
+    lines = _outside(outside, count - n_named, generation, names)
     given = "".join([f"x{n}, " for n in range(count)]) or "() "
-    before += ["try:", f"    {given}= values", "except ValueError:", "    return None"]
+    lines += ["try:", f"    {given}= values", "except ValueError:", "    return None"]
     for n, (where, name) in enumerate(outside.tensors, count):
         names[f"w{n}"] = where
         get = f"w{n}.get({name!r})" if type(where) is dict else f"attribute(w{n}, {name!r})"
-        before.append(f"x{n} = {get}")
-    for n in range(count):
-        if not is_tensor[n]:
-            names[f"c{n}"] = values[n]
-            before += [f"if x{n} is not c{n}:", "    return None"]
-    geometries = [f"type(x{n}) is not Tensor or x{n}._geometry is not g{n}" for n in places]
-    names.update({f"g{n}": values[n]._geometry for n in places})
-    if geometries:
-        before += [f"if {' or '.join(geometries)}:", "    return None"]
-    return run, _function(before, lines, names)
+        lines.append(f"x{n} = {get}")
+    asked = []
+    places = [n for n, x in enumerate(values) if type(x) is Tensor]
+    for n, x in enumerate(values):
+        if n in places:
+            names[f"g{n}"] = x._geometry
+            asked.append(f"type(x{n}) is not Tensor or x{n}._geometry is not g{n}")
+            asked.append(_of_tensor(n, x, names))
+        else:
+            names.update({f"c{n}": x, f"k{n}": key_of(x)})
+            asked.append(f"x{n} is not c{n} and key_of(x{n}) != k{n}")
+    if asked:
+        lines += [f"if {' or '.join(asked)}:", "    return None"]
+    lines += [*work.lines, f"return {_expression(made, places, names)}"]
+    exec("\n    ".join(["def replay(values):", *lines]), names)
+    found: Replay = names["replay"]
+    return found
 
 
 def _all_numbers(made: Any) -> set[int]:
@@ -81,8 +78,8 @@ def _all_numbers(made: Any) -> set[int]:
 
 
 def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any]) -> list[str]:
-    """Return a condition in source form: true if the thread, the dispatcher and the function's
-    outside values are unchanged."""
+    """Return statements that leave the function if the thread, the dispatcher or the function's
+    outside values have changed. count: the number of arguments given by position."""
     names["then"] = generation
     asked = ["generation[0] != then", "state() is not PLAIN", "watchers"]
     own, code = outside.attributes[0][0], outside.code
@@ -134,10 +131,3 @@ def _constant(value: Any, names: dict[str, Any]) -> str:
     name = f"o{len(names)}"
     names[name] = value
     return name
-
-
-def _function(before: list[str], lines: list[str], names: dict[str, Any]) -> Replay:
-    names = {**names}
-    exec("\n    ".join(["def replay(values):", *before, *lines]), names)
-    found: Replay = names["replay"]
-    return found

@@ -68,6 +68,7 @@ CONSTANTS = (
 # Functions whose code runs after the call.
 LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 MISSING = object()
+_NEVER = object()
 _PACKAGE = __name__.partition(".")[0]
 
 
@@ -76,15 +77,12 @@ class Impure(Exception):
 
 
 class Outside:
-    """Values that a function reads from outside. code, defaults, named: the function's code and
-    default values. is_closed: True if all values are known. tensors: (where, name) of each tensor;
-    where is a dict or a cell. items, attributes: (where, name, value), of dicts and of objects.
+    """Values that a function reads from outside. code: the function's code. tensors: (where, name)
+    of each tensor; where is a dict or a cell. items, attributes: (where, name, value), of dicts and
+    of objects.
     """
 
-    __slots__ = (
-        "code", "defaults", "named", "is_closed", "tensors", "items", "attributes", "formats",
-        "_codes",
-    )  # fmt: skip
+    __slots__ = ("code", "tensors", "items", "attributes", "formats", "_codes")
 
     def __init__(self, function: FunctionType) -> None:
         self.formats = False  # True if the function may format a value into a string
@@ -92,13 +90,11 @@ class Outside:
         self.items: list[tuple[dict[str, Any], str, Any]] = []
         self.attributes: list[tuple[Any, str, Any]] = []
         self._codes: set[FunctionType] = set()
-        self.code, self.defaults = function.__code__, function.__defaults__
-        self.named = function.__kwdefaults__
+        self.code = function.__code__
         self._read(function)
         for name in patched:
             if _is_replaced(name) and (patched[name] is not None or _inherited(name) is not None):
                 raise Impure(f"may use Tensor.{name}, which was replaced")
-        self.is_closed = not self.items and len(self.attributes) == 3
         read = [value for _, _, value in (*self.items, *self.attributes)]
         texts = [x for one in self._codes for x in (*one.__code__.co_consts, one.__defaults__)]
         if self.formats and any([_has_text(x) for x in (*read, *texts)]):
@@ -113,9 +109,11 @@ class Outside:
                 return False
         return True
 
-    def given(self) -> list[Any]:
+    def given(self) -> tuple[Any, ...]:
         """The current values at the places of the tensors it reads."""
-        return [x.get(name) if type(x) is dict else attribute(x, name) for x, name in self.tensors]
+        return tuple([
+            x.get(name) if type(x) is dict else attribute(x, name) for x, name in self.tensors
+        ])  # fmt: skip
 
     # --- reading code -----------------------------------------------------------------------------
 
@@ -255,6 +253,19 @@ def _at(code: CodeType, line: int | None) -> str:
 def is_constant(value: Any) -> bool:
     """True for an immutable value."""
     return type(value) in CONSTANTS or type(value) is tuple and all([is_constant(x) for x in value])
+
+
+def key_of(value: Any) -> Any:
+    """The key of a value: a tensor's geometry, and equal for equal constants. Mutable values have
+    no key."""
+    kind = type(value)
+    if kind is Tensor:
+        return value._geometry
+    if kind is float and not value:
+        return str(value)  # a string distinguishes 0.0 from -0.0, which are equal
+    if kind is tuple:
+        return (kind, *[key_of(x) for x in value])
+    return (kind, value) if kind in CONSTANTS else _NEVER
 
 
 def _has_text(value: Any) -> bool:

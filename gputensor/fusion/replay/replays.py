@@ -10,7 +10,7 @@ mode or another default dtype between two calls makes the Python run again.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
@@ -20,7 +20,7 @@ from ...tensor.tensor import Tensor
 from . import guards
 from .. import running
 from ..block import Fusing
-from .purity import CONSTANTS, LATER, Impure, Outside, is_constant
+from .purity import LATER, Impure, Outside, is_constant, key_of
 from ..record.recorder import current
 from .trace import Trace, Unlike
 
@@ -30,33 +30,30 @@ _BOUND = 1 << 7
 _TRIES = 1 << 5
 _state, _PLAIN, _generation = tls.state, tls.PLAIN, dispatcher.generation
 _watchers = running.watchers
-_NEVER = object()
 
 
 class Plan:
-    """A replayable call. run(values): returns the call's result, or None if the Python must run.
-    quick: see `guards.compiled`."""
+    """A replayable call. run(arguments): returns the call's result, or None if the Python must
+    run."""
 
-    __slots__ = ("run", "quick", "_found")
+    __slots__ = ("run", "_found")
 
     def __init__(self, *found: Any) -> None:
-        """found: the trace, the traced result, the function's outside values, and the dispatcher's
-        generation.
-        """
+        """found: the trace, its result, the number of arguments given by name, the values that the
+        function reads from outside, and the dispatcher's generation."""
         self._found = found
         self.run: Callable[[Any], Any] = self._first
-        self.quick: Callable[[Any], Any] = _never
 
-    def _first(self, values: Any) -> Any:
-        """Make the plan's functions and run a call. They are made at the first replay and not with
-        the plan, because most calls occur once."""
-        trace, made, outside, generation = self._found
-        self.run, self.quick = guards.compiled(trace, made, values, outside, generation)
-        return self.run(values)
+    def _first(self, given: Any) -> Any:
+        """Most calls occur once, so the plan's function is made at the second call."""
+        trace, made, n_named, outside, generation = self._found
+        values = [*given, *outside.given()]
+        self.run = guards.compiled(trace, made, values, n_named, outside, generation)
+        return self.run(given)
 
 
 def _never(args: Any) -> None:
-    """`quick` of a plan whose key needs more than identity checks."""
+    """Stands for the plan used last until there is one."""
 
 
 class Replays:
@@ -64,17 +61,17 @@ class Replays:
     cannot be replayed, as a clause after "it"; None if it can."""
 
     __slots__ = (
-        "function", "outside", "plans", "generation", "why", "last", "_code", "_tries",
+        "function", "outside", "plans", "generation", "why", "last", "_tries",
     )  # fmt: skip
     outside: Outside | None
     why: str | None
 
     def __init__(self, function: FunctionType) -> None:
         self.function = function
-        self.outside, self.why, self._code, self._tries = None, None, None, 0
+        self.outside, self.why, self._tries = None, None, 0
         self.plans: dict[Any, Plan] = {}
         self.generation = -1
-        # The `quick` of the plan used last, because most calls repeat the previous one.
+        # The `run` of the plan used last, because most calls repeat the previous one.
         self.last: list[Callable[[Any], Any]] = [_never]
 
     def fused(self) -> Callable[..., Any]:
@@ -92,23 +89,13 @@ class Replays:
 
     def found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call by its plan, or by the function's Python if there is no plan."""
-        if self.generation == _generation[0] and _state.get() is _PLAIN and not _watchers:
-            outside, function = self.outside, self.function
-            if (
-                outside is not None and function.__code__ is outside.code
-                and function.__defaults__ is outside.defaults
-                and function.__kwdefaults__ is outside.named
-                and (outside.is_closed or outside.is_as_it_was())
-            ):  # fmt: skip
-                values: Any = args
-                if kwargs or outside.tensors:
-                    values = [*args, *kwargs.values(), *outside.given()]
-                key = tuple([x._geometry if type(x) is Tensor else _key(x) for x in values])
-                plan = self.plans.get((key, *kwargs) if kwargs else key)
-                if plan is not None and (made := plan.run(values)) is not None:
-                    if not kwargs:
-                        self.last[0] = plan.quick
-                    return made
+        if self.plans and self.outside is not None:
+            given = (*args, *kwargs.values())
+            plan = self.plans.get(_key(given + self.outside.given(), kwargs))
+            if plan is not None and (made := plan.run(given)) is not None:
+                if not kwargs:
+                    self.last[0] = plan.run
+                return made
         return self.run(args, kwargs)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -137,7 +124,8 @@ class Replays:
         elif generation == self.generation == _generation[0]:
             if len(self.plans) >= _BOUND:
                 self.plans.clear()
-            self._tries, self.plans[key] = 0, Plan(trace, made, outside, generation)
+            plan = Plan(trace, made, len(kwargs), outside, generation)
+            self._tries, self.plans[key] = 0, plan
         return result
 
     def _watch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -157,7 +145,7 @@ class Replays:
         outside = self._look_outside()
         if outside is None:
             return None
-        values = [*args, *kwargs.values(), *outside.given()]
+        values = (*args, *kwargs.values(), *outside.given())
         for x in values:
             if type(x) is Tensor:
                 self.why = _unlike(x)
@@ -166,9 +154,7 @@ class Replays:
             if self.why is not None:
                 self._tries += 1
                 return None
-        key: Any = tuple([x._geometry if type(x) is Tensor else _key(x) for x in values])
-        trace = Trace([x for x in values if type(x) is Tensor])
-        return (key, *kwargs) if kwargs else key, trace, outside
+        return _key(values, kwargs), Trace([x for x in values if type(x) is Tensor]), outside
 
     def _look_outside(self) -> Outside | None:
         """Return the function's outside values. If they cannot be determined, return None and set
@@ -193,14 +179,9 @@ def _unlike(x: Tensor) -> str | None:
     return None
 
 
-def _key(value: Any) -> Any:
-    """The key of a non-tensor value: equal for equal values. Mutable values have no key."""
-    kind = type(value)
-    if kind is float and not value:
-        return str(value)  # a string distinguishes 0.0 from -0.0, which are equal
-    if kind is tuple:
-        return (kind, *[_key(x) for x in value])
-    return (kind, value) if kind in CONSTANTS else _NEVER
+def _key(values: tuple[Any, ...], kwargs: Iterable[str]) -> Any:
+    """The key of a plan. kwargs: the names of arguments."""
+    return (*map(key_of, values), *kwargs)
 
 
 def replays_of(function: Callable[..., Any]) -> Replays | None:

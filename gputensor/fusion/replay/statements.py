@@ -16,7 +16,6 @@ import numpy as np
 from ...core.device import CPU
 from ...core.geometry import Geometry
 from ...dispatch import tls
-from ...kernels.cpu import quiet
 from ...runtime import capture
 from ...structured.generator import Generator
 from ...tensor.make import CPU_KEYS, allocate, from_array
@@ -24,7 +23,6 @@ from ...tensor.tensor import Tensor, blank
 from .. import cpu
 from .. import running
 from ..chain import Chain
-from ..cpu.blocks import Body
 from ..cpu.programs import Program
 from .trace import Step, Taken, Trace
 
@@ -138,18 +136,12 @@ class Statements:
 
     def _run(self, number: int, step: Step, chain: Chain) -> None:
         """Write the call of the function that runs a chain."""
-        body = None
-        if chain.device is CPU and not any(chain.are_seen_otherwise):
-            body = cpu.short(chain)
         drawn = self._trace.drawn(step)
         self.names.update({f"s{number}_{n}": x for n, x in enumerate(step.scalars)})
         numbers = [
             f"stream{drawn[n]}" if n in drawn else f"s{number}_{n}"
             for n in range(len(step.scalars))
         ]
-        if body is not None:
-            self._short(number, step, chain, body, numbers)
-            return
         self.names[f"run{number}"] = running.prepared(chain)
         given = ", ".join([self._tensor(n) for n in step.takes])
         for n, value in zip(step.makes, chain.stores):
@@ -158,43 +150,6 @@ class Statements:
         self.lines.append(f"run{number}([{given}], [{made}], [{', '.join(numbers)}])")
         for n in step.makes:
             self._count(n, True)
-
-    def _short(self, number: int, step: Step, chain: Chain, body: Body, numbers: list[str]) -> None:
-        """Write the steps of a chain of one block over arrays.
-
-        If a program declines a call, or another thread uses NumPy's quiet context, all steps run
-        again.
-        """
-        names, given = self.names, [self._array(n) for n in step.takes]
-        made = [self._result(n, chain.made(x)) for n, x in zip(step.makes, chain.stores)]
-        lists = [f"[{', '.join(part)}]" for part in (given, made, numbers)]
-        whole, names[f"run{number}"] = (
-            f"run{number}({', '.join(lists)})",
-            partial(cpu.at_once, body),
-        )
-        if not body.walk.is_row_major:
-            self.lines.append(whole)
-            return
-        names["enter"], lines, there = quiet.enter, list[str](), set[str]()
-        found: list[Any] = [*given, *body.unmade, *numbers, *made, lists[2], "True"]
-        for n, (run, operands, new, otherwise) in enumerate(body.steps):
-            for place, at, row, element in new:
-                sizes = row or body.walk.sizes
-                array = f"w{number}_{place}" if at is None else f"w{number}_{at}_{element.num}"
-                found[place] = array
-                if array not in there:
-                    there.add(array)
-                    names.update({f"of_{array}": element, f"sizes_{array}": sizes})
-                    lines.append(f"{array} = empty(sizes_{array}, of_{array})")
-            names[f"run{number}_{n}"] = run
-            call = ", ".join([f"run{number}_{n}", *[found[x] for x in operands]])
-            if otherwise:
-                function, _, rest = call.partition(", ")
-                lines += [f"if not {function}({rest}):", "    raise RuntimeError"]
-            else:
-                lines.append(f"enter({call})")
-        lines += [f"{made[to]}[...] = {made[source]}" for to, source in body.copies]
-        self.lines += ["try:", *[f"    {x}" for x in lines], "except RuntimeError:", f"    {whole}"]
 
     def _program(self, number: int, step: Step, chain: Chain, program: Program) -> None:
         """Write the call of a program. If the program declines, the chain runs as in a block."""
