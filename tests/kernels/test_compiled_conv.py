@@ -92,6 +92,7 @@ CASES: list[tuple[Any, Any, dict[str, Any]]] = [
     ((1, 70, 9, 7), (33, 70, 3, 3), {"padding": 1, "stride": 2}),
     ((3, 64, 5, 5), (70, 64, 1, 1), {}),
     ((2, 600, 3, 3), (9, 600, 3, 3), {"padding": 1}),  # panels of several blocks of channels
+    ((1, 1600, 20, 24), (8, 1600, 3, 3), {"padding": 1}),  # copies of rows that leave the cache
     # several tiles of windows read the same weights
     ((5, 400, 6, 6), (330, 400, 3, 3), {"padding": 1}),
     ((3, 800, 5, 5), (660, 400, 3, 3), {"groups": 2, "stride": 2, "padding": 1}),

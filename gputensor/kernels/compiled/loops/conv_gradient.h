@@ -201,10 +201,10 @@ template <class T> Bands bands_of(const Gradient<T>& p) {
   const i64 most = LENGTH / larger(1, p.of.along[2].count);
   if (!b.pitch || !most || p.are_beside) return b;
   cut_bands(b, p.of.along[1].count, most);
-  const i64 channels = (p.inner + p.parts - 1) / p.parts + 1;
-  const i64 copy = channels * p.of.along[0].taps * b.plane() * (i64)sizeof(T);
+  // Of all channels, so that the order of the sums does not depend on the number of threads.
+  const i64 copy = p.inner * p.of.along[0].taps * b.plane() * (i64)sizeof(T);
   // Sums would be read too often, or elements would leave the cache.
-  if (2 * b.rows * p.of.along[2].count < LENGTH || copy > 2 * NEAR) b.rows = 0;
+  if (2 * b.rows * p.of.along[2].count < LENGTH || copy > 4 * NEAR) b.rows = 0;
   return b;
 }
 
