@@ -10,7 +10,7 @@ import gputensor as gt
 F = gt.nn.functional
 
 
-def _whole(draw: random.Random, sizes: Any, dtype: Any) -> gt.Tensor:
+def whole(draw: random.Random, sizes: Any, dtype: Any) -> gt.Tensor:
     """Numbers whose sums are exact in any order."""
     gt.manual_seed(draw.randrange(1 << 30))
     return gt.randint(-2, 3, tuple(sizes)).to(dtype)
@@ -43,10 +43,10 @@ def case(draw: random.Random, dtype: Any) -> tuple[Any, list[gt.Tensor], dict[st
     sizes = [draw.randint(1, 9) + gap * (k - 1) for k, gap in zip(kernel, gaps)]
     of_weight = (inner * groups, outer) if transposed else (outer * groups, inner)
     tensors = [
-        _laid_out(draw, _whole(draw, shape, dtype))
+        _laid_out(draw, whole(draw, shape, dtype))
         for shape in ((batch, inner * groups, *sizes), (*of_weight, *kernel))
     ]
-    tensors.append(_whole(draw, (outer * groups,), dtype))
+    tensors.append(whole(draw, (outer * groups,), dtype))
     numbers = {"stride": steps, "padding": pads, "dilation": gaps, "groups": groups}
     if not transposed:
         return getattr(F, f"conv{count}d"), tensors, numbers

@@ -11,8 +11,9 @@ import pytest
 import gputensor as gt
 from gputensor.kernels.compiled import library
 from gputensor.native import conv
+from gputensor.testing import assert_close
 
-from .convolutions import case
+from .convolutions import case, whole
 
 F = gt.nn.functional
 
@@ -91,6 +92,7 @@ CASES: list[tuple[Any, Any, dict[str, Any]]] = [
     ((1, 70, 9, 7), (33, 70, 3, 3), {"padding": 1, "stride": 2}),
     ((3, 64, 5, 5), (70, 64, 1, 1), {}),
     ((2, 600, 3, 3), (9, 600, 3, 3), {"padding": 1}),  # panels of several blocks of channels
+    ((1, 1600, 20, 24), (8, 1600, 3, 3), {"padding": 1}),  # copies of rows that leave the cache
     # several tiles of windows read the same weights
     ((5, 400, 6, 6), (330, 400, 3, 3), {"padding": 1}),
     ((3, 800, 5, 5), (660, 400, 3, 3), {"groups": 2, "stride": 2, "padding": 1}),
@@ -131,6 +133,47 @@ def test_elements_beyond_the_input_are_never_read_and_infinities_stay() -> None:
     big = gt.full((1, 8, 6, 6), float("nan"))
     big[:, :, 1:5, 1:5] = 1
     assert F.conv2d(big[:, :, 1:5, 1:5], gt.ones(2, 8, 3, 3)).eq(72).all()
+
+
+BANDS: list[tuple[Any, Any, dict[str, Any]]] = [
+    ((2, 32, 6, 28, 28), (32, 32, 3, 3, 3), {"padding": 1}),
+    ((1, 8, 5, 30, 41), (12, 4, 2, 3, 5), {"padding": (1, 0, 2), "stride": (2, 1, 2), "groups": 2}),
+    ((2, 64, 56, 56), (20, 64, 3, 3), {"padding": 1}),
+    ((2, 8, 33, 100), (9, 8, 3, 3), {"padding": 2, "dilation": 2}),
+    ((1, 3, 61, 150), (17, 3, 7, 7), {"padding": 3, "stride": 2}),
+    ((2, 12, 45, 40), (8, 3, 5, 4), {"stride": 3, "groups": 4, "padding": 4}),
+    ((2, 24, 180), (40, 24, 5), {"padding": 2}),
+]
+
+
+@pytest.mark.parametrize("dtype", [gt.float32, gt.float64], ids=str)
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize(("sizes", "kernel", "numbers"), BANDS, ids=str)
+def test_windows_that_overlap_are_read_where_they_are(
+    sizes: Any, kernel: Any, numbers: dict[str, Any], is_transposed: bool, dtype: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """In bands of rows: the results are those of composed products, of numbers whose sums are exact
+    in any order, and an infinity is in the sums of its windows alone."""
+    draw = random.Random(0)
+    function = getattr(F, f"conv{'_transpose' * is_transposed}{len(sizes) - 2}d")
+    inner = kernel[0] if is_transposed else sizes[1]
+    outer = sizes[1] if is_transposed else kernel[0]
+    x, weight = (whole(draw, of, dtype) for of in ((sizes[0], inner, *sizes[2:]), kernel))
+    x[0, 0].view(-1)[sizes[-1] - 1] = float("inf")  # the end of a row
+    x[-1, -1].view(-1)[-1] = -float("inf")
+    tensors = [x, weight, whole(draw, (outer,), dtype)]
+    found = []
+    for threads in (1, 3):
+        gt.set_num_threads(threads)
+        found.append(_results(function, tensors, numbers))
+    monkeypatch.setattr(conv, "_conv_loop", lambda *_: False)
+    monkeypatch.setattr(conv, "_gradient_loop", lambda *_: False)
+    wanted = _results(function, tensors, numbers)
+    for made in found:
+        for a, b in zip(made, wanted, strict=True):
+            assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+    assert wanted[0].isfinite().any()
 
 
 @pytest.mark.parametrize("numbers", [

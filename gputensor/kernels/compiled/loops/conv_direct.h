@@ -1,7 +1,7 @@
-// Convolutions with windows that overlap, whose taps are read where they are: in a copy of some rows
-// of all channels with the padding around them. A tile has WIDTH consecutive elements of such a
-// copy, so a tap reads the tile at an offset. The elements behind each row are computed, too, and
-// not written. Windows of step s read s copies, one of each s-th element.
+// Convolutions with windows that overlap: taps are read where they are, in a copy of some rows of
+// all channels with the padding around them. A tile has WIDTH consecutive elements of such a copy,
+// so a tap reads the tile at an offset. The elements behind each row are computed, too, and not
+// written. If windows are s elements apart, the copy has s parts, each of every s-th element.
 //
 // Order as in conv.cpp, with the same bits.
 #ifndef GPUTENSOR_CONV_DIRECT
@@ -10,6 +10,8 @@
 #include "conv_weights.h"
 
 namespace CAPABILITY {
+
+namespace {
 
 constexpr i64 NEAR = 384 << 10;  // bytes of a copy, which stays in the second-level cache
 // Filling a panel takes as long as the products of its rows with so many blocks of weights.
@@ -28,33 +30,48 @@ struct Bands {
   }
 };
 
-// rows: 0 if windows should be gathered into panels.
-template <class T> Bands bands_of(const Products<T>& p, i64 threads) {
-  const Axis* along = p.of.along;
+// The layout of copies of `x`, without rows. The pitch is 0 if windows do not overlap, or if rows
+// of x are not dense.
+template <class T> Bands layout_of(const Windows& of, const Array& x) {
+  const Axis* along = of.along;
   Bands b = {};
-  const i64 taps = along[1].taps * along[2].taps, parts = along[1].step * along[2].step;
-  if (p.of.columns() == 0 || p.inner == 0 || taps <= parts || along[0].taps == 0) return b;
-  if (p.x->stride[4] != (i64)sizeof(T)) return b;
+  if (of.columns() == 0 || along[0].taps == 0 || x.stride[4] != (i64)sizeof(T)) return b;
+  const i64 taps = along[1].taps * along[2].taps;
+  if (along[1].step >= taps || along[2].step >= taps) return b;
+  if (taps <= along[1].step * along[2].step) return b;
   for (int d = 0; d < 2; ++d) {
     const Axis& axis = along[d + 1];
     i64 low = axis.offset[0], high = low;
     for (i64 t = 1; t < axis.taps; ++t)
       low = smaller(low, axis.offset[t]), high = larger(high, axis.offset[t]);
     b.low[d] = low, b.more[d] = (high - low) / axis.step, b.step[d] = axis.step;
+    if (b.more[d] > axis.count) return b;
   }
-  const i64 width = along[2].count, height = along[1].count;
-  if (b.more[1] > width || b.more[0] > height) return b;
-  b.pitch = width + b.more[1];
+  b.pitch = along[2].count + b.more[1];
+  return b;
+}
+
+// Divide a height into bands of up to `most` rows.
+static inline void cut_bands(Bands& b, i64 height, i64 most) {
+  const i64 count = (height + most - 1) / most;
+  b.rows = (height + count - 1) / count, b.count = (height + b.rows - 1) / b.rows;
+}
+
+// rows: 0 if windows should be gathered into panels.
+template <class T> Bands bands_of(const Products<T>& p, i64 threads) {
+  const Axis* along = p.of.along;
+  Bands b = layout_of<T>(p.of, *p.x);
+  if (!b.pitch || p.inner == 0) return b;
+  const i64 taps = along[1].taps * along[2].taps, parts = b.step[0] * b.step[1];
   const i64 line = p.inner * along[0].taps * parts * b.pitch * (i64)sizeof(T);
-  const i64 fit = NEAR / line - b.more[0];
+  const i64 fit = NEAR / line - b.more[0], width = along[2].count, height = along[1].count;
   if (fit < 1) return b;
   const i64 copies = p.of.samples * along[0].count * p.groups;
-  b.count = larger((height + fit - 1) / fit, smaller(height, (2 * threads - 1) / copies + 1));
-  const i64 rows = (height + b.count - 1) / b.count;
-  const i64 each = (rows * b.pitch - b.more[1] + WIDTH<T> - 1) / WIDTH<T> * WIDTH<T>;
+  const i64 wanted = smaller(height, (2 * threads - 1) / copies + 1);
+  cut_bands(b, height, smaller(fit, (height + wanted - 1) / wanted));
+  const i64 each = (b.rows * b.pitch - b.more[1] + WIDTH<T> - 1) / WIDTH<T> * WIDTH<T>;
   const double saved = PANEL_BLOCKS * (double)(taps - parts) / (double)taps;
-  if ((double)p.blocks * each > ((double)p.blocks + saved) * rows * width) return b;
-  b.rows = rows, b.count = (height + rows - 1) / rows;
+  if ((double)p.blocks * each > ((double)p.blocks + saved) * b.rows * width) b.rows = 0;
   return b;
 }
 
@@ -114,11 +131,10 @@ template <class T> void copy_part(T* line, const T* row, i64 at, i64 step, i64 s
 // to[channel][tap along d][part][row][pitch]: the elements that windows of rows [first, first +
 // rows) of one plane of the result read.
 template <class T>
-void copy_band(const Products<T>& p, const Bands& b, i64 sample, i64 at, i64 first, i64 rows,
-               i64 channel, T* to) {
-  const Array& x = *p.x;
-  const Axis* along = p.of.along;
-  for (i64 c = 0; c < p.inner; ++c)
+void copy_band(const Windows& of, const Array& x, const Bands& b, i64 sample, i64 at, i64 first,
+               i64 rows, i64 channel, i64 channels, T* to) {
+  const Axis* along = of.along;
+  for (i64 c = 0; c < channels; ++c)
     for (i64 a = 0; a < along[0].taps; ++a, to += b.plane()) {
       const i64 depth = at * along[0].step + along[0].offset[a];
       const bool is_inside = depth >= 0 && depth < along[0].size;
@@ -149,6 +165,15 @@ static i64 runs_of_band(const Windows& of, const Bands& b, i64 sample, i64 at, i
   return count;
 }
 
+// Where each tap reads the first window of a copy.
+static void offsets_of(const Windows& of, const Bands& b, i64* offsets) {
+  const Axis* along = of.along;
+  for (i64 d = 0; d < along[0].taps; ++d)
+    for (i64 h = 0; h < along[1].taps; ++h)
+      for (i64 w = 0; w < along[2].taps; ++w)
+        *offsets++ = d * b.plane() + b.place(along[1].offset[h], along[2].offset[w]);
+}
+
 template <class T> struct Direct {
   Products<T>* p;
   Bands bands;
@@ -169,17 +194,13 @@ template <class T> void multiply_bands(void* context, i64 first, i64 last) {
   i64* offsets = room.take<i64>(taps);
   Run* runs = room.take<Run>(WIDTH<T>);
   memset(copy, 0, (p.inner * channel_size + WIDTH<T>) * sizeof(T));
-  i64* offset = offsets;
-  for (i64 d = 0; d < along[0].taps; ++d)
-    for (i64 h = 0; h < along[1].taps; ++h)
-      for (i64 w = 0; w < along[2].taps; ++w)
-        *offset++ = d * b.plane() + b.place(along[1].offset[h], along[2].offset[w]);
+  offsets_of(p.of, b, offsets);
   for (i64 unit = first; unit < last; ++unit) {
     const i64 group = unit % p.groups, band = unit / p.groups % b.count;
     const i64 place = unit / p.groups / b.count, at = place % along[0].count;
     const i64 sample = place / along[0].count, low = band * b.rows;
     const i64 rows = smaller(b.rows, along[1].count - low);
-    copy_band(p, b, sample, at, low, rows, group * p.inner, copy);
+    copy_band(p.of, *p.x, b, sample, at, low, rows, group * p.inner, p.inner, copy);
     const i64 size = rows * b.pitch - b.more[1];
     for (i64 from = 0; from < size; from += WIDTH<T>) {
       const i64 columns = smaller(WIDTH<T>, size - from);
@@ -207,6 +228,8 @@ template <class T> i64 read_directly(const Call& call, Products<T>& p, const Ban
   call.share(multiply_bands<T>, &direct, units, larger(1, SHARE / larger(1, products / 8)));
   return p.answer;
 }
+
+}  // namespace
 
 }  // namespace CAPABILITY
 

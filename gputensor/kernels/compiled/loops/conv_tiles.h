@@ -175,26 +175,29 @@ template <class T> static inline void clear_line(T* to, i64 n) {
   V::store(to + n - V::LANES, V::zero());
 }
 
-// Every second element of two vectors.
+// Elements 0, 2, 4, …, 14 for f32; none behind the last one is read.
 static inline void take_second(f32* to, const f32* from) {
   typedef f32 V __attribute__((vector_size(32), aligned(4), may_alias));
   typedef i32 places __attribute__((vector_size(32)));
-  const V *x = (const V*)from, *y = (const V*)(from + 8);
-  *(V*)to = __builtin_shuffle(*x, *y, places{0, 2, 4, 6, 8, 10, 12, 14});
+  const V *x = (const V*)from, *y = (const V*)(from + 7);
+  *(V*)to = __builtin_shuffle(*x, *y, places{0, 2, 4, 6, 9, 11, 13, 15});
 }
 static inline void take_second(f64* to, const f64* from) {
   typedef f64 V __attribute__((vector_size(32), aligned(8), may_alias));
   typedef i64 places __attribute__((vector_size(32)));
-  const V *x = (const V*)from, *y = (const V*)(from + 4);
-  *(V*)to = __builtin_shuffle(*x, *y, places{0, 2, 4, 6});
+  const V *x = (const V*)from, *y = (const V*)(from + 3);
+  *(V*)to = __builtin_shuffle(*x, *y, places{0, 2, 5, 7});
 }
 
 // to[k] = from[2 * k]; no element behind from[2 * n - 2] is read.
 template <class T> static inline void spread_by_two(T* to, const T* from, i64 n) {
   constexpr i64 W = 32 / sizeof(T);
-  i64 k = 0;
-  for (; k + W < n; k += W) take_second(to + k, from + 2 * k);
-  for (; k < n; ++k) to[k] = from[2 * k];
+  if (n < W) {
+    for (i64 k = 0; k < n; ++k) to[k] = from[2 * k];
+    return;
+  }
+  for (i64 k = 0; k + W < n; k += W) take_second(to + k, from + 2 * k);
+  take_second(to + n - W, from + 2 * (n - W));
 }
 
 // to[0], …, to[n - 1] = the elements from `from` on, `step` bytes apart.

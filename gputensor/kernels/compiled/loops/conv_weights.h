@@ -1,4 +1,4 @@
-// Products of weights and windows: packed weights, and the result's elements.
+// Products of weights and windows: sets of taps, packed weights, and the result's elements.
 #ifndef GPUTENSOR_CONV_WEIGHTS
 #define GPUTENSOR_CONV_WEIGHTS
 
@@ -6,7 +6,28 @@
 
 namespace CAPABILITY {
 
+namespace {
+
 constexpr i64 DEPTH = 384;   // rows of a panel of windows
+
+// The sets of taps along one dimension. A plain convolution has one set. A transposed convolution
+// has `step` sets; the results of one set are `step` elements apart.
+void axes_of(Axis* axes, i64 number, i64* room, i64 size, i64 out, i64 kernel, i64 step, i64 pad,
+             i64 gap, bool transposed) {
+  Axis& axis = *axes;
+  i64 *offset = room, *index = room + kernel, taps = 0;
+  for (i64 k = 0; k < kernel; ++k) {
+    const i64 at = transposed ? number + pad - k * gap : k * gap - pad;
+    if (transposed && at % step) continue;
+    offset[taps] = transposed ? at / step : at, index[taps++] = k;
+  }
+  if (transposed) {
+    axis = {size, out > number ? (out - number + step - 1) / step : 0, 1, number, step, taps};
+  } else {
+    axis = {size, out, step, 0, 1, taps};
+  }
+  axis.offset = offset, axis.kernel = index;
+}
 
 // Weights (o, c, d, h, w) of one group, ordered by tap; strides in bytes.
 struct Weights {
@@ -94,6 +115,8 @@ void write(const Products<T>& p, T* sums, i64 channel, i64 rows, const Run* runs
     }
   }
 }
+
+}  // namespace
 
 }  // namespace CAPABILITY
 
