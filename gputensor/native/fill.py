@@ -20,6 +20,7 @@ from ..kernels import stub
 from ..tensor.tensor import Tensor
 from ..structured import arguments, pointwise
 from ..structured.shortcuts import computed as short
+from ..structured.view_kernel import seen
 
 
 def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
@@ -37,10 +38,11 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
         return calls.copy_(self, calls.full((), value, float32, None, self._device, None), False)
     if self._device is CPU:
         stub.cpu("fill").fill(self._get_array(), value)
-        table = operators.fill__Scalar.table
-        found = short.filling(geometry)
-        if found is not None and short.comes_again(table, fill_, (self,)):
-            shortcuts.learn(table, fill_, geometry, found)
+        table, known = operators.fill__Scalar.table, seen(geometry, "fill_")
+        if shortcuts.is_due(known, table):
+            if (found := short.filling(geometry)) is not None:
+                shortcuts.learn(table, fill_, geometry, found)
+            known.short = table.short
         return self
     device = self._device
     key = (geometry, device, self._address() & 15)
@@ -86,10 +88,11 @@ def zero_(key_set: int, self: Tensor) -> Tensor:
             device.memset_async(self._address(), 0, geometry.nbytes, index, stream)
             return self
     zero = False if geometry.dtype.category == BOOL else 0
-    fill = short.filling(geometry) if place is CPU else None
-    table = operators.zero_.table
-    if fill is not None and short.comes_again(table, zero_, (self,)):
-        shortcuts.learn(table, zero_, geometry, lambda self: fill(self, zero))
+    table, known = operators.zero_.table, seen(geometry, "zero_") if place is CPU else None
+    if shortcuts.is_due(known, table):
+        if (fill := short.filling(geometry)) is not None:
+            shortcuts.learn(table, zero_, geometry, lambda self: fill(self, zero))
+        known.short = table.short
     return fill_(key_set, self, zero)
 
 

@@ -215,7 +215,8 @@ def _learn(
         found = _sorted(HOST, x, *rest)
         return found if of is None else found[of]
 
-    short.learn(table, kernel, args, made, compute)
+    is_new = len(rest) == 2 and args[0]._geometry.ndim > 0  # otherwise there may be views of others
+    short.learn(table, kernel, args, made, compute, is_new)
 
 
 def sort_stable(
@@ -270,7 +271,8 @@ def topk(
     if self._device is CPU and 0 < _FEW * count < size:
         values, places = library.call("topk", _first, wanted, self, *rest)
         made = values, places
-        short.learn(operators.topk.table, topk, args, made, lambda x: _first(None, x, *rest))
+        table = operators.topk.table
+        short.learn(table, topk, args, made, lambda x: _first(None, x, *rest), is_new=True)
     else:
         made = _found("topk", self, wanted, *rest)
         _learn(operators.topk.table, topk, args, made, *rest)

@@ -283,9 +283,9 @@ def filling(geometry: Geometry) -> ShortCut | None:
         return None
 
     def short(self: Any, value: Any) -> Any:
-        if not fits(value) or self._keys is not CPU_KEYS or _now() is not PLAIN:
+        if self._keys is not CPU_KEYS or _now() is not PLAIN:
             return None
-        if self._autograd is not None and not forms.may_write(self):
+        if self._autograd is not None and not forms.may_write(self) or not fits(value):
             return None
         storage = self._storage
         if storage is None:

@@ -46,14 +46,18 @@ def learn(
     params, is_one = args[count:], type(made) is not tuple
     wanted = [x._geometry for x in results]
     begin, finish = around(table, params)
-    shape = wanted[0]
-    sizes, strides, element = shape.sizes, shape.stride_bytes, shape.dtype.np
+    layouts = [(x, x.sizes, x.stride_bytes, x.dtype.np) for x in wanted]
 
-    def one(array: Any) -> Tensor | None:
-        """Make the tensor of a new array; None if the array is to be copied."""
-        if array.shape != sizes or array.strides != strides or array.dtype != element:
-            return None
-        return from_array(array, shape) if array.size else None
+    def taken(arrays: Any) -> list[Tensor] | None:
+        """Make tensors of new arrays; None if one of them is to be copied."""
+        tensors = []
+        for array, (geometry, sizes, strides, element) in zip(arrays, layouts):
+            if array.shape != sizes or array.strides != strides or array.dtype != element:
+                return None
+            tensors.append(from_array(array, geometry))
+        return tensors
+
+    is_new = is_new and all([x.numel for x in wanted])
 
     def make(otherwise: ShortCut) -> ShortCut:
         def short(*given: Any) -> Any:
@@ -77,10 +81,9 @@ def learn(
                 return None
             if found is None:
                 return None
-            result: Any = one(found) if is_one and is_new else None
-            if result is None:
-                tensors = adopted((found,) if is_one else found, wanted, arrays)
-                result = tensors[0] if is_one else tensors
+            found = (found,) if is_one else found
+            tensors = (taken(found) if is_new else None) or adopted(found, wanted, arrays)
+            result = tensors[0] if is_one else tuple(tensors)
             return result if node is None else finish(result, node)
 
         return short
