@@ -251,7 +251,8 @@ class ComposeTransform(Composite):
         return shape
 
     def __repr__(self) -> str:
-        return "\n    ".join(["ComposeTransform(", *(f"{p!r}," for p in self.parts)]) + "\n)"
+        shown = ",\n    ".join(map(repr, self.parts))
+        return f"ComposeTransform(\n    {shown}\n)"
 
 
 class IndependentTransform(Composite):

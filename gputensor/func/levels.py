@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from itertools import count
+from textwrap import indent
 from typing import Any, ClassVar
 
 from .._generated import functions
@@ -134,7 +135,11 @@ class BatchedTensor(Wrapper):
     is_spread: bool
 
     def __repr__(self) -> str:
-        return f"BatchedTensor(level={self.level.number}, value={self.value!r})"
+        # In PyTorch's form. The number is that of the running level, from 1.
+        running = levels()
+        number = running.index(self.level) + 1 if self.level in running else 0
+        value = indent(repr(self.value), "    ")
+        return f"BatchedTensor(lvl={number}, bdim=0, value=\n{value}\n)"
 
 
 class DualTensor(Wrapper):
@@ -144,7 +149,7 @@ class DualTensor(Wrapper):
     tangent: Tensor
 
     def __repr__(self) -> str:
-        return f"DualTensor(primal={self.value!r}, tangent={self.tangent!r})"
+        return f"{repr(self.value)[:-1]}, tangent={self.tangent!r})"
 
 
 def level_number(x: Any) -> int:

@@ -178,3 +178,15 @@ def test_another_dtype() -> None:
     with pytest.raises(TypeError, match="'value' must be a Tensor"):
         x.data = 3
     assert x.dtype is gt.float64 and x.tolist() == [1, 1, 1]
+
+
+def test_gradients_of_a_batch() -> None:
+    x, unused = gt.tensor([1.0, 2.0], requires_grad=True), gt.ones(1, requires_grad=True)
+    y = gt.tensor([[1.0, 2.0], [0.0, 3.0]]) @ (x * x)
+    options: dict[str, Any] = {"is_grads_batched": True, "allow_unused": True}
+    found, none = gt.autograd.grad(y, (x, unused), gt.eye(2), create_graph=True, **options)
+    assert none is None and found is not None and found.tolist() == [[2, 8], [0, 12]]
+    (second,) = gt.autograd.grad(found.sum(), x, retain_graph=True)
+    assert second is not None and second.tolist() == [2, 10]
+    _, zeros = gt.autograd.grad(y, (x, unused), gt.eye(2), materialize_grads=True, **options)
+    assert zeros is not None and zeros.tolist() == [[0], [0]]

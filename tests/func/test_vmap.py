@@ -234,3 +234,18 @@ def test_out_is_refused_with_a_batch() -> None:
     with pytest.raises(errors.GpuTensorError, match="mul: 'out' must not be given within vmap"):
         gt.vmap(lambda a: gt.mul(a, a, out=out))(x)
     assert out.shape == (x.shape[1],) and not out.any()
+
+
+def test_wrapped_tensors_print_in_pytorchs_form() -> None:
+    shown = []
+
+    def note(x: gt.Tensor) -> gt.Tensor:
+        shown.append(repr(x))
+        return x
+
+    gt.func.vmap(gt.func.vmap(note))(gt.ones(1, 2))
+    with gt.autograd.forward_ad.dual_level():
+        note(gt.autograd.forward_ad.make_dual(gt.ones(1), gt.zeros(1)))
+    inner = "    BatchedTensor(lvl=1, bdim=0, value=\n        tensor([[1., 1.]])\n    )"
+    assert shown[0] == f"BatchedTensor(lvl=2, bdim=0, value=\n{inner}\n)"
+    assert shown[1] == "tensor([1.], tangent=tensor([0.]))"

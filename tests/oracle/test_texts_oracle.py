@@ -30,6 +30,29 @@ TEXTS: dict[str, Callable[[Any], Any]] = {
     "a list of parameters": lambda t: t.nn.ParameterList([t.ones(2, 3), t.ones(())]),
     "a dict of parameters": lambda t: t.nn.ParameterDict({"a": t.ones(2), "b": t.ones(1).double()}),
     "one parameter": lambda t: t.nn.ParameterDict({"a": t.ones(2)}),
+    "values that are no parameters": lambda t: [
+        t.nn.ParameterList([t.ones(1), 2, None]),
+        t.nn.ParameterDict({"a": t.ones(1), "b": "c"}),
+    ],
+    "convolutions": lambda t: [
+        t.nn.Conv2d(1, 2, 3, padding="same"),
+        t.nn.ConvTranspose2d(3, 4, 3, 2, 1, 1, bias=False),
+        t.nn.Conv1d(2, 2, 3, padding=1, padding_mode="reflect", bias=False, groups=2, dilation=2),
+    ],
+    "functions": lambda t: [
+        t.nn.CosineSimilarity(0),
+        t.nn.LocalResponseNorm(3, k=2.0),
+        t.nn.PairwiseDistance(1.0),
+        t.nn.Softshrink(),
+        t.nn.Hardshrink(0.1),
+    ],
+    "tables": lambda t: [
+        t.nn.Embedding(3, 4, 1, max_norm=1.0, norm_type=1.0, scale_grad_by_freq=True),
+        t.nn.EmbeddingBag(3, 4, mode="sum", padding_idx=1),
+    ],
+    "transforms": lambda t: t.distributions.ComposeTransform(
+        [t.distributions.ExpTransform(), t.distributions.SigmoidTransform()]
+    ),
     "missing and unexpected names": _loaded,
     "an optimizer": lambda t: t.optim.Adam(t.nn.Linear(1, 1).parameters(), lr=0.1),
     "a group": lambda t: t.optim.SGD([{"params": [t.ones(1)], "lr": 0.1}], lr=1.0).param_groups,

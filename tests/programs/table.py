@@ -7,6 +7,8 @@ from . import (
     framework_rows,
     function_rows,
     layer_rows,
+    media_rows,
+    science_rows,
     transformers_rows,
     vision_rows,
 )
@@ -19,6 +21,8 @@ GROUPS = {
     "layers": layer_rows,
     "functions": function_rows,
     "frameworks": framework_rows,
+    "science": science_rows,
+    "media": media_rows,
 }
 ROWS = [row for group in GROUPS.values() for row in group.ROWS]
 

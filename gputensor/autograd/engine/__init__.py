@@ -6,6 +6,7 @@ run.py walks the graph, node.py runs nodes with hooks and other attachments.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from ..._generated import calls
@@ -58,19 +59,26 @@ def backward(
 
 @declares(
     outputs="Tensor|Tensor[]", inputs="Tensor|Tensor[]", grad_outputs="Tensor?|Tensor?[]",
-    retain_graph="bool?", create_graph="bool", allow_unused="bool?", materialize_grads="bool",
+    retain_graph="bool?", create_graph="bool", allow_unused="bool?", is_grads_batched="bool",
+    materialize_grads="bool",
 )  # fmt: skip
 def grad(
     outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
-    create_graph: bool = False, allow_unused: bool | None = None, materialize_grads: bool = False,
+    create_graph: bool = False, allow_unused: bool | None = None, is_grads_batched: bool = False,
+    materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Return the gradients of `outputs` with respect to `inputs`, without changing any `.grad`.
 
     Args:
         grad_outputs, retain_graph, create_graph: as in `backward`.
         allow_unused: None for an input that the outputs do not depend on, instead of an error.
+        is_grads_batched: the first dimension of grad_outputs is a batch, and so is that of the
+            results.
         materialize_grads: zeros for such an input.
     """
+    if is_grads_batched:
+        options = (retain_graph, create_graph, allow_unused, False, materialize_grads)
+        return _batched(outputs, inputs, grad_outputs, options)
     results, wanted = _tuple(outputs), _tuple(inputs)
     if materialize_grads and allow_unused is False:
         rule = "not be False with materialize_grads"
@@ -87,6 +95,22 @@ def grad(
             elif not allow_unused:
                 raise errors.input_unused(number)
     return tuple(found)
+
+
+def _batched(
+    outputs: Any, inputs: Any, grad_outputs: Any, options: tuple[Any, ...]
+) -> tuple[Tensor | None, ...]:
+    """Return `grad` for each entry of a batch, by vmap."""
+    vmap = import_module("gputensor.func").vmap
+    used: list[bool] = []
+
+    def one(*given: Tensor) -> list[Tensor]:
+        found = grad(outputs, inputs, given, *options)
+        used[:] = [x is not None for x in found]
+        return [x for x in found if x is not None]
+
+    made = iter(vmap(one)(*_tuple(grad_outputs)))
+    return tuple([next(made) if is_used else None for is_used in used])
 
 
 def _tuple(tensors: Any) -> tuple[Any, ...]:

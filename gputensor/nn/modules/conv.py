@@ -110,11 +110,13 @@ class _Conv(Module):
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
         text += f", stride={self.stride}"
-        for name, usual in (("padding", (0,) * self.ndim), ("dilation", (1,) * self.ndim),
-                            ("groups", 1), ("padding_mode", "zeros")):  # fmt: skip
-            value = getattr(self, name)
-            text += f", {name}={value!r}" if value != usual else ""
-        return text + ("" if self.bias is not None else ", bias=False")
+        usual = {
+            "padding": (0,) * self.ndim, "dilation": (1,) * self.ndim,
+            "output_padding": (0,) * self.ndim, "groups": 1, "bias": True, "padding_mode": "zeros",
+        }  # fmt: skip
+        shown = {name: getattr(self, name, value) for name, value in usual.items()}
+        shown["bias"] = self.bias is not None
+        return text + "".join([f", {n}={x}" for n, x in shown.items() if x != usual[n]])
 
 
 class Conv1d(_Conv):

@@ -201,11 +201,17 @@ class Hardshrink(Fixed, function="hardshrink"):
 
     lambd: float = 0.5
 
+    def extra_repr(self) -> str:
+        return f"{self.lambd}"
+
 
 class Softshrink(Fixed, function="softshrink"):
     """x moved towards 0 by lambd; 0 where x is in [-lambd, lambd]."""
 
     lambd: float = 0.5
+
+    def extra_repr(self) -> str:
+        return f"{self.lambd}"
 
 
 class Tanhshrink(Fixed, function="tanhshrink"):
@@ -283,14 +289,14 @@ class Softmax2d(Module):
 # --- shape ----------------------------------------------------------------------------------------
 
 
-class CosineSimilarity(Fixed, function="cosine_similarity"):
+class CosineSimilarity(Fixed, function="cosine_similarity", shown=()):
     """Cosine of the angle between two inputs along dim."""
 
     dim: int = 1
     eps: float = 1e-8
 
 
-class PairwiseDistance(Fixed, function="pairwise_distance"):
+class PairwiseDistance(Fixed, function="pairwise_distance", shown=()):
     """p-norm of the difference along the last dimension."""
 
     p: float = 2.0
@@ -305,6 +311,9 @@ class LocalResponseNorm(Fixed, function="local_response_norm"):
     alpha: float = 1e-4
     beta: float = 0.75
     k: float = 1.0
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, {self._valued(('alpha', 'beta', 'k'))}"
 
 
 class Flatten(Fixed):

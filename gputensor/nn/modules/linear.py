@@ -153,8 +153,13 @@ class Embedding(Module):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
+        return self._shown(("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"))
+
+    def _shown(self, names: tuple[str, ...]) -> str:
+        usual = {"norm_type": 2.0, "scale_grad_by_freq": False, "sparse": False}
+        values = {name: getattr(self, name) for name in names}
+        shown = [f"{n}={x!r}" for n, x in values.items() if x != usual.get(n)]
+        return ", ".join([f"{self.num_embeddings}", f"{self.embedding_dim}", *shown])
 
 
 class EmbeddingBag(Embedding):
@@ -200,7 +205,8 @@ class EmbeddingBag(Embedding):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, mode={self.mode!r}"
+        names = ("max_norm", "norm_type", "scale_grad_by_freq", "mode", "padding_idx")
+        return self._shown(names)
 
 
 class PReLU(Module):
