@@ -171,10 +171,10 @@ def _program(chain: Chain) -> tuple[Any, list[int], list[int]] | None:
     made = _without_copies(chain)
     if made is None or not all([programs.is_known(made, step) for step in made.instructions]):
         return None
-    part = programs.Part(made, made.stores, 0, len(made.instructions))
-    if part.run is None:
+    found = programs.program(made, 0, len(made.instructions))
+    if found is None:
         return None
-    return part.run, [made.stores.index(x) for x in part.stores], part.inputs
+    return found.run, [made.stores.index(x) for x in found.stores], found.inputs
 
 
 def _without_copies(chain: Chain) -> Chain | None:

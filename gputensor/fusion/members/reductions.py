@@ -19,6 +19,7 @@ from ...core.device import CPU
 from ...core.geometry import Geometry
 from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
+from ...kernels.cpu import quiet
 from ...makers.rows import bound
 from ...structured.pointwise import Rule
 from ...tensor.tensor import Tensor
@@ -92,9 +93,12 @@ class _Entry:
         self.real, self.rule = real, Rule("reduce", real.loop, None)
         self.what: Recorded | None = None
 
-    def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
-        """Run the operator alone."""
-        self.real.write(outs[0], inputs[0])
+    def write(self, outs: Any, inputs: Any, params: Any) -> None:
+        """Run the operator alone, over values of a stage."""
+        if self.plan.device is CPU:
+            quiet.run(self.run, inputs[0], self.axes, None, outs[0], self.keepdim)
+        else:
+            self.real.write(outs[0], inputs[0])
 
     def _feeds(self, shape: Geometry, axes: tuple[int, ...]) -> bool:
         """True if readers of the result may join the chain."""
