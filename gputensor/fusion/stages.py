@@ -74,9 +74,10 @@ def _over_values(chain: Chain, stages: Sequence[Stage]) -> Run:
         for one, new, dead in plan:
             for x, shape in new:
                 values[x] = memory(shape, place)
-            given, made = [values[x] for x in one.takes], [values[x] for x in one.makes]
-            if one.run(given, made, scalars) is False:
-                otherwise(chain, one)(given, made, scalars)
+            of = [values[x] for x in one.takes], [values[x] for x in one.makes], scalars
+            if one.run(*of) is False:
+                otherwise(chain, one)(*of)
+            del of  # no reference to dead values is left
             for x in dead:
                 values[x] = None
         for to, source in again:
