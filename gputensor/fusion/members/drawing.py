@@ -112,15 +112,6 @@ def _waits(recorder: Recorder, loop: str, out: Tensor, stream: Stream) -> bool:
             _known.clear()
         entry = _Fill(loop, out._geometry, out._device)
         what = _known[key] = Recorded(_OF[loop], (), entry)
-    return _recorded(recorder, what, out, stream)
-
-
-def install() -> None:
-    """Set the hook of native/random.py, so that fills are recorded."""
-    random.later = later
-
-
-def _recorded(recorder: Recorder, what: Recorded, out: Tensor, stream: Stream) -> bool:
     shape, place = out._geometry, out._device
     with lock:
         storage = out._get_storage()
@@ -140,3 +131,8 @@ def _recorded(recorder: Recorder, what: Recorded, out: Tensor, stream: Stream) -
         version, storage = storage.version, made._get_storage()
         storage.version, out._storage, out._array = version, storage, None
     return True
+
+
+def install() -> None:
+    """Set the hook of native/random.py, so that fills are recorded."""
+    random.later = later

@@ -23,7 +23,7 @@ from ...kernels.cpu import quiet
 from ...makers.rows import bound
 from ...structured.pointwise import Rule
 from ...tensor.tensor import Tensor
-from ..record import standing
+from ..record import stand_in
 from ..chain import Recorded
 from ..record.pending import Pending
 from ..record.recorder import current
@@ -56,7 +56,7 @@ def recording(
 ) -> Callable[..., Any]:
     """The kernel of a reduction at Fuse. is_own: whether calls for a device come to our kernel."""
     factory, loop = bound[operator]
-    made = factory(standing.Standing(operator, _Entry), loop)
+    made = factory(stand_in.StandIn(operator, _Entry), loop)
     kernel: Callable[..., Any] = made[1] if type(made) is tuple else made
 
     def record(key_set: int, self: Any, *args: Any) -> Any:

@@ -19,7 +19,7 @@ from ...core.arguments import exact
 from ...core.device import CPU
 from ...core.dtype import FLOATING, bfloat16, dtype, float16, float32, int64
 from ...core.geometry import Geometry, contiguous_geometry
-from ...dispatch.keys import LAZY
+from ...dispatch.keys import LAZY, functionality_bit
 from ...dispatch.operator import Operator
 from ...kernels import stub
 from ...kernels.cpu import quiet
@@ -33,6 +33,7 @@ from ..record.pending import Pending
 from ..record.recorder import current
 from .reductions import LARGE, SHORT, has_short_rows
 
+_FUSE = functionality_bit("Fuse")
 _BOUND = 1 << 11
 _HALVES = (float16, bfloat16)
 
@@ -79,18 +80,17 @@ Maker = Callable[..., Made | None]
 
 
 def recording(
-    operator: Operator, run_first: Callable[..., Any], is_own: Callable[[Any], bool],
-    in_parts: Callable[..., Any],
-) -> Callable[..., Any]:  # fmt: skip
+    operator: Operator, run_first: Callable[..., Any], is_own: Callable[[Any], bool]
+) -> Callable[..., Any]:
     """The kernel of an operator over rows at key Fuse. is_own: True if calls on a device reach our
-    kernel. Calls that are invalid or not recorded go to the kernel below, or, if in_parts, to the
-    operators that this one is composed of."""
+    kernel. Calls that are invalid or not recorded go to the kernel below, or to the operators that
+    this one is composed of."""
     make = MAKERS[operator.qualified_name]
     is_made_of_others = make is _layer_norm  # on devices
 
     def below(key_set: int, *args: Any) -> Any:
         if is_made_of_others and getattr(args[0], "_device", CPU).type == "cuda":
-            return in_parts(key_set, *args)
+            return operator.redispatch_table[key_set & ~_FUSE](key_set & ~_FUSE, *args)
         return run_first(key_set, *args)
 
     known: dict[Any, Made | None] = {}

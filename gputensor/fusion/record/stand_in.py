@@ -10,7 +10,7 @@ from ...structured.pointwise.wide import WideEntry
 _BOUND = 1 << 11
 
 
-class Standing:
+class StandIn:
     """An operator whose plans are entries that record.
 
     entry: their class; entry(operator, real) replaces `real`, the plan's own entry.
