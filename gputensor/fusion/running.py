@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..core import errors
+from ..core.device import CPU
 from ..kernels import stub
 from ..tensor.make import from_storage
 from ..tensor.tensor import Tensor
@@ -55,7 +56,7 @@ def _prepared(chain: Chain) -> Run:
         run = None if chain.drawn else _bound(chain, bind)
     elif (executor := _executor(chain)) is not None:
         run = executor.prepare(chain)
-    if run is None and chain.drawn:
+    if run is None and chain.drawn and chain.device is not CPU:
         run = in_stages(chain, _drawn_first(chain))
     if run is None:
         run = in_stages(chain, all_alone(chain))

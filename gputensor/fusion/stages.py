@@ -9,56 +9,90 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..core.device import CPU
+from ..core.device import CPU, device
+from ..core.geometry import Geometry
+from ..iterator import parallel
+from ..kernels.cpu import quiet
 from ..structured import pointwise
 from ..tensor.make import allocate
-from .chain import Chain, Instruction
+from .chain import Chain
 
 Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], object]
 
 
 class Stage(NamedTuple):
     """Instructions that run as one. takes: the values that it reads; makes: the values that it
-    writes. run: takes tensors of these values, and the chain's scalars. It may return False if it
-    has written nothing; then the operators with the results `steps` run one by one."""
+    writes. run: takes these values, which are ndarrays on the CPU and else tensors, and the chain's
+    scalars. It may return False if it has written nothing; then the operators with the results
+    `steps` run one by one. program: the same as `(*makes, *takes, scalars, True)`, if there is one.
+    """
 
     takes: Sequence[int]
     makes: Sequence[int]
     run: Run
     steps: Sequence[int] = ()
+    program: Callable[..., bool] | None = None
+
+
+def memory(shape: Geometry, place: device) -> Any:
+    """Return memory for a value between stages."""
+    made = allocate(shape, place)
+    return made._get_array() if place is CPU else made
 
 
 def in_stages(chain: Chain, stages: Sequence[Stage]) -> Run:
-    """Return a function that runs a chain."""
-    places = {x: chain.stores.index(x) for x in chain.stores}
-    again = [(n, places[x]) for n, x in enumerate(chain.stores) if places[x] != n]
+    """Return a function over tensors that runs a chain."""
+    run = _over_values(chain, stages)
+    if chain.device is not CPU:
+        return run
+
+    def over_tensors(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+        arrays = [x._get_array() for x in inputs]
+        run(arrays, [x._get_array() for x in outputs], scalars)
+
+    return over_tensors
+
+
+def _over_values(chain: Chain, stages: Sequence[Stage]) -> Run:
+    count, place = len(chain.inputs) + len(chain.instructions), chain.device
+    stored = [(x, chain.stores.index(x)) for x in dict.fromkeys(chain.stores)]
+    again = [(n, chain.stores.index(x)) for n, x in enumerate(chain.stores)]
+    again = [(to, source) for to, source in again if to != source]
     last = {x: n for n, one in enumerate(stages) for x in (*one.takes, *one.makes)}
     plan = [
         (
-            one, [(x, chain.geometry(x)) for x in one.makes if x not in places],
-            [x for x, at in last.items() if at == n and x not in places],
+            one, [(x, chain.geometry(x)) for x in one.makes if x not in chain.stores],
+            [x for x, at in last.items() if at == n and x not in chain.stores],
         )
         for n, one in enumerate(stages)
     ]  # fmt: skip
-    device = chain.device
 
     def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-        values = dict(enumerate(inputs))
-        for x, place in places.items():
-            values[x] = outputs[place]
-        for (takes, makes, run_stage, steps), new, dead in plan:
+        values = [*inputs, *[None] * (count - len(inputs))]
+        for x, output in stored:
+            values[x] = outputs[output]
+        for one, new, dead in plan:
             for x, shape in new:
-                values[x] = allocate(shape, device)
-            given, made = [values[x] for x in takes], [values[x] for x in makes]
-            if run_stage(given, made, scalars) is False:
-                part = chain.cut(takes, steps, makes)
-                in_stages(part, all_alone(part))(given, made, scalars)
+                values[x] = memory(shape, place)
+            of = [values[x] for x in one.takes], [values[x] for x in one.makes], scalars
+            if one.run(*of) is False:
+                otherwise(chain, one)(*of)
+            del of  # no reference to dead values is left
             for x in dead:
-                del values[x]
+                values[x] = None
         for to, source in again:
-            outputs[to].copy_(outputs[source])
+            if place is CPU:
+                outputs[to][...] = outputs[source]
+            else:
+                outputs[to].copy_(outputs[source])
 
     return run
+
+
+def otherwise(chain: Chain, stage: Stage) -> Run:
+    """Return a function over a stage's values that runs its operators one by one."""
+    part = chain.cut(stage.takes, stage.steps, stage.makes)
+    return _over_values(part, all_alone(part))
 
 
 def all_alone(chain: Chain) -> list[Stage]:
@@ -70,19 +104,36 @@ def all_alone(chain: Chain) -> list[Stage]:
 def alone(chain: Chain, value: int) -> Stage:
     """Return the stage of one operator, which gives this value."""
     step = chain.instructions[value - len(chain.inputs)]
+    what, entry, params = step.what, step.what.entry, step.params
     makes, all_results = results(chain, value)
     takes = [x for x in step.operands if x >= 0]
+    numbers = [(n, ~x) for n, x in enumerate(step.operands) if x < 0]
+    is_member = what.takes_rows or what.family in ("copy", "random")
 
     def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-        tensors = iter(inputs)
-        given = tuple([next(tensors) if x >= 0 else scalars[~x] for x in step.operands])
-        _write(step, all_results(outputs), given, tuple([scalars[~x] for x in step.params]))
+        given = inputs
+        if numbers:
+            given = [*inputs]
+            for n, x in numbers:
+                given.insert(n, scalars[x])
+        beside = tuple([scalars[~x] for x in params]) if params else ()
+        if is_member:
+            entry.write(all_results(outputs), given, beside)
+        elif what.device is CPU:
+            if entry.block:
+                parallel.pointwise(entry.loop, given, beside, outputs[0], entry.block)
+            else:
+                quiet.run(entry.loop, *given, *beside, outputs[0])
+        else:  # addresses select the launch
+            table, out = what.operator.table, outputs[0]
+            found = pointwise.find_entry(table, what.rule, what.loop, out, tuple(given))
+            found.write(out, tuple(given), beside)
 
     return Stage(takes, makes, run)
 
 
-def results(chain: Chain, value: int) -> tuple[list[int], Callable[[Sequence[Any]], list[Any]]]:
-    """Return the values that an operator gives, and a function that adds tensors for further
+def results(chain: Chain, value: int) -> tuple[list[int], Callable[[Sequence[Any]], Sequence[Any]]]:
+    """Return the values that an operator gives, and a function that adds memory for further
     results, which nothing reads, to those of these values."""
     further = {
         x.what.part: n for n, x in enumerate(chain.instructions, len(chain.inputs))
@@ -91,21 +142,13 @@ def results(chain: Chain, value: int) -> tuple[list[int], Callable[[Sequence[Any
     what = chain.instructions[value - len(chain.inputs)].what
     others = [] if what.whole is None else what.entry.plan.outputs[1:]
 
-    def all_results(outputs: Sequence[Any]) -> list[Any]:
+    def all_results(outputs: Sequence[Any]) -> Sequence[Any]:
+        if not others:
+            return outputs
         found = dict(zip((0, *further), outputs))
         for part, output in enumerate(others, 1):
             if part not in found:
-                found[part] = allocate(output.geometry, what.device)
+                found[part] = memory(output.geometry, what.device)
         return [found[part] for part in sorted(found)]
 
     return [value, *further.values()], all_results
-
-
-def _write(step: Instruction, outs: list[Any], given: Any, params: Any) -> None:
-    what, entry = step.what, step.what.entry
-    if what.takes_rows or what.family in ("copy", "random"):  # a member's entry
-        entry.write(outs, given, params)
-        return
-    if what.device is not CPU:  # addresses select the launch
-        entry = pointwise.find_entry(what.operator.table, what.rule, what.loop, outs[0], given)
-    entry.write(outs[0], given, params)

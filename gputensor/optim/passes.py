@@ -188,16 +188,16 @@ def _program(chain: Chain) -> tuple[Run, list[int], list[int]] | None:
         return _kernel(made)
     if not all([programs.is_known(made, step) for step in made.instructions]):
         return None
-    part = programs.Part(made, made.stores, 0, len(made.instructions))
-    program = part.run
-    if program is None:
+    found = programs.program(made, 0, len(made.instructions))
+    if found is None:
         return None
+    program = found.run
 
     def run(written: list[Tensor], read: list[Tensor], scalars: list[Any]) -> bool:
         done: bool = program(*[x._get_array() for x in (*written, *read)], scalars, True)
         return done
 
-    return run, [made.stores.index(x) for x in part.stores], part.inputs
+    return run, [made.stores.index(x) for x in found.stores], found.inputs
 
 
 def _kernel(chain: Chain) -> tuple[Run, list[int], list[int]] | None:

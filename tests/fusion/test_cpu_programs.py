@@ -89,8 +89,8 @@ def by_programs(function: Callable[..., Any], *args: Any) -> Any:
     explained = gt.fuse.explain(gt.fuse(function), *args)
     assert explained.chains
     for chain, _ in explained.chains:
-        found = cpu_programs.parts(chain, chain.stores)
-        assert isinstance(found[0], cpu_programs.Part)
+        found = cpu_programs.parts(chain)
+        assert isinstance(found[0], cpu_programs.Program)
         assert all([cpu_programs.is_known(chain, step) for step in chain.instructions]), chain
     return explained.result
 

@@ -10,17 +10,14 @@ from __future__ import annotations
 from . import programs
 from . import rows
 from ..chain import Chain
-from ..stages import Run, in_stages
+from ..stages import Run, Stage, in_stages
 
 
 def prepare(chain: Chain) -> Run:
     """See Note [An executor]."""
-    made, count = program(chain), len(chain.inputs)
-    if made is None:
-        return in_stages(chain, programs.stages(chain))
-    return in_stages(chain, [made.stage(range(count, count + len(chain.instructions)))])
+    return in_stages(chain, stages(chain))
 
 
-def program(chain: Chain) -> programs.Program | None:
-    """Return the program that runs a whole chain, or None if the chain runs in another way."""
-    return rows.program(chain) if chain.is_reduced else programs.whole(chain)
+def stages(chain: Chain) -> list[Stage]:
+    made = rows.program(chain) if chain.is_reduced else None
+    return programs.stages(chain) if made is None else [made.stage()]

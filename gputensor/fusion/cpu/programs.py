@@ -28,83 +28,68 @@ _FEW, _ALIKE, _NEAR = 1 << 16, 256, 16
 
 
 class Program(NamedTuple):
-    """A chain as one call of the library, `run(*stores, *inputs, scalars, may_share)`, where stores
-    and inputs are arrays. If the library declines, `run` returns False and has written nothing.
-    stores: the distinct stored values. inputs: the values that the program reads. shapes: the shape
-    in which the program takes each array; None for the array's own shape."""
+    """Some operators of a chain as one call of the library, `run(*stores, *inputs, scalars,
+    may_share)`, where stores and inputs are arrays. If the library declines, `run` returns False
+    and has written nothing. stores: the values that it stores. inputs: the values that it reads.
+    steps: the results of its operators. shapes: the shape in which the program takes each array;
+    None for the array's own shape."""
 
     run: Callable[..., bool]
     stores: list[int]
     inputs: list[int]
-    shapes: list[tuple[int, ...] | None]
+    steps: range
+    shapes: Sequence[tuple[int, ...] | None] = ()
 
-    def stage(self, steps: Sequence[int]) -> Stage:
-        """Return a stage that runs the program. steps: the results of its operators."""
+    def stage(self) -> Stage:
         run_program, shapes = self.run, self.shapes
         is_shaped = any([x is not None for x in shapes])
 
         def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> bool:
-            arrays = [x._get_array() for x in (*outputs, *inputs)]
-            if is_shaped:
-                arrays = [
-                    x if shape is None else x.reshape(shape) for x, shape in zip(arrays, shapes)
-                ]
+            arrays = [*outputs, *inputs]
+            for n, shape in enumerate(shapes):
+                if shape is not None:
+                    arrays[n] = arrays[n].reshape(shape)
             return run_program(*arrays, scalars, True)
 
-        return Stage(self.inputs, self.stores, run, steps)
+        direct = None if is_shaped else run_program
+        return Stage(self.inputs, self.stores, run, self.steps, direct)
 
 
-class Part:
-    """Steps `first` to `last` of a chain.
+def program(chain: Chain, first: int, last: int) -> Program | None:
+    """Return the program of the instructions `first` to `last`; None if there is none."""
+    count, steps = len(chain.inputs), chain.instructions
+    own = range(count + first, count + last)
+    read = [x for step in steps[first:last] for x in step.operands if x >= 0]
+    wanted = {*chain.stores, *[x for step in steps[last:] for x in step.operands]}
+    inputs = [x for x in dict.fromkeys(read) if x not in own]
+    stores = [x for x in own if x in wanted]
+    moves = _moves(chain, own, stores)
+    done = [x for x in own if x not in moves]
+    numbers = {x: n for n, x in enumerate([*inputs, *done])}
+    numbers |= {x: numbers[source] for x, source in moves.items()}
+    said = [_said(chain, steps[x - count], numbers) for x in done]
+    run = library.program(
+        tuple([chain.geometry(x).dtype.code for x in inputs]),
+        tuple([numbers[x] for x in stores]), tuple(said),
+    )  # fmt: skip
+    return None if run is None else Program(run, stores, inputs, own)
 
-    inputs: the values that these steps read. stores: the values that other steps read. run: a
-    function `(*stores, *inputs, scalars, may_share)`. If it returns False, it has written nothing,
-    and the steps must run one by one.
-    """
 
-    __slots__ = ("first", "last", "inputs", "stores", "run")
-
-    def __init__(self, chain: Chain, stores: tuple[int, ...], first: int, last: int) -> None:
-        count, steps = len(chain.inputs), chain.instructions
-        own = range(count + first, count + last)
-        read = [x for step in steps[first:last] for x in step.operands if x >= 0]
-        wanted = {*stores, *[x for step in steps[last:] for x in step.operands]}
-        self.first: int = first
-        self.last: int = last
-        self.inputs: list[int] = [x for x in dict.fromkeys(read) if x not in own]
-        self.stores: list[int] = [x for x in own if x in wanted]
-        moves = self._moves(chain, own)
-        done = [x for x in own if x not in moves]
-        numbers = {x: n for n, x in enumerate([*self.inputs, *done])}
-        numbers |= {x: numbers[source] for x, source in moves.items()}
-        said = [_said(chain, steps[x - count], numbers) for x in done]
-        self.run: Any = library.program(
-            tuple([chain.geometry(x).dtype.code for x in self.inputs]),
-            tuple([numbers[x] for x in self.stores]), tuple(said),
-        )  # fmt: skip
-
-    def program(self) -> Program:
-        return Program(
-            self.run, self.stores, self.inputs, [None] * (len(self.stores) + len(self.inputs))
-        )
-
-    def _moves(self, chain: Chain, own: range) -> dict[int, int]:
-        """Layout copy -> its operand, for copies of computed values.
-
-        The program stores the operand directly in the copy's layout, so the copy needs no step. If
-        the operand is stored too, the copy is not listed.
-        """
-        found: dict[int, int] = {}
-        count, taken = len(chain.inputs), {*self.stores}
-        for x in own:
-            step = chain.instructions[x - count]
-            if not step.what.is_move:
-                continue
-            source = found.get(step.operands[0], step.operands[0])
-            if source in own and not (x in taken and source in taken):
-                found[x] = source
-                taken |= {source} if x in taken else set()
-        return found
+def _moves(chain: Chain, own: range, stores: list[int]) -> dict[int, int]:
+    """The layout copies of computed values, each with its operand. The program stores the operand
+    directly in the copy's layout, so no step is needed. A copy is left out if its operand is stored
+    too."""
+    found: dict[int, int] = {}
+    count, taken = len(chain.inputs), {*stores}
+    for x in own:
+        step = chain.instructions[x - count]
+        if not step.what.is_move:
+            continue
+        source = found.get(step.operands[0], step.operands[0])
+        if source in own and not (x in taken and source in taken):
+            found[x] = source
+            taken |= {source} if x in taken else set()
+    return found
 
 
 def _said(chain: Chain, step: Instruction, numbers: dict[int, int]) -> tuple[Any, ...]:
@@ -114,9 +99,9 @@ def _said(chain: Chain, step: Instruction, numbers: dict[int, int]) -> tuple[Any
     return what.family, what.loop, what.compute.code, what.result.code, operands, step.params
 
 
-def parts(chain: Chain, stores: tuple[int, ...]) -> list[Part | int]:
+def parts(chain: Chain) -> list[Program | int]:
     """Split a chain into programs and the numbers of instructions that no program can run."""
-    found: list[Part | int] = []
+    found: list[Program | int] = []
     steps, first = chain.instructions, 0
     moves = _moved_apart(chain)
     are_known = [n not in moves and is_known(chain, step) for n, step in enumerate(steps)]
@@ -127,37 +112,34 @@ def parts(chain: Chain, stores: tuple[int, ...]) -> list[Part | int]:
             and steps[last].what.walk.sizes == sizes
         ):  # fmt: skip
             last += 1
-        found += _built(chain, stores, first, last)
+        found += _built(chain, first, last)
         if last == first:
             found.append(first)
         first = max(last, first + 1)
     return found
 
 
-def stages(chain: Chain) -> list[Stage]:
-    """Return the stages of a chain: programs, and operators without a program."""
-    count, found = len(chain.inputs), list[Stage]()
-    casts = [x for x in chain.instructions if not x.what.is_move]
-    if len(chain.stores) == 1 and len(casts) < 2 and all([x.what.family == "copy" for x in casts]):
-        # the copy loop casts and changes the layout at once
-        return [alone(chain, chain.stores[0])._replace(takes=[0])]
-    for part in parts(chain, chain.stores):
-        if isinstance(part, Part):
-            found.append(part.program().stage(range(count + part.first, count + part.last)))
-        elif not chain.instructions[part].what.part:
-            found.append(alone(chain, count + part))
-    return found
-
-
-def _built(chain: Chain, stores: tuple[int, ...], first: int, last: int) -> list[Part | int]:
+def _built(chain: Chain, first: int, last: int) -> list[Program | int]:
     """Return the steps as one program, or as several if one program cannot take all operands."""
     if last - first < 2:
         return [*range(first, last)]
-    part = Part(chain, stores, first, last)
-    if part.run is not None:
-        return [part]
+    if (found := program(chain, first, last)) is not None:
+        return [found]
     middle = (first + last) // 2
-    return _built(chain, stores, first, middle) + _built(chain, stores, middle, last)
+    return _built(chain, first, middle) + _built(chain, middle, last)
+
+
+def stages(chain: Chain) -> list[Stage]:
+    """Return the stages of a chain: programs, and operators without a program."""
+    count, steps = len(chain.inputs), chain.instructions
+    casts = [x for x in steps if not x.what.is_move]
+    if len(chain.stores) == 1 and len(casts) < 2 and all([x.what.family == "copy" for x in casts]):
+        # the copy loop casts and changes the layout at once
+        return [alone(chain, chain.stores[0])._replace(takes=[0])]
+    return [
+        x.stage() if isinstance(x, Program) else alone(chain, count + x)
+        for x in parts(chain) if isinstance(x, Program) or not steps[x].what.part
+    ]  # fmt: skip
 
 
 def is_known(chain: Chain, step: Instruction) -> bool:
@@ -190,14 +172,6 @@ def _has_loop(what: Recorded, kinds: tuple[int, ...], n_params: int) -> bool:
         what.family, what.loop, what.compute.code, what.result.code, operands, (-1,) * n_params
     )  # fmt: skip
     return library.program(dtypes, (len(dtypes),), (step,)) is not None
-
-
-def whole(chain: Chain) -> Program | None:
-    """The program of a whole chain without reductions; None if one program cannot run it."""
-    found = parts(chain, chain.stores)
-    if len(found) != 1 or not isinstance(found[0], Part):
-        return None
-    return found[0].program()
 
 
 # --- copies to another layout ---------------------------------------------------------------------

@@ -266,7 +266,9 @@ def program(chain: Chain) -> programs.Program | None:
     if any([shape is not None and not x.is_row_major for x, shape in zip(stored, taken)]):
         return None  # an array of another layout has no view of the program's shape
     run = made.run if not made.wholes else _merging(made, kept)
-    return programs.Program(run, list(made.stores), [*range(len(chain.inputs))], taken)
+    count = len(chain.inputs)
+    steps = range(count, count + len(chain.instructions))
+    return programs.Program(run, list(made.stores), [*range(count)], steps, taken)
 
 
 def _merging(made: _Rows, kept: list[tuple[int, ...]]) -> Callable[..., bool]:

@@ -13,10 +13,10 @@ from .. import running
 from ..chain import Chain
 from ..epilogue import parted
 from ..stages import Run, Stage, in_stages
-from .body import Written, launched, plan_of, written
+from .body import Written, launched, plan_of
 from .reductions import Reduced
 
-__all__ = ["plan_of", "prepare", "source", "written"]
+__all__ = ["plan_of", "prepare", "source"]
 
 
 def prepare(chain: Chain) -> Run | None:

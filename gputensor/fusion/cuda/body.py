@@ -72,23 +72,11 @@ def dense(chain: Chain) -> Callable[..., bool] | None:
     return run
 
 
-def body_of(chain: Chain, packing: list[chain_launch.Packer]) -> Body | None:
-    """Return the source of a chain's body, or None if an operator has no functor. packing: the list
-    of the scalars of all bodies of a kernel; the scalars of this body are appended."""
-    return Written(chain, packing).body
-
-
-def written(chain: Chain) -> tuple[Body | None, list[chain_launch.Packer]]:
-    """The source of a chain's body (None if an operator has no functor), and the packing of its
-    scalars."""
-    made = Written(chain)
-    return made.body, made.packing
-
-
 class Written:
     """A chain in the form that chain_source.py takes.
 
-    body: its source; None if an operator has no functor. packing: the packing of its scalars.
+    body: its source; None if an operator has no functor. packing: the list of the scalars of all
+    bodies of a kernel; the scalars of this body are appended.
     """
 
     __slots__ = ("chain", "body", "packing", "place")

@@ -16,7 +16,7 @@ from ...core.geometry import Geometry, contiguous_geometry
 from ...kernels.cuda import rows_chain_launch, rows_source, variants
 from ...kernels.cuda.rows_source import Program, Reduction
 from ..chain import Chain, Instruction, Recorded
-from .body import body_of
+from .body import Written
 from .reductions import coalesced, is_end
 from ..members.reductions import SHORT
 from ..stages import Stage, alone
@@ -114,7 +114,7 @@ class Rows:
         found: list[Found] = []
         reductions = []
         for n, step in within:
-            body = body_of(_part(chain, (step.operands[0],), found), packing)
+            body = Written(_part(chain, (step.operands[0],), found), packing).body
             what = step.what
             if body is None:
                 return None
@@ -131,8 +131,8 @@ class Rows:
             reductions.append(Reduction(body, what.loop, scalar, out, name, is_softmax(what)))
         stored = None
         if self.full:
-            stored = body_of(_part(chain, tuple(self.full), found), packing)
-        once = [body_of(_part(chain, (n,), found), packing) for n in self.once]
+            stored = Written(_part(chain, tuple(self.full), found), packing).body
+        once = [Written(_part(chain, (n,), found), packing).body for n in self.once]
         if self.full and stored is None or None in once:
             return None
         return Program(tuple(reductions), stored, tuple([x for x in once if x is not None]))

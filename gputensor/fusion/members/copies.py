@@ -49,9 +49,9 @@ class _Copy:
         self.rule, self.name, self.kinds = _RULE, "copy", (source.dtype,)
         self.plan = build("copy_", COPY, ((to, place),), ((source, place),), default_dtype=None)
 
-    def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
-        if outs[0]._device is CPU:
-            quiet.run(stub.cpu("copy").copy, outs[0]._get_array(), inputs[0]._get_array())
+    def write(self, outs: Any, inputs: Any, params: Any) -> None:
+        if self.plan.device is CPU:
+            quiet.run(stub.cpu("copy").copy, outs[0], inputs[0])
         else:
             calls.copy_(outs[0], inputs[0], False)
 

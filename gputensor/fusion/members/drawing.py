@@ -14,12 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._generated import operators
+from ...core.device import CPU
 from ...dispatch import tls
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.keys import LAZY, functionality_bit
 from ...dispatch.operator import Operator
 from ...iterator.config import NULLARY
 from ...iterator.plan import build
+from ...kernels import stub
+from ...kernels.cpu import quiet
 from ...native import random
 from ...runtime import capture
 from ...structured.generator import Generator
@@ -56,8 +59,11 @@ class _Fill:
         self.rule, self.name, self.kinds = Rule("random", name, NULLARY), name, ()
         self.plan = build(name, NULLARY, ((shape, place),), (), default_dtype=None)
 
-    def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
-        random.draw(self.name, outs[0], *params[0])
+    def write(self, outs: Any, inputs: Any, params: Any) -> None:
+        if self.plan.device is CPU:
+            quiet.run(getattr(stub.cpu("random"), self.name), outs[0], *params[0])
+        else:
+            random.draw(self.name, outs[0], *params[0])
 
 
 _known: dict[Any, Recorded] = {}
@@ -109,15 +115,6 @@ def _waits(recorder: Recorder, loop: str, out: Tensor, stream: Stream) -> bool:
             _known.clear()
         entry = _Fill(loop, out._geometry, out._device)
         what = _known[key] = Recorded(_OF[loop], (), entry)
-    return _recorded(recorder, what, out, stream)
-
-
-def install() -> None:
-    """Set the hook of native/random.py, so that fills are recorded."""
-    random.later = later
-
-
-def _recorded(recorder: Recorder, what: Recorded, out: Tensor, stream: Stream) -> bool:
     shape, place = out._geometry, out._device
     with lock:
         storage = out._get_storage()
@@ -137,3 +134,8 @@ def _recorded(recorder: Recorder, what: Recorded, out: Tensor, stream: Stream) -
         version, storage = storage.version, made._get_storage()
         storage.version, out._storage, out._array = version, storage, None
     return True
+
+
+def install() -> None:
+    """Set the hook of native/random.py, so that fills are recorded."""
+    random.later = later

@@ -19,10 +19,11 @@ from ...core.device import CPU
 from ...core.geometry import Geometry
 from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
+from ...kernels.cpu import quiet
 from ...makers.rows import bound
 from ...structured.pointwise import Rule
 from ...tensor.tensor import Tensor
-from ..record import standing
+from ..record import stand_in
 from ..chain import Recorded
 from ..record.pending import Pending
 from ..record.recorder import current
@@ -57,7 +58,7 @@ def recording(
     kernel.
     """
     factory, loop = bound[operator]
-    made = factory(standing.Standing(operator, _Entry), loop)
+    made = factory(stand_in.StandIn(operator, _Entry), loop)
     kernel: Callable[..., Any] = made[1] if type(made) is tuple else made
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
@@ -94,9 +95,12 @@ class _Entry:
         self.real, self.rule = real, Rule("reduce", real.loop, None)
         self.what: Recorded | None = None
 
-    def write(self, outs: list[Tensor], inputs: Any, params: Any) -> None:
-        """Run the operator alone."""
-        self.real.write(outs[0], inputs[0])
+    def write(self, outs: Any, inputs: Any, params: Any) -> None:
+        """Run the operator alone, over values of a stage."""
+        if self.plan.device is CPU:
+            quiet.run(self.run, inputs[0], self.axes, None, outs[0], self.keepdim)
+        else:
+            self.real.write(outs[0], inputs[0])
 
     def _feeds(self, shape: Geometry, axes: tuple[int, ...]) -> bool:
         """True if readers of the result may join the chain."""

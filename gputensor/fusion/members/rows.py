@@ -19,7 +19,7 @@ from ...core.arguments import exact
 from ...core.device import CPU
 from ...core.dtype import FLOATING, bfloat16, dtype, float16, float32, int64
 from ...core.geometry import Geometry, contiguous_geometry
-from ...dispatch.keys import LAZY
+from ...dispatch.keys import LAZY, functionality_bit
 from ...dispatch.operator import Operator
 from ...kernels import stub
 from ...kernels.cpu import quiet
@@ -33,6 +33,7 @@ from ..record.pending import Pending
 from ..record.recorder import current
 from .reductions import LARGE, SHORT, has_short_rows
 
+_FUSE = functionality_bit("Fuse")
 _BOUND = 1 << 11
 _HALVES = (float16, bfloat16)
 
@@ -53,8 +54,9 @@ class Layout(NamedTuple):
 
 
 class Entry:
-    """An operator over rows. write: runs it, `(results, inputs, numbers)`, over tensors. run: its
-    launch on a device. has: for each optional operand after the first one, True if it is given."""
+    """An operator over rows. write: runs it over values of a stage, `(results, inputs, numbers)`.
+    run: its launch on a device. has: for each optional operand after the first one, True if it is
+    given."""
 
     __slots__ = ("rule", "name", "plan", "kinds", "write", "run", "has")
 
@@ -78,18 +80,17 @@ Maker = Callable[..., Made | None]
 
 
 def recording(
-    operator: Operator, run_first: Callable[..., Any], is_own: Callable[[Any], bool],
-    in_parts: Callable[..., Any],
-) -> Callable[..., Any]:  # fmt: skip
+    operator: Operator, run_first: Callable[..., Any], is_own: Callable[[Any], bool]
+) -> Callable[..., Any]:
     """The kernel of an operator over rows at key Fuse. is_own: True if calls on a device reach our
-    kernel. Calls that are invalid or not recorded go to the kernel below, or, if in_parts, to the
-    operators that this one is composed of."""
+    kernel. Calls that are invalid or not recorded go to the kernel below, or to the operators that
+    this one is composed of."""
     make = MAKERS[operator.qualified_name]
     is_made_of_others = make is _layer_norm  # on devices
 
     def below(key_set: int, *args: Any) -> Any:
         if is_made_of_others and getattr(args[0], "_device", CPU).type == "cuda":
-            return in_parts(key_set, *args)
+            return operator.redispatch_table[key_set & ~_FUSE](key_set & ~_FUSE, *args)
         return run_first(key_set, *args)
 
     known: dict[Any, Made | None] = {}
@@ -158,12 +159,11 @@ def _search(operator: Operator, x: Tensor, dim: Any = None, keepdim: Any = False
     entry = argreduce._Entry(loop, one, None, axis, dim is not None)
     run = entry.run
 
-    def write(outs: list[Tensor], inputs: Any, params: Any) -> None:
+    def write(outs: Any, inputs: Any, params: Any) -> None:
         if place is CPU:
-            array, *made = [x._get_array() for x in (inputs[0], *outs)]
             if dim is None:
-                array, made = array.reshape(-1), [made[0].reshape(())]
-            quiet.run(run, array, axis, *made, dim is not None)
+                inputs, outs = [inputs[0].reshape(-1)], [outs[0].reshape(())]
+            quiet.run(run, inputs[0], axis, *outs, dim is not None)
         else:
             run(place.index, [x._address() for x in (*reversed(outs), inputs[0])])
 
@@ -210,8 +210,8 @@ def _logsumexp(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) ->
     axes = tuple(sorted([d % shape.ndim for d in dims]))
     loop = stub.cpu("moments").bind("logsumexp", shape.dtype, shape.dtype)
 
-    def write(outs: list[Tensor], inputs: Any, params: Any) -> None:
-        quiet.run(loop, inputs[0]._get_array(), axes, None, outs[0]._get_array(), True)
+    def write(outs: Any, inputs: Any, params: Any) -> None:
+        quiet.run(loop, inputs[0], axes, None, outs[0], True)
 
     sizes = tuple([1 if d in axes else n for d, n in enumerate(shape.sizes)])
     kept = sizes if keepdim else tuple([n for d, n in enumerate(shape.sizes) if d not in axes])
@@ -248,8 +248,11 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
     axis = dim % shape.ndim
     entry = softmax._Entry(loop, result, inputs, axis)
 
-    def write(outs: list[Tensor], inputs: Any, params: Any) -> None:
-        entry.write(outs[0], inputs)
+    def write(outs: Any, inputs: Any, params: Any) -> None:
+        if place is CPU:
+            quiet.run(entry.run, *inputs, axis, outs[0])
+        else:
+            entry.write(outs[0], inputs)
 
     kinds = tuple([shape.dtype for _ in inputs])
     layout = Layout(place, shape.dtype, (Output(result),))
@@ -289,13 +292,12 @@ def _layer_norm(
     has, row = (weight is not None, bias is not None), prod(wanted)
     normalized = stub.cpu("norm").normalized
 
-    def write(outs: list[Tensor], inputs: Any, params: Any) -> None:
-        array, *beside = [x._get_array().reshape(-1, row) for x in inputs]
+    def write(outs: Any, inputs: Any, params: Any) -> None:
+        array, *beside = [x.reshape(-1, row) for x in inputs]
         scale = beside.pop(0) if has[0] else None
         shift = beside.pop(0) if has[1] else None
-        made, *found = [x._get_array() for x in outs]
-        found = [x.reshape(-1) for x in found]
-        quiet.run(normalized, array, scale, shift, params[0], made.reshape(-1, row), *found)
+        made, *found = outs[0].reshape(-1, row), *[x.reshape(-1) for x in outs[1:]]
+        quiet.run(normalized, array, scale, shift, params[0], made, *found)
 
     statistic = contiguous_geometry((*shape.sizes[:n_outer], *[1] * len(wanted)), kind)
     outputs = (Output(shape), Output(statistic), Output(statistic))

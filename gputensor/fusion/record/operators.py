@@ -24,7 +24,7 @@ from ..members import drawing
 from . import quick
 from ..members import reductions
 from ..members import rows
-from . import standing
+from . import stand_in
 from ..chain import Recorded
 from .pending import Pending
 from .recorder import current, runs_at_once
@@ -54,7 +54,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
     if operator.qualified_name in drawing.NAMES:
         return drawing.recording(operator, below, is_own)
     if operator.qualified_name in rows.MAKERS:
-        return rows.recording(operator, below, is_own, partial(_parts, operator))
+        return rows.recording(operator, below, is_own)
     if reductions.is_one(operator):
         return reductions.recording(operator, below, is_own)
     if operator not in bound or not _is_elementwise(operator):
@@ -188,11 +188,6 @@ def _below(table: Table) -> Callable[..., Any]:
     return pass_on_parts if is_explicit else run_first
 
 
-def _parts(operator: Operator, key_set: int, *args: Any) -> Any:
-    """Run the operators of which `operator` is composed; each of them is recorded."""
-    return operator.redispatch_table[key_set & ~FUSE](key_set & ~FUSE, *args)
-
-
 def _refuse(recorder: Any, operator: Operator) -> None:
     """Report an operator that was not recorded to the replay's trace."""
     if recorder is not None and recorder.trace is not None:
@@ -204,7 +199,7 @@ def _refuse(recorder: Any, operator: Operator) -> None:
 
 def _recording(operator: Operator) -> Callable[..., Any]:
     factory, loop = bound[operator]
-    made = factory(standing.Standing(operator, _Entry), loop)
+    made = factory(stand_in.StandIn(operator, _Entry), loop)
     kernel: Callable[..., Any] = made[0] if type(made) is tuple else made
     return kernel
 

@@ -74,22 +74,13 @@ class Recorder:
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> Tensor | None:
         """Record an operator. Returns its pending result, or None if the operator must run now."""
-        if not what.can_wait or self.runs_at_once(what, inputs):
-            return None
-        with lock:
-            placed = self._placed(what, inputs, params)
-            if placed is None:
-                return None
-            made = self.made(what, placed)
-            recording = placed[0]
-            if len(recording.steps) >= LONGEST:
-                recording.run(f"it has {LONGEST} operators")
-            return made
+        made = self.record_results([what], inputs, params)
+        return None if made is None else made[0]
 
     def record_results(
         self, whats: list[Recorded], inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> list[Tensor] | None:
-        """Record an operator with several results. Returns all results."""
+        """Record an operator. Returns its pending results, or None if it must run now."""
         if not whats[0].can_wait or self.runs_at_once(whats[0], inputs):
             return None
         with lock:

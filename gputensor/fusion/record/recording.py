@@ -253,27 +253,22 @@ class Recording:
     ) -> None:
         self.recorder.running += 1
         try:
-            self._compute_within(wanted, into, reason)
+            self._run_what_it_reads()
+            stores = [number for number, _ in wanted]
+            outputs = [allocate(self.steps[number][0].geometry, self.place) for number in stores]
+            if into is not None:
+                stores.append(into[0])
+                outputs.append(into[1])
+            (chain, inputs), scalars = self._known(tuple(stores)), self.scalars
+            run_chain(chain, [self.tensor(n) for n in inputs], outputs, scalars, reason)
+            for (_, storage), made in zip(wanted, outputs):
+                fill(storage, made)
+            trace = self.recorder.trace
+            if trace is not None:
+                taken = [self._inputs[n] for n in inputs]
+                trace.ran(chain, taken, wanted, scalars, reason, self._settled)
         finally:
             self.recorder.running -= 1
-
-    def _compute_within(
-        self, wanted: list[tuple[int, Pending]], into: tuple[int, Tensor] | None, reason: str
-    ) -> None:
-        self._run_what_it_reads()
-        stores = [number for number, _ in wanted]
-        outputs = [allocate(self.steps[number][0].geometry, self.place) for number in stores]
-        if into is not None:
-            stores.append(into[0])
-            outputs.append(into[1])
-        (chain, inputs), scalars = self._known(tuple(stores)), self.scalars
-        run_chain(chain, [self.tensor(n) for n in inputs], outputs, scalars, reason)
-        for (_, storage), made in zip(wanted, outputs):
-            fill(storage, made)
-        trace = self.recorder.trace
-        if trace is not None:
-            taken = [self._inputs[n] for n in inputs]
-            trace.ran(chain, taken, wanted, scalars, reason, self._settled)
 
     def _run_what_it_reads(self) -> None:
         """Run the recordings that compute its operands, dependencies first, without recursion."""

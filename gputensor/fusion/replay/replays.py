@@ -18,7 +18,6 @@ from ...dispatch import dispatcher, tls
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...tensor.tensor import Tensor
 from . import guards
-from .. import running
 from ..block import Fusing
 from .purity import LATER, Impure, Outside, is_constant, key_of
 from ..record.recorder import current
@@ -29,7 +28,6 @@ _BOUND = 1 << 7
 # Consecutive calls without a replay after which a function is no longer traced.
 _TRIES = 1 << 5
 _state, _PLAIN, _generation = tls.state, tls.PLAIN, dispatcher.generation
-_watchers = running.watchers
 
 
 class Plan:

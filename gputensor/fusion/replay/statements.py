@@ -1,6 +1,6 @@
 """The work of a traced call, as lines of Python.
 
-A chain that is one program of the library is one call of it, over arrays. Other chains run as in a
+A chain on the CPU is a call for each of its stages, over arrays. Chains on other devices run as in a
 block, and operators outside of chains are called, both over tensors. A value has the form of an
 array, of a tensor, or both. The first step that needs the missing form makes it.
 """
@@ -18,12 +18,12 @@ from ...core.geometry import Geometry
 from ...dispatch import tls
 from ...runtime import capture
 from ...structured.generator import Generator
-from ...tensor.make import CPU_KEYS, allocate, from_array
+from ...tensor.make import CPU_KEYS, allocate, from_storage
 from ...tensor.tensor import Tensor, blank
 from .. import cpu
 from .. import running
 from ..chain import Chain
-from ..cpu.programs import Program
+from ..stages import memory, otherwise
 from .trace import Step, Taken, Trace
 
 Array = Any
@@ -48,7 +48,7 @@ class Statements:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
             "empty": np.empty, "ndarray": np.ndarray, "allocate": allocate, "CPU": CPU,
-            "blank": blank, "keys": CPU_KEYS,
+            "blank": blank, "keys": CPU_KEYS, "memory": memory, "from_storage": from_storage,
         }  # fmt: skip
         self._trace, self._undo = trace, "None"
         self._places = [n for n, x in enumerate(values) if type(x) is Tensor]
@@ -65,10 +65,10 @@ class Statements:
         for number, step in enumerate(trace.steps):
             if step.chain is None:
                 self._call(number, step, roots)
-            elif step.chain.device is CPU and (program := cpu.program(step.chain)) is not None:
-                self._program(number, step, step.chain, program)
+            elif step.chain.device is CPU:
+                self._stages(number, step, step.chain)
             else:
-                self._run(number, step, step.chain)
+                self._launch(number, step, step.chain)
             dead = {n for n in used[number] if last[n] == number and n >= trace.n_given}
             for n in sorted(dead.difference(wanted)):
                 self.lines += [f"del v{n}"] * (n in self._arrays)
@@ -134,43 +134,78 @@ class Statements:
 
     # --- steps ------------------------------------------------------------------------------------
 
-    def _run(self, number: int, step: Step, chain: Chain) -> None:
-        """Write the call of the function that runs a chain."""
-        drawn = self._trace.drawn(step)
-        self.names.update({f"s{number}_{n}": x for n, x in enumerate(step.scalars)})
-        numbers = [
-            f"stream{drawn[n]}" if n in drawn else f"s{number}_{n}"
-            for n in range(len(step.scalars))
-        ]
+    def _numbers(self, number: int, step: Step) -> str:
+        """Return the name of the list of a chain's scalars."""
+        names, drawn, name = self.names, self._trace.drawn(step), f"numbers{number}"
+        if not drawn:
+            names[name] = step.scalars
+        else:
+            names.update({f"s{number}_{n}": x for n, x in enumerate(step.scalars)})
+            numbers = [
+                f"stream{drawn[n]}" if n in drawn else f"s{number}_{n}"
+                for n in range(len(step.scalars))
+            ]
+            self.lines.append(f"{name} = [{', '.join(numbers)}]")
+        return name
+
+    def _launch(self, number: int, step: Step, chain: Chain) -> None:
+        """Write the call of the function that runs a chain on a device."""
         self.names[f"run{number}"] = running.prepared(chain)
         given = ", ".join([self._tensor(n) for n in step.takes])
         for n, value in zip(step.makes, chain.stores):
             self._allocate(n, chain.made(value), chain.device)
         made = ", ".join([f"t{n}" for n in step.makes])
-        self.lines.append(f"run{number}([{given}], [{made}], [{', '.join(numbers)}])")
+        self.lines.append(f"run{number}([{given}], [{made}], {self._numbers(number, step)})")
         for n in step.makes:
             self._count(n, True)
 
-    def _program(self, number: int, step: Step, chain: Chain, program: Program) -> None:
-        """Write the call of a program. If the program declines, the chain runs as in a block."""
-        names = self.names
-        names[f"program{number}"], names[f"numbers{number}"] = program.run, step.scalars
-        names[f"run{number}"] = partial(_by_tensors, chain, step.scalars)
-        given = [self._array(n) for n in step.takes]
-        made = [self._result(n, chain.made(x)) for n, x in zip(step.makes, chain.stores)]
-        first = dict(reversed([*zip(chain.stores, made)]))
-        arrays = [first[x] for x in program.stores] + [given[x] for x in program.inputs]
-        for n, shape in enumerate(program.shapes):
-            if shape is not None:
-                names[f"shape{number}_{n}"] = shape
-                arrays[n] += f".reshape(shape{number}_{n})"
-        self.lines += [
-            f"if not program{number}({', '.join(arrays)}, numbers{number}, True):",
-            f"    run{number}([{', '.join(given)}], [{', '.join(made)}])",
-        ]
-        self.lines += [
-            f"{name}[...] = {first[x]}" for x, name in zip(chain.stores, made) if name != first[x]
-        ]
+    def _stages(self, number: int, step: Step, chain: Chain) -> None:
+        """Write the calls of a chain's stages on the CPU, over arrays."""
+        names, numbers = self.names, self._numbers(number, step)
+        values = {x: self._array(n) for x, n in enumerate(step.takes)}
+        again = []
+        for n, x in zip(step.makes, chain.stores):
+            made = self._result(n, chain.made(x))
+            if chain.made(x) is not chain.geometry(x):
+                if chain.made(x).in_numpy:
+                    self._view(f"seen{n}", made, 0, chain.geometry(x))
+                else:
+                    names[f"g_seen{n}"] = chain.geometry(x)
+                    of = f"t{n}._storage, 0, g_seen{n}, keys"
+                    self.lines.append(f"seen{n} = from_storage({of})._get_array()")
+                made = f"seen{n}"
+            if (first := values.setdefault(x, made)) is not made:
+                again.append(f"{made}[...] = {first}")
+        stages = cpu.stages(chain)
+        for place, one in enumerate(stages):
+            for x in one.makes:
+                if x not in values:
+                    values[x] = f"u{number}_{x}"
+                    self._empty(values[x], chain.geometry(x))
+            run = f"run{number}_{place}"
+            names[run] = one.program or one.run
+            lists = [f"[{', '.join([values[x] for x in of])}]" for of in (one.takes, one.makes)]
+            given = f"{', '.join(lists)}, {numbers}"
+            call = f"{run}({given})"
+            if one.program is not None:
+                arrays = ", ".join([values[x] for x in (*one.makes, *one.takes)])
+                call = f"{run}({arrays}, {numbers}, True)"
+            self.lines.append(f"if {call} is False:" if one.steps else call)
+            if one.steps:
+                names[f"{run}_"] = otherwise(chain, one)
+                self.lines.append(f"    {run}_({given})")
+            read = {x for later in stages[place + 1 :] for x in later.takes}
+            dead = [x for x, name in values.items() if name[0] == "u" and x not in read]
+            self.lines += [f"del {values.pop(x)}" for x in dead]
+        self.lines += again
+
+    def _view(self, name: str, base: str, offset: int, shape: Geometry) -> None:
+        """Write the making of an array over the memory of another one."""
+        of, nbytes = self.names, shape.dtype.itemsize
+        of.update({f"sizes_{name}": shape.sizes, f"dtype_{name}": shape.dtype.np})
+        of[f"strides_{name}"] = shape.stride_bytes
+        where = f"{base}, {offset * nbytes}, strides_{name}"
+        self.lines.append(f"{name} = ndarray(sizes_{name}, dtype_{name}, {where})")
 
     def _result(self, n: int, shape: Geometry) -> str:
         """Write the allocation of a program's result; return the name of its array."""
@@ -178,10 +213,19 @@ class Statements:
             self._allocate(n, shape, CPU)
             self._count(n)
             return self._array(n)
-        self.names.update({f"g{n}_": shape, f"sizes{n}": shape.sizes, f"dtype{n}": shape.dtype.np})
+        self.names[f"g{n}_"] = shape
         self._arrays.add(n)
-        self.lines.append(f"v{n} = empty(sizes{n}, dtype{n})")
+        self._empty(f"v{n}", shape)
         return f"v{n}"
+
+    def _empty(self, name: str, shape: Geometry) -> None:
+        """Write the allocation of an array."""
+        if shape.in_numpy:
+            self.names.update({f"sizes_{name}": shape.sizes, f"dtype_{name}": shape.dtype.np})
+            self.lines.append(f"{name} = empty(sizes_{name}, dtype_{name})")
+        else:
+            self.names[f"g_{name}"] = shape
+            self.lines.append(f"{name} = memory(g_{name}, CPU)")
 
     def _call(self, number: int, step: Step, roots: dict[int, _Root]) -> None:
         """Write the call of an operator outside of chains.
@@ -199,12 +243,8 @@ class Statements:
             return
         for n in step.makes:
             base, offset, shape = roots[n]
-            nbytes = shape.dtype.itemsize
-            self.names.update({f"g{n}_": shape, f"sizes{n}": shape.sizes})
-            self.names[f"dtype{n}"] = shape.dtype.np
-            self.names[f"strides{n}"] = tuple([x * nbytes for x in shape.strides])
-            of = f"sizes{n}, dtype{n}, {self._array(base)}, {offset * nbytes}, strides{n}"
-            self.lines.append(f"v{n} = ndarray({of})")
+            self.names[f"g{n}_"] = shape
+            self._view(f"v{n}", self._array(base), offset, shape)
             self._arrays.add(n)
 
 
@@ -246,13 +286,6 @@ def _roots_of(
         n: _Root(of.number, of.offset + offset, x)
         for n, offset, x in zip(step.makes, step.offsets, step.geometries)
     }
-
-
-def _by_tensors(chain: Chain, scalars: list[Any], given: list[Array], made: list[Array]) -> None:
-    """Run a chain as in a block. made: arrays of the geometries that it stores."""
-    inputs = [from_array(x, shape) for x, shape in zip(given, chain.inputs)]
-    outputs = [from_array(x, chain.made(value)) for x, value in zip(made, chain.stores)]
-    running.prepared(chain)(inputs, outputs, scalars)
 
 
 def _of_operator(step: Step) -> Callable[..., Any]:

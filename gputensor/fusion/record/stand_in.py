@@ -10,7 +10,7 @@ from ...structured.pointwise.wide import WideEntry
 _BOUND = 1 << 11
 
 
-class Standing:
+class StandIn:
     """An operator whose plan entries record calls instead of running them.
 
     entry: the class of these entries; entry(operator, real) replaces `real`, the plan's own entry.
