@@ -76,9 +76,11 @@ def program(chain: Chain, first: int, last: int) -> Program | None:
 
 
 def _moves(chain: Chain, own: range, stores: list[int]) -> dict[int, int]:
-    """The layout copies of computed values, each with its operand. The program stores the operand
-    directly in the copy's layout, so no step is needed. A copy is left out if its operand is stored
-    too."""
+    """Layout copy -> its operand, for copies of computed values.
+
+    The program stores the operand directly in the copy's layout, so the copy needs no step. If the
+    operand is stored too, the copy is not listed.
+    """
     found: dict[int, int] = {}
     count, taken = len(chain.inputs), {*stores}
     for x in own:

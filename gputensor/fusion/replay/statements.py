@@ -1,7 +1,7 @@
 """The work of a traced call, as lines of Python.
 
-A chain on the CPU is a call for each of its stages, over arrays. Chains on other devices run as in a
-block, and operators outside of chains are called, both over tensors. A value has the form of an
+A chain on the CPU is a call for each of its stages, over arrays. Chains on other devices run as in
+a block, and operators outside of chains are called, both over tensors. A value has the form of an
 array, of a tensor, or both. The first step that needs the missing form makes it.
 """
 
