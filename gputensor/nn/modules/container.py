@@ -129,7 +129,16 @@ class _Named(Module):
     def _held(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    update: Any = MutableMapping.update
+    def update(self, parts: Any) -> None:
+        """Set parts. parts: a mapping or a module with names, or pairs of a name and a part."""
+        pairs = parts.items() if hasattr(parts, "items") else parts
+        are_pairs = isinstance(pairs, Iterable)
+        given = [*pairs] if are_pairs else []
+        if not are_pairs or not all([isinstance(x, (tuple, list)) and len(x) == 2 for x in given]):
+            raise errors.wrong_type("update", "parts", "be a mapping, or pairs", parts)
+        for name, part in given:
+            self[name] = part
+
     pop: Any = MutableMapping.pop
     popitem: Any = MutableMapping.popitem
     clear: Any = MutableMapping.clear
