@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 import gputensor as gt
 from bench import timing
-from gputensor.fusion import block, running
-from gputensor.fusion.cpu import blocks
+from gputensor.fusion import block
 from gputensor.fusion.record import recorder
 
 from . import programs, test_replay, test_shared_memory
@@ -24,9 +23,23 @@ def _same(seed: int, recompute: bool = False, gradients: float = 0.3) -> bool:
     return bool(fused == programs.run(seed, False, gradients=gradients))
 
 
-def _small_blocks(seed: int) -> bool:
-    blocks.BLOCK = 2
-    running._plans.clear()
+# Sizes of several blocks of a program, in place of the few elements of the others.
+LONG = [
+    (300, 40),
+    (40,),
+    (300, 1),
+    (1, 40),
+    (),
+    (40, 300),
+    (20, 30, 40),
+    (1,),
+    (0, 40),
+    (2, 30, 20, 40),
+]
+
+
+def _long(seed: int) -> bool:
+    programs.SIZES = LONG
     return _same(seed)
 
 
@@ -51,7 +64,7 @@ def _writes(seed: int, in_block: bool) -> bool:
 
 KINDS: dict[str, Callable[[int], bool]] = {
     "blocks": _same,  # whole programs within `with gt.fuse()`, operators on few elements too
-    "small-blocks": _small_blocks,  # which a chain computes in pieces of two elements
+    "long": _long,  # operands of several blocks
     "default": _default,  # operators on few elements run at once
     "recompute": lambda seed: _same(seed, recompute=True),
     "gradients": lambda seed: _same(seed, gradients=1.0),
