@@ -58,16 +58,20 @@ def sorted_by_digits(
     x."""
     if on.is_gpu or not x.size:
         return None
-    rows = x.swapaxes(dim, -1)
-    flat = rows.reshape(-1, rows.shape[-1])
+    is_last = dim in (-1, x.ndim - 1)
+    rows = x if is_last else x.swapaxes(dim, -1)
+    flat = rows if x.ndim == 2 else rows.reshape(-1, rows.shape[-1])
     values = numpy.empty(flat.shape, x.dtype)
     places = numpy.empty(flat.shape, numpy.int64) if with_places else None
     if not stub.cpu("order").sort(flat, descending, values, places):
         return None
-    of_values, of_places = [
-        y if y is None else y.reshape(rows.shape).swapaxes(-1, dim) for y in (values, places)
-    ]
-    return of_values, of_places
+    if x.ndim != 2:
+        values = values.reshape(rows.shape)
+        places = places if places is None else places.reshape(rows.shape)
+    if not is_last:
+        values = values.swapaxes(-1, dim)
+        places = places if places is None else places.swapaxes(-1, dim)
+    return values, places
 
 
 def _rows_sorted(

@@ -146,8 +146,9 @@ def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:
         a0, b0, c0 = (*params, None, None, None)[:3]
 
         def short(self: Any, a: Any = None, b: Any = None, c: Any = None) -> Any:
-            if not are_equal((a, b, c), (a0, b0, c0)):
-                return otherwise(self, a, b, c)
+            if a is not a0 or b is not b0 or c is not c0:
+                if not are_equal((a, b, c), (a0, b0, c0)):
+                    return otherwise(self, a, b, c)
             return inner(self, *behind)
 
         return short
