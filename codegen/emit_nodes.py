@@ -236,6 +236,9 @@ def _head(op: Op) -> list[str]:
     if others:
         pairs = [f'("saved_{name}", {number})' for name, number in dict.fromkeys(others)]
         lines.append(f"others = {_listed(pairs)}")
+    readers = [str(n) for n, formula in enumerate(formulas.values()) if formula.has_result]
+    if 0 < len(readers) < len(formulas):
+        lines.append(f"result_for = {_listed(readers)}")
     if _differentiated(op):
         lines.append(f"differentiated = {_listed([str(n) for n in _differentiated(op)])}")
     return lines

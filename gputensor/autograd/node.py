@@ -57,12 +57,13 @@ class Node:
     saved: tuple[str, ...] = ()
     # makers/autograd.py makes an operator's kernel from these attributes: the arguments that have
     # derivatives (None for all tensors); the function that saves arguments for the derivative; the
-    # slots of saved results, with the results' numbers; and the numbers of differentiable results,
-    # or None if only the first is differentiable. With numbers, `backward` takes a gradient, or
-    # None, for each result.
+    # slots of saved results, with the results' numbers; the edges whose derivatives read the result
+    # (empty if all do); and the numbers of differentiable results, or None if only the first is
+    # differentiable. With numbers, `backward` takes a gradient, or None, for each result.
     inputs: tuple[str, ...] | None = None
     keep_inplace: Callable[..., None] | None = None
     others: tuple[tuple[str, int], ...] = ()
+    result_for: tuple[int, ...] = ()
     differentiated: tuple[int, ...] = ()
     # True if user code runs in the node: it must see the caller's dispatch state and not the
     # engine's.

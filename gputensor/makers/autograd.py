@@ -127,17 +127,22 @@ def _finish(table: Table, kind: type[Node]) -> Function:
     elif schema.returns[0].type.required.is_list:
         finish = set_histories
     saves_all = "saved_result" in kind.saved and not kind.others
-    return _with_result(finish) if saves_all else finish
+    return _with_result(finish, kind.result_for) if saves_all else finish
 
 
-def _with_result(finish: Function) -> Function:
-    """Make the kernel of operators whose derivative needs the result."""
+def _with_result(finish: Function, readers: tuple[int, ...]) -> Function:
+    """Make the kernel of operators whose derivative needs the result. readers: see Node."""
 
     def keep_result(result: Any, node: Any) -> Any:
         node.saved_result = save_result(result)
         return finish(result, node)
 
-    return keep_result
+    def keep_if_read(result: Any, node: Any) -> Any:
+        edges = node.edges
+        is_read = any([edges[n] is not None for n in readers])
+        return (keep_result if is_read else finish)(result, node)
+
+    return keep_if_read if readers else keep_result
 
 
 def _first_of_several(kind: type[Node]) -> Function:

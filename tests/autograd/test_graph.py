@@ -190,3 +190,18 @@ def test_gradients_of_a_batch() -> None:
     assert second is not None and second.tolist() == [2, 10]
     _, zeros = gt.autograd.grad(y, (x, unused), gt.eye(2), materialize_grads=True, **options)
     assert zeros is not None and zeros.tolist() == [[0], [0]]
+
+
+def test_a_result_is_saved_only_for_a_derivative_that_reads_it() -> None:
+    x = gt.tensor([2.0, 3.0], requires_grad=True)
+    saved: list[gt.Tensor] = []
+    with gt.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        for _ in range(4):  # the first calls find no short cuts
+            saved.clear()
+            y = x**2
+            assert [t is x for t in saved] == [True]
+        y.sum().backward()
+        assert x.grad is not None and x.grad.tolist() == [4.0, 6.0]
+        saved.clear()
+        gt.pow(2.0, x)
+        assert len(saved) == 2

@@ -419,6 +419,7 @@ class PowBackward0(_Node):
     """Of pow.Tensor_Tensor."""
     __slots__ = ("saved_self", "saved_exponent", "saved_result")
     saved = ("saved_self", "saved_exponent", "saved_result")
+    result_for = (1,)
 
     def keep(node, self, exponent):
         node.saved_self = _save(self)
@@ -570,6 +571,7 @@ class CopysignBackward0(_Node):
     """Of copysign.Tensor."""
     __slots__ = ("saved_self", "saved_result")
     saved = ("saved_self", "saved_result")
+    result_for = (0,)
 
     def keep(node, self, other):
         if node.edges[0] is not None:

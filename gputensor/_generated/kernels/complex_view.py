@@ -111,6 +111,7 @@ class PolarBackward0(_Node):
     """Of polar."""
     __slots__ = ("saved_angle", "saved_result")
     saved = ("saved_angle", "saved_result")
+    result_for = (1,)
 
     def keep(node, abs, angle):
         if node.edges[0] is not None:

@@ -177,6 +177,7 @@ class LinalgSolveTriangularBackward0(_Node):
         "saved_self", "saved_result", "saved_upper", "saved_left", "saved_unitriangular",
     )
     saved = ("saved_self", "saved_result")
+    result_for = (0,)
 
     def keep(node, self, B, upper, left, unitriangular):
         node.saved_self = _save(self)
