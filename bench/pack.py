@@ -1,4 +1,4 @@
-"""Images to a model's input and back: `gt.layout.pack` against common code of other libraries.
+"""Conversion of images to a model's input and back, by `gt.layout.pack` and by other libraries.
 
 uint8 pixels become normalised f32 or f16 planes (NCHW) or pixels (channels_last), and f32 planes
 become uint8 pixels. gputensor's result must equal NumPy's bit by bit; peers may differ by rounding,

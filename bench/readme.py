@@ -22,7 +22,8 @@ from . import record as records
 from . import tables
 
 RESULTS = Path(__file__).parent / "results"
-# The name of the block of all means; its records, and a description of each.
+# The name of the block that lists the means of several records, and a dict of these records:
+# name -> description.
 SUMMARY = "summary"
 SUMMARISED = {
     "layout-cuda": "layout copies", "pack-cuda": "pixels to a model's input",

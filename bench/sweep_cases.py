@@ -175,8 +175,8 @@ def _shaped(operator: Operator, family: str) -> Callable[[int], dict[str, Shape]
 
 
 def _is_capped(operator: Operator, family: str, size: int) -> bool:
-    """Return True if the tensors are no larger than for the next smaller n, as for cubic
-    operators."""
+    """Return True if the operator's tensors at this size are no larger than at the next smaller
+    size. Operators of cubic cost have such a limit."""
     shaped = _shaped(operator, family)
     smaller = max((n for n in SIZES if n < size), default=0)
     if shaped is None or not smaller:

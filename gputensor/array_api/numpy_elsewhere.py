@@ -35,8 +35,8 @@ def amin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def _check_elements(op: str, a: Tensor, axis: Any) -> None:
-    """Raise with the wording of NumPy, because libraries search for it: Dask finds the kinds of
-    results by such calls."""
+    """Raise if a slice has no elements. The error has NumPy's wording because Dask searches for it:
+    it calls reductions on empty arrays to learn the types of their results."""
     if a.numel():
         return
     axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)

@@ -32,7 +32,7 @@ class Guard:
         raise NotImplementedError
 
     def _found(self) -> Any:
-        """Return the state that leaving restores. Changes nothing."""
+        """Return the state that is restored when the block ends. Changes nothing."""
         raise NotImplementedError
 
     def _put_back(self, found: Any) -> None:
@@ -66,7 +66,7 @@ class Guard:
 
 
 def decorated(fresh: Fresh, function: Callable[..., Any]) -> Any:
-    """Wrap `function`: a guard that `fresh` makes surrounds each call, or each step of a generator.
+    """Wrap `function`: each call, or each step of a generator, runs in a new guard from `fresh()`.
 
     A coroutine is guarded until it returns, in the task that awaits it.
     Source: torch/utils/_contextlib.py.

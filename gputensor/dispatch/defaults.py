@@ -30,9 +30,9 @@ def set_default_dtype(d: dtype) -> None:
     if d is _default:
         return
     _default = d
-    # A plan contains result dtypes, but not the rules from which they come (structured/pointwise/).
-    # A running call stores its plan on the table that it started with, which is then no longer
-    # used.
+    # Plans contain result dtypes, but not the rules that gave them (structured/pointwise/), so all
+    # plans are dropped: operators get new tables. A call that is running now stores its plan on the
+    # old table, which is no longer used.
     dispatcher.forget_plans()
 
 

@@ -212,8 +212,8 @@ def left(table: Table, key: Any, at: device = CPU_DEVICE) -> ShortCut | None:
 
 
 def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
-    """Make one entry for operands of equal geometry on several devices. It calls the short cut of
-    the device."""
+    """Join the short cuts of several devices for operands of equal geometry: return a short cut
+    that calls the one of the operands' device."""
     by_device = {getattr(before, "at", CPU_DEVICE): before} | getattr(before, "by_device", {})
     by_device.pop(None, None)
     by_device[at] = found
@@ -231,8 +231,9 @@ def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
 
 
 class Seen:
-    """A memo entry of a call that may get a short cut. short: the table's dict of short cuts when
-    the call was last seen. If the table has another dict now, the short cut must be stored in it.
+    """A memo entry of a call that may get a short cut. short: the dict of short cuts that the table
+    had when the call was last seen. If the table's dict has been replaced since, the short cut must
+    be stored in the new one.
     """
 
     __slots__ = ("value", "short")

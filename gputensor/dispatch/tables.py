@@ -115,7 +115,7 @@ def check_invariants() -> None:
             assert table.fallbacks is dispatcher.fallbacks(), operator
             assert all(operator.kernels.values()), (operator, "empty stack")
             # Tables store native kernels unwrapped, except within `gt.fuse` (`passing`). Other
-            # kernels are compared by the code of their adapters.
+            # kernels are stored in adapters; two adapters are equal if they have the same code.
             for key_set, entry in list(table.items()):
                 fresh, key = table.resolve(key_set)
                 if table._wrap is None and key_set not in passing:

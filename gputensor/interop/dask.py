@@ -20,8 +20,8 @@ from ..tensor.tensor import Tensor
 
 
 def register(module: ModuleType) -> None:
-    """Register tensors. module: `dask.tokenize`, `dask.sizeof`, `dask.array.chunk_types` or
-    `dask.array.backends`."""
+    """Add tensors to the tables of one of Dask's modules: `dask.tokenize`, `dask.sizeof`,
+    `dask.array.chunk_types` or `dask.array.backends`."""
     client: Any = module
     if module.__name__ == "dask.tokenize":
         client.normalize_token.register(Tensor, token)
@@ -126,7 +126,7 @@ def _axes(axis: Any) -> tuple[int, ...]:
 
 
 def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:
-    """Do `np.einsum`. Of its options, only dtype changes values."""
+    """Do `np.einsum`. Options other than dtype do not change values and are ignored."""
     from ..functional import einsum
 
     made = einsum(subscripts, *operands)

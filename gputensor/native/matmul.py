@@ -319,7 +319,7 @@ def _added_without_cuda(
         return True
     if out._device.type == "cuda":
         return False
-    # `multiply` and pointwise operators, so that a device needs no addmm
+    # composed of `multiply` and pointwise operators, so that a device need not implement addmm
     product = multiply(a, b)
     scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
     calls.copy_(out, scaled if beta == 0 else calls.add_Tensor(scaled, self, beta), False)

@@ -184,8 +184,9 @@ def _adapted(count: int, on: Any, x: Any, first: int, made: Any) -> None:
 
 @lru_cache(maxsize=256)
 def _taps(size: int, out: int, element: str) -> tuple[Any, Any, bool]:
-    """Return arguments of the compiled loop: the windows that cover each element of a dimension
-    (below 0 for none), their weights (1), and True if some elements have fewer windows."""
+    """Return three arguments of the compiled loop: for each element of a dimension the indices of
+    the windows that cover it; their weights, all 1; and True if some elements have fewer windows
+    than others. -1 stands for an absent window."""
     of = windows.coverers(size, out)
     at = of.at.T.astype(numpy.int32, order="C")
     if of.outside is not None:

@@ -71,8 +71,8 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
 
 
 def _kept(mask: np.ndarray) -> Callable[..., None]:
-    """Return a function that writes an array where the mask is true, and zeros elsewhere, into
-    another array."""
+    """Return a function that copies x to out where the mask is true, and sets the other elements of
+    out to 0."""
 
     def loop(x: np.ndarray, out: np.ndarray) -> None:
         out.fill(0)

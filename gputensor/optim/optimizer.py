@@ -409,7 +409,7 @@ class Optimizer(Hooked):
 
 
 def passes() -> Any:
-    """The module passes, imported at the first step, because it imports fusion."""
+    """Return passes.py as a module. It is imported at the first step, because it imports fusion."""
     return import_module(f"{__package__}.passes")
 
 

@@ -167,7 +167,7 @@ os.register_at_fork(after_in_child=reset_after_fork)
 
 _asked = (os.environ.get("GPUTENSOR_CUDA"), os.environ.get("GPUTENSOR_EMULATOR_SANITIZE"))
 if _asked == ("emulator", "1"):
-    # libasan must be in the process from its start, so the import does only this
+    # libasan must be loaded when a process starts; if it is not, this call restarts the process
     from .emulator import sanitizer
 
     sanitizer.ensure_preloaded()

@@ -122,7 +122,7 @@ def _exponent(x: Tensor) -> Tensor:
 
 
 def moved(kernel: Callable[..., Any], key_set: int, *args: Any) -> Tensor:
-    """Run a kernel that moves elements unchanged on the bytes of float8 tensors.
+    """Call a kernel with the bytes of float8 tensors. The kernel must only move elements.
 
     args: tensors of one float8 dtype, indices, and numbers in the kernel's form.
     """

@@ -89,8 +89,8 @@ class Places:
     # --- on the CPU -----------------------------------------------------------------------------
 
     def on_host(self, loop: Any, first: Any, second: Any) -> None:
-        """Run a loop of families gather and scatter on the CPU. Raises: IndexRangeError for an
-        index out of range; then nothing is written."""
+        """Run a CPU loop of the family gather or scatter. Raises: IndexRangeError if an index is
+        out of range; in that case nothing is written."""
         arrays = [i._get_array() for i in self.indices]
         bad = run(loop, first, second, arrays, self.led, self.begin, self.wraps)
         if bad:

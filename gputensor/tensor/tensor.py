@@ -69,7 +69,9 @@ class Conversions:
 
 
 class Lacking:
-    """The last base of Tensor: errors for names of PyTorch's tensors or NumPy's arrays."""
+    """The last base of Tensor. It raises errors for the names that PyTorch's tensors or NumPy's
+    arrays have and ours lack.
+    """
 
     __slots__ = ()
     _lacks = {name: Lacks(name) for name in index.LACKS.split()}

@@ -109,8 +109,9 @@ class _Normal:
     def gradients(
         self, of_x: Tensor | None, of_weight: Tensor | None, of_bias: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return the gradients of the weighted sum of the three gradients, with respect to grad, x
-        and weight."""
+        """Return second derivatives. Each argument multiplies the gradient of one operand (x,
+        weight or bias); the results are the derivatives of the sum of these products with respect
+        to grad, x and weight."""
         grad, normal, weight = self.grad, self.normal, self.weight
         to_grad = to_normal = to_x = to_weight = None
         if of_x is not None:

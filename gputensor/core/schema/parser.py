@@ -28,8 +28,8 @@ def _token() -> re.Pattern[str]:
     )
 
 
-# Types without parts; _FORMS has the types with parts. Other names that begin with a lower-case
-# letter are type variables, as in `f(t x) -> t`. Source:
+# Types without parameters; _FORMS has those with parameters, such as `Dict(str, int)`. Other names
+# that begin with a lower-case letter are type variables, as in `f(t x) -> t`. Source:
 # torch/csrc/jit/frontend/schema_type_parser.cpp.
 _TYPES = frozenset((
     "Tensor", "int", "SymInt", "float", "complex", "bool", "SymBool", "number", "Scalar", "str",

@@ -138,8 +138,9 @@ class Rows:
         return Program(tuple(reductions), stored, tuple([x for x in once if x is not None]))
 
     def _walks(self, step: Instruction, sizes: Any) -> Any:
-        """The row's elements and the kept dimensions; strides in bytes of outputs, of inputs, and
-        of outputs with one element per row."""
+        """Return the sizes of the walk (the number of a row's elements, then the kept dimensions)
+        and the strides in bytes of full outputs, of inputs, and of outputs with one element per
+        row."""
         chain, what = self.chain, step.what
         row = _row_strides(chain, sizes, 1)
         full = [chain.geometry(n).stride_bytes for n in self.full]

@@ -34,7 +34,7 @@ from ..record.pending import Pending
 from ..record.recorder import Recorder, current
 from ..record.recording import lock
 
-# Operators that end in `random._fill`.
+# Operators whose kernels draw their numbers by `random._fill`.
 NAMES = frozenset([f"aten::{name}" for name in (
     "bernoulli_.float", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_",
     "random_", "random_.from", "random_.to", "uniform_",

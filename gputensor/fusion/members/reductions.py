@@ -54,8 +54,8 @@ def has_short_rows(shape: Geometry, dims: tuple[int, ...]) -> bool:
 def recording(
     operator: Operator, below: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
-    """The kernel of a reduction at Fuse. is_own: returns True if calls for a device reach our
-    kernel.
+    """Return a reduction's kernel for the key Fuse. is_own: returns True if calls for a device
+    reach our kernel.
     """
     factory, loop = bound[operator]
     made = factory(stand_in.StandIn(operator, _Entry), loop)

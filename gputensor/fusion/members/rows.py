@@ -181,8 +181,8 @@ def _recorded(
     operator: Operator, entry: Entry, walk: Geometry, part: int, dims: tuple[int, ...],
     feeds: bool, seen: Geometry, sizes: tuple[int, ...],
 ) -> Recorded:  # fmt: skip
-    """Return the recorded form of a result with one element, or a few, per row. seen: its geometry
-    with the walk's dimensions."""
+    """Return the `Recorded` of a result that has one element, or a few, for each row. seen: the
+    result's geometry with the walk's dimensions."""
     made = contiguous_geometry(sizes, seen.dtype)
     layout = entry.plan._replace(outputs=(Output(made), *entry.plan.outputs[1:]))
     one = Entry(entry.rule, layout, entry.kinds, entry.write, entry.run)

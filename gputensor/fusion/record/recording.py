@@ -48,8 +48,8 @@ lock = threading.RLock()
 _Step = tuple[Recorded, tuple[int, ...], tuple[int, ...]]
 
 
-# quick.py stores one of these instead of an operand's ndarray. NUMBER: the operand is a number.
-# PARAMS: the step has one operand, and these are its params.
+# Steps of quick.py have one of these in place of an ndarray. NUMBER: the operand is a number, which
+# has no ndarray. PARAMS: the step has only one operand; in place of the second are its params.
 NUMBER, PARAMS = object(), object()
 # Chains by their recorded steps, stores and types of scalars. Repeated work finds its chain by one
 # lookup.

@@ -249,7 +249,7 @@ class Statements:
 
 
 def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _Root]:
-    """Return the views over dense memory on the CPU that only chains read."""
+    """Return the views of dense CPU memory that are read by chains alone."""
     roots: dict[int, _Root] = {}
     dense = {n: x._geometry for n, x in enumerate(given) if x._device is CPU}
     for step in trace.steps:

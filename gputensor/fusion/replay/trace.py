@@ -202,8 +202,8 @@ class Trace:
             )
 
     def drawn(self, step: Step) -> dict[int, int]:
-        """Return the numbers of the chain's scalars that are streams, each with its number among
-        the draws."""
+        """Return a dict for the scalars of a step's chain that are streams of random numbers: index
+        among the scalars -> index among the draws."""
         found = {id(stream): n for n, (stream, _, _) in enumerate(self.draws)}
         return {n: found[id(x)] for n, x in enumerate(step.scalars) if type(x) is Stream}
 

@@ -1,5 +1,5 @@
-"""Convolutions by the compiled loops: see loops/conv.cpp. native/conv.py composes all other
-convolutions of matrix products.
+"""Convolutions by the compiled loops of loops/conv.cpp. All other convolutions are composed from
+matrix products by native/conv.py.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ import numpy as np
 
 _WORD = 2**64 - 1
 
-# By (kind, itemsize): the bits to drop, and the scale. NumPy gives bfloat16 kind V.
+# NumPy's (kind, itemsize) -> (number of low bits of the random word to drop, factor for the rest).
+# The kind of bfloat16 is V.
 _SCALES = {
     ("f", 8): (11, 2.0**-53), ("f", 4): (40, 2.0**-24), ("f", 2): (53, 2.0**-11),
     ("V", 2): (56, 2.0**-8),

@@ -91,7 +91,7 @@ class Copy:
         found(device_index, operands)
 
     def at(self, device_index: int, dst_low: int, src_low: int) -> Any:
-        """The launch on a device for addresses with these values modulo 16."""
+        """Make the launch on a device for operands with these addresses modulo 16."""
         gpu = runtime.cuda().limits(device_index)
         made = self.launches[device_index, dst_low, src_low] = self.planned(gpu, dst_low, src_low)
         return made

@@ -210,7 +210,7 @@ def straight(launch: Any, device_index: int) -> Straight:
 
 
 def whole(launch: Any, device_index: int) -> Straight:
-    """Return the launch unchanged, if it covers all elements in one part."""
+    """Return the parts of a launch that packs its own operands: `run` calls the launch."""
     return partial(launch, device_index), _operands, ()
 
 

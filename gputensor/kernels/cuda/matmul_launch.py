@@ -123,7 +123,7 @@ def mm(of: dtype) -> Matmul:
 
 @cache
 def addmm(of: dtype) -> Addmm:
-    """Return addmm of one dtype. It takes the arguments of `mm`, with the pointer and strides of
-    the summand, beta and alpha before the number of products. With beta 0 the pointer is not
-    read."""
+    """Return addmm of one dtype. It takes the arguments of `mm` and four more before the number
+    of products: the summand's pointer, its strides, beta and alpha. If beta is 0, the summand is
+    not read."""
     return Addmm(of)

@@ -68,8 +68,8 @@ def has(family: str, op: str, of: dtype) -> bool:
 
 
 def has_contiguous(family: str, op: str, of: dtype) -> bool:
-    """True if `op` has a contiguous entry: the result has the computation's dtype, or the operator
-    is a comparison. complex32 uses the strided entries, which cast."""
+    """True if `op` has a contiguous entry for dtype `of`. Comparisons have one, and operators whose
+    result has the dtype `of`. complex32 has none: its strided entries cast."""
     said = RULES[LOOPS[family][op]]
     gives_another = said.gives_bool or (said.gives_real and of.is_complex)
     return has(family, op, of) and not gives_another and of is not complex32

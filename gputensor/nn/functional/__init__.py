@@ -124,7 +124,7 @@ def softmin(
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Tensor:
-    """Pad the last dimensions before and after, the last one first.
+    """Pad the last dimensions at both ends. The first pair of `pad` is for the last dimension.
 
     Args:
         pad: numbers of elements, (before, after) for each dimension; negative numbers crop.

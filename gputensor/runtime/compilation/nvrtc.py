@@ -23,8 +23,8 @@ _TITLE = re.compile(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', re.MULTILINE)
 
 
 def nearest_arch(binding: Any, number: int) -> str:
-    """Return the target for a compute capability: `sm_90` for 90, otherwise a compatible one, which
-    is an older cubin target of its generation or PTX."""
+    """Return the target for a compute capability: `sm_90` for 90. If NVRTC lacks that target,
+    return an older one whose output the GPU can load: a cubin of its generation, or else PTX."""
     supported = [k for k in binding.getSupportedArchs() if k >= OLDEST]
     known = [k for k in supported if k <= number]
     if not known:

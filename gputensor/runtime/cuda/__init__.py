@@ -41,7 +41,8 @@ def reset_after_fork() -> None:
     CUDA state."""
     global allocate
     memory.allocators.close()
-    # Short cuts hold these modules, and every launch reads the device first.
+    # Short cuts keep references to these modules. Every launch calls `get_device` before anything
+    # else, so it raises from now on.
     holders: list[Any] = [driver, graphs, kernels, library, memory, streams]
     for module in holders:
         module.get_device = no_cuda._absent

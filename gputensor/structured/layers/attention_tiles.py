@@ -32,7 +32,7 @@ class Dropout(NamedTuple):
 
     @property
     def grown(self) -> float:
-        """The factor of kept weights."""
+        """The factor by which kept weights are multiplied."""
         return 0.0 if self.p == 1 else 1 / (1 - self.p)
 
 

@@ -373,8 +373,8 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         [type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs]
     )
     out_spec = None if out is None else (out._geometry, out._device)
-    # If the output is also an input, both must be one pair object, because the iterator compares
-    # identities.
+    # If the output is also an input, both must be described by the same pair object, because the
+    # iterator compares the pairs by identity.
     out_spec = next((s for x, s in zip(inputs, specs) if x is out), out_spec)
     default = defaults.get_default_dtype()
     plan = build(

@@ -252,7 +252,8 @@ def written_by(loop: Callable[..., Any], behind: tuple[Any, ...]) -> Maker:
     """Return the maker for loop(x, *others, *behind, x), which writes to the first operand."""
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
-        # One form serves all numbers of operands; separate forms would save only a tenth more.
+        # This function is for any number of operands. A separate function for each number would
+        # save only a tenth more.
         def short(self: Any, *rest: Any) -> Any:
             others, given = rest[: count - 1], rest[count - 1 :]
             if not all(map(is_, given, params)) and not are_equal(given, params):

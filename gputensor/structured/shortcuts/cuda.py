@@ -92,7 +92,7 @@ def empty_like(geometry: Any, place: Any) -> ShortCut:
 
 
 def copied(shape: Any, device: Any, geometry: Any, launch: Any) -> ShortCut:
-    """Return a short cut that copies its operand to a geometry, by a launch that takes the tensors
-    and reads their addresses itself.
+    """Return a short cut that copies its operand to a new tensor of this geometry. The launch gets
+    the tensors and reads their addresses itself.
     """
     return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, ())
