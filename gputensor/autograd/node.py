@@ -120,9 +120,11 @@ class Node:
         return self._metadata
 
     def __getattr__(self, name: str) -> Any:
-        # a name such as `_saved_self`, as in PyTorch: the tensor itself, checked as in backward
+        # a name such as `_saved_self`, as in PyTorch: the tensor itself, checked as in backward;
+        # None if no derivative of this call needs it
         if name.startswith("_saved_"):
-            value = getattr(self, name[1:])
+            slot = name[1:]
+            value: Any = getattr(self, slot, None) if slot in self.saved else getattr(self, slot)
             return value.unpack(self) if hasattr(value, "unpack") else value
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

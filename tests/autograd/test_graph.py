@@ -200,6 +200,7 @@ def test_a_result_is_saved_only_for_a_derivative_that_reads_it() -> None:
             saved.clear()
             y = x**2
             assert [t is x for t in saved] == [True]
+        assert y.grad_fn is not None and y.grad_fn._saved_result is None
         y.sum().backward()
         assert x.grad is not None and x.grad.tolist() == [4.0, 6.0]
         saved.clear()

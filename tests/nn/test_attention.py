@@ -372,3 +372,17 @@ def test_heads_are_shared_only_where_that_is_asked(length: int) -> None:
         F.scaled_dot_product_attention(query, key, key)
     made = F.scaled_dot_product_attention(query, key, key, enable_gqa=True)
     assert gt.equal(made, gt.ones_like(query))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_fused_function_draws_dropout_at_each_call(device: str) -> None:
+    def function(x: gt.Tensor) -> gt.Tensor:
+        return F.scaled_dot_product_attention(x * 1, x, x, dropout_p=0.5) + gt.rand_like(x)
+
+    x, fused = gt.randn(1, 2, 9, 4, device=device), gt.fuse(function)
+    for seed in range(5):
+        gt.manual_seed(seed)
+        found = fused(x), gt.rand(2, device=device)
+        gt.manual_seed(seed)
+        wanted = function(x), gt.rand(2, device=device)
+        assert gt.equal(found[0], wanted[0]) and gt.equal(found[1], wanted[1])

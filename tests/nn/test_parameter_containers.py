@@ -35,7 +35,7 @@ def test_a_dict_holds_any_values() -> None:
     assert list(kept.state_dict()) == ["a", "c"] and [*reversed(kept)] == ["d", "c", "b", "a"]
     assert list((kept | {"e": 1}).keys()) == [*"abcde"] and list({"e": 1} | kept)[0] == "e"
     assert kept.pop("d") == 3 and kept.setdefault("f") is None and "f" in kept
-    assert list(kept.copy().items())[1] == ("b", None) and kept.popitem()[0] == "a"
+    assert list(kept.copy().items())[1] == ("b", None) and kept.popitem()[0] == "f"
     kept |= {"g": gt.ones(1)}
     kept.update([("h", 2)])
     assert [*kept.fromkeys("xy", 1.0).values()] == [1.0, 1.0] and kept["h"] == 2
@@ -69,3 +69,23 @@ def test_an_assigned_module_needs_no_attribute() -> None:
                 return getattr(self.inner, name)
 
     assert Wrapper(nn.Linear(2, 3)).out_features == 3
+
+
+def test_parts_are_removed_and_set_as_in_pytorch() -> None:
+    kept = nn.ParameterDict({"b": gt.ones(1), "a": gt.ones(1)})
+    assert list(kept) == ["a", "b"]  # names of a plain mapping are sorted
+    assert type(kept.setdefault("x", gt.ones(2))) is nn.Parameter
+    assert kept.popitem()[0] == "x"
+    kept.update([("z", gt.ones(1)), ("c", gt.ones(1))])
+    assert list(kept) == ["a", "b", "z", "c"]
+    assert kept.pop("z").shape == (1,) and kept.pop("z", None) is None
+    for one in (kept, nn.ModuleDict({"a": nn.ReLU()})):
+        with pytest.raises(KeyError, match="zz"):
+            one.pop("zz")
+    with pytest.raises(errors.ArgumentError, match="have a dot"):
+        kept["a.b"] = gt.ones(2)
+    assert list(kept) == ["a", "b", "c"]
+    kept.clear()
+    assert not len(kept)
+    with pytest.raises(errors.ArgumentTypeError, match="be a mapping, or pairs"):
+        kept.update(gt.ones(()).numpy())

@@ -15,7 +15,7 @@ from ...core.returns import Results
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
-from ...structured.generator import Generator
+from ...structured.generator import Generator, all_states
 from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor
 from ..chain import Chain, Stream
@@ -72,7 +72,7 @@ class Trace:
 
     __slots__ = (
         "tensors", "n_given", "steps", "why", "geometries", "versions", "draws", "_found", "_held",
-        "_called", "_read", "_within", "_views", "_again",
+        "_called", "_read", "_within", "_views", "_again", "_generators",
     )  # fmt: skip
     why: str | None
 
@@ -81,6 +81,7 @@ class Trace:
         self.steps: list[Step] = []
         self.why = None
         self.draws: list[tuple[Stream, Generator, int]] = []
+        self._generators = all_states()
         self._found: dict[Any, int] = {}
         self._held: list[Any] = []  # keeps storages alive, so that no other object gets their ids
         self._called: list[Tensor] = []
@@ -216,6 +217,7 @@ class Trace:
         """
         if found is None:
             raise Unlike("returns nothing")
+        self._check_draws()
         self._order()
         tensors: dict[int, Tensor] = {}
         made = self._result(found, tensors)
@@ -223,6 +225,15 @@ class Trace:
         self._let_go()
         self.tensors.clear()
         return made
+
+    def _check_draws(self) -> None:
+        """Raise Unlike if a generator gave numbers that no chain draws, such as those of a
+        composite operator: a replay would use them again."""
+        for generator, (seed, position) in all_states().items():
+            before = self._generators.get(generator, (seed, 0))
+            blocks = sum([-(-count // 4) for _, of, count in self.draws if of is generator])
+            if (seed, position) != (before[0], before[1] + blocks):
+                raise Unlike("draws random numbers at once")
 
     def _order(self) -> None:
         """Sort the steps by dependencies: views are recorded before their base is computed."""

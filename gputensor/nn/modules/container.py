@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Self
 
@@ -131,17 +132,33 @@ class _Named(Module):
 
     def update(self, parts: Any) -> None:
         """Set parts. parts: a mapping or a module with names, or pairs of a name and a part."""
-        pairs = parts.items() if hasattr(parts, "items") else parts
-        are_pairs = isinstance(pairs, Iterable)
-        given = [*pairs] if are_pairs else []
-        if not are_pairs or not all([isinstance(x, (tuple, list)) and len(x) == 2 for x in given]):
+        try:
+            given = [*(parts.items() if hasattr(parts, "items") else parts)]
+        except TypeError:
+            given = [None]
+        if not all([isinstance(x, (tuple, list)) and len(x) == 2 for x in given]):
             raise errors.wrong_type("update", "parts", "be a mapping, or pairs", parts)
         for name, part in given:
             self[name] = part
 
-    pop: Any = MutableMapping.pop
-    popitem: Any = MutableMapping.popitem
-    clear: Any = MutableMapping.clear
+    def pop(self, name: Any, *default: Any) -> Any:
+        """Remove a part and return it. Raises: KeyError without such a part and default."""
+        if name not in self and default:
+            return default[0]
+        part = self[name]
+        del self[name]
+        return part
+
+    def popitem(self) -> tuple[Any, Any]:
+        """Remove the last part; return its name and the part."""
+        name = next(reversed([*self]), None)
+        if name is None:
+            raise KeyError("popitem(): the container is empty")
+        return name, self.pop(name)
+
+    def clear(self) -> None:
+        for name in [*self]:
+            del self[name]
 
     def __getitem__(self, name: str) -> Any:
         return self._held[name]
@@ -245,21 +262,33 @@ class ParameterDict(_Named):
         return getattr(self, str(name))
 
     def __setitem__(self, name: Any, value: Any) -> None:
-        self._keys[str(name)] = None
         setattr(self, str(name), _parameter(value))
+        self._keys[str(name)] = None
 
     def __delitem__(self, name: Any) -> None:
         del self._keys[str(name)]
         delattr(self, str(name))
 
     get: Any = MutableMapping.get
-    setdefault: Any = MutableMapping.setdefault
+
+    def update(self, parts: Any) -> None:
+        """Set parts as in any container with names. Source: torch/nn/modules/container.py, which
+        sorts the names of a plain mapping."""
+        if isinstance(parts, Mapping) and not isinstance(parts, OrderedDict):
+            parts = sorted(parts.items())
+        super().update(parts)
+
+    def setdefault(self, name: Any, default: Any = None) -> Any:
+        """Return a part; if there is none of this name, set it to `default` first."""
+        if str(name) not in self._keys:
+            self[name] = default
+        return self[name]
 
     def copy(self) -> Self:
         return type(self)(self)
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> Self:
-        return type(self)(dict.fromkeys(keys, default))
+        return type(self)([(name, default) for name in keys])
 
     def __reversed__(self) -> Iterator[str]:
         return reversed([*self._keys])
@@ -270,7 +299,7 @@ class ParameterDict(_Named):
         return made
 
     def __ror__(self, other: Any) -> Self:
-        made = type(self)(other)
+        made = type(self)([*other.items()])
         made.update(self)
         return made
 
