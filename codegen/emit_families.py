@@ -93,9 +93,6 @@ def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
     used = {name for text in [*generated, *_texts()] for name in _USE.findall(text)}
     in_formulas = set().union(*map(names_of_formulas, model.ops))
     used |= {op.identifier for op in model.ops if not op.is_public} & in_formulas
-    # makers/rows.forwards calls them for their short cuts
-    short = {op.identifier for op in model.ops if op.kind == "functional" and op.leaves_short_cuts}
-    used |= {op.follows for op in model.ops if op.is_forward} & short
     unknown = sorted(used - {op.identifier for op in model.ops})
     if unknown:
         raise LookupError(f"no operator of {paths.YAML.name} has the call {', '.join(unknown)}")

@@ -136,29 +136,22 @@ replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: so
 search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2 unique_consecutive
 unique_dim resize: resize_ fill: fill__Scalar zero_ join: block_diag broadcast_tensors cat stack
 repeat: cartesian_prod meshgrid_indexing repeat repeat_interleave_Tensor repeat_interleave_self_int
-binary: add_Tensor add__Tensor atan2 bitwise_and_Tensor bitwise_left_shift_Tensor bitwise_or_Tensor
-bitwise_right_shift_Tensor bitwise_xor_Tensor copysign_Tensor div_Tensor div_Tensor_mode div__Tensor
-floor_divide fmod_Tensor maximum minimum mul_Tensor mul__Tensor pow_Scalar pow_Tensor_Tensor
-remainder_Scalar remainder_Tensor sub_Tensor threshold_backward activation: _prelu_kernel celu celu_
-elu elu_ elu_backward gelu gelu_backward glu hardshrink_backward hardsigmoid hardsigmoid_
+binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor bitwise_xor_Tensor div_Tensor
+div__Tensor floor_divide maximum minimum mul_Tensor mul__Tensor pow_Scalar remainder_Scalar
+remainder_Tensor sub_Tensor threshold_backward activation: _prelu_kernel celu celu_ elu elu_
+elu_backward gelu gelu_backward glu hardshrink_backward hardsigmoid hardsigmoid_
 hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
 leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish
 mish_ mish_backward relu6 relu6_ rrelu selu selu_ sigmoid_backward silu silu_ silu_backward softplus
 softplus_backward softshrink softshrink_backward tanh_backward threshold threshold_ unary:
-_conj_physical abs acos acosh asin asinh atan atanh ceil conj_physical cos erf erfc exp exp2 expm1
-floor log log1p neg reciprocal relu round sigmoid sign sin sinc sqrt tanh trunc special: digamma
-erfinv i0 igamma igammac lgamma logit polygamma special_chebyshev_polynomial_t
-special_chebyshev_polynomial_u special_chebyshev_polynomial_v special_chebyshev_polynomial_w
-special_hermite_polynomial_h special_hermite_polynomial_he special_i0e special_i1e
-special_laguerre_polynomial_l special_legendre_polynomial_p special_shifted_chebyshev_polynomial_t
-special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_v
-special_shifted_chebyshev_polynomial_w special_xlog1py special_zeta xlogy_Tensor comparison:
-eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or lt_Tensor ne_Tensor where: where_self
-ternary: _larger_backward addcmul clamp clamp_max clamp_max_Tensor clamp_min clamp_min_Tensor
-lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take
-scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put
-index_put_ put_ scatter_add scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter
-unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
+_conj_physical abs ceil conj_physical cos exp floor log log1p neg reciprocal relu round sigmoid sign
+sin sqrt tanh special: i0 lgamma polygamma special_i0e special_i1e special_xlog1py xlogy_Tensor
+comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or lt_Tensor ne_Tensor where:
+where_self ternary: _larger_backward addcmul clamp_max clamp_min lerp_Tensor gather:
+_unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take scatter:
+_unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ put_
+scatter_add scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward
+embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
 embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero
 nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter
 masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax amin any

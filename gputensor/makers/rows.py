@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-from .._generated import calls
 from ..autograd.node import Node
-from ..dispatch import shortcuts
 from ..dispatch.dispatcher import register_kernel
 from ..dispatch.keys import key
 from ..dispatch.operator import Operator, caller_site
@@ -70,17 +67,8 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
 
 def forwards(operator: Operator, of: Operator) -> None:
     """Register `of` under other overloads and names that have the same arguments."""
-    name = f"{of.short_name}_{of.overload}" if of.overload else of.short_name
-
-    @cache
-    def call() -> Callable[..., Any] | None:
-        """The call that tries short cuts, if `of` stores any."""
-        return getattr(calls, name, None)
 
     def forward(key_set: int, *args: Any) -> Any:
-        is_plain = key_set == shortcuts.CPU and hasattr(args[0], "_keys")
-        if is_plain and (found := call()) is not None:
-            return found(*args)
         return of.table[key_set](key_set, *args)
 
     register_kernel(operator, IMPLICIT, forward, "native", caller_site())

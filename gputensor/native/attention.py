@@ -328,14 +328,18 @@ def draw_kept(
     """Draw (heads, rows, keys): True where dropout keeps a weight. Heads are counted over all
     samples."""
     length, seen = query._geometry.sizes[2], key._geometry.sizes[2]
-    count = (rows[1] - rows[0]) * seen
+    count, place = (rows[1] - rows[0]) * seen, query._device
+    drawn_on = place if place.type in _TYPES else CPU
 
     def drawn(head: int, count: int) -> Tensor:
         first = (head * length + rows[0]) * seen
         lead = first % 4  # a call begins with a whole block
-        made = calls.new_empty(query, (lead + count,), bool_)
+        made = calls.empty_memory_format((lead + count,), bool_, None, drawn_on, None, None)
         draw("bernoulli", made, dropout.seed, dropout.block + first // 4, dropout.limit, 0)
-        return calls.slice_Tensor(made, 0, lead, lead + count, 1)
+        kept = calls.slice_Tensor(made, 0, lead, lead + count, 1)
+        return (
+            kept if drawn_on is place else calls.to_device(kept, place, bool_, False, False, None)
+        )
 
     if count == length * seen:
         made = drawn(heads[0], (heads[1] - heads[0]) * count)

@@ -20,7 +20,8 @@ from gputensor.runtime.compilation import nvrtc as runtime_nvrtc
 from . import sass
 from .test_compile import ARCHITECTURES, OPTIONS, nvrtc, requires_nvrtc
 
-# The most registers of a thread: 128 let two blocks of 256 run on a multiprocessor.
+# The most registers of a thread: 128 let two blocks of 256 run on a multiprocessor. On sm_70 one
+# block with rows of 128 elements runs.
 REGISTERS = {"attention_forward": 128, "attention_queries": 208, "attention_keys": 216}
 FFMA = 0x223
 
@@ -46,7 +47,8 @@ def test_variants_compile_without_spills(defines: variants.Defines, arch: str) -
     for of in entries:
         name = re.search(r"'(\w+)'", of)[1]
         assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in of
-        assert int(re.search(r"Used (\d+) registers", of)[1]) <= REGISTERS[name]
+        most = REGISTERS[name] if (arch, defines["WIDTH"]) != ("sm_70", "128") else 255
+        assert int(re.search(r"Used (\d+) registers", of)[1]) <= most
         assert int(re.search(r"(\d+) bytes smem", of)[1]) < 48 << 10
 
 

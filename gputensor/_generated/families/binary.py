@@ -744,16 +744,6 @@ def call_div_Tensor(self, other):
     key_set = (key_set | include) & keep
     return op_div_Tensor.table[key_set](key_set, self, other)
 
-def call_div_Tensor_mode(self, other, rounding_mode):
-    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
-    short = op_div_Tensor_mode.table.short.get(key)
-    if short is not None and (made := short(self, other, rounding_mode)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    key_set = (key_set | include) & keep
-    return op_div_Tensor_mode.table[key_set](key_set, self, other, rounding_mode)
-
 op_div__Tensor = _define(
     "aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
@@ -1133,19 +1123,6 @@ def Tensor___rpow__(self, other):
         return op_pow_Tensor_Tensor.table[key_set](key_set, other, self)
     except Exception as error: return _refuse(error, "pow", Tensor___rpow__, locals())
 
-def call_pow_Tensor_Tensor(self, exponent):
-    key = (
-        self._geometry,
-        type(exponent) if type(exponent) in NUMBERS else exponent._geometry,
-    )
-    short = op_pow_Tensor_Tensor.table.short.get(key)
-    if short is not None and (made := short(self, exponent)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = self._keys if type(exponent) in NUMBERS else self._keys | exponent._keys
-    key_set = (key_set | include) & keep
-    return op_pow_Tensor_Tensor.table[key_set](key_set, self, exponent)
-
 def call_pow_Scalar(self, exponent):
     include, keep = _state.get()
     key_set = (exponent._keys | include) & keep
@@ -1331,16 +1308,6 @@ def Tensor_fmod(self, other):
         key_set = (key_set | include) & keep
         return op_fmod_Tensor.table[key_set](key_set, self, other)
     except Exception as error: return _refuse(error, "fmod", Tensor_fmod, locals())
-
-def call_fmod_Tensor(self, other):
-    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
-    short = op_fmod_Tensor.table.short.get(key)
-    if short is not None and (made := short(self, other)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    key_set = (key_set | include) & keep
-    return op_fmod_Tensor.table[key_set](key_set, self, other)
 
 op_fmod__Tensor = _define(
     "aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -1650,15 +1617,6 @@ def Tensor_atan2(self, other):
         return op_atan2.table[key_set](key_set, self, other)
     except Exception as error: return _refuse(error, "atan2", Tensor_atan2, locals())
 
-def call_atan2(self, other):
-    key = (self._geometry, other._geometry)
-    short = op_atan2.table.short.get(key)
-    if short is not None and (made := short(self, other)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | other._keys | include) & keep
-    return op_atan2.table[key_set](key_set, self, other)
-
 op_atan2_ = _define("aten::atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def Tensor_atan2_(self, other):
     """In place: Angle of each point (other, self) in (-pi, pi]. See gt.atan2."""
@@ -1801,16 +1759,6 @@ def Tensor_copysign(self, other):
         key_set = (key_set | include) & keep
         return op_copysign_Tensor.table[key_set](key_set, self, other)
     except Exception as error: return _refuse(error, "copysign", Tensor_copysign, locals())
-
-def call_copysign_Tensor(self, other):
-    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
-    short = op_copysign_Tensor.table.short.get(key)
-    if short is not None and (made := short(self, other)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    key_set = (key_set | include) & keep
-    return op_copysign_Tensor.table[key_set](key_set, self, other)
 
 op_copysign__Tensor = _define(
     "aten::copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
@@ -2815,16 +2763,6 @@ def Tensor___rlshift__(self, other):
     except Exception as error:
         return _refuse(error, "bitwise_left_shift", Tensor___rlshift__, locals())
 
-def call_bitwise_left_shift_Tensor(self, other):
-    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
-    short = op_bitwise_left_shift_Tensor.table.short.get(key)
-    if short is not None and (made := short(self, other)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    key_set = (key_set | include) & keep
-    return op_bitwise_left_shift_Tensor.table[key_set](key_set, self, other)
-
 op_bitwise_left_shift__Tensor = _define(
     "aten::bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     ("pointwise",), numbers=("other",))
@@ -2969,16 +2907,6 @@ def Tensor___rrshift__(self, other):
         return op_bitwise_right_shift_Tensor.table[key_set](key_set, other, self)
     except Exception as error:
         return _refuse(error, "bitwise_right_shift", Tensor___rrshift__, locals())
-
-def call_bitwise_right_shift_Tensor(self, other):
-    key = (self._geometry, type(other) if type(other) in NUMBERS else other._geometry)
-    short = op_bitwise_right_shift_Tensor.table.short.get(key)
-    if short is not None and (made := short(self, other)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = self._keys if type(other) in NUMBERS else self._keys | other._keys
-    key_set = (key_set | include) & keep
-    return op_bitwise_right_shift_Tensor.table[key_set](key_set, self, other)
 
 op_bitwise_right_shift__Tensor = _define(
     "aten::bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",

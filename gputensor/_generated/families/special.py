@@ -108,14 +108,6 @@ def Tensor_digamma(self):
         return op_digamma.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "digamma", Tensor_digamma, locals())
 
-def call_digamma(self):
-    short = op_digamma.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_digamma.table[key_set](key_set, self)
-
 op_digamma_ = _define("aten::digamma_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_digamma_(self):
     """In place: Derivative of lgamma. See gt.digamma."""
@@ -176,14 +168,6 @@ def Tensor_logit(self, eps=None):
         key_set = (self._keys | include) & keep
         return op_logit.table[key_set](key_set, self, eps)
     except Exception as error: return _refuse(error, "logit", Tensor_logit, locals())
-
-def call_logit(self, eps=None):
-    short = op_logit.table.short.get(self._geometry)
-    if short is not None and (made := short(self, eps)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_logit.table[key_set](key_set, self, eps)
 
 op_logit_ = _define("aten::logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)", ("pointwise",))
 def logit_(input, eps=None):
@@ -301,14 +285,6 @@ def Tensor_erfinv(self):
         key_set = (self._keys | include) & keep
         return op_erfinv.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "erfinv", Tensor_erfinv, locals())
-
-def call_erfinv(self):
-    short = op_erfinv.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_erfinv.table[key_set](key_set, self)
 
 op_erfinv_ = _define("aten::erfinv_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_erfinv_(self):
@@ -436,15 +412,6 @@ def Tensor_igamma(self, other):
         return op_igamma.table[key_set](key_set, self, other)
     except Exception as error: return _refuse(error, "igamma", Tensor_igamma, locals())
 
-def call_igamma(self, other):
-    key = (self._geometry, other._geometry)
-    short = op_igamma.table.short.get(key)
-    if short is not None and (made := short(self, other)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | other._keys | include) & keep
-    return op_igamma.table[key_set](key_set, self, other)
-
 op_igamma_ = _define("aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def Tensor_igamma_(self, other):
     """In place: Lower incomplete gamma function of order self at other, regularised. See
@@ -507,15 +474,6 @@ def Tensor_igammac(self, other):
         key_set = (self._keys | other._keys | include) & keep
         return op_igammac.table[key_set](key_set, self, other)
     except Exception as error: return _refuse(error, "igammac", Tensor_igammac, locals())
-
-def call_igammac(self, other):
-    key = (self._geometry, other._geometry)
-    short = op_igammac.table.short.get(key)
-    if short is not None and (made := short(self, other)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | other._keys | include) & keep
-    return op_igammac.table[key_set](key_set, self, other)
 
 op_igammac_ = _define("aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def Tensor_igammac_(self, other):
@@ -801,22 +759,6 @@ def special_zeta(input, other, *, out=None):
             return op_special_zeta_out.table[key_set](key_set, input, other, out)
         return op_special_zeta.table[key_set](key_set, input, other)
     except Exception as error: return _refuse(error, "special_zeta", special_zeta, locals())
-
-def call_special_zeta(self, other):
-    key = (
-        type(self) if type(self) in NUMBERS else self._geometry,
-        type(other) if type(other) in NUMBERS else other._geometry,
-    )
-    short = op_special_zeta.table.short.get(key)
-    if short is not None and (made := short(self, other)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(self) in NUMBERS else self._keys)
-        | (0 if type(other) in NUMBERS else other._keys)
-        | include
-    ) & keep
-    return op_special_zeta.table[key_set](key_set, self, other)
 
 op_special_entr = _define("aten::special_entr(Tensor self) -> Tensor", ("pointwise",))
 op_special_entr_out = _define(
@@ -1411,22 +1353,6 @@ def special_chebyshev_polynomial_t(x, n, *, out=None):
             error, "special_chebyshev_polynomial_t", special_chebyshev_polynomial_t, locals(),
         )
 
-def call_special_chebyshev_polynomial_t(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_chebyshev_polynomial_t.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_chebyshev_polynomial_t.table[key_set](key_set, x, n)
-
 op_special_chebyshev_polynomial_u = _define(
     "aten::special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
     ("pointwise",), numbers=("x", "n",))
@@ -1480,22 +1406,6 @@ def special_chebyshev_polynomial_u(x, n, *, out=None):
         return _refuse(
             error, "special_chebyshev_polynomial_u", special_chebyshev_polynomial_u, locals(),
         )
-
-def call_special_chebyshev_polynomial_u(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_chebyshev_polynomial_u.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_chebyshev_polynomial_u.table[key_set](key_set, x, n)
 
 op_special_chebyshev_polynomial_v = _define(
     "aten::special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
@@ -1551,22 +1461,6 @@ def special_chebyshev_polynomial_v(x, n, *, out=None):
             error, "special_chebyshev_polynomial_v", special_chebyshev_polynomial_v, locals(),
         )
 
-def call_special_chebyshev_polynomial_v(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_chebyshev_polynomial_v.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_chebyshev_polynomial_v.table[key_set](key_set, x, n)
-
 op_special_chebyshev_polynomial_w = _define(
     "aten::special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
     ("pointwise",), numbers=("x", "n",))
@@ -1620,22 +1514,6 @@ def special_chebyshev_polynomial_w(x, n, *, out=None):
         return _refuse(
             error, "special_chebyshev_polynomial_w", special_chebyshev_polynomial_w, locals(),
         )
-
-def call_special_chebyshev_polynomial_w(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_chebyshev_polynomial_w.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_chebyshev_polynomial_w.table[key_set](key_set, x, n)
 
 op_special_shifted_chebyshev_polynomial_t = _define(
     "aten::special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor",
@@ -1694,22 +1572,6 @@ def special_shifted_chebyshev_polynomial_t(x, n, *, out=None):
             locals(),
         )
 
-def call_special_shifted_chebyshev_polynomial_t(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_shifted_chebyshev_polynomial_t.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_shifted_chebyshev_polynomial_t.table[key_set](key_set, x, n)
-
 op_special_shifted_chebyshev_polynomial_u = _define(
     "aten::special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor",
     ("pointwise",), numbers=("x", "n",))
@@ -1766,22 +1628,6 @@ def special_shifted_chebyshev_polynomial_u(x, n, *, out=None):
             error, "special_shifted_chebyshev_polynomial_u", special_shifted_chebyshev_polynomial_u,
             locals(),
         )
-
-def call_special_shifted_chebyshev_polynomial_u(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_shifted_chebyshev_polynomial_u.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_shifted_chebyshev_polynomial_u.table[key_set](key_set, x, n)
 
 op_special_shifted_chebyshev_polynomial_v = _define(
     "aten::special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor",
@@ -1840,22 +1686,6 @@ def special_shifted_chebyshev_polynomial_v(x, n, *, out=None):
             locals(),
         )
 
-def call_special_shifted_chebyshev_polynomial_v(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_shifted_chebyshev_polynomial_v.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_shifted_chebyshev_polynomial_v.table[key_set](key_set, x, n)
-
 op_special_shifted_chebyshev_polynomial_w = _define(
     "aten::special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor",
     ("pointwise",), numbers=("x", "n",))
@@ -1913,22 +1743,6 @@ def special_shifted_chebyshev_polynomial_w(x, n, *, out=None):
             locals(),
         )
 
-def call_special_shifted_chebyshev_polynomial_w(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_shifted_chebyshev_polynomial_w.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_shifted_chebyshev_polynomial_w.table[key_set](key_set, x, n)
-
 op_special_hermite_polynomial_h = _define(
     "aten::special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor",
     ("pointwise",), numbers=("x", "n",))
@@ -1982,22 +1796,6 @@ def special_hermite_polynomial_h(x, n, *, out=None):
         return _refuse(
             error, "special_hermite_polynomial_h", special_hermite_polynomial_h, locals(),
         )
-
-def call_special_hermite_polynomial_h(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_hermite_polynomial_h.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_hermite_polynomial_h.table[key_set](key_set, x, n)
 
 op_special_hermite_polynomial_he = _define(
     "aten::special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor",
@@ -2053,22 +1851,6 @@ def special_hermite_polynomial_he(x, n, *, out=None):
             error, "special_hermite_polynomial_he", special_hermite_polynomial_he, locals(),
         )
 
-def call_special_hermite_polynomial_he(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_hermite_polynomial_he.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_hermite_polynomial_he.table[key_set](key_set, x, n)
-
 op_special_laguerre_polynomial_l = _define(
     "aten::special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor",
     ("pointwise",), numbers=("x", "n",))
@@ -2123,22 +1905,6 @@ def special_laguerre_polynomial_l(x, n, *, out=None):
             error, "special_laguerre_polynomial_l", special_laguerre_polynomial_l, locals(),
         )
 
-def call_special_laguerre_polynomial_l(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_laguerre_polynomial_l.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_laguerre_polynomial_l.table[key_set](key_set, x, n)
-
 op_special_legendre_polynomial_p = _define(
     "aten::special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor",
     ("pointwise",), numbers=("x", "n",))
@@ -2192,22 +1958,6 @@ def special_legendre_polynomial_p(x, n, *, out=None):
         return _refuse(
             error, "special_legendre_polynomial_p", special_legendre_polynomial_p, locals(),
         )
-
-def call_special_legendre_polynomial_p(x, n):
-    key = (
-        type(x) if type(x) in NUMBERS else x._geometry,
-        type(n) if type(n) in NUMBERS else n._geometry,
-    )
-    short = op_special_legendre_polynomial_p.table.short.get(key)
-    if short is not None and (made := short(x, n)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (
-        (0 if type(x) in NUMBERS else x._keys)
-        | (0 if type(n) in NUMBERS else n._keys)
-        | include
-    ) & keep
-    return op_special_legendre_polynomial_p.table[key_set](key_set, x, n)
 
 op_mvlgamma = _define("aten::mvlgamma(Tensor self, int p) -> Tensor", ("pointwise",))
 op_mvlgamma_out = _define(

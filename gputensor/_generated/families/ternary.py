@@ -241,14 +241,6 @@ def Tensor_clamp(self, min=None, max=None):
         return op_clamp.table[key_set](key_set, self, min, max)
     except Exception as error: return _refuse(error, "clamp", Tensor_clamp, locals())
 
-def call_clamp(self, min=None, max=None):
-    short = op_clamp.table.short.get(self._geometry)
-    if short is not None and (made := short(self, min, max)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_clamp.table[key_set](key_set, self, min, max)
-
 op_clamp_ = _define(
     "aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
     ("pointwise",))
@@ -361,16 +353,6 @@ def Tensor_clamp_min(self, min):
         return op_clamp_min_Tensor.table[key_set](key_set, self, min)
     except Exception as error: return _refuse(error, "clamp_min", Tensor_clamp_min, locals())
 
-def call_clamp_min_Tensor(self, min):
-    key = (self._geometry, type(min) if type(min) in NUMBERS else min._geometry)
-    short = op_clamp_min_Tensor.table.short.get(key)
-    if short is not None and (made := short(self, min)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = self._keys if type(min) in NUMBERS else self._keys | min._keys
-    key_set = (key_set | include) & keep
-    return op_clamp_min_Tensor.table[key_set](key_set, self, min)
-
 def call_clamp_min(self, min):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -458,16 +440,6 @@ def Tensor_clamp_max(self, max):
         key_set = (key_set | include) & keep
         return op_clamp_max_Tensor.table[key_set](key_set, self, max)
     except Exception as error: return _refuse(error, "clamp_max", Tensor_clamp_max, locals())
-
-def call_clamp_max_Tensor(self, max):
-    key = (self._geometry, type(max) if type(max) in NUMBERS else max._geometry)
-    short = op_clamp_max_Tensor.table.short.get(key)
-    if short is not None and (made := short(self, max)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = self._keys if type(max) in NUMBERS else self._keys | max._keys
-    key_set = (key_set | include) & keep
-    return op_clamp_max_Tensor.table[key_set](key_set, self, max)
 
 def call_clamp_max(self, max):
     include, keep = _state.get()

@@ -407,14 +407,6 @@ def Tensor_acos(self):
         return op_acos.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "acos", Tensor_acos, locals())
 
-def call_acos(self):
-    short = op_acos.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_acos.table[key_set](key_set, self)
-
 op_acos_ = _define("aten::acos_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def acos_(input):
     """In place: Inverse cosine of each element, an angle in [0, pi]; NaN outside of [-1,
@@ -485,14 +477,6 @@ def Tensor_acosh(self):
         key_set = (self._keys | include) & keep
         return op_acosh.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "acosh", Tensor_acosh, locals())
-
-def call_acosh(self):
-    short = op_acosh.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_acosh.table[key_set](key_set, self)
 
 op_acosh_ = _define("aten::acosh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def acosh_(input):
@@ -602,14 +586,6 @@ def Tensor_asin(self):
         return op_asin.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "asin", Tensor_asin, locals())
 
-def call_asin(self):
-    short = op_asin.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_asin.table[key_set](key_set, self)
-
 op_asin_ = _define("aten::asin_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def asin_(input):
     """In place: Inverse sine of each element, an angle in [-pi/2, pi/2]; NaN outside of
@@ -681,14 +657,6 @@ def Tensor_asinh(self):
         return op_asinh.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "asinh", Tensor_asinh, locals())
 
-def call_asinh(self):
-    short = op_asinh.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_asinh.table[key_set](key_set, self)
-
 op_asinh_ = _define("aten::asinh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def asinh_(input):
     """In place: Inverse hyperbolic sine of each element.
@@ -759,14 +727,6 @@ def Tensor_atan(self):
         return op_atan.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "atan", Tensor_atan, locals())
 
-def call_atan(self):
-    short = op_atan.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_atan.table[key_set](key_set, self)
-
 op_atan_ = _define("aten::atan_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def atan_(input):
     """In place: Inverse tangent of each element, an angle in [-pi/2, pi/2].
@@ -836,14 +796,6 @@ def Tensor_atanh(self):
         key_set = (self._keys | include) & keep
         return op_atanh.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "atanh", Tensor_atanh, locals())
-
-def call_atanh(self):
-    short = op_atanh.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_atanh.table[key_set](key_set, self)
 
 op_atanh_ = _define("aten::atanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def atanh_(input):
@@ -1155,14 +1107,6 @@ def Tensor_erf(self):
         return op_erf.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "erf", Tensor_erf, locals())
 
-def call_erf(self):
-    short = op_erf.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_erf.table[key_set](key_set, self)
-
 op_erf_ = _define("aten::erf_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def erf_(input):
     """In place: Error function of each element.
@@ -1227,14 +1171,6 @@ def Tensor_erfc(self):
         key_set = (self._keys | include) & keep
         return op_erfc.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "erfc", Tensor_erfc, locals())
-
-def call_erfc(self):
-    short = op_erfc.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_erfc.table[key_set](key_set, self)
 
 op_erfc_ = _define("aten::erfc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def erfc_(input):
@@ -1301,14 +1237,6 @@ def Tensor_exp2(self):
         return op_exp2.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "exp2", Tensor_exp2, locals())
 
-def call_exp2(self):
-    short = op_exp2.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_exp2.table[key_set](key_set, self)
-
 op_exp2_ = _define("aten::exp2_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def exp2_(input):
     """In place: 2 to the power of each element.
@@ -1373,14 +1301,6 @@ def Tensor_expm1(self):
         key_set = (self._keys | include) & keep
         return op_expm1.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "expm1", Tensor_expm1, locals())
-
-def call_expm1(self):
-    short = op_expm1.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_expm1.table[key_set](key_set, self)
 
 op_expm1_ = _define("aten::expm1_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def expm1_(input):
@@ -2527,14 +2447,6 @@ def Tensor_sinc(self):
         return op_sinc.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "sinc", Tensor_sinc, locals())
 
-def call_sinc(self):
-    short = op_sinc.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_sinc.table[key_set](key_set, self)
-
 op_sinc_ = _define("aten::sinc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def sinc_(input):
     """In place: sin(pi x) / (pi x) of each element; 1 at 0.
@@ -2782,14 +2694,6 @@ def Tensor_trunc(self):
         key_set = (self._keys | include) & keep
         return op_trunc.table[key_set](key_set, self)
     except Exception as error: return _refuse(error, "trunc", Tensor_trunc, locals())
-
-def call_trunc(self):
-    short = op_trunc.table.short.get(self._geometry)
-    if short is not None and (made := short(self)) is not None:
-        return made
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_trunc.table[key_set](key_set, self)
 
 op_trunc_ = _define("aten::trunc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def trunc_(input):

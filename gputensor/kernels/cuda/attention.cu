@@ -219,7 +219,14 @@ DEVICE void write_rows(const rows_of<scalar>& to, u32 first, const f32 (&from)[E
 
 #define STAGED_SIZE (2 * DEPTH * PITCH > DEPTH * WIDTH ? 2 * DEPTH * PITCH : DEPTH * WIDTH)
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+// Blocks on a multiprocessor; with two, rows of 128 elements would spill registers on sm_70.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750 && WIDTH > 64
+#define FORWARD_BLOCKS 1
+#else
+#define FORWARD_BLOCKS 2
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS, FORWARD_BLOCKS)
     attention_forward(const attention_params p) {
   constexpr u32 ACROSS = WIDTH / LANES;
   __shared__ f32 staged[STAGED_SIZE], weights[SIDE * PITCH];
