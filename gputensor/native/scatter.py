@@ -119,7 +119,7 @@ def index_put_(
     if self._device is CPU and not accumulate and not self._geometry.dtype.is_float8:
         table, args = operators.index_put_.table, (self, indices, values)
         if all([isinstance(i, Tensor) and i._geometry.dtype is int64 for i in indices]):
-            short.learn_put(table, index_put_, args, places("index_put", self, indices))
+            short.learn_put(table, index_put_, args, lambda: places("index_put", self, indices))
     return made
 
 

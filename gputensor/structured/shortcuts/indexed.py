@@ -108,17 +108,19 @@ def learn_write(
 
 
 def learn_put(
-    table: Table, kernel: Callable[..., Any], args: tuple[Any, Any, Tensor], at: Places
-) -> None:
+    table: Table, kernel: Callable[..., Any], args: tuple[Any, Any, Tensor],
+    find: Callable[[], Places],
+) -> None:  # fmt: skip
     """Store the short cut of `index_put_`, which replaces elements, at the second equal call.
 
-    args: self, the indices and the values. at: the places that were written.
+    args: self, the indices and the values. find() returns the places that were written.
     """
     self, indices, values = args
+    if not self._geometry.numel or not comes_again(table, kernel, (self, *indices, values)):
+        return
+    at = find()
     is_direct = at.target is self and len(at.indices) == len(indices)
     if not is_direct or not all([x is y for x, y in zip(at.indices, indices)]):
-        return
-    if not self._geometry.numel or not comes_again(table, kernel, (self, *indices, values)):
         return
     into, walk = stub.cpu("scatter").scatter, (at.led, at.begin, at.wraps)
 
