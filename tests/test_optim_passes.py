@@ -195,7 +195,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @on_emulator
-@pytest.mark.parametrize("name, options, dtype", OF_CUDA[:: tier.pick(3, 1)])
+@pytest.mark.parametrize("name, options, dtype", OF_CUDA[:: tier.pick(6, 1)])
 def test_a_step_on_cuda_is_one_launch_for_each_parameter(
     name: str, options: dict[str, Any], dtype: Any, launched: list[str],
     monkeypatch: pytest.MonkeyPatch,

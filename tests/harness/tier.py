@@ -1,12 +1,13 @@
 """The tiers of a test run: `--tier quick`, the default, or `--tier full`.
 
 The quick tier tests every value of every axis once, the full tier every combination, and tests with
-the mark `full`. Both use the same rows and lists.
+the mark `full`. Both use the same rows and lists. An axis is what one `parametrize` lists, or the
+parameters of one fixture: `covering` chooses the combinations, so that a test only names its axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any, TypeVar
 
@@ -40,6 +41,27 @@ def some(rows: Sequence[T], family: Callable[[T], str], most: int) -> list[T]:
         step = max(1.0, len(listed) / most)
         kept |= {id(listed[int(n * step)]) for n in range(min(most, len(listed)))}
     return [row for row in rows if id(row) in kept]
+
+
+def covering(items: Iterable[Any]) -> set[str]:
+    """Return the ids of tests that have, for each function, each value of each axis once.
+
+    The combinations are those of `spread`. A value that has none of them, because combinations are
+    missing, gets the first test that has it.
+    """
+    of: dict[str, dict[tuple[str, ...], str]] = {}
+    for item in items:
+        call = getattr(item, "callspec", None)
+        ids = tuple(call._idlist) if call else ("",)
+        of.setdefault(item.nodeid.partition("[")[0], {})[ids] = item.nodeid
+    chosen = set()
+    for tests in of.values():
+        values = set()
+        for ids in [*spread(*(list(dict.fromkeys(axis)) for axis in zip(*tests))), *tests]:
+            if ids in tests and not values.issuperset(enumerate(ids)):
+                values |= {*enumerate(ids)}
+                chosen.add(tests[ids])
+    return chosen
 
 
 def crossed(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
