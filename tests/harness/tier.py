@@ -8,7 +8,6 @@ parameters of one fixture: `covering` chooses the combinations, so that a test o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import product
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -62,11 +61,6 @@ def covering(items: Iterable[Any]) -> set[str]:
                 values |= {*enumerate(ids)}
                 chosen.add(tests[ids])
     return chosen
-
-
-def crossed(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Return all combinations of the axes' values; in the quick tier a few with each value."""
-    return list(product(*axes)) if is_full() else spread(*axes)
 
 
 def spread(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -41,13 +41,6 @@ def test_the_quick_tier_covers_each_axis_of_a_function() -> None:
     assert found == {item.nodeid for item in kept}
 
 
-def test_the_full_tier_crosses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tier, "chosen", "full")
-    assert len(tier.crossed("abc", "de")) == 6
-    monkeypatch.setattr(tier, "chosen", "quick")
-    assert len(tier.crossed("abc", "de")) == 3
-
-
 def test_of_a_large_family_the_quick_tier_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [f"a{n}" for n in range(20)] + ["b0", "b1"]
     monkeypatch.setattr(tier, "chosen", "quick")
