@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -23,16 +24,14 @@ from .harness.compare import assert_same, assert_within, signs_dropped, to_numpy
 from .rows import Row
 from .test_ops_forward import COMPUTING, LONGER
 
-DEVICES = ("cuda:0", "cuda:1")
-
 
 def _is_required(kind: str) -> bool:
     return os.environ.get(f"GPUTENSOR_REQUIRE_{kind}") == "1"
 
 
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest) -> str:
-    """A CUDA device's name; skips with the reason where there is no such device."""
+@pytest.fixture
+def devices() -> list[str]:
+    """The names of the CUDA devices; skips with the reason if there are none."""
     if not gt.cuda.is_available():
         why = f"no CUDA device: {runtime.cuda().unavailable_reason()}"
         if _is_required("CUDA") or _is_required("EMULATOR"):
@@ -40,33 +39,28 @@ def device(request: pytest.FixtureRequest) -> str:
         pytest.skip(why)
     if gt.cuda.is_emulated() and _is_required("CUDA"):
         pytest.fail("GPUTENSOR_REQUIRE_CUDA=1 asks for a GPU, and this is the emulator")
-    count = gt.cuda.device_count()
-    if int(request.param.removeprefix("cuda:")) >= count:
-        pytest.skip(f"{request.param}: this machine has {count} CUDA device(s)")
-    return request.param
+    return [f"cuda:{n}" for n in range(min(2, gt.cuda.device_count()))]
 
 
-def on(device: str, made: Iterable[Case]) -> list[Case]:
-    """The cases for a device; in the quick tier every second one, where there are two devices."""
-    made = list(made)
-    if tier.is_full() or len(made) == 1 or gt.cuda.device_count() < len(DEVICES):
-        return made
-    return made[DEVICES.index(device) :: len(DEVICES)]
+def placed(made: Iterable[Case], devices: list[str]) -> list[tuple[Case, str]]:
+    """Each case on each device; in the quick tier on one of them, which changes with each case."""
+    if tier.is_full():
+        return [(case, device) for case in made for device in devices]
+    return list(zip(made, cycle(devices)))
 
 
-def test_one_gpu_gets_the_cases_of_both_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = [*range(5)]
-    monkeypatch.setattr(tier, "is_full", lambda: False)
-    monkeypatch.setattr(gt.cuda, "device_count", lambda: 2)
-    assert [on(device, made) for device in DEVICES] == [[0, 2, 4], [1, 3]]
-    monkeypatch.setattr(gt.cuda, "device_count", lambda: 1)
-    assert on("cuda:0", made) == made
+def test_each_device_gets_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = [*range(3)]
+    monkeypatch.setattr(tier, "chosen", "quick")
+    assert placed(made, ["a", "b"]) == [(0, "a"), (1, "b"), (2, "a")]
+    monkeypatch.setattr(tier, "chosen", "full")
+    assert len(placed(made, ["a", "b"])) == 6
 
 
 @pytest.mark.parametrize("row", some(CALLABLE, 3), ids=str)
-def test_as_on_the_cpu(row: Row, device: str) -> None:
+def test_as_on_the_cpu(row: Row, devices: list[str]) -> None:
     checked = 0
-    for case in on(device, cases(row, crossed=False)):
+    for case, device in placed(cases(row, crossed=False), devices):
         if case.expected() is None:
             with pytest.raises((DtypeError, GpuTensorError)):
                 case.build(device).run()
@@ -82,8 +76,8 @@ def test_as_on_the_cpu(row: Row, device: str) -> None:
 
 
 @pytest.mark.parametrize("row", some(COMPUTING, 1), ids=str)
-def test_long_operands_as_on_the_cpu(row: Row, device: str) -> None:
-    for case in on(device, long_cases(row)):
+def test_long_operands_as_on_the_cpu(row: Row, devices: list[str]) -> None:
+    for case, device in placed(long_cases(row), devices):
         if case.expected() is not None:
             call = case.build(device)
             check(case, call.run(), case.build("cpu").run(), device, LONGER)
