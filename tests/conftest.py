@@ -88,6 +88,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return bool(excluded & {*marks}) or None
 
 
+def _is_on_gpu() -> bool:
+    from gputensor import cuda
+
+    return cuda.is_available() and not cuda.is_emulated()
+
+
 def pytest_report_header() -> str:
     from gputensor import cuda
 
@@ -105,7 +111,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if found:
         raise pytest.UsageError(f"ids with an address differ in every process: {found[:3]}")
     if not tier.is_full():
-        chosen = tier.covering(item for item in items if not item.get_closest_marker("full"))
+        quick = [item for item in items if not item.get_closest_marker("full")]
+        # Without the emulator's compiling there is time for all combinations, each on the GPU.
+        chosen = {item.nodeid for item in quick} if _is_on_gpu() else tier.covering(quick)
         config.hook.pytest_deselected(items=[x for x in items if x.nodeid not in chosen])
         items[:] = [item for item in items if item.nodeid in chosen]
 
