@@ -23,6 +23,7 @@ from ...kernels.compiled import reduce as names
 from ...kernels.cpu import cast
 from . import programs
 from ..chain import Chain, Instruction
+from ..running import Stage
 
 Array = Any
 
@@ -245,7 +246,7 @@ def _code(of: Any) -> int:
     return next(d.code for d in STORED if d.np == of)
 
 
-def program(chain: Chain) -> programs.Program | None:
+def program(chain: Chain) -> Stage | None:
     """Return the program of a chain with reductions, or None if the chain cannot be a program of
     rows."""
     if library.choice().library is None or chain.drawn:
@@ -268,7 +269,7 @@ def program(chain: Chain) -> programs.Program | None:
     run = made.run if not made.wholes else _merging(made, kept)
     count = len(chain.inputs)
     steps = range(count, count + len(chain.instructions))
-    return programs.Program(run, list(made.stores), [*range(count)], steps, taken)
+    return programs.stage(run, made.stores, range(count), steps, taken)
 
 
 def _merging(made: _Rows, kept: list[tuple[int, ...]]) -> Callable[..., bool]:

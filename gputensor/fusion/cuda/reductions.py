@@ -19,7 +19,7 @@ from ...kernels.cuda.reduce_chain_launch import Epilogue
 from ..chain import Chain, Instruction
 from .body import Written, launched
 from ..epilogue import Tail
-from ..stages import Stage, alone, results
+from ..running import Stage, alone, results
 
 
 class _Fused:
@@ -27,17 +27,15 @@ class _Fused:
     read the result. inputs: the chain's inputs that the kernel reads. after: source of the
     operators on the result."""
 
-    __slots__ = ("body", "inputs", "launch", "after")
-    launch: Callable[..., None] | None
-    after: Epilogue | None
-
     def __init__(
         self, chain: Chain, step: Instruction, tail: Tail | None = None, is_stored: bool = False
     ) -> None:
         """is_stored: the result itself is stored too."""
         part, self.inputs = chain.part((step.operands[0],))
         written = Written(part)
-        self.body, self.launch, self.after = written.body, None, None
+        self.body = written.body
+        self.launch: Callable[..., None] | None = None
+        self.after: Epilogue | None = None
         what = step.what
         if written.body is None or what.family not in ("reduce", "argreduce"):
             return
@@ -136,19 +134,14 @@ class Reduced:
     """A chain with reductions: one launch for stored values, and one for each reduction, which
     computes its operand itself if nothing else needs it."""
 
-    __slots__ = ("chain", "fused", "wanted", "ends", "tails", "stored")
-    chain: Chain
-    wanted: list[int]
-    ends: list[tuple[int, Instruction]]
-    tails: dict[int, Tail]
-
     def __init__(
         self, chain: Chain, tails: Sequence[Tail] = (), stored: Sequence[int] = ()
     ) -> None:
         """tails: the chain's tails. self.tails: reduction's value -> the tail that runs in its
         kernel. stored: all values to store.
         """
-        self.chain, count, self.tails = chain, len(chain.inputs), {}
+        self.chain, count = chain, len(chain.inputs)
+        self.tails: dict[int, Tail] = {}
         # Also store the inputs of each tail other than its reduction's result.
         self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}
         steps = dict(enumerate(chain.instructions, count))
@@ -191,36 +184,24 @@ class Reduced:
                 return None
             found.append(Stage(taken, some, launch))
         for n, _ in self.ends:
-            if n not in self.fused:
-                found.append(alone(chain, n))
-            elif n in self.tails:
-                found.append(self._with_tail(n))
-            else:
-                found.append(self._with_operand(n))
+            found.append(self._with_operand(n) if n in self.fused else alone(chain, n))
         return found
 
     def _with_operand(self, n: int) -> Stage:
-        """A reduction that computes its operand."""
-        one, launch = self.fused[n]
+        """A reduction that computes its operand, and its tail if that runs in the same kernel."""
+        (one, launch), tail = self.fused[n], self.tails.get(n)
         makes, all_results = results(self.chain, n)
-        index = self.chain.device.index or 0
+        takes, index = list(one.inputs), self.chain.device.index or 0
+        if tail is not None:
+            makes = [n] * (n in self.stored) + tail.stores
+            takes += tail.takes[1:]
 
         def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-            operands = [*all_results(outputs), *inputs]  # keeps them until the launch
-            launch(index, [x._address() for x in operands], scalars)
+            made = all_results(outputs) if tail is None else outputs  # kept until the launch
+            of = [x._address() for x in made], [x._address() for x in inputs]
+            launch(index, [*of[0], *of[1]] if tail is None else [0, *of[1], *of[0]], scalars)
 
-        return Stage(one.inputs, makes, run)
-
-    def _with_tail(self, n: int) -> Stage:
-        """A reduction that computes its operand, and its tail."""
-        (one, launch), tail = self.fused[n], self.tails[n]
-        index = self.chain.device.index or 0
-
-        def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-            launch(index, [0, *[x._address() for x in (*inputs, *outputs)]], scalars)
-
-        makes = [n] * (n in self.stored) + tail.stores
-        return Stage([*one.inputs, *tail.takes[1:]], makes, run)
+        return Stage(takes, makes, run)
 
     def _of_like_sizes(self) -> list[list[int]]:
         """The stored values, grouped by their sizes."""

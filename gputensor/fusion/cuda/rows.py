@@ -19,7 +19,7 @@ from ..chain import Chain, Instruction, Recorded
 from .body import Written
 from .reductions import coalesced, is_end
 from ..members.reductions import SHORT
-from ..stages import Stage, alone
+from ..running import Stage, alone
 
 # A result that a pass computes for each row: the number of its value; -1, or the index of one of a
 # softmax's two results; and the dtype.
@@ -59,16 +59,10 @@ class Rows:
     elements of the rows. once: stored values with one element per row. launch: None if no kernel
     can be written."""
 
-    __slots__ = ("chain", "full", "once", "late", "launch", "program")
-    chain: Chain
-    full: list[int]
-    once: list[int]
-    late: list[tuple[int, Any]]
-    launch: rows_chain_launch.ChainRows | None
-    program: Program | None
-
     def __init__(self, chain: Chain) -> None:
-        self.chain, self.launch, self.program = chain, None, None
+        self.chain = chain
+        self.launch: rows_chain_launch.ChainRows | None = None
+        self.program: Program | None = None
         count = len(chain.inputs)
         steps = dict(enumerate(chain.instructions, count))
         read = _read(chain)
@@ -167,8 +161,8 @@ class Rows:
         kernel = Stage(range(len(chain.inputs)), once, run)
         return [kernel, *[alone(chain, n) for n, _ in self.late]]
 
-    def source(self) -> str | None:
-        return None if self.program is None else rows_source.functors(self.program)
+    def sources(self) -> list[str]:
+        return [] if self.program is None else [rows_source.functors(self.program)]
 
 
 def _key(step: Instruction) -> Any:
@@ -203,12 +197,7 @@ def _part(chain: Chain, wanted: tuple[int, ...], found: list[Found]) -> Chain:
     Results of reductions over rows become additional inputs.
     """
     count = len(chain.inputs)
-    reduced = {n for n, part, _ in found if part < 0}
-    needed = set(wanted) - reduced
-    for n in range(count + len(chain.instructions) - 1, count - 1, -1):
-        if n in needed:
-            needed.update([x for x in chain.instructions[n - count].operands if x not in reduced])
-    kept = [n for n in range(count, count + len(chain.instructions)) if n in needed]
+    kept = [n for n in chain.needed(wanted, {n for n, part, _ in found if part < 0}) if n >= count]
     numbers = {n: n for n in range(count)}
     of_softmax: dict[int, list[int]] = {}
     shapes: list[Geometry] = []

@@ -43,12 +43,12 @@ def is_one(operator: Operator) -> bool:
     return bool(factory.__module__.endswith(".reduce") and factory.__name__ == "functional")
 
 
-def has_short_rows(shape: Geometry, dims: tuple[int, ...]) -> bool:
-    """True if each part of an operand along its slowest dimension has whole rows over `dims`, and
-    is short. On the CPU readers of the rows' results then join the chain."""
+def has_short_rows(shape: Geometry, dims: tuple[int, ...], place: Any) -> bool:
+    """True if readers of the rows' results may join the chain: on the CPU, if each part of an
+    operand along its slowest dimension has whole rows over `dims`, and is short."""
     strides, sizes = shape.strides, shape.sizes
     at = max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
-    return at not in dims and shape.numel // sizes[at] <= SHORT
+    return place is CPU and at not in dims and shape.numel // sizes[at] <= SHORT
 
 
 def recording(
@@ -86,7 +86,6 @@ class _Now(Exception):
 class _Entry:
     """Replaces an entry of native/reduce.py, with the attributes that `Recorded` reads."""
 
-    __slots__ = ("operator", "rule", "name", "plan", "run", "axes", "keepdim", "real", "what")
     is_fresh = False
 
     def __init__(self, operator: Operator, real: Any) -> None:
@@ -106,16 +105,12 @@ class _Entry:
         """True if readers of the result may join the chain."""
         if self.axes is None or not self.keepdim:
             return False
-        if self.plan.device.type == "cuda":
-            return self._is_of_a_launch(shape, axes)
-        return self.plan.device is CPU and has_short_rows(shape, axes)
+        if self.plan.device.type == "cuda":  # one launch over rows that a kernel may read again
+            from ...kernels.cuda.rows_chain_launch import stage_of
 
-    def _is_of_a_launch(self, shape: Geometry, axes: tuple[int, ...]) -> bool:
-        """True if the reduction is one launch over rows that a kernel may read again."""
-        from ...kernels.cuda.rows_chain_launch import stage_of
-
-        count = prod([shape.sizes[d] for d in axes])
-        return self.plan.n_reduced == 1 and count <= SHORT and stage_of(self.run) is not None
+            count = prod([shape.sizes[d] for d in axes])
+            return self.plan.n_reduced == 1 and count <= SHORT and stage_of(self.run) is not None
+        return has_short_rows(shape, axes, self.plan.device)
 
     def fresh(self, source: Tensor) -> Tensor:
         what = self.what

@@ -19,12 +19,8 @@ from ...makers.rows import bound
 from ...native import criterion
 from ...structured import pointwise
 from ...tensor.tensor import Tensor
-from ..members import copies
-from ..members import drawing
-from . import quick
-from ..members import reductions
-from ..members import rows
-from . import stand_in
+from ..members import copies, drawing, reductions, rows
+from . import quick, stand_in
 from ..chain import Recorded
 from .pending import Pending
 from .recorder import current, runs_at_once

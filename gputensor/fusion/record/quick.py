@@ -71,8 +71,6 @@ class _Known:
     arguments behind the operands]. A short cut holds the list, whose function may change.
     """
 
-    __slots__ = ("table", "kernel", "keys", "looks", "recorders")
-
     def __init__(self, table: Table, kernel: Kernel, keys: int, looks: bool) -> None:
         self.table, self.kernel, self.keys, self.looks = table, kernel, keys, looks
         self.recorders: dict[Any, list[Any]] = {}
@@ -184,25 +182,18 @@ def _at_once_or(record: Kernel, at: Any, inputs: tuple[Any, ...]) -> Kernel:
     SMALL_NUMEL. at: the place of the operator's step. inputs: samples of its operands."""
     has_first, has_second = [type(x) is Tensor for x in (*inputs, None)[:2]]
 
-    def one(a: Any) -> Any:
-        recorder, x = _now(), a._storage
-        if recorder is None or not recorder.runs_small:
-            return record(a)
-        return record(a) if type(x) is Pending and x._array is recorder.open.get(at) else None
-
-    def two(a: Any, b: Any) -> Any:
+    def either(a: Any, *b: Any) -> Any:
         recorder = _now()
-        if recorder is None or not recorder.runs_small:
-            return record(a, b)
-        x, y = has_first and a._storage, has_second and b._storage
-        if (
-            type(x) is Pending and x._array is recorder.open.get(at)
-            or type(y) is Pending and y._array is recorder.open.get(at)
-        ):  # fmt: skip
-            return record(a, b)
-        return None
+        if recorder is not None and recorder.runs_small:
+            x, y = has_first and a._storage, has_second and b[0]._storage
+            if not (
+                type(x) is Pending and x._array is recorder.open.get(at)
+                or type(y) is Pending and y._array is recorder.open.get(at)
+            ):  # fmt: skip
+                return None
+        return record(a, *b)
 
-    return one if len(inputs) == 1 else two
+    return either
 
 
 # Each `record` is written out because every operator in a block runs it; function calls would take

@@ -29,25 +29,13 @@ from .pending import Pending
 from .recording import Recording, lock
 
 LONGEST = 8
-# Arithmetic operators by family, which cost less than a store and a load.
-_CHEAP: dict[str, frozenset[str]] = {
-    "unary": frozenset(
-        (
-            "abs", "bitwise_not", "isfinite", "isinf", "isnan", "isneginf", "isposinf",
-            "logical_not", "neg", "reciprocal", "relu", "sqrt",
-        )
-    ),
-    "binary": frozenset(
-        ("add", "add_alpha", "sub_alpha", "bitwise_and", "bitwise_or", "bitwise_xor", "div", "mul",
-         "sub")
-    ),
-    "comparison": frozenset(
-        ("eq", "ge", "gt", "le", "logical_and", "logical_or", "logical_xor", "lt", "ne")
-    ),
-    "ternary": frozenset(("addcdiv", "addcmul", "clamp", "clamp_max", "clamp_min", "lerp")),
-    "where": frozenset(("where",)),
-    "copy": frozenset(("copy",)),
-}  # fmt: skip
+# Loops of arithmetic operators, which cost less than a store and a load.
+_CHEAP = frozenset(
+    """abs add add_alpha addcdiv addcmul bitwise_and bitwise_not bitwise_or bitwise_xor clamp
+    clamp_max clamp_min copy div eq ge gt isfinite isinf isnan isneginf isposinf le lerp
+    logical_and logical_not logical_or logical_xor lt mul ne neg reciprocal relu sqrt sub sub_alpha
+    where""".split()
+)
 
 
 class _Operand(SavedTensor):
@@ -205,9 +193,7 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
 
 
 def _is_cheap(what: Any) -> bool:
-    if what.takes_rows or what.part or what.also is not None:
-        return False
-    return what.loop in _CHEAP.get(what.family, ())
+    return not what.takes_rows and not what.part and what.also is None and what.loop in _CHEAP
 
 
 def _copied(

@@ -43,14 +43,13 @@ class Recorder:
         "open", "pending", "trace", "told", "latest", "is_alone", "running",
         "runs_small",
     )  # fmt: skip
-    trace: Trace | None
-    told: list[Any] | None
-    latest: Recording | None
 
     def __init__(self) -> None:
         self.open: dict[Any, Recording] = {}
         self.pending: dict[Recording, None] = {}
-        self.trace = self.told = self.latest = None
+        self.trace: Trace | None = None
+        self.told: list[Any] | None = None
+        self.latest: Recording | None = None
         self.is_alone: bool = False
         self.running: int = 0
         self.runs_small: bool = SMALL_NUMEL > 0 and not running.watchers
@@ -265,40 +264,33 @@ class Recorder:
         """Run everything when the block is left.
 
         If recordings fail, all others still run, and then the first error is raised. A later read
-        of the failed results raises it, too.
+        of the failed results raises its recording's error again.
         """
-        failed = None
         for recording in [*self.pending]:
             if recording.place is not CPU and recording.place.type == "cuda":
                 with lock:
                     epilogue.join(recording)
-        while self.pending:
-            found = self._failure(next(iter(self.pending)), reason, True)
-            failed = failed or found
-        if failed is not None:
-            raise failed
+        self._run_all(reason, True)
 
     def settle(self, reason: str) -> None:
         """Run everything when streams synchronise: see runtime/settling.py.
 
         Does nothing while a chain runs, because a chain may record events itself.
         """
+        if not self.running:
+            self._run_all(reason, False)
+
+    def _run_all(self, reason: str, is_last: bool) -> None:
         failed = None
-        for recording in [] if self.running else [*self.pending]:
-            found = self._failure(recording, reason, False)
-            failed = failed or found
+        for recording in [*self.pending]:
+            try:
+                recording.run(reason, None, is_last)
+            except Exception as error:
+                self.pending.pop(recording, None)
+                recording.error = error
+                failed = failed or error
         if failed is not None:
             raise failed
-
-    def _failure(self, recording: Recording, reason: str, is_last: bool) -> Exception | None:
-        """Run a recording; return its error, which each read of its results raises again."""
-        try:
-            recording.run(reason, None, is_last)
-        except Exception as error:
-            self.pending.pop(recording, None)
-            recording.error = error
-            return error
-        return None
 
 
 def runs_at_once(*operands: Any) -> bool:

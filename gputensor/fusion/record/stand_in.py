@@ -11,35 +11,25 @@ _BOUND = 1 << 11
 
 
 class StandIn:
-    """An operator whose plan entries record calls instead of running them.
+    """An operator whose plan entries record calls instead of running them. It is also its table:
+    it stores plans, and no short cuts.
 
     entry: the class of these entries; entry(operator, real) replaces `real`, the plan's own entry.
     """
 
-    __slots__ = ("operator", "table", "short_name")
-
-    operator: Operator
-    table: Any
-    short_name: str
-
-    def __init__(self, operator: Operator, entry: type) -> None:
-        self.operator, self.short_name = operator, operator.short_name
-        self.table = _Plans(operator, entry)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.operator, name)
-
-
-class _Plans:
-    """The part of a table that stores plans. Short cuts are not stored here."""
-
-    __slots__ = ("operator", "entry", "plans")
     learners: dict[str, Any] = {}
     short: dict[Any, Any] = {}
 
     def __init__(self, operator: Operator, entry: type) -> None:
         self.operator, self.entry = operator, entry
         self.plans: dict[Any, Any] = {}
+
+    @property
+    def table(self) -> StandIn:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.operator, name)
 
     def remember(self, key: Any, real: Any) -> Any:
         if len(self.plans) >= _BOUND:

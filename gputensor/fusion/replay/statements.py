@@ -20,10 +20,9 @@ from ...runtime import capture
 from ...structured.generator import Generator
 from ...tensor.make import CPU_KEYS, allocate, from_storage
 from ...tensor.tensor import Tensor, blank
-from .. import cpu
-from .. import running
+from .. import cpu, running
 from ..chain import Chain
-from ..stages import memory, otherwise
+from ..running import memory, otherwise
 from .trace import Step, Taken, Trace
 
 Array = Any
@@ -42,13 +41,11 @@ class Statements:
     and its number. The array of a value is in `v` and its number, a given tensor in `x` and its
     place among the values. names: the objects that the lines name."""
 
-    __slots__ = ("lines", "names", "_trace", "_places", "_arrays", "_tensors", "_undo")
-
     def __init__(self, trace: Trace, wanted: list[int], values: list[Any]) -> None:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
-            "empty": np.empty, "ndarray": np.ndarray, "allocate": allocate, "CPU": CPU,
-            "blank": blank, "keys": CPU_KEYS, "memory": memory, "from_storage": from_storage,
+            "ndarray": np.ndarray, "allocate": allocate, "CPU": CPU, "blank": blank,
+            "keys": CPU_KEYS, "from_storage": from_storage,
         }  # fmt: skip
         self._trace, self._undo = trace, "None"
         self._places = [n for n, x in enumerate(values) if type(x) is Tensor]
@@ -220,12 +217,9 @@ class Statements:
 
     def _empty(self, name: str, shape: Geometry) -> None:
         """Write the allocation of an array."""
-        if shape.in_numpy:
-            self.names.update({f"sizes_{name}": shape.sizes, f"dtype_{name}": shape.dtype.np})
-            self.lines.append(f"{name} = empty(sizes_{name}, dtype_{name})")
-        else:
-            self.names[f"g_{name}"] = shape
-            self.lines.append(f"{name} = memory(g_{name}, CPU)")
+        of_numpy = partial(np.empty, shape.sizes, shape.dtype.np)
+        self.names[f"new_{name}"] = of_numpy if shape.in_numpy else partial(memory, shape, CPU)
+        self.lines.append(f"{name} = new_{name}()")
 
     def _call(self, number: int, step: Step, roots: dict[int, _Root]) -> None:
         """Write the call of an operator outside of chains.
@@ -293,7 +287,7 @@ def _of_operator(step: Step) -> Callable[..., Any]:
 
     Returns None if the result is not of the traced result's kind, which later steps need.
     """
-    operator, takes, arguments, shapes = step.operator, step.takes, step.arguments, step.geometries
+    operator, arguments, shapes = step.operator, step.arguments, step.geometries
     include, keep = tls.PLAIN
     assert operator is not None
 
@@ -302,17 +296,17 @@ def _of_operator(step: Step) -> Callable[..., Any]:
         for x in tensors:
             key_set |= x._keys
         key_set &= keep
-        found = operator.table[key_set](key_set, *_filled(arguments, dict(zip(takes, tensors))))
+        found = operator.table[key_set](key_set, *_filled(arguments, tensors))
         results = found if isinstance(found, (tuple, list)) else (found,)
         return results if [x._geometry for x in results] == [*shapes] else None
 
     return call
 
 
-def _filled(arguments: Any, tensors: dict[int, Tensor]) -> Any:
+def _filled(arguments: Any, tensors: tuple[Tensor, ...]) -> Any:
     kind = type(arguments)
     if kind is Taken:
-        return tensors[arguments.number]
+        return tensors[arguments.place]
     if kind is tuple or kind is list:
         return kind([_filled(x, tensors) for x in arguments])
     return arguments
