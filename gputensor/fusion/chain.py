@@ -97,6 +97,7 @@ class Recorded:
     the walk's dimensions. feeds: the same, if later steps of the recording may read the result. at:
     the place of the walk. also: the place of a result with another layout. whole, part, takes_rows:
     see Note [What takes rows].
+    dims: the dimensions of a row.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Recorded:
     ) -> None:  # fmt: skip
         self.whole, self.part = whole, part
         self.takes_rows: bool = reduces is not None or whole is not None
+        self.dims: tuple[int, ...] = tuple(sorted(whole or reduces or ()))
         self.operator, self.rule, self.loop, self.kinds = operator, entry.rule, entry.name, kinds
         self.entry, self.device = entry, entry.plan.device
         self.family: str = entry.rule.family
@@ -142,9 +144,6 @@ class Recorded:
             laid_out = f", strides {list(self.geometry.strides)}" if self.family == "copy" else ""
             return f"{self.result}{laid_out}"
         return f"{self.result}, {list(self.geometry.sizes)} over {list(self.reduces)}"
-
-    def __repr__(self) -> str:
-        return f"{self.operator.qualified_name} [{self.family}.{self.loop}, {self.compute}]"
 
 
 def _place(device: Any, shape: Geometry) -> Place:
@@ -232,10 +231,7 @@ class Chain:
     def is_reduced(self) -> bool:
         """True if an instruction takes whole rows, or gives one element per row."""
         sizes = self.walk.sizes
-        return any([
-            x.what.takes_rows or x.what.walk.sizes != sizes
-            for x in self.instructions
-        ])  # fmt: skip
+        return any([x.what.takes_rows or x.what.walk.sizes != sizes for x in self.instructions])
 
     def needed(self, wanted: Iterable[int], given: Iterable[int] = ()) -> list[int]:
         """Return these values and all values from which they are computed, in order. given: values

@@ -29,7 +29,8 @@ def join(later: Recording) -> Recording | None:
     CUDA only."""
     if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
         return None
-    first = _read_by(later)
+    waits = {x[0]._array for x in later.inputs if type(x[0]) is Pending}
+    first: Recording | None = waits.pop() if len(waits) == 1 else None
     if first is None or not _goes_on(first, later):
         return None
     known = {3 * n: 3 * x[0]._step + 1 for n, x in enumerate(later.inputs) if type(x[0]) is Pending}
@@ -42,13 +43,6 @@ def join(later: Recording) -> Recording | None:
     later.is_run = True
     later.recorder.pending.pop(later, None)
     later.let_go()
-    return first
-
-
-def _read_by(later: Recording) -> Recording | None:
-    """Return the recording that `later` waits for, if there is exactly one."""
-    waits = {x[0]._array for x in later.inputs if type(x[0]) is Pending}
-    first: Recording | None = waits.pop() if len(waits) == 1 else None
     return first
 
 

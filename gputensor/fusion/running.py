@@ -60,7 +60,8 @@ def prepared(chain: Chain) -> Run:
 
 def _prepared(chain: Chain) -> Run:
     run: Run | None = None
-    if len(chain.instructions) > 1 and (bind := _stub(chain)) is not None:
+    bind = stub.registered(stub.CHAIN, stub.CHAIN, chain.device.type)
+    if len(chain.instructions) > 1 and bind is not None:
         run = None if chain.drawn else _bound(chain, bind)
     elif (executor := _executor(chain)) is not None:
         run = executor.prepare(chain)
@@ -76,11 +77,10 @@ def _prepared(chain: Chain) -> Run:
 def _drawn_first(chain: Chain) -> list[Stage]:
     """Return stages that draw a chain's random numbers before they run the rest, for executors that
     cannot draw within a chain."""
-    stages = [alone(chain, n) for n in chain.drawn]
-    rest = _without_draws(chain)
-    if rest is not None:
-        takes = [*range(len(chain.inputs)), *chain.drawn]
-        stages.append(Stage(takes, _undrawn(chain), _prepared(rest)))
+    stages, drawn = [alone(chain, n) for n in chain.drawn], chain.drawn
+    if (rest := _without_draws(chain)) is not None:
+        stores = [n for n in dict.fromkeys(chain.stores) if n not in drawn]
+        stages.append(Stage([*range(len(chain.inputs)), *drawn], stores, _prepared(rest)))
     return stages
 
 
@@ -89,12 +89,8 @@ def _without_draws(chain: Chain) -> Chain | None:
     random numbers."""
     count, drawn = len(chain.inputs), chain.drawn
     others = [n for n in range(count, count + len(chain.instructions)) if n not in drawn]
-    stores = _undrawn(chain)
+    stores = [n for n in dict.fromkeys(chain.stores) if n not in drawn]
     return chain.cut([*range(count), *drawn], others, stores, chain.walk) if stores else None
-
-
-def _undrawn(chain: Chain) -> list[int]:
-    return [n for n in dict.fromkeys(chain.stores) if n not in chain.drawn]
 
 
 def _with_the_walks_dimensions(
@@ -106,10 +102,6 @@ def _with_the_walks_dimensions(
         for x, value, is_seen_otherwise in zip(outputs, chain.stores, chain.are_seen_otherwise)
     ]  # fmt: skip
     run(inputs, seen, scalars)
-
-
-def _stub(chain: Chain) -> stub.Bind | None:
-    return stub.registered(stub.CHAIN, stub.CHAIN, chain.device.type)
 
 
 def _bound(chain: Chain, bind_op: stub.Bind) -> Run | None:
@@ -142,7 +134,7 @@ def _executor(chain: Chain) -> Any:
 def source(chain: Chain) -> str | None:
     """The source that a chain is compiled from; None if nothing is compiled."""
     write: Callable[[Chain], str | None] | None = getattr(_executor(chain), "source", None)
-    if write is None or _stub(chain) is not None:
+    if write is None or stub.registered(stub.CHAIN, stub.CHAIN, chain.device.type) is not None:
         return None
     found = write(chain)
     if found is None and chain.drawn and (part := _without_draws(chain)) is not None:

@@ -57,7 +57,13 @@ def program(chain: Chain, first: int, last: int) -> Stage | None:
     done = [x for x in own if x not in moves]
     numbers = {x: n for n, x in enumerate([*inputs, *done])}
     numbers |= {x: numbers[source] for x, source in moves.items()}
-    said = [_said(chain, steps[x - count], numbers) for x in done]
+    said = [
+        (
+            what.family, what.loop, what.compute.code, what.result.code,
+            tuple([numbers.get(x, x) for x in operands]), params,
+        )
+        for what, operands, params in [steps[x - count] for x in done]
+    ]  # fmt: skip
     run = library.program(
         tuple([chain.geometry(x).dtype.code for x in inputs]),
         tuple([numbers[x] for x in stores]), tuple(said),
@@ -82,13 +88,6 @@ def _moves(chain: Chain, own: range, stores: list[int]) -> dict[int, int]:
             found[x] = source
             taken |= {source} if x in taken else set()
     return found
-
-
-def _said(chain: Chain, step: Instruction, numbers: dict[int, int]) -> tuple[Any, ...]:
-    """Return a step in the form that the library reads."""
-    what = step.what
-    operands = tuple([numbers.get(x, x) for x in step.operands])
-    return what.family, what.loop, what.compute.code, what.result.code, operands, step.params
 
 
 def stages(chain: Chain) -> list[Stage]:
@@ -128,9 +127,7 @@ def _built(chain: Chain, first: int, last: int) -> list[Stage]:
 
 def is_known(chain: Chain, step: Instruction) -> bool:
     """True if the library has this loop for these operands."""
-    kinds = tuple([
-        chain.geometry(x).dtype.code if x >= 0 else -1 for x in step.operands
-    ])  # fmt: skip
+    kinds = tuple([chain.geometry(x).dtype.code if x >= 0 else -1 for x in step.operands])
     return _has_loop(step.what, kinds, len(step.params))
 
 
@@ -152,13 +149,8 @@ def _has_loop(what: Recorded, kinds: tuple[int, ...], n_params: int) -> bool:
     dtypes = tuple([kind for kind in kinds if kind >= 0])
     places = iter(range(len(dtypes)))
     operands = tuple([-1 if kind < 0 else next(places) for kind in kinds])
-    step = (
-        what.family, what.loop, what.compute.code, what.result.code, operands, (-1,) * n_params
-    )  # fmt: skip
+    step = (what.family, what.loop, what.compute.code, what.result.code, operands, (-1,) * n_params)
     return library.program(dtypes, (len(dtypes),), (step,)) is not None
-
-
-# --- copies to another layout ---------------------------------------------------------------------
 
 
 def _moved_apart(chain: Chain) -> set[int]:

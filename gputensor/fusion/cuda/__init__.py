@@ -12,11 +12,9 @@ from .. import running
 from ..chain import Chain
 from ..epilogue import Tail, parted
 from ..running import Run, Stage, in_stages
-from .body import Written, launched, plan_of
+from .body import Written, launched
 from .reductions import Reduced
 from .rows import Rows, computes_its_softmax, reads_its_rows
-
-__all__ = ["plan_of", "prepare", "source"]
 
 
 def prepare(chain: Chain) -> Run | None:

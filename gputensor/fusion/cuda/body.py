@@ -31,7 +31,11 @@ def launched(chain: Chain) -> Run | None:
     made = Written(chain)
     if made.body is None:
         return None
-    launch = chain_launch.bind(made.body, _plan(chain), made.packing)
+    # Positions in a stream are counted in row-major order.
+    drawn = [contiguous_geometry(x.sizes, x.dtype) for x in map(chain.geometry, chain.drawn)]
+    outputs = [(chain.geometry(n), chain.device) for n in chain.stores]
+    plan = plan_of(outputs, [(x, chain.device) for x in (*chain.inputs, *drawn)])
+    launch = chain_launch.bind(made.body, plan, made.packing)
     if launch is None:
         return None
     index, places = chain.device.index, (0,) * len(chain.drawn)
@@ -126,14 +130,6 @@ class Written:
         )  # fmt: skip
         self.packing += chain_launch.packers(made, [~n for n in (*numbers, *step.params)])
         return made
-
-
-def _plan(chain: Chain) -> Plan:
-    """The plan that walks all operands of the chain together."""
-    outputs = [(chain.geometry(n), chain.device) for n in chain.stores]
-    # Positions in a stream are counted in row-major order.
-    places = [contiguous_geometry(x.sizes, x.dtype) for x in map(chain.geometry, chain.drawn)]
-    return plan_of(outputs, [(x, chain.device) for x in (*chain.inputs, *places)])
 
 
 def plan_of(outputs: list[tuple[Geometry, Any]], inputs: list[tuple[Geometry, Any]]) -> Plan:

@@ -179,7 +179,7 @@ class _Copies:
         what = _known(self.operator, shape, to, walk, turned, x._device)
         if turned is not None:
             x = from_storage(x._storage, 0, walk, x._keys)
-        return recorder.record(what, (x,), ())
+        return next(iter(recorder.record([what], (x,), ())), None)
 
 
 def _strides(shape: Geometry, form: Any) -> tuple[int, ...] | None:

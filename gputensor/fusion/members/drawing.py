@@ -34,17 +34,14 @@ from ..record.pending import Pending
 from ..record.recorder import Recorder, current
 from ..record.recording import lock
 
-# Operators whose kernels draw their numbers by `random._fill`.
-NAMES = frozenset([f"aten::{name}" for name in (
-    "bernoulli_.float", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_",
-    "random_", "random_.from", "random_.to", "uniform_",
-)])  # fmt: skip
 _OF = {
     "bernoulli": operators.bernoulli__float, "cauchy": operators.cauchy_,
     "exponential": operators.exponential_, "geometric": operators.geometric_,
     "integers": operators.random__from, "log_normal": operators.log_normal_,
     "normal": operators.normal_, "uniform": operators.uniform_,
 }  # fmt: skip
+# Operators whose kernels draw their numbers by `random._fill`.
+NAMES = {*[x.qualified_name for x in _OF.values()], "aten::random_", "aten::random_.to"}
 _PLACES = ("cpu", "cuda")
 _FUSE = functionality_bit("Fuse")
 _BOUND = 1 << 11
@@ -116,16 +113,11 @@ def _waits(recorder: Recorder, loop: str, out: Tensor, stream: Stream) -> bool:
         can_wait = is_whole and not shape.dtype.is_complex and not capture.capturing
         if type(storage) is Pending and can_wait:
             return recorder.record_into(what, out, (), (stream,))
-        made = recorder.record(what, (), (stream,)) if is_alone and can_wait else None
-        if made is None:
+        made = recorder.record([what], (), (stream,)) if is_alone and can_wait else []
+        if not made:
             storage.data  # noqa: B018 - runs what is pending
             recorder.before_write(storage, f"{what.operator.short_name} writes to an operand of it")
             return False
-        version, storage = storage.version, made._get_storage()
+        version, storage = storage.version, made[0]._get_storage()
         storage.version, out._storage, out._array = version, storage, None
     return True
-
-
-def install() -> None:
-    """Set the hook of native/random.py, so that fills are recorded."""
-    random.later = later

@@ -23,10 +23,9 @@ from ...kernels.cpu import quiet
 from ...makers.rows import bound
 from ...structured.pointwise import Rule
 from ...tensor.tensor import Tensor
-from ..record import stand_in
 from ..chain import Recorded
 from ..record.pending import Pending
-from ..record.recorder import current
+from ..record.recorder import StandIn, current
 
 # From this number of elements on, reading an operand again costs more than recording.
 LARGE = 1 << 16
@@ -58,7 +57,7 @@ def recording(
     reach our kernel.
     """
     factory, loop = bound[operator]
-    made = factory(stand_in.StandIn(operator, _Entry), loop)
+    made = factory(StandIn(operator, _Entry), loop)
     kernel: Callable[..., Any] = made[1] if type(made) is tuple else made
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
@@ -120,7 +119,6 @@ class _Entry:
             feeds = self._feeds(shape, axes)
             what = self.what = Recorded(self.operator, (shape.dtype,), self, axes, shape, feeds)
         recorder = current.get()
-        made = None if recorder is None else recorder.record(what, (source,), ())
-        if made is None:
+        if recorder is None or not (made := recorder.record([what], (source,), ())):
             raise _Now
-        return made
+        return made[0]

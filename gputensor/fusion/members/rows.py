@@ -58,9 +58,8 @@ def _reduced(
     """Return the sizes of a result with one element for each row, with the walk's dimensions and
     with those of the result."""
     sizes = tuple([1 if d in axes else n for d, n in enumerate(shape.sizes)])
-    return sizes, sizes if keepdim else tuple(
-        [n for d, n in enumerate(shape.sizes) if d not in axes]
-    )
+    left = [n for d, n in enumerate(shape.sizes) if d not in axes]
+    return sizes, sizes if keepdim else tuple(left)
 
 
 class Layout(NamedTuple):
@@ -110,10 +109,8 @@ def recording(
             and not any([type(x._storage) is Pending for x in tensors])
         ):  # fmt: skip
             return below(key_set, *args)
-        for x in tensors:
-            if x._keys & LAZY or x._device is not place:
-                return below(key_set, *args)
-        if not is_own(place) or not first._geometry.numel:
+        is_plain = not any([x._keys & LAZY or x._device is not place for x in tensors])
+        if not is_plain or not is_own(place) or not first._geometry.numel:
             return below(key_set, *args)
         key = (place, *[x._geometry if type(x) is Tensor else (type(x), exact(x)) for x in args])
         try:
@@ -124,18 +121,13 @@ def recording(
             made = known[key] = make(operator, *args)
         except TypeError:  # for unhashable arguments
             return below(key_set, *args)
-        results = None
-        if made is not None:
-            operands = tuple([args[n] for n in made.operands])
-            results = recorder.record_results(made.whats, operands, made.params)
-        if results is None:
+        if made is None or not (results := recorder.record(
+            made.whats, tuple([args[n] for n in made.operands]), made.params
+        )):  # fmt: skip
             return below(key_set, *args)
         return results[0] if len(results) == 1 else tuple(results)
 
     return record
-
-
-# --- argmax and argmin, max and min with indices --------------------------------------------------
 
 
 def _search(operator: Operator, x: Tensor, dim: Any = None, keepdim: Any = False) -> Made | None:
@@ -191,9 +183,6 @@ def _recorded(
     )
 
 
-# --- logsumexp ------------------------------------------------------------------------------------
-
-
 def _logsumexp(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) -> Made | None:
     """logsumexp on the CPU; on devices it is composed of other operators."""
     shape, place = x._geometry, x._device
@@ -214,9 +203,6 @@ def _logsumexp(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) ->
     entry = Entry("moments", "logsumexp", layout, (shape.dtype,), write)
     feeds = keepdim and has_short_rows(shape, axes, place)
     return Made([_recorded(operator, entry, shape, 0, axes, feeds, found, kept)], (0,))
-
-
-# --- softmax --------------------------------------------------------------------------------------
 
 
 def _softmax(operator: Operator, x: Tensor, dim: Any, half_to_float: Any) -> Made | None:
@@ -257,9 +243,6 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
         feeds = len(inputs) == 1 and shape.strides[axis] == 1 and 1 < shape.sizes[axis] <= SHORT
     what = Recorded(operator, kinds, made, feeds=feeds, whole=(axis,))
     return Made([what], tuple(range(len(inputs))))
-
-
-# --- layer norm -----------------------------------------------------------------------------------
 
 
 def _layer_norm(

@@ -79,9 +79,6 @@ def keep(x: Tensor, number: int | None) -> SavedTensor | None:
         return found
 
 
-# --- a recording that runs ------------------------------------------------------------------------
-
-
 def split(
     held: Recording, wanted: list[tuple[int, Pending]]
 ) -> tuple[list[tuple[int, Pending]], list[tuple[int, Pending]]]:
@@ -104,7 +101,7 @@ def split(
 
 def _saved_tensors(held: Recording) -> tuple[dict[int, list[Tensor]], Counter[int]]:
     """Return, for each storage, the tensors that nodes hold, with the number of nodes for each
-    tensor."""
+    tensor. Its own references to them end with it, so `split` does not count these."""
     nodes = [kept.tensor for one in held.saved if (kept := one()) is not None]
     of: dict[int, list[Tensor]] = {}
     for x in {id(x): x for x in nodes}.values():
@@ -128,9 +125,6 @@ def move_on(
         following.results.append(storage)
     following.saved = held.saved
     held.recorder.pending[following] = None
-
-
-# --- backward -------------------------------------------------------------------------------------
 
 
 def _recorded_again(x: Tensor) -> Tensor | None:
@@ -157,9 +151,6 @@ def _recorded_again(x: Tensor) -> Tensor | None:
         return made
 
 
-# --- steps ----------------------------------------------------------------------------------------
-
-
 def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int] | None:
     """The steps that compute a value from memory; None if a store and a load are cheaper."""
     at = held.steps[number][0].at
@@ -176,7 +167,7 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
                 return None
             read[step] = what.nbytes
             continue
-        if what.at is not at or not _is_cheap(what):
+        if what.at is not at or what.also is not None or what.loop not in _CHEAP:
             return None
         found.add(step)
         if len(found) > LONGEST:
@@ -190,10 +181,6 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
     if sum(read.values()) > 2 * held.steps[number][0].nbytes:
         return None
     return sorted(found)
-
-
-def _is_cheap(what: Any) -> bool:
-    return not what.takes_rows and not what.part and what.also is None and what.loop in _CHEAP
 
 
 def _copied(

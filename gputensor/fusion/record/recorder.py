@@ -11,7 +11,9 @@ from typing import Any
 from ...core.arguments import NUMBERS
 from ...core.device import CPU
 from ...dispatch.backend_select import TENSOR_KEYS
+from ...dispatch.operator import Operator
 from ...runtime import settling
+from ...structured.pointwise.wide import WideEntry
 from ...tensor.make import from_storage
 from ...tensor.storage import Storage, on_exposure
 from ...tensor.tensor import Tensor
@@ -22,6 +24,7 @@ from .recording import Recording, lock
 from ..replay.trace import Trace
 
 LONGEST = 64
+_BOUND = 1 << 11
 # In a block on the CPU, operators on fewer elements run at once unless they continue an open
 # recording, because recording costs more than it saves. Calls that may be replayed are recorded at
 # any size.
@@ -39,10 +42,7 @@ class Recorder:
     Note [Memory that others share].
     running: the number of recordings being run. runs_small: see `SMALL_NUMEL`."""
 
-    __slots__ = (
-        "open", "pending", "trace", "told", "latest", "is_alone", "running",
-        "runs_small",
-    )  # fmt: skip
+    __slots__ = ("open", "pending", "trace", "told", "latest", "is_alone", "running", "runs_small")
 
     def __init__(self) -> None:
         self.open: dict[Any, Recording] = {}
@@ -59,33 +59,27 @@ class Recorder:
         self.trace, self.is_alone, self.runs_small = trace, True, False
 
     def runs_at_once(self, what: Recorded, inputs: tuple[Any, ...]) -> bool:
-        """True if an operator is too small to be recorded; see `SMALL_NUMEL`."""
-        return (
-            self.runs_small and what.device is CPU
-            and max(what.walk.numel, what.geometry.numel) < SMALL_NUMEL
-            and not any([
-                type(x) is Tensor and type(x._storage) is Pending
-                and x._storage._array is self.open.get(what.at) for x in inputs
-            ])
-        )  # fmt: skip
+        """True if an operator is not recorded because it is small; see `SMALL_NUMEL`."""
+        return self.runs_small and is_small(what) and not self.continues(what.at, *inputs)
+
+    def continues(self, at: Any, *inputs: Any) -> bool:
+        """True if an operand is a result of the open recording of this place."""
+        held = self.open.get(at)
+        for x in inputs:
+            if type(x) is Tensor and type(x._storage) is Pending and x._storage._array is held:
+                return True
+        return False
 
     def record(
-        self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
-    ) -> Tensor | None:
-        """Record an operator. Returns its pending result, or None if the operator must run now."""
-        made = self.record_results([what], inputs, params)
-        return None if made is None else made[0]
-
-    def record_results(
         self, whats: list[Recorded], inputs: tuple[Any, ...], params: tuple[Any, ...]
-    ) -> list[Tensor] | None:
-        """Record an operator. Returns its pending results, or None if it must run now."""
+    ) -> list[Tensor]:
+        """Record an operator. Returns its pending results, or none if it must run now."""
         if not whats[0].can_wait or self.runs_at_once(whats[0], inputs):
-            return None
+            return []
         with lock:
             placed = self._placed(whats[0], inputs, params)
             if placed is None:
-                return None
+                return []
             recording, number = placed
             made = [self.made(whats[0], placed)]
             for what in whats[1:]:
@@ -138,10 +132,7 @@ class Recorder:
         """The recording whose last step may write to existing memory, and that step."""
         recording = self.open.get(what.at)
         storage = out._storage
-        if recording is None or storage.is_exposed or not any([
-            type(x) is Tensor and type(x._storage) is Pending and x._storage._array is recording
-            for x in inputs
-        ]):  # fmt: skip
+        if recording is None or storage.is_exposed or not self.continues(what.at, *inputs):
             return None
         # An operator over rows reads its operand again after the stores.
         if any([step[0].takes_rows for step in recording.steps]):
@@ -157,11 +148,8 @@ class Recorder:
                 return None
         # An earlier equal step cannot be reused: its result may have its own memory.
         placed = self._placed(what, inputs, params)
-        if placed is None or placed[0] is not recording:
-            return None
-        if not recording.is_new(placed[1]):
-            return None
-        return placed
+        is_ours = placed is not None and placed[0] is recording and recording.is_new(placed[1])
+        return placed if is_ours else None
 
     def _placed(
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
@@ -230,16 +218,12 @@ class Recorder:
         """Start and return a new recording for results of this place."""
         recording = self.open[what.at] = Recording(self, what)
         if len(self.pending) > 8:
-            self._forget_the_dead()
+            with lock:  # drop recordings if no references to their results are left
+                for dead in [x for x in self.pending if not x.is_open and not x.wanted()]:
+                    del self.pending[dead]
+                    dead.results = []
         self.pending[recording] = None
         return recording
-
-    def _forget_the_dead(self) -> None:
-        """Drop recordings if no references to their results are left."""
-        with lock:
-            for recording in [x for x in self.pending if not x.is_open and not x.wanted()]:
-                del self.pending[recording]
-                recording.results = []
 
     def before_write(self, storage: Storage, reason: str, writer: Recording | None = None) -> None:
         """Run the recordings that read a storage, except the one about to write to it. The
@@ -293,17 +277,51 @@ class Recorder:
             raise failed
 
 
+def is_small(what: Recorded) -> bool:
+    """True if an operator is too small to be recorded; see `SMALL_NUMEL`."""
+    return what.device is CPU and max(what.walk.numel, what.geometry.numel) < SMALL_NUMEL
+
+
 def runs_at_once(*operands: Any) -> bool:
     """True if short cuts may run operators on these operands at once within a block."""
     recorder = current.get()
     if recorder is None or not recorder.runs_small:
         return False
     for x in operands:
-        if type(x) is Tensor and (
-            type(x._storage) is Pending or x._geometry.numel >= SMALL_NUMEL
-        ):  # fmt: skip
+        if type(x) is Tensor and (type(x._storage) is Pending or x._geometry.numel >= SMALL_NUMEL):
             return False
     return True
+
+
+class StandIn:
+    """An operator whose plan entries record calls instead of running them. It is also its table:
+    it stores plans, and no short cuts.
+
+    entry: the class of these entries; entry(operator, real) replaces `real`, the plan's own entry.
+    """
+
+    learners: dict[str, Any] = {}
+    short: dict[Any, Any] = {}
+
+    def __init__(self, operator: Operator, entry: type) -> None:
+        self.operator, self.entry = operator, entry
+        self.plans: dict[Any, Any] = {}
+
+    @property
+    def table(self) -> StandIn:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.operator, name)
+
+    def remember(self, key: Any, real: Any) -> Any:
+        if len(self.plans) >= _BOUND:
+            self.plans.clear()
+        # A WideEntry calls operators, which are recorded.
+        is_kept = isinstance(real, (self.entry, WideEntry))
+        made = real if is_kept else self.entry(self.operator, real)
+        self.plans[key] = made
+        return made
 
 
 # Integers in this range fit the loops of all dtypes.

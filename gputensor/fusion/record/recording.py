@@ -14,12 +14,8 @@ A value whose storage only the recording references is never stored, and steps n
 are never run. (A weak reference to each value would add a tenth to the cost of recording.)
 
 Note [Memory that others share]
-Other code may write to the bytes of an operand that came from NumPy or DLPack or whose address was
-read. Such an operand is recorded only in a call of a function whose code uses only tensors
-(purity.py): then this thread runs no other Python, and the block ends with the call. An operator
-that writes to shared memory, through any storage, first runs all recordings that read shared
-memory; so does an operator with a user's kernel. As in any block, other threads, signal handlers
-and finalisers must not write to the operands meanwhile.
+docs/fusion.md has the rule. Here memory is shared (`is_exposed`) if it came from NumPy or DLPack,
+or if its address was read.
 """
 
 from __future__ import annotations

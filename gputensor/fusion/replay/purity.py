@@ -105,8 +105,6 @@ class Outside:
         """The current values at the places of the tensors it reads."""
         return tuple([found_in(where, name) for where, name in self.tensors])
 
-    # --- reading code -----------------------------------------------------------------------------
-
     def _read(self, function: FunctionType) -> None:
         if function in self._codes:
             return
@@ -149,8 +147,12 @@ class Outside:
                 found = vars(module)[step.argval]
                 module = self._take(code, line, vars(module), step.argval, found, called)
             elif name == "LOAD_GLOBAL":
-                called = step.argval
-                module = self._global(function, code, line, called)
+                called, where = step.argval, function.__globals__
+                if called not in where:
+                    self.others.append((where, called, MISSING))
+                    where = vars(builtins)
+                found = where.get(called, MISSING)
+                module = self._take(code, line, where, called, found, called)
             elif name == "LOAD_DEREF":
                 called = step.argval
                 cell = cells.get(called)
@@ -164,16 +166,6 @@ class Outside:
                 self.formats = True
             elif name not in _HARMLESS:
                 raise Impure(f"{_at(code, line)} has {_SAID.get(name, name)}")
-
-    def _global(
-        self, function: FunctionType, code: CodeType, line: int | None, name: str
-    ) -> ModuleType | None:
-        where = function.__globals__
-        if name in where:
-            return self._take(code, line, where, name, where[name], name)
-        self.others.append((where, name, MISSING))
-        where = vars(builtins)
-        return self._take(code, line, where, name, where.get(name, MISSING), name)
 
     def _take(
         self, code: CodeType, line: int | None, where: Any, name: str, found: Any, called: str

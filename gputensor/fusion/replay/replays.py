@@ -10,7 +10,7 @@ mode or another default dtype between two calls makes the Python run again.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -34,10 +34,6 @@ _TRIES = 1 << 5
 _state, _PLAIN, _generation = tls.state, tls.PLAIN, dispatcher.generation
 
 
-def _never(args: Any) -> None:
-    """Stands for the plan used last until there is one."""
-
-
 class Replays:
     """A function in `gt.fuse`, and its plans. A plan is a function of a call's arguments, which
     returns the call's result, or None if the Python must run. Most calls occur once, so until its
@@ -53,7 +49,7 @@ class Replays:
         self.plans: dict[Any, Any] = {}
         self.generation = -1
         # The plan used last, because most calls repeat the previous one.
-        self.last: list[Callable[[Any], Any]] = [_never]
+        self.last: list[Callable[[Any], Any]] = [lambda args: None]
 
     def fused(self) -> Callable[..., Any]:
         """The function within a block of `gt.fuse` around each call that is not replayed."""
@@ -72,7 +68,8 @@ class Replays:
         """Run a call by its plan, or by the function's Python if there is no plan."""
         if self.plans and self.outside is not None:
             given = (*args, *kwargs.values())
-            key = _key(given + (outside := self.outside.given()), kwargs)
+            outside = self.outside.given()
+            key = (*map(key_of, given + outside), *kwargs)
             plan = self.plans.get(key)
             if type(plan) is tuple:
                 plan = self.plans[key] = _compiled([*given, *outside], *plan)
@@ -137,7 +134,8 @@ class Replays:
             if self.why is not None:
                 self._tries += 1
                 return None
-        return _key(values, kwargs), Trace([x for x in values if type(x) is Tensor]), outside
+        trace = Trace([x for x in values if type(x) is Tensor])
+        return (*map(key_of, values), *kwargs), trace, outside
 
     def _look_outside(self) -> Outside | None:
         """Return the function's outside values. If they cannot be determined, return None and set
@@ -162,11 +160,6 @@ def _unlike(x: Tensor) -> str | None:
     return None
 
 
-def _key(values: tuple[Any, ...], kwargs: Iterable[str]) -> Any:
-    """The key of a plan. kwargs: the names of arguments."""
-    return (*map(key_of, values), *kwargs)
-
-
 def replays_of(function: Callable[..., Any]) -> Replays | None:
     """The replays of a fused function, or new ones for a plain function; None for generators,
     coroutines and callables that are no Python function."""
@@ -174,12 +167,6 @@ def replays_of(function: Callable[..., Any]) -> Replays | None:
     if found is None and type(function) is FunctionType and not function.__code__.co_flags & LATER:
         found = Replays(function)
     return found
-
-
-# --- the function of a plan -----------------------------------------------------------------------
-# It checks with `is` that a call matches the traced one, does the call's work (statements.py), and
-# builds the result. Interpreted checks, with loops and dictionaries, would take a third of the time
-# of eight NumPy loops.
 
 
 def _is_unrecorded(x: Tensor) -> bool:
@@ -191,8 +178,10 @@ def _compiled(
     values: list[Any], trace: Trace, made: Any, n_named: int, outside: Outside, generation: int
 ) -> Callable[[Any], Any]:
     """Return a traced call as a function of its arguments, which returns the call's result, or None
-    if the function's Python must run. values: the call's arguments, and the tensors that it reads
-    from outside. n_named: how many arguments were given by name."""
+    if the function's Python must run. It checks with `is` that a call matches the traced one, does
+    the call's work (statements.py), and builds the result. Interpreted checks, with loops and
+    dictionaries, would take a third of the time of eight NumPy loops. values: the call's arguments,
+    and the tensors that it reads from outside. n_named: how many arguments were given by name."""
     wanted = sorted(n for n in _all_numbers(made) if n >= trace.n_given)
     work = Statements(trace, wanted, values)
     names: dict[str, Any] = {

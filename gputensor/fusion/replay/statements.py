@@ -21,7 +21,7 @@ from ...structured.generator import Generator
 from ...tensor.make import CPU_KEYS, allocate, from_storage
 from ...tensor.tensor import Tensor, blank
 from .. import cpu, running
-from ..chain import Chain
+from ..chain import Chain, Stream
 from ..running import memory, otherwise
 from .trace import Step, Taken, Trace
 
@@ -81,14 +81,13 @@ class Statements:
             self.lines += ["if capturing:", "    return None"]
         if draws and any([step.operator is not None for step in self._trace.steps]):
             generators = [generator for _, generator, _ in draws]
-            names["states_of"], names["undone"] = partial(_states, generators), _undone
+            names["states_of"] = lambda: [(x, x.get_state()) for x in generators]
+            names["undone"] = _undone
             self.lines.append("states = states_of()")
             self._undo = "undone(states)"
         for n, (stream, generator, numel) in enumerate(draws):
             names[f"of_stream{n}"] = partial(stream.taken, generator, numel)
             self.lines.append(f"stream{n} = of_stream{n}()")
-
-    # --- values -----------------------------------------------------------------------------------
 
     def _array(self, n: int) -> str:
         """Return the name of a value's array."""
@@ -129,11 +128,11 @@ class Statements:
         elif is_counted:
             self.lines += [f"if t{n}._storage is not None:", f"    t{n}._storage.version = 0"]
 
-    # --- steps ------------------------------------------------------------------------------------
-
     def _numbers(self, number: int, step: Step) -> str:
         """Return the name of the list of a chain's scalars."""
-        names, drawn, name = self.names, self._trace.drawn(step), f"numbers{number}"
+        names, name = self.names, f"numbers{number}"
+        places = {id(stream): n for n, (stream, _, _) in enumerate(self._trace.draws)}
+        drawn = {n: places[id(x)] for n, x in enumerate(step.scalars) if type(x) is Stream}
         if not drawn:
             names[name] = step.scalars
         else:
@@ -260,9 +259,7 @@ def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _R
     return roots
 
 
-def _roots_of(
-    step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]
-) -> dict[int, _Root]:  # fmt: skip
+def _roots_of(step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]) -> dict[int, _Root]:
     """Return the views that an operator gives; none unless they are over dense memory of a dtype
     that NumPy has.
     """
@@ -310,10 +307,6 @@ def _filled(arguments: Any, tensors: tuple[Tensor, ...]) -> Any:
     if kind is tuple or kind is list:
         return kind([_filled(x, tensors) for x in arguments])
     return arguments
-
-
-def _states(generators: list[Generator]) -> list[tuple[Generator, Any]]:
-    return [(x, x.get_state()) for x in generators]
 
 
 def _undone(states: list[tuple[Generator, Any]]) -> None:

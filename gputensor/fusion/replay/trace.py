@@ -190,14 +190,6 @@ class Trace:
                 Step(None, operator, tuple(given), makes, [], arguments, shapes, offsets)
             )
 
-    def drawn(self, step: Step) -> dict[int, int]:
-        """Return a dict for the scalars of a step's chain that are streams of random numbers: index
-        among the scalars -> index among the draws."""
-        found = {id(stream): n for n, (stream, _, _) in enumerate(self.draws)}
-        return {n: found[id(x)] for n, x in enumerate(step.scalars) if type(x) is Stream}
-
-    # --- when the call is over --------------------------------------------------------------------
-
     def result(self, found: Any) -> Any:
         """A description of the call's result, after its chains have run. Raises Unlike.
 
