@@ -22,9 +22,9 @@ from ..running import Stage, alone
 
 # The maximum number of steps in a program; with the casts between steps, the library allows 128.
 _LONGEST = 64
-# A program itself copies this number of elements to another layout, and runs of at least `_ALIKE`
-# elements whose neighbours are up to `_NEAR` bytes apart in the operand.
-_FEW, _ALIKE, _NEAR = 1 << 11, 256, 16
+# A program itself copies `_FEW` elements to another layout. If neighbours are up to `_NEAR` bytes
+# apart in the operand, it copies `_SOME` elements, and any number in runs of at least `_ALIKE`.
+_FEW, _SOME, _ALIKE, _NEAR = 1 << 11, 1 << 16, 256, 16
 
 
 def stage(
@@ -174,7 +174,8 @@ def _is_near(chain: Chain) -> bool:
     to = chain.geometry(chain.stores[0])
     along = _along(to)
     steps = [x.strides[along] * x.dtype.itemsize for x in chain.inputs if _crosses(x, to)]
-    return to.sizes[along] >= _ALIKE and all([0 < step <= _NEAR for step in steps])
+    is_worth = to.sizes[along] >= _ALIKE or to.numel <= _SOME
+    return is_worth and all([0 < step <= _NEAR for step in steps])
 
 
 def _along(shape: Geometry) -> int:
