@@ -277,9 +277,9 @@ class Recorder:
             raise failed
 
 
-def is_small(what: Recorded) -> bool:
+def is_small(what: Recorded, bound: int = SMALL_NUMEL) -> bool:
     """True if an operator is too small to be recorded; see `SMALL_NUMEL`."""
-    return what.device is CPU and max(what.walk.numel, what.geometry.numel) < SMALL_NUMEL
+    return what.device is CPU and max(what.walk.numel, what.geometry.numel) < bound
 
 
 def runs_at_once(*operands: Any) -> bool:
