@@ -19,18 +19,6 @@ is_off = os.environ.get(VARIABLE) == "off"
 _depth: ContextVar[int] = ContextVar("gputensor_fusion_depth", default=0)
 
 
-def _with_fuse(state: tuple[int, int]) -> tuple[int, int]:
-    if state is tls.PLAIN:
-        return tls.FUSING
-    return tls.same((state[0] | operators.FUSE, state[1]))
-
-
-def _without_fuse(state: tuple[int, int]) -> tuple[int, int]:
-    if state is tls.FUSING:
-        return tls.PLAIN
-    return tls.same((state[0] & ~operators.FUSE, state[1]))
-
-
 class Fusing(Guard):
     """The result of `gt.fuse()`: a context manager and a decorator. Blocks may be left in any
     order. Leaving a block runs the recorded operators; leaving the last block ends recording.
@@ -61,7 +49,7 @@ class Fusing(Guard):
             if recorder is None:
                 current.set(Recorder())
             _depth.set(depth + 1)
-            tls.state.set(_with_fuse(before))
+            tls.state.set(tls.same((before[0] | operators.FUSE, before[1])))
         except BaseException:
             tls.state.set(before)
             current.set(recorder)
@@ -82,7 +70,8 @@ class Fusing(Guard):
             saved.keepers.set(keepers)
             _depth.set(depth)
             if not depth:
-                tls.state.set(_without_fuse(tls.state.get()))
+                include, keep = tls.state.get()
+                tls.state.set(tls.same((include & ~operators.FUSE, keep)))
                 current.set(None)
             if recorder is not None and recorder.pending:
                 recorder.run("the block is left")

@@ -26,7 +26,7 @@ kernels/cpu/<family>.py and the functor of kernels/cuda/<family>.cu that they ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -35,6 +35,7 @@ from ..core.device import device
 from ..core.dtype import bool_, dtype
 from ..core.geometry import Geometry, geometry
 from ..kernels import stub
+from ..structured.pointwise import Rule
 
 
 class Place:
@@ -68,39 +69,36 @@ class Stream(NamedTuple):
         return self._replace(**dict(zip(("seed", "block"), generator.take(count))))
 
 
+class Entry:
+    """The entry of an operator that has none in structured/pointwise/. write: runs it over values
+    of a stage, `(results, inputs, numbers)`. run: its launch on a device. has: for each optional
+    operand after the first one, True if it is given."""
+
+    def __init__(
+        self, family: str, name: str, plan: Any, kinds: tuple[Any, ...],
+        write: Callable[[Any, Any, Any], object], run: Any = None, has: tuple[bool, ...] = (),
+    ) -> None:  # fmt: skip
+        self.rule, self.name, self.plan, self.kinds = Rule(family, name, None), name, plan, kinds
+        self.write, self.run, self.has = write, run, has
+
+
 class Recorded:
     """An operator for operands of given geometries, in the form in which calls are recorded. Each
     is made once and compared by identity.
 
-    operator: `aten::add.Tensor`. rule: its family's rule (structured/pointwise/); loop: its loop,
-    `add_alpha` instead of `add` if alpha is given. kinds: each input's dtype, or the type of a
-    number. compute: the dtype computed in. geometry: of the result; walk: its sizes and strides,
-    for results of any dtype. entry: the operator's own entry, which runs it alone. can_wait: the
-    operator may run later, because only values of elements depend on it. reduces: the dimensions
-    that a reduction reduces; None for results with the walk's sizes. turned: the result's dimension
-    for each of the walk's, if they are in another order; seen: the geometry with the walk's
-    dimensions. feeds: the same, if later steps of the recording may read the result. at: the place
-    of the walk. also: the place of a result with another layout. whole, part, takes_rows: see Note
-    [What takes rows].
+    operator: `aten::add.Tensor`. rule: its family's rule (structured/pointwise/); family: the file
+    in kernels/ that has its loop; loop: the loop, `add_alpha` instead of `add` if alpha is given.
+    kinds: each input's dtype, or the type of a number. compute: the dtype computed in. geometry: of
+    the result; walk: its sizes and strides, for results of any dtype. result: its dtype. is_move: a
+    copy to another layout, in the same dtype. entry: the operator's own entry, which runs it alone.
+    can_wait: the operator may run later, because only values of elements depend on it. reduces: the
+    dimensions that a reduction reduces; None for results with the walk's sizes. turned: the
+    result's dimension for each of the walk's, if they are in another order; seen: the geometry with
+    the walk's dimensions. feeds: the same, if later steps of the recording may read the result. at:
+    the place of the walk. also: the place of a result with another layout. whole, part, takes_rows:
+    see Note [What takes rows].
+    dims: the dimensions of a row.
     """
-
-    __slots__ = (
-        "operator", "rule", "loop", "kinds", "compute", "geometry", "walk", "entry", "device",
-        "can_wait", "reduces", "turned", "seen", "feeds", "at", "also", "nbytes", "whole", "part",
-        "takes_rows",
-    )  # fmt: skip
-    operator: Any
-    rule: Any
-    loop: str
-    kinds: tuple[Any, ...]
-    can_wait: bool
-    reduces: tuple[int, ...] | None
-    turned: tuple[int, ...] | None
-    whole: tuple[int, ...] | None
-    part: int
-    geometry: Any
-    entry: Any
-    device: Any
 
     def __init__(
         self, operator: Any, kinds: tuple[Any, ...], entry: Any,
@@ -110,10 +108,14 @@ class Recorded:
     ) -> None:  # fmt: skip
         self.whole, self.part = whole, part
         self.takes_rows: bool = reduces is not None or whole is not None
+        self.dims: tuple[int, ...] = tuple(sorted(whole or reduces or ()))
         self.operator, self.rule, self.loop, self.kinds = operator, entry.rule, entry.name, kinds
         self.entry, self.device = entry, entry.plan.device
+        self.family: str = entry.rule.family
         self.compute: dtype = entry.plan.common_dtype
         shape = self.geometry = entry.plan.outputs[0].geometry
+        self.result: dtype = shape.dtype
+        self.is_move: bool = self.family == "copy" and kinds[0] is self.result
         self.reduces, self.turned, walk = reduces, turned, walk or shape
         self.seen: Geometry = seen or shape
         if turned is not None:
@@ -134,23 +136,6 @@ class Recorded:
         )  # fmt: skip
 
     @property
-    def family(self) -> str:
-        """The file in kernels/ that has the loop."""
-        found: str = self.rule.family
-        return found
-
-    @property
-    def result(self) -> dtype:
-        """The result's dtype."""
-        found: dtype = self.geometry.dtype
-        return found
-
-    @property
-    def is_move(self) -> bool:
-        """True for a copy to another layout, in the same dtype."""
-        return self.family == "copy" and self.kinds[0] is self.result
-
-    @property
     def shown(self) -> str:
         """The geometry of the result with the dimensions that its readers see."""
         if self.part:
@@ -159,9 +144,6 @@ class Recorded:
             laid_out = f", strides {list(self.geometry.strides)}" if self.family == "copy" else ""
             return f"{self.result}{laid_out}"
         return f"{self.result}, {list(self.geometry.sizes)} over {list(self.reduces)}"
-
-    def __repr__(self) -> str:
-        return f"{self.operator.qualified_name} [{self.family}.{self.loop}, {self.compute}]"
 
 
 def _place(device: Any, shape: Geometry) -> Place:
@@ -172,47 +154,19 @@ def _place(device: Any, shape: Geometry) -> Place:
     return found
 
 
-class Instruction:
+class Instruction(NamedTuple):
     """One operator applied to values. operands: numbers of values, or of scalars if below 0;
     params: numbers, below 0, of scalars that are no operands (alpha, bounds)."""
 
-    __slots__ = ("what", "operands", "params", "_key")
     what: Recorded
     operands: tuple[int, ...]
     params: tuple[int, ...]
-
-    def __init__(self, what: Recorded, operands: tuple[int, ...], params: tuple[int, ...]) -> None:
-        self.what, self.operands, self.params = what, operands, params
-        self._key = (what, operands, params)
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Instruction) and self._key == other._key
 
 
 class Chain:
     """See Note [A chain]. stores: the values to store, in the order of the outputs. It contains
     only operators that these need. walk: sizes and strides of elementwise results. Hashable, as a
     key of plans."""
-
-    __slots__ = (
-        "device",
-        "inputs",
-        "scalars",
-        "instructions",
-        "stores",
-        "walk",
-        "_key",
-        "_hash",
-    )
-    device: Any
-    inputs: tuple[Geometry, ...]
-    scalars: tuple[Any, ...]
-    instructions: tuple[Instruction, ...]
-    stores: tuple[int, ...]
-    walk: Geometry
 
     def __init__(
         self, place: device, inputs: tuple[Geometry, ...], scalars: tuple[Any, ...],
@@ -277,18 +231,16 @@ class Chain:
     def is_reduced(self) -> bool:
         """True if an instruction takes whole rows, or gives one element per row."""
         sizes = self.walk.sizes
-        return any([
-            x.what.takes_rows or x.what.walk.sizes != sizes
-            for x in self.instructions
-        ])  # fmt: skip
+        return any([x.what.takes_rows or x.what.walk.sizes != sizes for x in self.instructions])
 
-    def needed(self, wanted: Iterable[int]) -> list[int]:
-        """Return these values and all values from which they are computed, in order."""
-        count, found = len(self.inputs), {*wanted}
+    def needed(self, wanted: Iterable[int], given: Iterable[int] = ()) -> list[int]:
+        """Return these values and all values from which they are computed, in order. given: values
+        that need no computation, and are left out."""
+        count, found, given = len(self.inputs), {*wanted}, {*given}
         for n in range(count + len(self.instructions) - 1, count - 1, -1):
-            if n in found:
+            if n in found and n not in given:
                 found.update(self.instructions[n - count].operands)
-        return sorted([n for n in found if n >= 0])
+        return sorted([n for n in found if n >= 0 and n not in given])
 
     def origins(self) -> dict[int, int]:
         """For each value, the value of which it is a layout copy, directly or by other copies; the

@@ -10,10 +10,8 @@ the reduction's kernel continues with the result in a register. Only CUDA's exec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.dtype import bool_
-from ..core.geometry import geometry
 from ..kernels import stub
 from .chain import Chain
 from .record.pending import Pending
@@ -31,7 +29,8 @@ def join(later: Recording) -> Recording | None:
     CUDA only."""
     if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
         return None
-    first = _read_by(later)
+    waits = {x[0]._array for x in later.inputs if type(x[0]) is Pending}
+    first: Recording | None = waits.pop() if len(waits) == 1 else None
     if first is None or not _goes_on(first, later):
         return None
     known = {3 * n: 3 * x[0]._step + 1 for n, x in enumerate(later.inputs) if type(x[0]) is Pending}
@@ -44,13 +43,6 @@ def join(later: Recording) -> Recording | None:
     later.is_run = True
     later.recorder.pending.pop(later, None)
     later.let_go()
-    return first
-
-
-def _read_by(later: Recording) -> Recording | None:
-    """Return the recording that `later` waits for, if there is exactly one."""
-    waits = {x[0]._array for x in later.inputs if type(x[0]) is Pending}
-    first: Recording | None = waits.pop() if len(waits) == 1 else None
     return first
 
 
@@ -72,43 +64,22 @@ def _goes_on(first: Recording, later: Recording) -> bool:
         what = first.steps[storage._step][0]
         if (
             what.reduces is None or what.family != "reduce" or what.feeds is not None or offset
-            or shape is not what.geometry or laid_out(shape) is not later.walk
+            or shape is not what.geometry
+            or (shape.sizes, shape.strides) != (later.walk.sizes, later.walk.strides)
         ):  # fmt: skip
             return False
     return True
 
 
-def laid_out(shape: Any) -> Any:
-    """Return the sizes and strides of a geometry, in the form of `Recorded.walk`."""
-    return geometry(shape.sizes, shape.strides, bool_)
-
-
-class Tail:
+class Tail(NamedTuple):
     """The end of a chain. chain: the tail as a chain; takes: its inputs as values of the whole
     chain, the last reduction's result first, if it reads one; stores: the values it stores; head:
     the chain before it, which stores its own outputs and then the tail's inputs."""
 
-    __slots__ = ("chain", "takes", "stores", "head")
     chain: Chain
     takes: list[int]
     stores: list[int]
     head: Chain
-
-    def __init__(self, whole: Chain, first: int, ends: list[int]) -> None:
-        """first: the value of its first instruction. ends: the values of the reductions that it
-        reads.
-        """
-        count = len(whole.inputs)
-        steps = whole.instructions[first - count :]
-        read = [x for step in steps for x in step.operands if 0 <= x < first]
-        self.takes = list(dict.fromkeys([*ends[-1:], *read]))
-        of_steps = range(first, first + len(steps))
-        self.stores = [n for n in dict.fromkeys(whole.stores) if n >= first]
-        self.chain = whole.cut(self.takes, of_steps, self.stores)
-        of_head = [n for n in whole.stores if n < first]
-        of_head += [n for n in self.takes if n >= count]
-        before = range(count, first)
-        self.head = whole.cut(range(count), before, dict.fromkeys(of_head), whole.walk)
 
 
 def parted(whole: Chain) -> tuple[Chain, list[Tail]]:
@@ -124,17 +95,26 @@ def _tail_of(whole: Chain) -> Tail | None:
     count, steps = len(whole.inputs), whole.instructions
     if not steps:
         return None
-    walk, first = steps[-1].what.walk, len(steps)
-    while first > 0:
-        what = steps[first - 1].what
+    walk, first = steps[-1].what.walk, count + len(steps)
+    while first > count:
+        what = steps[first - count - 1].what
         if what.walk is not walk or what.takes_rows or what.part:
             break
         first -= 1
-    read = {x for step in steps[first:] for x in step.operands if x >= count}
+    later = steps[first - count :]
+    read = [x for step in later for x in step.operands if 0 <= x < first]
     ends = [
-        n for n, step in enumerate(steps[:first], count)
+        n for n, step in enumerate(steps[: first - count], count)
         if n in read and step.what.reduces is not None and step.what.feeds is None
     ]  # fmt: skip
     # Their readers may be unneeded, although other parts of the tail are needed.
-    is_alone = walk.sizes != whole.walk.sizes and min(read, default=count + first) >= count + first
-    return Tail(whole, count + first, ends) if ends or is_alone else None
+    is_alone = walk.sizes != whole.walk.sizes and not any([x >= count for x in read])
+    if not ends and not is_alone:
+        return None
+    takes = [*dict.fromkeys([*ends[-1:], *read])]
+    stores = [n for n in dict.fromkeys(whole.stores) if n >= first]
+    of_head = [n for n in (*whole.stores, *takes) if count <= n < first]
+    return Tail(
+        whole.cut(takes, range(first, first + len(later)), stores), takes, stores,
+        whole.cut(range(count), range(count, first), dict.fromkeys(of_head), whole.walk),
+    )  # fmt: skip

@@ -1,15 +1,125 @@
-"""`gt.fuse`: a block, or a function, in which element-by-element operators run as chains."""
+"""`gt.fuse`: a block, or a function, in which element-by-element operators run as chains;
+`gt.fuse.explain(f, *args)`: the chains of a function's operators, and why each one ended."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, overload
 
 from ..core import errors
 from ..core.guard import Function, decorated
+from . import running
 from .block import Fusing
-from .explain import Explanation, explain
+from .chain import Chain, unique_bytes
 from .replay.replays import replays_of
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class Explanation:
+    """Result of `gt.fuse.explain`.
+
+    chains: pairs (chain, the reason why it ran), in the order of execution. result: the function's
+    result. why_not: the reason why a similar call is not replayed (see replay/), or None if it is
+    replayed. bytes_moved: bytes that the chains read and write. bytes_apart: bytes that the same
+    operators move one by one."""
+
+    chains: list[tuple[Chain, str]]
+    result: Any
+    why_not: str | None = None
+
+    @property
+    def replays(self) -> bool:
+        """True if `gt.fuse(function)` runs none of the function's Python for the next call of this
+        kind."""
+        return self.why_not is None
+
+    @property
+    def bytes_moved(self) -> int:
+        return sum(chain.bytes_moved for chain, _ in self.chains)
+
+    @property
+    def bytes_apart(self) -> int:
+        return sum(chain.bytes_apart for chain, _ in self.chains)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The explanation as data. operators: the number of kernels without fusion."""
+        return {
+            "chains": [_chain(chain, reason) for chain, reason in self.chains],
+            "operators": sum([len(chain.instructions) for chain, _ in self.chains]),
+            "bytes_moved": self.bytes_moved, "bytes_apart": self.bytes_apart,
+            "replays": self.replays, "why_not": self.why_not,
+        }  # fmt: skip
+
+    def lines(self) -> list[str]:
+        """Text of each chain with its source and why it ended, and the total bytes."""
+        lines = []
+        for number, (chain, reason) in enumerate(self.chains):
+            count = len(chain.instructions)
+            lines.append(
+                f"chain {number}: {count} operator{'s' * (count > 1)} over "
+                f"{list(chain.walk.sizes)} on {chain.device}; it ran as {reason}; "
+                f"{chain.bytes_moved} bytes moved, {chain.bytes_apart} without fusion"
+            )
+            lines += [f"  {line}" for line in str(chain).splitlines()]
+            lines += [f"  | {line}" for line in (running.source(chain) or "").splitlines()]
+        total = f"{len(self.chains)} chain{'s' * (len(self.chains) != 1)}"
+        moved = f"{self.bytes_moved} bytes moved, {self.bytes_apart} without fusion"
+        return [*lines, f"{total}: {moved}"]
+
+    def __str__(self) -> str:
+        *chains, total = self.lines()
+        again = "none" if self.replays else f"all, as it {self.why_not}"
+        return "\n".join([*chains, f"its Python in further calls like this one: {again}", total])
+
+    __repr__ = __str__
+
+
+def _chain(chain: Chain, reason: str) -> dict[str, Any]:
+    count = len(chain.inputs)
+    read = [unique_bytes(x) for x in chain.inputs]
+    return {
+        "device": str(chain.device), "sizes": list(chain.walk.sizes), "why": reason,
+        "inputs": [{"value": n, "bytes": size} for n, size in enumerate(read)],
+        "operators": [
+            {
+                "value": n, "operator": step.what.operator.qualified_name,
+                "dtype": str(step.what.result), "reads": [x for x in step.operands if x >= 0],
+                "bytes_read": chain.bytes_read(step), "bytes_written": step.what.geometry.nbytes,
+            }
+            for n, step in enumerate(chain.instructions, count)
+        ],
+        "stores": [{"value": n, "bytes": chain.geometry(n).nbytes} for n in chain.stores],
+        "bytes_moved": chain.bytes_moved, "bytes_apart": chain.bytes_apart,
+        "source": running.source(chain),
+    }  # fmt: skip
+
+
+def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
+    """Run `function(*args, **kwargs)` within a block of `gt.fuse`, and explain what was fused.
+
+    Operators on few elements, which a block would run at once, are recorded, too. Chains of other
+    threads during the call are included. An operator that is alone in its chain, or not recorded,
+    does not get faster by fusion.
+    """
+    if not callable(function):
+        raise errors.wrong_type("fuse.explain", "function", "be callable", function)
+    chains: list[tuple[Chain, str]] = []
+
+    def told(chain: Chain, reason: str) -> None:
+        chains.append((chain, reason))
+
+    running.watchers.append(told)
+    try:
+        replays = replays_of(function)
+        if replays is not None:
+            result = replays.run(args, kwargs)
+        else:
+            with Fusing():
+                result = function(*args, **kwargs)
+    finally:
+        running.watchers.remove(told)
+    return Explanation(chains, result, "is no plain function" if replays is None else replays.why)
 
 
 class _Fuse:

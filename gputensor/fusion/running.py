@@ -1,4 +1,8 @@
-"""Running a chain: by its device's executor, or by the operators one by one.
+"""Running a chain: by its device's executor, or in stages: kernels of several operators, and
+operators one by one.
+
+Memory for values between stages is allocated when a stage makes them, and released after the last
+stage that reads them.
 
 Note [A device's stub for chains]
 A backend for a further device, or a replacement for CUDA, registers a stub of family "chain":
@@ -15,16 +19,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core import errors
-from ..core.device import CPU
+from ..core.device import CPU, device
+from ..core.geometry import Geometry
+from ..iterator import parallel
 from ..kernels import stub
-from ..tensor.make import from_storage
+from ..kernels.cpu import quiet
+from ..structured import pointwise
+from ..tensor.make import allocate, from_storage
 from ..tensor.tensor import Tensor
 from .chain import Chain
-from .stages import Run, Stage, all_alone, alone, in_stages
 
+Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], object]
 _plans: dict[Chain, Run] = {}
 _BOUND = 1 << 11
 # Called with each chain and the reason why it ran; see explain.py.
@@ -52,7 +60,8 @@ def prepared(chain: Chain) -> Run:
 
 def _prepared(chain: Chain) -> Run:
     run: Run | None = None
-    if len(chain.instructions) > 1 and (bind := _stub(chain)) is not None:
+    bind = stub.registered(stub.CHAIN, stub.CHAIN, chain.device.type)
+    if len(chain.instructions) > 1 and bind is not None:
         run = None if chain.drawn else _bound(chain, bind)
     elif (executor := _executor(chain)) is not None:
         run = executor.prepare(chain)
@@ -68,11 +77,10 @@ def _prepared(chain: Chain) -> Run:
 def _drawn_first(chain: Chain) -> list[Stage]:
     """Return stages that draw a chain's random numbers before they run the rest, for executors that
     cannot draw within a chain."""
-    stages = [alone(chain, n) for n in chain.drawn]
-    rest = _without_draws(chain)
-    if rest is not None:
-        takes = [*range(len(chain.inputs)), *chain.drawn]
-        stages.append(Stage(takes, _undrawn(chain), _prepared(rest)))
+    stages, drawn = [alone(chain, n) for n in chain.drawn], chain.drawn
+    if (rest := _without_draws(chain)) is not None:
+        stores = [n for n in dict.fromkeys(chain.stores) if n not in drawn]
+        stages.append(Stage([*range(len(chain.inputs)), *drawn], stores, _prepared(rest)))
     return stages
 
 
@@ -81,12 +89,8 @@ def _without_draws(chain: Chain) -> Chain | None:
     random numbers."""
     count, drawn = len(chain.inputs), chain.drawn
     others = [n for n in range(count, count + len(chain.instructions)) if n not in drawn]
-    stores = _undrawn(chain)
+    stores = [n for n in dict.fromkeys(chain.stores) if n not in drawn]
     return chain.cut([*range(count), *drawn], others, stores, chain.walk) if stores else None
-
-
-def _undrawn(chain: Chain) -> list[int]:
-    return [n for n in dict.fromkeys(chain.stores) if n not in chain.drawn]
 
 
 def _with_the_walks_dimensions(
@@ -98,10 +102,6 @@ def _with_the_walks_dimensions(
         for x, value, is_seen_otherwise in zip(outputs, chain.stores, chain.are_seen_otherwise)
     ]  # fmt: skip
     run(inputs, seen, scalars)
-
-
-def _stub(chain: Chain) -> stub.Bind | None:
-    return stub.registered(stub.CHAIN, stub.CHAIN, chain.device.type)
 
 
 def _bound(chain: Chain, bind_op: stub.Bind) -> Run | None:
@@ -134,9 +134,143 @@ def _executor(chain: Chain) -> Any:
 def source(chain: Chain) -> str | None:
     """The source that a chain is compiled from; None if nothing is compiled."""
     write: Callable[[Chain], str | None] | None = getattr(_executor(chain), "source", None)
-    if write is None or _stub(chain) is not None:
+    if write is None or stub.registered(stub.CHAIN, stub.CHAIN, chain.device.type) is not None:
         return None
     found = write(chain)
     if found is None and chain.drawn and (part := _without_draws(chain)) is not None:
         found = write(part)
     return found
+
+
+class Stage(NamedTuple):
+    """Instructions that run as one. takes: the values that it reads; makes: the values that it
+    writes. run: takes these values, which are ndarrays on the CPU and else tensors, and the chain's
+    scalars. It may return False if it has written nothing; then the operators with the results
+    `steps` run one by one. program: the same as `(*makes, *takes, scalars, True)`, if there is one.
+    """
+
+    takes: Sequence[int]
+    makes: Sequence[int]
+    run: Run
+    steps: Sequence[int] = ()
+    program: Callable[..., bool] | None = None
+
+
+def memory(shape: Geometry, place: device) -> Any:
+    """Return memory for a value between stages."""
+    made = allocate(shape, place)
+    return made._get_array() if place is CPU else made
+
+
+def in_stages(chain: Chain, stages: Sequence[Stage]) -> Run:
+    """Return a function over tensors that runs a chain."""
+    run = _over_values(chain, stages)
+    if chain.device is not CPU:
+        return run
+
+    def over_tensors(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+        arrays = [x._get_array() for x in inputs]
+        run(arrays, [x._get_array() for x in outputs], scalars)
+
+    return over_tensors
+
+
+def _over_values(chain: Chain, stages: Sequence[Stage]) -> Run:
+    count, place = len(chain.inputs) + len(chain.instructions), chain.device
+    stored = [(x, chain.stores.index(x)) for x in dict.fromkeys(chain.stores)]
+    again = [(n, chain.stores.index(x)) for n, x in enumerate(chain.stores)]
+    again = [(to, source) for to, source in again if to != source]
+    last = {x: n for n, one in enumerate(stages) for x in (*one.takes, *one.makes)}
+    plan = [
+        (
+            one, [(x, chain.geometry(x)) for x in one.makes if x not in chain.stores],
+            [x for x, at in last.items() if at == n and x not in chain.stores],
+        )
+        for n, one in enumerate(stages)
+    ]  # fmt: skip
+
+    def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+        values = [*inputs, *[None] * (count - len(inputs))]
+        for x, output in stored:
+            values[x] = outputs[output]
+        for one, new, dead in plan:
+            for x, shape in new:
+                values[x] = memory(shape, place)
+            of = [values[x] for x in one.takes], [values[x] for x in one.makes], scalars
+            if one.run(*of) is False:
+                otherwise(chain, one)(*of)
+            del of  # no reference to dead values is left
+            for x in dead:
+                values[x] = None
+        for to, source in again:
+            if place is CPU:
+                outputs[to][...] = outputs[source]
+            else:
+                outputs[to].copy_(outputs[source])
+
+    return run
+
+
+def otherwise(chain: Chain, stage: Stage) -> Run:
+    """Return a function over a stage's values that runs its operators one by one."""
+    part = chain.cut(stage.takes, stage.steps, stage.makes)
+    return _over_values(part, all_alone(part))
+
+
+def all_alone(chain: Chain) -> list[Stage]:
+    """Return a stage for each operator of a chain."""
+    count = len(chain.inputs)
+    return [alone(chain, n) for n, x in enumerate(chain.instructions, count) if not x.what.part]
+
+
+def alone(chain: Chain, value: int) -> Stage:
+    """Return the stage of one operator, which gives this value."""
+    step = chain.instructions[value - len(chain.inputs)]
+    what, entry, params = step.what, step.what.entry, step.params
+    makes, all_results = results(chain, value)
+    takes = [x for x in step.operands if x >= 0]
+    numbers = [(n, ~x) for n, x in enumerate(step.operands) if x < 0]
+    is_member = what.takes_rows or what.family in ("copy", "random")
+
+    def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
+        given = inputs
+        if numbers:
+            given = [*inputs]
+            for n, x in numbers:
+                given.insert(n, scalars[x])
+        beside = tuple([scalars[~x] for x in params]) if params else ()
+        if is_member:
+            entry.write(all_results(outputs), given, beside)
+        elif what.device is CPU:
+            if entry.block:
+                parallel.pointwise(entry.loop, given, beside, outputs[0], entry.block)
+            else:
+                quiet.run(entry.loop, *given, *beside, outputs[0])
+        else:  # addresses select the launch
+            table, out = what.operator.table, outputs[0]
+            found = pointwise.find_entry(table, what.rule, what.loop, out, tuple(given))
+            found.write(out, tuple(given), beside)
+
+    return Stage(takes, makes, run)
+
+
+def results(chain: Chain, value: int) -> tuple[list[int], Callable[[Sequence[Any]], Sequence[Any]]]:
+    """Return the values that an operator gives, and a function that adds memory for further
+    results, which nothing reads, to those of these values."""
+    further = {
+        x.what.part: n for n, x in enumerate(chain.instructions, len(chain.inputs))
+        if x.what.part and x.operands[0] == value
+    }  # fmt: skip
+    what = chain.instructions[value - len(chain.inputs)].what
+    others = [] if what.whole is None else what.entry.plan.outputs[1:]
+
+    def all_results(outputs: Sequence[Any]) -> Sequence[Any]:
+        if not others:
+            return outputs
+        found = dict(zip((0, *further), outputs))
+        for part, output in enumerate(others, 1):
+            if part not in found:
+                found[part] = memory(output.geometry, what.device)
+        return [found[part] for part in sorted(found)]
+
+    return [value, *further.values()], all_results

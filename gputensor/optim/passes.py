@@ -191,13 +191,14 @@ def _program(chain: Chain) -> tuple[Run, list[int], list[int]] | None:
     found = programs.program(made, 0, len(made.instructions))
     if found is None:
         return None
-    program = found.run
+    program = found.program
+    assert program is not None
 
     def run(written: list[Tensor], read: list[Tensor], scalars: list[Any]) -> bool:
         done: bool = program(*[x._get_array() for x in (*written, *read)], scalars, True)
         return done
 
-    return run, [made.stores.index(x) for x in found.stores], found.inputs
+    return run, [made.stores.index(x) for x in found.makes], [*found.takes]
 
 
 def _kernel(chain: Chain) -> tuple[Run, list[int], list[int]] | None:

@@ -267,7 +267,7 @@ def assert_same(got: Any, wanted: Any, what: str) -> None:
 
 def walk(tensors: list[Any]) -> Any:
     """The coalesced walk of some tensors, as a launch takes it."""
-    from gputensor.fusion.cuda import plan_of
+    from gputensor.fusion.cuda.body import plan_of
 
     made = plan_of([(x._geometry, x._device) for x in tensors[:1]],
                    [(x._geometry, x._device) for x in tensors[1:]])  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.fusion import running
+from gputensor.fusion import cpu, running
 from gputensor.fusion.cpu import programs
 from gputensor.kernels import stub
 from gputensor.kernels.cuda import launch
@@ -367,3 +367,10 @@ def test_copies_to_another_layout_beside_a_reduction(
         found = f()
     assert [made.stride() for made in found] == [made.stride() for made in wanted]
     assert all(gt.equal(made, plain) for made, plain in zip(found, wanted))
+
+
+@pytest.mark.parametrize(("edge", "count"), [(32, 1), (128, 2)])
+def test_a_program_transposes_few_elements_and_the_copy_loop_many(edge: int, count: int) -> None:
+    found = gt.fuse.explain(lambda x: (x * 2).t().contiguous(), gt.rand(edge, edge))
+    ((chain, _),) = found.chains
+    assert len(cpu.stages(chain)) == count or not programs.library.choice().library

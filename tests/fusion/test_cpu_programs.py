@@ -89,8 +89,7 @@ def by_programs(function: Callable[..., Any], *args: Any) -> Any:
     explained = gt.fuse.explain(gt.fuse(function), *args)
     assert explained.chains
     for chain, _ in explained.chains:
-        found = cpu_programs.parts(chain)
-        assert isinstance(found[0], cpu_programs.Program)
+        assert cpu_programs.stages(chain)[0].program is not None
         assert all([cpu_programs.is_known(chain, step) for step in chain.instructions]), chain
     return explained.result
 

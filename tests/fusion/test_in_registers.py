@@ -168,3 +168,36 @@ def test_a_run_may_write_over_its_operands(n: int) -> None:
         x, y = gt.arange(n).float(), gt.arange(n).float() * 0.3
         found.append(state_of([run(x, y), x, y]))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("element", [gt.float32, gt.float64], ids=str)
+@pytest.mark.parametrize("offset", [0, 1])
+def test_large_results_past_the_caches(element: Any, offset: int) -> None:
+    """Results of 8 MiB, aligned or not, also in memory that the chain reads and in parts."""
+    n = (8 << 20) // element.itemsize + 77
+    x, y = gt.rand(n, dtype=element) + 0.5, gt.rand(n, dtype=element)
+    place = gt.empty(n + offset, dtype=element)[offset:]
+
+    def every(x: gt.Tensor, y: gt.Tensor) -> list[gt.Tensor]:
+        first = x * y + 1
+        second = (first - y).exp() * 2  # the first one is stored and read again
+        return [first, second, second.sum()]
+
+    def written(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
+        place.copy_(x * y - 1)
+        return place.clone()
+
+    def over(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
+        return x.clone()[1:].mul_(y[1:]).add_(y[1:] * 0.5)
+
+    for function in (every, written, over):
+        wanted = state_of(function(x, y))
+        with gt.fuse():
+            made = function(x, y)
+        assert state_of(made) == wanted
+    rows = (x[: n // 2048 * 2048].view(-1, 2048), y[: n // 2048 * 2048].view(-1, 2048))
+
+    def softmax(x: gt.Tensor, y: gt.Tensor) -> gt.Tensor:
+        return (x * y).softmax(-1) * y
+
+    assert state_of(gt.fuse(softmax)(*rows)) == state_of(softmax(*rows))

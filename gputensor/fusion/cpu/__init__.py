@@ -7,10 +7,9 @@ programs of as many operators as possible, and operators alone.
 
 from __future__ import annotations
 
-from . import programs
-from . import rows
+from . import programs, rows
 from ..chain import Chain
-from ..stages import Run, Stage, in_stages
+from ..running import Run, Stage, in_stages
 
 
 def prepare(chain: Chain) -> Run:
@@ -20,4 +19,4 @@ def prepare(chain: Chain) -> Run:
 
 def stages(chain: Chain) -> list[Stage]:
     made = rows.program(chain) if chain.is_reduced else None
-    return programs.stages(chain) if made is None else [made.stage()]
+    return programs.stages(chain) if made is None else [made]

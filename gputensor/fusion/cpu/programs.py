@@ -11,51 +11,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.arguments import NUMBERS
 from ...core.geometry import Geometry
 from ...kernels import stub
 from ...kernels.compiled import library
 from ..chain import Chain, Instruction, Recorded
-from ..stages import Stage, alone
+from ..running import Stage, alone
 
 # The maximum number of steps in a program; with the casts between steps, the library allows 128.
 _LONGEST = 64
-# A program itself copies this number of elements to another layout, and runs of at least `_ALIKE`
-# elements whose neighbours are up to `_NEAR` bytes apart in the operand.
-_FEW, _ALIKE, _NEAR = 1 << 16, 256, 16
+# A program itself copies `_FEW` elements to another layout. If neighbours are up to `_NEAR` bytes
+# apart in the operand, it copies `_SOME` elements, and any number in runs of at least `_ALIKE`.
+_FEW, _SOME, _ALIKE, _NEAR = 1 << 11, 1 << 16, 256, 16
 
 
-class Program(NamedTuple):
-    """Some operators of a chain as one call of the library, `run(*stores, *inputs, scalars,
-    may_share)`, where stores and inputs are arrays. If the library declines, `run` returns False
-    and has written nothing. stores: the values that it stores. inputs: the values that it reads.
-    steps: the results of its operators. shapes: the shape in which the program takes each array;
-    None for the array's own shape."""
+def stage(
+    program: Callable[..., bool], makes: Sequence[int], takes: Sequence[int], steps: range,
+    shapes: Sequence[tuple[int, ...] | None] = (),
+) -> Stage:  # fmt: skip
+    """Return the stage of one call of the library, `program(*makes, *takes, scalars, may_share)`.
+    If the library declines, it returns False and has written nothing. shapes: the shape in which
+    the program takes each array; None for the array's own shape."""
+    seen = [(n, shape) for n, shape in enumerate(shapes) if shape is not None]
 
-    run: Callable[..., bool]
-    stores: list[int]
-    inputs: list[int]
-    steps: range
-    shapes: Sequence[tuple[int, ...] | None] = ()
+    def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> bool:
+        arrays = [*outputs, *inputs]
+        for n, shape in seen:
+            arrays[n] = arrays[n].reshape(shape)
+        return program(*arrays, scalars, True)
 
-    def stage(self) -> Stage:
-        run_program, shapes = self.run, self.shapes
-        is_shaped = any([x is not None for x in shapes])
-
-        def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> bool:
-            arrays = [*outputs, *inputs]
-            for n, shape in enumerate(shapes):
-                if shape is not None:
-                    arrays[n] = arrays[n].reshape(shape)
-            return run_program(*arrays, scalars, True)
-
-        direct = None if is_shaped else run_program
-        return Stage(self.inputs, self.stores, run, self.steps, direct)
+    return Stage(takes, makes, run, steps, None if seen else program)
 
 
-def program(chain: Chain, first: int, last: int) -> Program | None:
+def program(chain: Chain, first: int, last: int) -> Stage | None:
     """Return the program of the instructions `first` to `last`; None if there is none."""
     count, steps = len(chain.inputs), chain.instructions
     own = range(count + first, count + last)
@@ -67,12 +57,18 @@ def program(chain: Chain, first: int, last: int) -> Program | None:
     done = [x for x in own if x not in moves]
     numbers = {x: n for n, x in enumerate([*inputs, *done])}
     numbers |= {x: numbers[source] for x, source in moves.items()}
-    said = [_said(chain, steps[x - count], numbers) for x in done]
+    said = [
+        (
+            what.family, what.loop, what.compute.code, what.result.code,
+            tuple([numbers.get(x, x) for x in operands]), params,
+        )
+        for what, operands, params in [steps[x - count] for x in done]
+    ]  # fmt: skip
     run = library.program(
         tuple([chain.geometry(x).dtype.code for x in inputs]),
         tuple([numbers[x] for x in stores]), tuple(said),
     )  # fmt: skip
-    return None if run is None else Program(run, stores, inputs, own)
+    return None if run is None else stage(run, stores, inputs, own)
 
 
 def _moves(chain: Chain, own: range, stores: list[int]) -> dict[int, int]:
@@ -94,17 +90,14 @@ def _moves(chain: Chain, own: range, stores: list[int]) -> dict[int, int]:
     return found
 
 
-def _said(chain: Chain, step: Instruction, numbers: dict[int, int]) -> tuple[Any, ...]:
-    """Return a step in the form that the library reads."""
-    what = step.what
-    operands = tuple([numbers.get(x, x) for x in step.operands])
-    return what.family, what.loop, what.compute.code, what.result.code, operands, step.params
-
-
-def parts(chain: Chain) -> list[Program | int]:
-    """Split a chain into programs and the numbers of instructions that no program can run."""
-    found: list[Program | int] = []
+def stages(chain: Chain) -> list[Stage]:
+    """Return the stages of a chain: programs, and operators without a program."""
+    found: list[Stage] = []
     steps, first = chain.instructions, 0
+    casts = [x for x in steps if not x.what.is_move]
+    if len(chain.stores) == 1 and len(casts) < 2 and all([x.what.family == "copy" for x in casts]):
+        # the copy loop casts and changes the layout at once
+        return [alone(chain, chain.stores[0])._replace(takes=[0])]
     moves = _moved_apart(chain)
     are_known = [n not in moves and is_known(chain, step) for n, step in enumerate(steps)]
     while first < len(steps):
@@ -114,41 +107,27 @@ def parts(chain: Chain) -> list[Program | int]:
             and steps[last].what.walk.sizes == sizes
         ):  # fmt: skip
             last += 1
+        last = max(last, first + 1)
         found += _built(chain, first, last)
-        if last == first:
-            found.append(first)
-        first = max(last, first + 1)
+        first = last
     return found
 
 
-def _built(chain: Chain, first: int, last: int) -> list[Program | int]:
+def _built(chain: Chain, first: int, last: int) -> list[Stage]:
     """Return the steps as one program, or as several if one program cannot take all operands."""
-    if last - first < 2:
-        return [*range(first, last)]
-    if (found := program(chain, first, last)) is not None:
+    what = chain.instructions[first].what
+    is_one = last - first < 2 and (what.takes_rows or what.family in ("copy", "random"))
+    if not is_one and (found := program(chain, first, last)) is not None:
         return [found]
+    if last - first < 2:
+        return [] if what.part else [alone(chain, len(chain.inputs) + first)]
     middle = (first + last) // 2
     return _built(chain, first, middle) + _built(chain, middle, last)
 
 
-def stages(chain: Chain) -> list[Stage]:
-    """Return the stages of a chain: programs, and operators without a program."""
-    count, steps = len(chain.inputs), chain.instructions
-    casts = [x for x in steps if not x.what.is_move]
-    if len(chain.stores) == 1 and len(casts) < 2 and all([x.what.family == "copy" for x in casts]):
-        # the copy loop casts and changes the layout at once
-        return [alone(chain, chain.stores[0])._replace(takes=[0])]
-    return [
-        x.stage() if isinstance(x, Program) else alone(chain, count + x)
-        for x in parts(chain) if isinstance(x, Program) or not steps[x].what.part
-    ]  # fmt: skip
-
-
 def is_known(chain: Chain, step: Instruction) -> bool:
     """True if the library has this loop for these operands."""
-    kinds = tuple([
-        chain.geometry(x).dtype.code if x >= 0 else -1 for x in step.operands
-    ])  # fmt: skip
+    kinds = tuple([chain.geometry(x).dtype.code if x >= 0 else -1 for x in step.operands])
     return _has_loop(step.what, kinds, len(step.params))
 
 
@@ -170,13 +149,8 @@ def _has_loop(what: Recorded, kinds: tuple[int, ...], n_params: int) -> bool:
     dtypes = tuple([kind for kind in kinds if kind >= 0])
     places = iter(range(len(dtypes)))
     operands = tuple([-1 if kind < 0 else next(places) for kind in kinds])
-    step = (
-        what.family, what.loop, what.compute.code, what.result.code, operands, (-1,) * n_params
-    )  # fmt: skip
+    step = (what.family, what.loop, what.compute.code, what.result.code, operands, (-1,) * n_params)
     return library.program(dtypes, (len(dtypes),), (step,)) is not None
-
-
-# --- copies to another layout ---------------------------------------------------------------------
 
 
 def _moved_apart(chain: Chain) -> set[int]:
@@ -200,7 +174,8 @@ def _is_near(chain: Chain) -> bool:
     to = chain.geometry(chain.stores[0])
     along = _along(to)
     steps = [x.strides[along] * x.dtype.itemsize for x in chain.inputs if _crosses(x, to)]
-    return to.sizes[along] >= _ALIKE and all([0 < step <= _NEAR for step in steps])
+    is_worth = to.sizes[along] >= _ALIKE or to.numel <= _SOME
+    return is_worth and all([0 < step <= _NEAR for step in steps])
 
 
 def _along(shape: Geometry) -> int:

@@ -23,6 +23,7 @@ from ...kernels.compiled import reduce as names
 from ...kernels.cpu import cast
 from . import programs
 from ..chain import Chain, Instruction
+from ..running import Stage
 
 Array = Any
 
@@ -32,18 +33,10 @@ _SHORTEST, _LONGEST = 256, 1 << 14
 # Elements that a function adds up before it merges sums: _CHUNK without a cast, _PACKED with a
 # cast.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
-# A function gets its arrays as numbers: the index of an operand, _RESULT, or _NONE for no array.
-# `_of_value` makes the number of a second or later result, `_unread` the number of a result that
-# nothing reads.
-_RESULT, _NONE = -1, -100
-
-
-def _unread(code: int) -> int:
-    return -2 - code
-
-
-def _of_value(value: int) -> int:
-    return 100 + value
+# A function gets its arrays as numbers: the index of an operand, _RESULT, _NONE for no array,
+# _OF_VALUE + its value for a second or later result, and _UNREAD - its dtype's code for a result
+# that nothing reads.
+_RESULT, _NONE, _OF_VALUE, _UNREAD = -1, -100, 100, -2
 
 
 class _Not(Exception):
@@ -69,7 +62,7 @@ class _Rows:
         self.chain, walk = chain, chain.walk
         count, steps = len(chain.inputs), chain.instructions
         taken = [x.what for x in steps if x.what.takes_rows]
-        reduced = {tuple(sorted(x.whole or x.reduces or ())) for x in taken}
+        reduced = {x.dims for x in taken}
         first = min([min(dims or (walk.ndim,)) for dims in reduced], default=walk.ndim)
         if not walk.is_row_major or reduced != {tuple(range(first, walk.ndim))}:
             raise _Not
@@ -167,7 +160,7 @@ class _Rows:
         ]):  # fmt: skip
             raise _Not
         if step.operands and value in self.wholes:
-            result = _code(self.wholes[value].part)
+            result = next(x.code for x in STORED if x.np == self.wholes[value].part)
         return (
             family, name, common, result, step.operands, step.params, is_row, arrays, integers, ()
         )  # fmt: skip
@@ -189,7 +182,7 @@ class _Rows:
             return "softmax", what.loop, (*places, _RESULT), (1,)
         if what.family == "moments" and what.loop == "logsumexp" and what.result.itemsize > 2:
             name = f"logsumexp {what.result.short}"
-            return "moments", name, (0, _RESULT, _unread(what.result.code)), (2,)
+            return "moments", name, (0, _RESULT, _UNREAD - what.result.code), (2,)
         if what.family == "reduce":
             name = _name_of(step)
             return "reduce", name.replace("mean", "sum") if self.wholes else name, (0, -1), (2,)
@@ -215,8 +208,8 @@ class _Rows:
             if step.what.part == part and step.operands[0] == value:
                 if step.what.result.code != code:
                     raise _Not
-                return _of_value(n)
-        return _unread(code)
+                return _OF_VALUE + n
+        return _UNREAD - code
 
     def _is_narrow(self, value: int) -> bool:
         """True for an operand with fewer elements than a row has."""
@@ -241,11 +234,7 @@ def _name_of(step: Instruction) -> str:
     return name
 
 
-def _code(of: Any) -> int:
-    return next(d.code for d in STORED if d.np == of)
-
-
-def program(chain: Chain) -> programs.Program | None:
+def program(chain: Chain) -> Stage | None:
     """Return the program of a chain with reductions, or None if the chain cannot be a program of
     rows."""
     if library.choice().library is None or chain.drawn:
@@ -268,7 +257,7 @@ def program(chain: Chain) -> programs.Program | None:
     run = made.run if not made.wholes else _merging(made, kept)
     count = len(chain.inputs)
     steps = range(count, count + len(chain.instructions))
-    return programs.Program(run, list(made.stores), [*range(count)], steps, taken)
+    return programs.stage(run, made.stores, range(count), steps, taken)
 
 
 def _merging(made: _Rows, kept: list[tuple[int, ...]]) -> Callable[..., bool]:

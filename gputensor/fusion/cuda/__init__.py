@@ -8,15 +8,13 @@ source, and `*chain_launch.py` launch it.
 from __future__ import annotations
 
 from ...kernels.cuda.chain_source import functor
-from . import rows
 from .. import running
 from ..chain import Chain
-from ..epilogue import parted
-from ..stages import Run, Stage, in_stages
-from .body import Written, launched, plan_of
+from ..epilogue import Tail, parted
+from ..running import Run, Stage, in_stages
+from .body import Written, launched
 from .reductions import Reduced
-
-__all__ = ["plan_of", "prepare", "source"]
+from .rows import Rows, computes_its_softmax, reads_its_rows
 
 
 def prepare(chain: Chain) -> Run | None:
@@ -26,26 +24,25 @@ def prepare(chain: Chain) -> Run | None:
         return launched(chain)
     if chain.drawn:
         return None  # `drawn.first` draws its random numbers before the launch
-    head, tails = parted(chain)
-    reads, found = rows.reads_its_rows(head), _rows(head)
-    if found is not None and found.launch is not None:
-        stages: list[Stage] | None = found.stages()
-    elif reads:
-        return None
-    else:
-        reduced = Reduced(head, tails, chain.stores)
-        stages = reduced.stages()
-        tails = [x for x in tails if x not in reduced.tails.values()]
+    kernel, tails = _kernel(chain)
+    stages = None if kernel is None else kernel.stages()
     if stages is None:
         return None
     stages += [Stage(x.takes, x.stores, running.prepared(x.chain)) for x in tails]
     return in_stages(chain, stages)
 
 
-def _rows(head: Chain) -> rows.Rows | None:
-    """The program of a chain that reads its rows again; None for other chains."""
-    is_one = rows.reads_its_rows(head) or rows.computes_its_softmax(head)
-    return rows.Rows(head) if is_one else None
+def _kernel(chain: Chain) -> tuple[Rows | Reduced | None, list[Tail]]:
+    """Return the kernels of a chain's head, and the tails that run after these. None for the
+    kernels if one kernel must read the rows again and cannot be written."""
+    head, tails = parted(chain)
+    reads = reads_its_rows(head)
+    if reads or computes_its_softmax(head):
+        found = Rows(head)
+        if found.launch is not None or reads:
+            return found if found.launch is not None else None, tails
+    reduced = Reduced(head, tails, chain.stores)
+    return reduced, [x for x in tails if x not in reduced.tails.values()]
 
 
 def source(chain: Chain) -> str | None:
@@ -55,13 +52,7 @@ def source(chain: Chain) -> str | None:
         return None if body is None else functor(body)
     if chain.drawn:
         return None
-    head, tails = parted(chain)
-    of_rows = _rows(head)
-    text = None if of_rows is None else of_rows.source()
-    found = [] if text is None else [text]
-    if text is None:
-        reduced = Reduced(head, tails, chain.stores)
-        found = reduced.sources()
-        tails = [x for x in tails if x not in reduced.tails.values()]
+    kernel, tails = _kernel(chain)
+    found = [] if kernel is None else kernel.sources()
     found += [functor(body) for x in tails if (body := Written(x.chain).body) is not None]
     return "\n".join(found) or None

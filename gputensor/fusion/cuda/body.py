@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from ...core.geometry import Geometry, contiguous_geometry
@@ -14,7 +15,7 @@ from ...kernels.cuda import chain_launch, variants
 from ...kernels.cuda.chain_source import FAMILIES, Body, Drawn, Step
 from ...structured.pointwise import NUMBERS
 from ..chain import Chain, Instruction
-from ..stages import Run
+from ..running import Run
 
 # Launches of a chain that are kept, by the number of elements.
 _BOUND = 1 << 8
@@ -30,7 +31,11 @@ def launched(chain: Chain) -> Run | None:
     made = Written(chain)
     if made.body is None:
         return None
-    launch = chain_launch.bind(made.body, _plan(chain), made.packing)
+    # Positions in a stream are counted in row-major order.
+    drawn = [contiguous_geometry(x.sizes, x.dtype) for x in map(chain.geometry, chain.drawn)]
+    outputs = [(chain.geometry(n), chain.device) for n in chain.stores]
+    plan = plan_of(outputs, [(x, chain.device) for x in (*chain.inputs, *drawn)])
+    launch = chain_launch.bind(made.body, plan, made.packing)
     if launch is None:
         return None
     index, places = chain.device.index, (0,) * len(chain.drawn)
@@ -49,24 +54,20 @@ def dense(chain: Chain) -> Callable[..., bool] | None:
     made = Written(chain)
     if chain.is_reduced or chain.drawn or made.body is None:
         return None
-    found, index, written = dict[int, Any](), chain.device.index, made.body
+    index, written = chain.device.index, made.body
 
-    def launch(numel: int) -> Any:
+    @lru_cache(_BOUND)
+    def launch_of(numel: int) -> Any:
         shapes = [contiguous_geometry((numel,), chain.geometry(n).dtype) for n in chain.stores]
         inputs = [contiguous_geometry((numel,), x.dtype) for x in chain.inputs]
         places = ([(x, chain.device) for x in part] for part in (shapes, inputs))
         return chain_launch.bind(written, plan_of(*places), made.packing)
 
     def run(outputs: Sequence[Any], inputs: Sequence[Any], scalars: Sequence[Any]) -> bool:
-        numel = outputs[0]._geometry.numel
-        if numel not in found:
-            if len(found) >= _BOUND:
-                found.clear()
-            found[numel] = launch(numel)
-        if found[numel] is None:
+        launch = launch_of(outputs[0]._geometry.numel)
+        if launch is None:
             return False
-        addresses = tuple([x._address() for x in (*outputs, *inputs)])
-        found[numel](index, addresses, tuple(scalars))
+        launch(index, tuple([x._address() for x in (*outputs, *inputs)]), tuple(scalars))
         return True
 
     return run
@@ -78,10 +79,6 @@ class Written:
     body: its source; None if an operator has no functor. packing: the list of the scalars of all
     bodies of a kernel; the scalars of this body are appended.
     """
-
-    __slots__ = ("chain", "body", "packing", "place")
-    chain: Chain
-    place: dict[int, int]
 
     def __init__(self, chain: Chain, packing: list[chain_launch.Packer] | None = None) -> None:
         self.chain = chain
@@ -133,14 +130,6 @@ class Written:
         )  # fmt: skip
         self.packing += chain_launch.packers(made, [~n for n in (*numbers, *step.params)])
         return made
-
-
-def _plan(chain: Chain) -> Plan:
-    """The plan that walks all operands of the chain together."""
-    outputs = [(chain.geometry(n), chain.device) for n in chain.stores]
-    # Positions in a stream are counted in row-major order.
-    places = [contiguous_geometry(x.sizes, x.dtype) for x in map(chain.geometry, chain.drawn)]
-    return plan_of(outputs, [(x, chain.device) for x in (*chain.inputs, *places)])
 
 
 def plan_of(outputs: list[tuple[Geometry, Any]], inputs: list[tuple[Geometry, Any]]) -> Plan:

@@ -7,9 +7,9 @@ cuda/rows.py has chains that read results of reductions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...core.dtype import int64
+from ...core.dtype import dtype, int64
 from ...core.geometry import Geometry, contiguous_geometry
 from ...iterator.coalesce import coalesce
 from ...iterator.order import dimension_order
@@ -19,86 +19,82 @@ from ...kernels.cuda.reduce_chain_launch import Epilogue
 from ..chain import Chain, Instruction
 from .body import Written, launched
 from ..epilogue import Tail
-from ..stages import Stage, alone, results
+from ..running import Stage, alone, results
 
 
-class _Fused:
+class _Fused(NamedTuple):
     """One kernel that computes a reduction's operand, reduces it, and applies the operators that
     read the result. inputs: the chain's inputs that the kernel reads. after: source of the
     operators on the result."""
 
-    __slots__ = ("body", "inputs", "launch", "after")
-    launch: Callable[..., None] | None
-    after: Epilogue | None
+    inputs: list[int]
+    body: Body
+    launch: Callable[..., None]
+    after: Epilogue | None = None
 
-    def __init__(
-        self, chain: Chain, step: Instruction, tail: Tail | None = None, is_stored: bool = False
-    ) -> None:
-        """is_stored: the result itself is stored too."""
-        part, self.inputs = chain.part((step.operands[0],))
-        written = Written(part)
-        self.body, self.launch, self.after = written.body, None, None
-        what = step.what
-        if written.body is None or what.family not in ("reduce", "argreduce"):
-            return
-        if what.family == "argreduce":
-            self._search(part, step, written)
-            return
-        shapes: list[Geometry] = []
-        follows: Body | None = None
-        if tail is not None:
-            follows = Written(tail.chain, written.packing).body
-            if follows is None:
-                return
-            outputs = [what.geometry] * is_stored + [tail.chain.made(n) for n in tail.chain.stores]
-            follows = follows._replace(stores=(0,) * is_stored + follows.stores)
-            shapes = [*tail.chain.inputs[1:], *outputs]
-        walks = self._walks(part, step, shapes)
-        if walks is None:
-            return
-        plan = what.entry.plan
-        count = len(walks) - len(shapes)
-        if follows is not None:
-            more = [x[plan.n_reduced :] for x in walks[count:]]
-            self.after = Epilogue(follows, more)
-        self.launch = reduce_chain_launch.bind(
-            what.entry.run, written.body, written.packing, what.result, plan.shape, plan.n_reduced,
-            walks[:count], plan.common_dtype.code, self.after,
-        )  # fmt: skip
 
-    def _search(self, part: Chain, step: Instruction, written: Written) -> None:
-        """The launch of argmax and argmin, max and min: addresses are values, indices, inputs."""
-        what, assumed = step.what, step.what.entry.plan.walk
-        assert written.body is not None and what.reduces is not None
-        sizes, source = part.walk.sizes, part.geometry(part.stores[0])
-        kept = tuple([1 if d in what.reduces else n for d, n in enumerate(sizes)])
-        walks = []
-        for of in (int64, source.dtype):
-            strides = contiguous_geometry(kept, of).stride_bytes
-            walks.append(tuple([0 if n == 1 else s for n, s in zip(kept, strides)]))
-        found = coalesced(part, [walks[0], source.stride_bytes, walks[1]])
-        if found[0] != assumed.shape:
-            return
-        of_indices, _, of_values, *inputs = found[1]
-        bound = argreduce_chain_launch.bind(
-            what.entry.run, written.body, written.packing, assumed.shape, assumed.n_reduced,
-            [of_indices, of_values, *inputs],
-        )  # fmt: skip
-        if bound is None or what.whole is not None:
-            self.launch = bound
-            return
-        self.launch = lambda index, addresses, scalars: bound(index, (0, *addresses), scalars)
+def _fused(
+    chain: Chain, step: Instruction, tail: Tail | None = None, is_stored: bool = False
+) -> _Fused | None:
+    """Return the kernel of a reduction, or None if there is none. is_stored: the result itself is
+    stored too."""
+    part, inputs = chain.part((step.operands[0],))
+    written, what, plan = Written(part), step.what, step.what.entry.plan
+    if written.body is None or what.family not in ("reduce", "argreduce"):
+        return None
+    if what.family == "argreduce":
+        search = _search(part, step, written.body, written.packing)
+        return None if search is None else _Fused(inputs, written.body, search)
+    shapes: list[Geometry] = []
+    follows: Body | None = None
+    if tail is not None:
+        follows = Written(tail.chain, written.packing).body
+        if follows is None:
+            return None
+        outputs = [what.geometry] * is_stored + [tail.chain.made(n) for n in tail.chain.stores]
+        follows = follows._replace(stores=(0,) * is_stored + follows.stores)
+        shapes = [*tail.chain.inputs[1:], *outputs]
+    # The strides of the result, the inputs, and operands of the tail, which broadcast to the
+    # result, over the dimensions of the reduction's own plan.
+    seen = [_as_kept(x, what.geometry.ndim, step, part.walk) for x in (what.geometry, *shapes)]
+    source = part.geometry(part.stores[0])
+    shape, (result, _, *walks) = coalesced(part, [seen[0], source.stride_bytes], seen[1:])
+    if shape != plan.shape:
+        return None
+    count, after = len(walks) - len(shapes), None
+    if follows is not None:
+        after = Epilogue(follows, [x[plan.n_reduced :] for x in walks[count:]])
+    launch = reduce_chain_launch.bind(
+        what.entry.run, written.body, written.packing, what.result, plan.shape, plan.n_reduced,
+        [result, *walks[:count]], plan.common_dtype.code, after,
+    )  # fmt: skip
+    return None if launch is None else _Fused(inputs, written.body, launch, after)
 
-    @staticmethod
-    def _walks(part: Chain, step: Instruction, more: Sequence[Geometry]) -> list[Any] | None:
-        """Strides in bytes of the result, the inputs, and `more`, which broadcast to the result,
-        over the dimensions of the reduction's own plan; None if an operand has no strides over
-        these."""
-        what, entry = step.what, step.what.entry
-        seen = [_as_kept(x, what.geometry.ndim, step, part.walk) for x in (what.geometry, *more)]
-        source = part.geometry(part.stores[0])
-        shape, found = coalesced(part, [seen[0], source.stride_bytes], seen[1:])
-        return [found[0], *found[2:]] if shape == entry.plan.shape else None
+
+def _search(
+    part: Chain, step: Instruction, body: Body, packing: list[Any]
+) -> Callable[..., None] | None:
+    """The launch of argmax and argmin, max and min: addresses are values, indices, inputs."""
+    what, assumed = step.what, step.what.entry.plan.walk
+    source = part.geometry(part.stores[0])
+    kept = tuple([1 if d in what.dims else n for d, n in enumerate(part.walk.sizes)])
+    walks = [row_strides(kept, int64), source.stride_bytes, row_strides(kept, source.dtype)]
+    shape, (of_indices, _, of_values, *inputs) = coalesced(part, walks)
+    if shape != assumed.shape:
+        return None
+    bound = argreduce_chain_launch.bind(
+        what.entry.run, body, packing, assumed.shape, assumed.n_reduced,
+        [of_indices, of_values, *inputs],
+    )  # fmt: skip
+    if bound is None or what.whole is not None:
+        return bound
+    return lambda index, addresses, scalars: bound(index, (0, *addresses), scalars)
+
+
+def row_strides(sizes: tuple[int, ...], of: dtype) -> tuple[int, ...]:
+    """Strides in bytes of a dense value with one element per row; 0 along dimensions of one."""
+    strides = contiguous_geometry(sizes, of).stride_bytes
+    return tuple([0 if n == 1 else s for n, s in zip(sizes, strides)])
 
 
 def _as_kept(x: Geometry, ndim: int, step: Instruction, walk: Geometry) -> tuple[int, ...]:
@@ -136,19 +132,14 @@ class Reduced:
     """A chain with reductions: one launch for stored values, and one for each reduction, which
     computes its operand itself if nothing else needs it."""
 
-    __slots__ = ("chain", "fused", "wanted", "ends", "tails", "stored")
-    chain: Chain
-    wanted: list[int]
-    ends: list[tuple[int, Instruction]]
-    tails: dict[int, Tail]
-
     def __init__(
         self, chain: Chain, tails: Sequence[Tail] = (), stored: Sequence[int] = ()
     ) -> None:
         """tails: the chain's tails. self.tails: reduction's value -> the tail that runs in its
         kernel. stored: all values to store.
         """
-        self.chain, count, self.tails = chain, len(chain.inputs), {}
+        self.chain, count = chain, len(chain.inputs)
+        self.tails: dict[int, Tail] = {}
         # Also store the inputs of each tail other than its reduction's result.
         self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}
         steps = dict(enumerate(chain.instructions, count))
@@ -157,7 +148,7 @@ class Reduced:
             n for n in dict.fromkeys(chain.stores) if not is_end(steps[n])
             and not steps[n].what.part
         ]  # fmt: skip
-        self.fused: dict[int, tuple[_Fused, Callable[..., None]]] = {}
+        self.fused: dict[int, _Fused] = {}
         in_memory = list(self.wanted)
         ends = [n for n, _ in self.ends]
         for n, step in self.ends:
@@ -168,16 +159,15 @@ class Reduced:
                 x for x in (*step.operands, *after[0].takes[1:])
                 if x in in_memory or x >= count and x in ends[ends.index(n) :]
             ]:  # fmt: skip
-                made = _Fused(chain, step, after[0], n in self.stored)
-                if made.launch is not None:
-                    self.fused[n], self.tails[n] = (made, made.launch), after[0]
+                made = _fused(chain, step, after[0], n in self.stored)
+                if made is not None:
+                    self.fused[n], self.tails[n] = made, after[0]
                     continue
             sources = [x for x in step.operands if x >= count and x not in in_memory]
             if not sources:
                 continue
-            made = _Fused(chain, step)
-            if made.launch is not None:
-                self.fused[n] = made, made.launch
+            if (made := _fused(chain, step)) is not None:
+                self.fused[n] = made
             else:
                 self.wanted += [x for x in dict.fromkeys(sources) if x not in self.wanted]
 
@@ -191,36 +181,24 @@ class Reduced:
                 return None
             found.append(Stage(taken, some, launch))
         for n, _ in self.ends:
-            if n not in self.fused:
-                found.append(alone(chain, n))
-            elif n in self.tails:
-                found.append(self._with_tail(n))
-            else:
-                found.append(self._with_operand(n))
+            found.append(self._with_operand(n) if n in self.fused else alone(chain, n))
         return found
 
     def _with_operand(self, n: int) -> Stage:
-        """A reduction that computes its operand."""
-        one, launch = self.fused[n]
+        """A reduction that computes its operand, and its tail if that runs in the same kernel."""
+        one, tail = self.fused[n], self.tails.get(n)
         makes, all_results = results(self.chain, n)
-        index = self.chain.device.index or 0
+        takes, index = list(one.inputs), self.chain.device.index or 0
+        if tail is not None:
+            makes = [n] * (n in self.stored) + tail.stores
+            takes += tail.takes[1:]
 
         def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-            operands = [*all_results(outputs), *inputs]  # keeps them until the launch
-            launch(index, [x._address() for x in operands], scalars)
+            made = all_results(outputs) if tail is None else outputs  # kept until the launch
+            of = [x._address() for x in made], [x._address() for x in inputs]
+            one.launch(index, [*of[0], *of[1]] if tail is None else [0, *of[1], *of[0]], scalars)
 
-        return Stage(one.inputs, makes, run)
-
-    def _with_tail(self, n: int) -> Stage:
-        """A reduction that computes its operand, and its tail."""
-        (one, launch), tail = self.fused[n], self.tails[n]
-        index = self.chain.device.index or 0
-
-        def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-            launch(index, [0, *[x._address() for x in (*inputs, *outputs)]], scalars)
-
-        makes = [n] * (n in self.stored) + tail.stores
-        return Stage([*one.inputs, *tail.takes[1:]], makes, run)
+        return Stage(takes, makes, run)
 
     def _of_like_sizes(self) -> list[list[int]]:
         """The stored values, grouped by their sizes."""
@@ -231,9 +209,9 @@ class Reduced:
 
     def sources(self) -> list[str]:
         """The source of each compiled kernel."""
-        bodies = [one.body for one, _ in self.fused.values()]
+        bodies: list[Body | None] = [one.body for one in self.fused.values()]
         bodies += [Written(self.chain.part(some)[0]).body for some in self._of_like_sizes()]
-        after = [one.after.body for one, _ in self.fused.values() if one.after is not None]
+        after = [one.after.body for one in self.fused.values() if one.after is not None]
         found = [functor(body) for body in dict.fromkeys(bodies) if body is not None]
         return found + [epilogue(body) for body in dict.fromkeys(after)]
 

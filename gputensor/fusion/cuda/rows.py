@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ...core.dtype import dtype, float32, float64
+from ...core.dtype import bool_, dtype, float32, float64
 from ...core.geometry import Geometry, contiguous_geometry
 from ...kernels.cuda import rows_chain_launch, rows_source, variants
 from ...kernels.cuda.rows_source import Program, Reduction
 from ..chain import Chain, Instruction, Recorded
 from .body import Written
-from .reductions import coalesced, is_end
+from .reductions import coalesced, is_end, row_strides
 from ..members.reductions import SHORT
-from ..stages import Stage, alone
+from ..running import Stage, alone
 
 # A result that a pass computes for each row: the number of its value; -1, or the index of one of a
 # softmax's two results; and the dtype.
@@ -59,16 +59,10 @@ class Rows:
     elements of the rows. once: stored values with one element per row. launch: None if no kernel
     can be written."""
 
-    __slots__ = ("chain", "full", "once", "late", "launch", "program")
-    chain: Chain
-    full: list[int]
-    once: list[int]
-    late: list[tuple[int, Any]]
-    launch: rows_chain_launch.ChainRows | None
-    program: Program | None
-
     def __init__(self, chain: Chain) -> None:
-        self.chain, self.launch, self.program = chain, None, None
+        self.chain = chain
+        self.launch: rows_chain_launch.ChainRows | None = None
+        self.program: Program | None = None
         count = len(chain.inputs)
         steps = dict(enumerate(chain.instructions, count))
         read = _read(chain)
@@ -76,7 +70,7 @@ class Rows:
         self.late = [(n, x) for n, x in steps.items() if is_end(x) and (n, x) not in within]
         if not within or any([n in read for n, _ in self.late]):
             return
-        kinds = {(_key(x), _dims(x)) for _, x in within}
+        kinds = {(_key(x), x.what.dims) for _, x in within}
         if len(kinds) > 1:
             return
         wanted = [
@@ -86,7 +80,7 @@ class Rows:
         wanted += [
             x for _, step in self.late for x in step.operands if x >= count and x not in wanted
         ]
-        reduces = _dims(within[0][1])
+        reduces = within[0][1].what.dims
         sizes = tuple([1 if d in reduces else n for d, n in enumerate(chain.walk.sizes)])
         self.full = [n for n in wanted if chain.geometry(n).sizes == chain.walk.sizes]
         self.once = [n for n in wanted if n not in self.full]
@@ -142,9 +136,9 @@ class Rows:
         and the strides in bytes of full outputs, of inputs, and of outputs with one element per
         row."""
         chain, what = self.chain, step.what
-        row = _row_strides(chain, sizes, 1)
+        row = row_strides(sizes, bool_)
         full = [chain.geometry(n).stride_bytes for n in self.full]
-        once = [_row_strides(chain, sizes, chain.geometry(n).dtype.itemsize) for n in self.once]
+        once = [row_strides(sizes, chain.geometry(n).dtype) for n in self.once]
         source = chain.geometry(step.operands[0])
         shape, found = coalesced(chain, [row, source.stride_bytes], [*full, *once])
         seen, _, *rest = found
@@ -167,8 +161,8 @@ class Rows:
         kernel = Stage(range(len(chain.inputs)), once, run)
         return [kernel, *[alone(chain, n) for n, _ in self.late]]
 
-    def source(self) -> str | None:
-        return None if self.program is None else rows_source.functors(self.program)
+    def sources(self) -> list[str]:
+        return [] if self.program is None else [rows_source.functors(self.program)]
 
 
 def _key(step: Instruction) -> Any:
@@ -176,25 +170,10 @@ def _key(step: Instruction) -> Any:
     what = step.what
     itemsize = what.kinds[0].itemsize
     if is_softmax(what):
-        return rows_chain_launch.lanes_of_softmax(
-            what.walk.sizes[_dims(step)[0]], itemsize
-        ), itemsize
+        return rows_chain_launch.lanes_of_softmax(what.walk.sizes[what.dims[0]], itemsize), itemsize
     stage = rows_chain_launch.stage_of(what.entry.run)
     assert stage is not None
     return (stage.lane_bits, stage.slot_bits), itemsize
-
-
-def _dims(step: Instruction) -> tuple[int, ...]:
-    return step.what.whole or step.what.reduces or ()
-
-
-def _row_strides(chain: Chain, sizes: Any, itemsize: int) -> tuple[int, ...]:
-    """Row-major strides of a value with one element per row; 0 if it has one element in total."""
-    strides, step = [], itemsize
-    for n in reversed(sizes):
-        strides.append(step if n > 1 else 0)
-        step *= n
-    return tuple(strides[::-1])
 
 
 def _part(chain: Chain, wanted: tuple[int, ...], found: list[Found]) -> Chain:
@@ -203,12 +182,7 @@ def _part(chain: Chain, wanted: tuple[int, ...], found: list[Found]) -> Chain:
     Results of reductions over rows become additional inputs.
     """
     count = len(chain.inputs)
-    reduced = {n for n, part, _ in found if part < 0}
-    needed = set(wanted) - reduced
-    for n in range(count + len(chain.instructions) - 1, count - 1, -1):
-        if n in needed:
-            needed.update([x for x in chain.instructions[n - count].operands if x not in reduced])
-    kept = [n for n in range(count, count + len(chain.instructions)) if n in needed]
+    kept = [n for n in chain.needed(wanted, {n for n, part, _ in found if part < 0}) if n >= count]
     numbers = {n: n for n in range(count)}
     of_softmax: dict[int, list[int]] = {}
     shapes: list[Geometry] = []

@@ -12,6 +12,7 @@ order, `turned`; its readers are in another chain.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from ..._generated import calls, operators
@@ -26,34 +27,32 @@ from ...iterator.order import dense_strides_like
 from ...iterator.plan import build
 from ...kernels import stub
 from ...kernels.cpu import quiet
-from ...structured.pointwise import Rule
 from ...tensor.make import from_storage
 from ...tensor.tensor import Tensor
-from ..chain import Recorded
+from ..chain import Entry, Recorded
 from ..record.pending import Pending
 from ..record.recorder import Recorder, current
 
 # The operators that make copies: two for new tensors, one for existing memory.
 NAMES = ("aten::_to_copy", "aten::clone", "aten::copy_")
-_RULE = Rule("copy", "copy", COPY)
 _BOUND = 1 << 11
 _Kernel = Callable[..., Any]
 
 
-class _Copy:
-    """The attributes of an entry that `Recorded` reads."""
+@lru_cache(_BOUND)
+def _known(
+    operator: Operator, source: Geometry, to: Geometry, walk: Geometry, turned: Any, place: Any
+) -> Recorded:  # fmt: skip
+    plan = build("copy_", COPY, ((to, place),), ((source, place),), default_dtype=None)
 
-    __slots__ = ("rule", "name", "plan", "kinds")
-
-    def __init__(self, source: Geometry, to: Geometry, place: Any) -> None:
-        self.rule, self.name, self.kinds = _RULE, "copy", (source.dtype,)
-        self.plan = build("copy_", COPY, ((to, place),), ((source, place),), default_dtype=None)
-
-    def write(self, outs: Any, inputs: Any, params: Any) -> None:
-        if self.plan.device is CPU:
+    def write(outs: Any, inputs: Any, params: Any) -> None:
+        if place is CPU:
             quiet.run(stub.cpu("copy").copy, outs[0], inputs[0])
         else:
             calls.copy_(outs[0], inputs[0], False)
+
+    entry = Entry("copy", "copy", plan, (source.dtype,), write)
+    return Recorded(operator, entry.kinds, entry, walk=walk, turned=turned)
 
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:
@@ -95,15 +94,17 @@ def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any],
 
 
 class _Copies:
-    """Copies by an operator. known: recorded copies by layouts, dtype and device."""
-
-    __slots__ = ("operator", "known", "is_own", "_table", "_ours")
+    """Copies by an operator."""
 
     def __init__(self, operator: Operator, is_own: Callable[[Table, Any], bool]) -> None:
         self.operator, self.is_own = operator, is_own
-        self.known: dict[Any, Recorded] = {}
-        self._table: Any = None
-        self._ours: dict[Any, bool] = {}
+        self._ours: tuple[Any, Callable[[Any], bool]] = None, bool
+
+    def _is_ours(self, place: Any) -> bool:
+        table = operators.copy_.table
+        if table is not self._ours[0]:
+            self._ours = table, cache(partial(self.is_own, table))
+        return self._ours[1](place)
 
     def made(self, x: Any, element: Any, form: Any) -> Tensor | None:
         """Record a copy to a new tensor. Returns None if the copy must run now."""
@@ -151,7 +152,7 @@ class _Copies:
                 return False
         elif walk is not to:
             return False
-        what = self._known(shape, to, walk, turned, place)
+        what = _known(self.operator, shape, to, walk, turned, place)
         if turned is not None:
             x = from_storage(x._storage, 0, walk, x._keys)
         return recorder.record_into(what, out, (x,), ())
@@ -168,29 +169,6 @@ class _Copies:
         is_one = step.reduces is None and held.is_open and held.recorder is recorder
         return step.seen if is_one else None
 
-    def _known(
-        self, shape: Geometry, to: Geometry, walk: Any, turned: Any, place: Any
-    ) -> Recorded:  # fmt: skip
-        key = (shape, to, walk, turned, place)
-        what = self.known.get(key)
-        if what is None:
-            if len(self.known) >= _BOUND:
-                self.known.clear()
-            entry = _Copy(shape, to, place)
-            what = self.known[key] = Recorded(
-                self.operator, entry.kinds, entry, walk=walk, turned=turned
-            )
-        return what
-
-    def _is_ours(self, place: Any) -> bool:
-        table = operators.copy_.table
-        if table is not self._table:
-            self._table, self._ours = table, {}
-        found = self._ours.get(place)
-        if found is None:
-            found = self._ours[place] = self.is_own(table, place)
-        return found
-
     def _recorded(self, recorder: Recorder, x: Tensor, to: Geometry) -> Tensor | None:
         shape, walk, turned = x._geometry, to, None
         seen = self._step(recorder, x)
@@ -198,10 +176,10 @@ class _Copies:
             turned = None if shape is seen else _order(shape, seen)
             if turned is not None or shape is seen:
                 walk = seen
-        what = self._known(shape, to, walk, turned, x._device)
+        what = _known(self.operator, shape, to, walk, turned, x._device)
         if turned is not None:
             x = from_storage(x._storage, 0, walk, x._keys)
-        return recorder.record(what, (x,), ())
+        return next(iter(recorder.record([what], (x,), ())), None)
 
 
 def _strides(shape: Geometry, form: Any) -> tuple[int, ...] | None:

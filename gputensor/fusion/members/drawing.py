@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from ..._generated import operators
@@ -26,48 +27,40 @@ from ...kernels.cpu import quiet
 from ...native import random
 from ...runtime import capture
 from ...structured.generator import Generator
-from ...structured.pointwise import Rule
 from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor
-from ..chain import Recorded, Stream
+from ..chain import Entry, Recorded, Stream
 from ..record.pending import Pending
 from ..record.recorder import Recorder, current
 from ..record.recording import lock
 
-# Operators whose kernels draw their numbers by `random._fill`.
-NAMES = frozenset([f"aten::{name}" for name in (
-    "bernoulli_.float", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_",
-    "random_", "random_.from", "random_.to", "uniform_",
-)])  # fmt: skip
 _OF = {
     "bernoulli": operators.bernoulli__float, "cauchy": operators.cauchy_,
     "exponential": operators.exponential_, "geometric": operators.geometric_,
     "integers": operators.random__from, "log_normal": operators.log_normal_,
     "normal": operators.normal_, "uniform": operators.uniform_,
 }  # fmt: skip
+# Operators whose kernels draw their numbers by `random._fill`.
+NAMES = {*[x.qualified_name for x in _OF.values()], "aten::random_", "aten::random_.to"}
 _PLACES = ("cpu", "cuda")
 _FUSE = functionality_bit("Fuse")
 _BOUND = 1 << 11
 
 
-class _Fill:
-    """Stands for an operator's entry: it has the attributes that `Recorded` reads."""
-
-    __slots__ = ("rule", "name", "plan", "kinds")
-
-    def __init__(self, name: str, shape: Any, place: Any) -> None:
-        self.rule, self.name, self.kinds = Rule("random", name, NULLARY), name, ()
-        self.plan = build(name, NULLARY, ((shape, place),), (), default_dtype=None)
-
-    def write(self, outs: Any, inputs: Any, params: Any) -> None:
-        if self.plan.device is CPU:
-            quiet.run(getattr(stub.cpu("random"), self.name), outs[0], *params[0])
-        else:
-            random.draw(self.name, outs[0], *params[0])
-
-
-_known: dict[Any, Recorded] = {}
 _state = tls.state
+
+
+@lru_cache(_BOUND)
+def _known(loop: str, shape: Any, place: Any) -> Recorded:
+    plan = build(loop, NULLARY, ((shape, place),), (), default_dtype=None)
+
+    def write(outs: Any, inputs: Any, params: Any) -> None:
+        if place is CPU:
+            quiet.run(getattr(stub.cpu("random"), loop), outs[0], *params[0])
+        else:
+            random.draw(loop, outs[0], *params[0])
+
+    return Recorded(_OF[loop], (), Entry("random", loop, plan, (), write))
 
 
 def recording(
@@ -108,14 +101,8 @@ def later(loop: str, out: Tensor, source: tuple[Generator, int], *numbers: Any) 
 def _waits(recorder: Recorder, loop: str, out: Tensor, stream: Stream) -> bool:
     if not _state.get()[0] & _FUSE or out._device.type not in _PLACES:
         return False
-    key = (loop, out._geometry, out._device)
-    what = _known.get(key)
-    if what is None:
-        if len(_known) >= _BOUND:
-            _known.clear()
-        entry = _Fill(loop, out._geometry, out._device)
-        what = _known[key] = Recorded(_OF[loop], (), entry)
     shape, place = out._geometry, out._device
+    what = _known(loop, shape, place)
     with lock:
         storage = out._get_storage()
         # Three references: this variable, the tensor, and getrefcount's argument.
@@ -126,16 +113,11 @@ def _waits(recorder: Recorder, loop: str, out: Tensor, stream: Stream) -> bool:
         can_wait = is_whole and not shape.dtype.is_complex and not capture.capturing
         if type(storage) is Pending and can_wait:
             return recorder.record_into(what, out, (), (stream,))
-        made = recorder.record(what, (), (stream,)) if is_alone and can_wait else None
-        if made is None:
+        made = recorder.record([what], (), (stream,)) if is_alone and can_wait else []
+        if not made:
             storage.data  # noqa: B018 - runs what is pending
             recorder.before_write(storage, f"{what.operator.short_name} writes to an operand of it")
             return False
-        version, storage = storage.version, made._get_storage()
+        version, storage = storage.version, made[0]._get_storage()
         storage.version, out._storage, out._array = version, storage, None
     return True
-
-
-def install() -> None:
-    """Set the hook of native/random.py, so that fills are recorded."""
-    random.later = later

@@ -23,10 +23,9 @@ from ...kernels.cpu import quiet
 from ...makers.rows import bound
 from ...structured.pointwise import Rule
 from ...tensor.tensor import Tensor
-from ..record import stand_in
 from ..chain import Recorded
 from ..record.pending import Pending
-from ..record.recorder import current
+from ..record.recorder import StandIn, current
 
 # From this number of elements on, reading an operand again costs more than recording.
 LARGE = 1 << 16
@@ -43,12 +42,12 @@ def is_one(operator: Operator) -> bool:
     return bool(factory.__module__.endswith(".reduce") and factory.__name__ == "functional")
 
 
-def has_short_rows(shape: Geometry, dims: tuple[int, ...]) -> bool:
-    """True if each part of an operand along its slowest dimension has whole rows over `dims`, and
-    is short. On the CPU readers of the rows' results then join the chain."""
+def has_short_rows(shape: Geometry, dims: tuple[int, ...], place: Any) -> bool:
+    """True if readers of the rows' results may join the chain: on the CPU, if each part of an
+    operand along its slowest dimension has whole rows over `dims`, and is short."""
     strides, sizes = shape.strides, shape.sizes
     at = max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
-    return at not in dims and shape.numel // sizes[at] <= SHORT
+    return place is CPU and at not in dims and shape.numel // sizes[at] <= SHORT
 
 
 def recording(
@@ -58,7 +57,7 @@ def recording(
     reach our kernel.
     """
     factory, loop = bound[operator]
-    made = factory(stand_in.StandIn(operator, _Entry), loop)
+    made = factory(StandIn(operator, _Entry), loop)
     kernel: Callable[..., Any] = made[1] if type(made) is tuple else made
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
@@ -86,7 +85,6 @@ class _Now(Exception):
 class _Entry:
     """Replaces an entry of native/reduce.py, with the attributes that `Recorded` reads."""
 
-    __slots__ = ("operator", "rule", "name", "plan", "run", "axes", "keepdim", "real", "what")
     is_fresh = False
 
     def __init__(self, operator: Operator, real: Any) -> None:
@@ -106,16 +104,12 @@ class _Entry:
         """True if readers of the result may join the chain."""
         if self.axes is None or not self.keepdim:
             return False
-        if self.plan.device.type == "cuda":
-            return self._is_of_a_launch(shape, axes)
-        return self.plan.device is CPU and has_short_rows(shape, axes)
+        if self.plan.device.type == "cuda":  # one launch over rows that a kernel may read again
+            from ...kernels.cuda.rows_chain_launch import stage_of
 
-    def _is_of_a_launch(self, shape: Geometry, axes: tuple[int, ...]) -> bool:
-        """True if the reduction is one launch over rows that a kernel may read again."""
-        from ...kernels.cuda.rows_chain_launch import stage_of
-
-        count = prod([shape.sizes[d] for d in axes])
-        return self.plan.n_reduced == 1 and count <= SHORT and stage_of(self.run) is not None
+            count = prod([shape.sizes[d] for d in axes])
+            return self.plan.n_reduced == 1 and count <= SHORT and stage_of(self.run) is not None
+        return has_short_rows(shape, axes, self.plan.device)
 
     def fresh(self, source: Tensor) -> Tensor:
         what = self.what
@@ -125,7 +119,6 @@ class _Entry:
             feeds = self._feeds(shape, axes)
             what = self.what = Recorded(self.operator, (shape.dtype,), self, axes, shape, feeds)
         recorder = current.get()
-        made = None if recorder is None else recorder.record(what, (source,), ())
-        if made is None:
+        if recorder is None or not (made := recorder.record([what], (source,), ())):
             raise _Now
-        return made
+        return made[0]

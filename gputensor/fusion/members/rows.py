@@ -25,10 +25,9 @@ from ...kernels import stub
 from ...kernels.cpu import quiet
 from ...makers.rows import bound
 from ...native import argreduce, softmax
-from ...structured.pointwise import Rule
 from ...tensor.make import from_storage
 from ...tensor.tensor import Tensor
-from ..chain import Recorded
+from ..chain import Entry, Recorded
 from ..record.pending import Pending
 from ..record.recorder import current
 from .reductions import LARGE, SHORT, has_short_rows
@@ -42,6 +41,27 @@ class Output(NamedTuple):
     geometry: Geometry
 
 
+def _axes(shape: Geometry, dim: Any) -> tuple[int, ...] | None:
+    """Return the dimensions of an argument `dim` in order, or None if the operator rejects it."""
+    dims, ndim = (dim,) if type(dim) is int else dim, shape.ndim
+    if type(dims) not in (tuple, list) or not dims:
+        return None
+    if any([type(d) is not int or not -ndim <= d < ndim for d in dims]):
+        return None
+    axes = tuple(sorted({d % ndim for d in dims}))
+    return axes if len(axes) == len(dims) else None
+
+
+def _reduced(
+    shape: Geometry, axes: tuple[int, ...], keepdim: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the sizes of a result with one element for each row, with the walk's dimensions and
+    with those of the result."""
+    sizes = tuple([1 if d in axes else n for d, n in enumerate(shape.sizes)])
+    left = [n for d, n in enumerate(shape.sizes) if d not in axes]
+    return sizes, sizes if keepdim else tuple(left)
+
+
 class Layout(NamedTuple):
     """Replaces a plan for operators without one: it has the attributes that `Recorded` reads. walk:
     the order in which the operator's kernel on a device walks the operand."""
@@ -51,21 +71,6 @@ class Layout(NamedTuple):
     outputs: tuple[Output, ...]
     walk: Any = None
     scalar_operands: tuple[int, ...] = ()
-
-
-class Entry:
-    """An operator over rows. write: runs it over values of a stage, `(results, inputs, numbers)`.
-    run: its launch on a device. has: for each optional operand after the first one, True if it is
-    given."""
-
-    __slots__ = ("rule", "name", "plan", "kinds", "write", "run", "has")
-
-    def __init__(
-        self, rule: Rule, plan: Layout, kinds: tuple[Any, ...], write: Callable[..., object],
-        run: Any = None, has: tuple[bool, ...] = (),
-    ) -> None:  # fmt: skip
-        self.rule, self.name, self.plan, self.kinds = rule, rule.loop, plan, kinds
-        self.write, self.run, self.has = write, run, has
 
 
 class Made(NamedTuple):
@@ -104,10 +109,8 @@ def recording(
             and not any([type(x._storage) is Pending for x in tensors])
         ):  # fmt: skip
             return below(key_set, *args)
-        for x in tensors:
-            if x._keys & LAZY or x._device is not place:
-                return below(key_set, *args)
-        if not is_own(place) or not first._geometry.numel:
+        is_plain = not any([x._keys & LAZY or x._device is not place for x in tensors])
+        if not is_plain or not is_own(place) or not first._geometry.numel:
             return below(key_set, *args)
         key = (place, *[x._geometry if type(x) is Tensor else (type(x), exact(x)) for x in args])
         try:
@@ -118,23 +121,13 @@ def recording(
             made = known[key] = make(operator, *args)
         except TypeError:  # for unhashable arguments
             return below(key_set, *args)
-        results = None
-        if made is not None:
-            operands = tuple([args[n] for n in made.operands])
-            results = recorder.record_results(made.whats, operands, made.params)
-        if results is None:
+        if made is None or not (results := recorder.record(
+            made.whats, tuple([args[n] for n in made.operands]), made.params
+        )):  # fmt: skip
             return below(key_set, *args)
         return results[0] if len(results) == 1 else tuple(results)
 
     return record
-
-
-def _is_read_on(shape: Geometry, dims: tuple[int, ...], place: Any) -> bool:
-    """True if readers of the results may join the chain."""
-    return place is CPU and has_short_rows(shape, dims)
-
-
-# --- argmax and argmin, max and min with indices --------------------------------------------------
 
 
 def _search(operator: Operator, x: Tensor, dim: Any = None, keepdim: Any = False) -> Made | None:
@@ -146,16 +139,14 @@ def _search(operator: Operator, x: Tensor, dim: Any = None, keepdim: Any = False
     ):  # fmt: skip
         return None
     one, axis, dims = x, 0, tuple(range(shape.ndim))
-    if type(dim) is int and -shape.ndim <= dim < shape.ndim:
-        axis = dim % shape.ndim
-        dims = (axis,)
+    if type(dim) is int and (axes := _axes(shape, dim)) is not None:
+        dims, axis = axes, axes[0]
     elif dim is None and shape.is_row_major and not has_values:
         flat = contiguous_geometry((shape.numel,), shape.dtype)
         one = from_storage(x._get_storage(), x._offset, flat, x._keys)
     else:
         return None
-    sizes = tuple([1 if d in dims else n for d, n in enumerate(shape.sizes)])
-    kept = sizes if keepdim else tuple([n for d, n in enumerate(shape.sizes) if d not in dims])
+    sizes, kept = _reduced(shape, dims, keepdim)
     entry = argreduce._Entry(loop, one, None, axis, dim is not None)
     run = entry.run
 
@@ -169,8 +160,8 @@ def _search(operator: Operator, x: Tensor, dim: Any = None, keepdim: Any = False
 
     found = [contiguous_geometry(sizes, of) for of in (shape.dtype, int64)[not has_values :]]
     layout = Layout(place, shape.dtype, tuple(map(Output, found)), entry.plan)
-    both = Entry(Rule("argreduce", loop, None), layout, (shape.dtype,), write, run)
-    feeds = keepdim and _is_read_on(shape, dims, place)
+    both = Entry("argreduce", loop, layout, (shape.dtype,), write, run)
+    feeds = keepdim and has_short_rows(shape, dims, place)
     return Made([
         _recorded(operator, both, shape, part, dims, feeds, seen, kept)
         for part, seen in enumerate(found)
@@ -185,44 +176,33 @@ def _recorded(
     result's geometry with the walk's dimensions."""
     made = contiguous_geometry(sizes, seen.dtype)
     layout = entry.plan._replace(outputs=(Output(made), *entry.plan.outputs[1:]))
-    one = Entry(entry.rule, layout, entry.kinds, entry.write, entry.run)
+    one = Entry(entry.rule.family, entry.name, layout, entry.kinds, entry.write, entry.run)
     whole = dims if len(layout.outputs) > 1 and not part else None
     return Recorded(
         operator, entry.kinds, one, dims, walk, feeds, whole=whole, part=part, seen=seen
     )
 
 
-# --- logsumexp ------------------------------------------------------------------------------------
-
-
 def _logsumexp(operator: Operator, x: Tensor, dim: Any, keepdim: Any = False) -> Made | None:
     """logsumexp on the CPU; on devices it is composed of other operators."""
     shape, place = x._geometry, x._device
-    dims = (dim,) if type(dim) is int else dim
+    axes = _axes(shape, dim)
     if (
-        place is not CPU or shape.dtype.category != FLOATING or not shape.ndim or not dims
-        or type(dims) not in (tuple, list) or type(keepdim) is not bool
-        or any([type(d) is not int or not -shape.ndim <= d < shape.ndim for d in dims])
-        or len({d % shape.ndim for d in dims}) < len(dims)
-        or not shape.is_non_overlapping_and_dense
+        place is not CPU or shape.dtype.category != FLOATING or axes is None
+        or type(keepdim) is not bool or not shape.is_non_overlapping_and_dense
     ):  # fmt: skip
         return None
-    axes = tuple(sorted([d % shape.ndim for d in dims]))
     loop = stub.cpu("moments").bind("logsumexp", shape.dtype, shape.dtype)
 
     def write(outs: Any, inputs: Any, params: Any) -> None:
         quiet.run(loop, inputs[0], axes, None, outs[0], True)
 
-    sizes = tuple([1 if d in axes else n for d, n in enumerate(shape.sizes)])
-    kept = sizes if keepdim else tuple([n for d, n in enumerate(shape.sizes) if d not in axes])
+    sizes, kept = _reduced(shape, axes, keepdim)
     found = contiguous_geometry(sizes, shape.dtype)
     layout = Layout(place, shape.dtype, (Output(found),))
-    entry = Entry(Rule("moments", "logsumexp", None), layout, (shape.dtype,), write)
-    feeds = keepdim and _is_read_on(shape, axes, place)
+    entry = Entry("moments", "logsumexp", layout, (shape.dtype,), write)
+    feeds = keepdim and has_short_rows(shape, axes, place)
     return Made([_recorded(operator, entry, shape, 0, axes, feeds, found, kept)], (0,))
-
-
-# --- softmax --------------------------------------------------------------------------------------
 
 
 def _softmax(operator: Operator, x: Tensor, dim: Any, half_to_float: Any) -> Made | None:
@@ -240,12 +220,13 @@ def _softmax_backward(
 def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made | None:
     shape, place, loop = inputs[0]._geometry, inputs[0]._device, bound[operator][1]
     result = contiguous_geometry(shape.sizes, shape.dtype)
+    axes = _axes(shape, dim)
     if (
-        type(dim) is not int or not -shape.ndim <= dim < shape.ndim
-        or shape.dtype.category != FLOATING or any([x._geometry is not result for x in inputs])
+        type(dim) is not int or axes is None or shape.dtype.category != FLOATING
+        or any([x._geometry is not result for x in inputs])
     ):  # fmt: skip
         return None
-    axis = dim % shape.ndim
+    (axis,) = axes
     entry = softmax._Entry(loop, result, inputs, axis)
 
     def write(outs: Any, inputs: Any, params: Any) -> None:
@@ -256,15 +237,12 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
 
     kinds = tuple([shape.dtype for _ in inputs])
     layout = Layout(place, shape.dtype, (Output(result),))
-    made = Entry(Rule("softmax", loop, None), layout, kinds, write, entry.run)
-    feeds = _is_read_on(shape, (axis,), place)
+    made = Entry("softmax", loop, layout, kinds, write, entry.run)
+    feeds = has_short_rows(shape, (axis,), place)
     if place.type == "cuda":  # on CUDA a kernel may read these rows again: see cuda/rows.py
         feeds = len(inputs) == 1 and shape.strides[axis] == 1 and 1 < shape.sizes[axis] <= SHORT
     what = Recorded(operator, kinds, made, feeds=feeds, whole=(axis,))
     return Made([what], tuple(range(len(inputs))))
-
-
-# --- layer norm -----------------------------------------------------------------------------------
 
 
 def _layer_norm(
@@ -301,11 +279,9 @@ def _layer_norm(
 
     statistic = contiguous_geometry((*shape.sizes[:n_outer], *[1] * len(wanted)), kind)
     outputs = (Output(shape), Output(statistic), Output(statistic))
-    entry = Entry(
-        Rule("norm", "layer_norm", None), Layout(place, shape.dtype, outputs), (shape.dtype,),
-        write, has=has,
-    )  # fmt: skip
-    feeds = _is_read_on(shape, dims, place)
+    layout = Layout(place, shape.dtype, outputs)
+    entry = Entry("norm", "layer_norm", layout, (shape.dtype,), write, has=has)
+    feeds = has_short_rows(shape, dims, place)
     whats = [Recorded(operator, entry.kinds, entry, feeds=feeds, whole=dims)]
     whats += [
         _recorded(operator, entry, shape, part, dims, feeds, statistic, statistic.sizes)

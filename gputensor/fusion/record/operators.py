@@ -16,18 +16,14 @@ from ...core.geometry import Sizes
 from ...dispatch import backend_select, dispatcher, keys, shortcuts, tls
 from ...dispatch.operator import Operator, Table, passing
 from ...makers.rows import bound
-from ...native import criterion
+from ...native import criterion, random
 from ...structured import pointwise
 from ...tensor.tensor import Tensor
-from ..members import copies
-from ..members import drawing
+from ..members import copies, drawing, reductions, rows
 from . import quick
-from ..members import reductions
-from ..members import rows
-from . import stand_in
 from ..chain import Recorded
 from .pending import Pending
-from .recorder import current, runs_at_once
+from .recorder import StandIn, current, runs_at_once
 
 _KEY = keys.key("Fuse")
 FUSE = keys.functionality_bit("Fuse")
@@ -41,7 +37,7 @@ def install() -> None:
         for key_set, place in ((shortcuts.CPU, "cpu"), (shortcuts.CUDA, "cuda")):
             for plain in (key_set, key_set & keys.BELOW_ADINPLACEORVIEW):
                 passing[plain | FUSE] = partial(quick.before, plain, place)
-        drawing.install()
+        random.later = drawing.later
         shortcuts.in_block[0] = runs_at_once
         dispatcher.register_fallback(_KEY, _make, "maker")
 
@@ -104,9 +100,6 @@ _EMPTY = frozenset(
 _IN_PARTS = frozenset(
     ("aten::logsumexp", "aten::max", "aten::min", "aten::aminmax", "aten::_safe_softmax")
 )
-
-
-# --- operators that are not recorded --------------------------------------------------------------
 
 
 def _below(table: Table) -> Callable[..., Any]:
@@ -194,12 +187,9 @@ def _refuse(recorder: Any, operator: Operator) -> None:
         recorder.trace.refuse(f"runs {operator.short_name} at once")
 
 
-# --- operators that are recorded ------------------------------------------------------------------
-
-
 def _recording(operator: Operator) -> Callable[..., Any]:
     factory, loop = bound[operator]
-    made = factory(stand_in.StandIn(operator, _Entry), loop)
+    made = factory(StandIn(operator, _Entry), loop)
     kernel: Callable[..., Any] = made[0] if type(made) is tuple else made
     return kernel
 
@@ -236,13 +226,13 @@ class _Entry:
         recorder = current.get()
         if recorder is not None:
             what = self.what or self._recorded(inputs)
-            made = recorder.record(what, inputs, params)
-            if made is None and what.can_wait and recorder.runs_at_once(what, inputs):
-                made = self._now(inputs).fresh(inputs, params)
-            if made is not None:
+            made = recorder.record([what], inputs, params)
+            if not made and what.can_wait and recorder.runs_at_once(what, inputs):
+                made = [self._now(inputs).fresh(inputs, params)]
+            if made:
                 if recorder.told is not None:
-                    recorder.told.append((what, inputs, params, made))
-                return made
+                    recorder.told.append((what, inputs, params, made[0]))
+                return made[0]
             _refuse(recorder, self.operator)
         now: Tensor = self._now(inputs).fresh(inputs, params)
         return now

@@ -20,7 +20,6 @@ from operator import is_
 from typing import Any
 
 from ...core.arguments import NUMBERS
-from ...core.device import CPU
 from ...core.dtype import COMPLEX, FLOATING, INTEGER, dtype
 from ...core.number_range import integer_range, largest_float
 from ...dispatch import keys, shortcuts
@@ -34,7 +33,7 @@ from ...tensor.storage import Storage
 from ...tensor.tensor import Tensor, blank
 from ..chain import Recorded
 from .pending import Pending
-from .recorder import LONGEST, SMALL, SMALL_NUMEL, current
+from .recorder import LONGEST, SMALL, current, is_small
 from .recording import NUMBER, PARAMS
 
 Kernel = Callable[..., Any]
@@ -70,8 +69,6 @@ class _Known:
     recorders: (operands' geometries, type of a number) -> [the function that records the call, the
     arguments behind the operands]. A short cut holds the list, whose function may change.
     """
-
-    __slots__ = ("table", "kernel", "keys", "looks", "recorders")
 
     def __init__(self, table: Table, kernel: Kernel, keys: int, looks: bool) -> None:
         self.table, self.kernel, self.keys, self.looks = table, kernel, keys, looks
@@ -149,22 +146,19 @@ class _Known:
             return self.told(known, key, operands, key_set, *operands, *rest)
 
         if len(inputs) == 1:
-            record = _of_tensor(
+            known[0] = _of_tensor(
                 what, key, True, params, PARAMS, None, self.keys, lambda a, _: slow(a)
             )  # fmt: skip
         elif params:
             return
         elif not numbers:
-            record = _of_two(what, key[0], key[1], self.keys, slow)
+            known[0] = _of_two(what, key[0], key[1], self.keys, slow)
         else:
             is_first = type(inputs[0]) is Tensor
             one = key[0] if is_first else key[1]
             number = numbers[0]
             bound = None if self.looks else _free_of_checks(type(number), what.compute)
-            record = _of_tensor(what, one, is_first, number, NUMBER, bound, self.keys, slow)
-        known[0] = record
-        if what.device is CPU and max(what.walk.numel, what.geometry.numel) < SMALL_NUMEL:
-            known[0] = _at_once_or(record, what.at, inputs)
+            known[0] = _of_tensor(what, one, is_first, number, NUMBER, bound, self.keys, slow)
         self.recorders[key] = known
 
 
@@ -179,43 +173,20 @@ def _free_of_checks(kind: type, compute: dtype) -> float | None:
     return None if is_checked else largest_float(compute)
 
 
-def _at_once_or(record: Kernel, at: Any, inputs: tuple[Any, ...]) -> Kernel:
-    """Return `record`, or a kernel that returns None where the operator must run at once: see
-    SMALL_NUMEL. at: the place of the operator's step. inputs: samples of its operands."""
-    has_first, has_second = [type(x) is Tensor for x in (*inputs, None)[:2]]
-
-    def one(a: Any) -> Any:
-        recorder, x = _now(), a._storage
-        if recorder is None or not recorder.runs_small:
-            return record(a)
-        return record(a) if type(x) is Pending and x._array is recorder.open.get(at) else None
-
-    def two(a: Any, b: Any) -> Any:
-        recorder = _now()
-        if recorder is None or not recorder.runs_small:
-            return record(a, b)
-        x, y = has_first and a._storage, has_second and b._storage
-        if (
-            type(x) is Pending and x._array is recorder.open.get(at)
-            or type(y) is Pending and y._array is recorder.open.get(at)
-        ):  # fmt: skip
-            return record(a, b)
-        return None
-
-    return one if len(inputs) == 1 else two
-
-
 # Each `record` is written out because every operator in a block runs it; function calls would take
-# a third of its time. The operands of a `record` have the geometries for which it was made.
+# a third of its time. The operands of a `record` have the geometries for which it was made. It
+# returns None where the operator must run at once: see `is_small`.
 
 
 def _of_two(what: Recorded, one: Any, other: Any, keys: int, slow: Kernel) -> Kernel:
-    at, device, geometry = what.at, what.device, what.geometry
+    at, device, geometry, may_run = what.at, what.device, what.geometry, is_small(what)
 
     def record(a: Any, b: Any) -> Any:
         recorder = _now()
         if recorder is None:
             return slow(a, b)
+        if may_run and recorder.runs_small and not (recorder.open and recorder.continues(at, a, b)):
+            return None
         recording = recorder.latest
         if recording is None or recording.at is not at:
             recording = recorder.taking(what)
@@ -269,13 +240,15 @@ def _of_tensor(
     """Return the function for a tensor and a number (kind: NUMBER), or for a tensor alone (PARAMS).
     beside: the number or the parameters; without a bound, the function is for these only, else for
     all numbers between -bound and bound. is_first: the tensor is the first operand."""
-    at, device, geometry = what.at, what.device, what.geometry
+    at, device, geometry, may_run = what.at, what.device, what.geometry, is_small(what)
 
     def record(a: Any, b: Any = beside) -> Any:
         x, n = (a, b) if is_first else (b, a)
         recorder = _now()
         if recorder is None or n is not beside and (bound is None or not -bound < n < bound):
             return slow(a, b)
+        if may_run and recorder.runs_small and not (recorder.open and recorder.continues(at, x)):
+            return None
         recording = recorder.latest
         if recording is None or recording.at is not at:
             recording = recorder.taking(what)

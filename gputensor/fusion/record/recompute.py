@@ -29,25 +29,13 @@ from .pending import Pending
 from .recording import Recording, lock
 
 LONGEST = 8
-# Arithmetic operators by family, which cost less than a store and a load.
-_CHEAP: dict[str, frozenset[str]] = {
-    "unary": frozenset(
-        (
-            "abs", "bitwise_not", "isfinite", "isinf", "isnan", "isneginf", "isposinf",
-            "logical_not", "neg", "reciprocal", "relu", "sqrt",
-        )
-    ),
-    "binary": frozenset(
-        ("add", "add_alpha", "sub_alpha", "bitwise_and", "bitwise_or", "bitwise_xor", "div", "mul",
-         "sub")
-    ),
-    "comparison": frozenset(
-        ("eq", "ge", "gt", "le", "logical_and", "logical_or", "logical_xor", "lt", "ne")
-    ),
-    "ternary": frozenset(("addcdiv", "addcmul", "clamp", "clamp_max", "clamp_min", "lerp")),
-    "where": frozenset(("where",)),
-    "copy": frozenset(("copy",)),
-}  # fmt: skip
+# Loops of arithmetic operators, which cost less than a store and a load.
+_CHEAP = frozenset(
+    """abs add add_alpha addcdiv addcmul bitwise_and bitwise_not bitwise_or bitwise_xor clamp
+    clamp_max clamp_min copy div eq ge gt isfinite isinf isnan isneginf isposinf le lerp
+    logical_and logical_not logical_or logical_xor lt mul ne neg reciprocal relu sqrt sub sub_alpha
+    where""".split()
+)
 
 
 class _Operand(SavedTensor):
@@ -91,9 +79,6 @@ def keep(x: Tensor, number: int | None) -> SavedTensor | None:
         return found
 
 
-# --- a recording that runs ------------------------------------------------------------------------
-
-
 def split(
     held: Recording, wanted: list[tuple[int, Pending]]
 ) -> tuple[list[tuple[int, Pending]], list[tuple[int, Pending]]]:
@@ -116,7 +101,7 @@ def split(
 
 def _saved_tensors(held: Recording) -> tuple[dict[int, list[Tensor]], Counter[int]]:
     """Return, for each storage, the tensors that nodes hold, with the number of nodes for each
-    tensor."""
+    tensor. Its own references to them end with it, so `split` does not count these."""
     nodes = [kept.tensor for one in held.saved if (kept := one()) is not None]
     of: dict[int, list[Tensor]] = {}
     for x in {id(x): x for x in nodes}.values():
@@ -140,9 +125,6 @@ def move_on(
         following.results.append(storage)
     following.saved = held.saved
     held.recorder.pending[following] = None
-
-
-# --- backward -------------------------------------------------------------------------------------
 
 
 def _recorded_again(x: Tensor) -> Tensor | None:
@@ -169,9 +151,6 @@ def _recorded_again(x: Tensor) -> Tensor | None:
         return made
 
 
-# --- steps ----------------------------------------------------------------------------------------
-
-
 def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int] | None:
     """The steps that compute a value from memory; None if a store and a load are cheaper."""
     at = held.steps[number][0].at
@@ -188,7 +167,7 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
                 return None
             read[step] = what.nbytes
             continue
-        if what.at is not at or not _is_cheap(what):
+        if what.at is not at or what.also is not None or what.loop not in _CHEAP:
             return None
         found.add(step)
         if len(found) > LONGEST:
@@ -202,12 +181,6 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
     if sum(read.values()) > 2 * held.steps[number][0].nbytes:
         return None
     return sorted(found)
-
-
-def _is_cheap(what: Any) -> bool:
-    if what.takes_rows or what.part or what.also is not None:
-        return False
-    return what.loop in _CHEAP.get(what.family, ())
 
 
 def _copied(

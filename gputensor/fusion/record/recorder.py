@@ -11,7 +11,9 @@ from typing import Any
 from ...core.arguments import NUMBERS
 from ...core.device import CPU
 from ...dispatch.backend_select import TENSOR_KEYS
+from ...dispatch.operator import Operator
 from ...runtime import settling
+from ...structured.pointwise.wide import WideEntry
 from ...tensor.make import from_storage
 from ...tensor.storage import Storage, on_exposure
 from ...tensor.tensor import Tensor
@@ -22,6 +24,7 @@ from .recording import Recording, lock
 from ..replay.trace import Trace
 
 LONGEST = 64
+_BOUND = 1 << 11
 # In a block on the CPU, operators on fewer elements run at once unless they continue an open
 # recording, because recording costs more than it saves. Calls that may be replayed are recorded at
 # any size.
@@ -39,18 +42,14 @@ class Recorder:
     Note [Memory that others share].
     running: the number of recordings being run. runs_small: see `SMALL_NUMEL`."""
 
-    __slots__ = (
-        "open", "pending", "trace", "told", "latest", "is_alone", "running",
-        "runs_small",
-    )  # fmt: skip
-    trace: Trace | None
-    told: list[Any] | None
-    latest: Recording | None
+    __slots__ = ("open", "pending", "trace", "told", "latest", "is_alone", "running", "runs_small")
 
     def __init__(self) -> None:
         self.open: dict[Any, Recording] = {}
         self.pending: dict[Recording, None] = {}
-        self.trace = self.told = self.latest = None
+        self.trace: Trace | None = None
+        self.told: list[Any] | None = None
+        self.latest: Recording | None = None
         self.is_alone: bool = False
         self.running: int = 0
         self.runs_small: bool = SMALL_NUMEL > 0 and not running.watchers
@@ -60,33 +59,27 @@ class Recorder:
         self.trace, self.is_alone, self.runs_small = trace, True, False
 
     def runs_at_once(self, what: Recorded, inputs: tuple[Any, ...]) -> bool:
-        """True if an operator is too small to be recorded; see `SMALL_NUMEL`."""
-        return (
-            self.runs_small and what.device is CPU
-            and max(what.walk.numel, what.geometry.numel) < SMALL_NUMEL
-            and not any([
-                type(x) is Tensor and type(x._storage) is Pending
-                and x._storage._array is self.open.get(what.at) for x in inputs
-            ])
-        )  # fmt: skip
+        """True if an operator is not recorded because it is small; see `SMALL_NUMEL`."""
+        return self.runs_small and is_small(what) and not self.continues(what.at, *inputs)
+
+    def continues(self, at: Any, *inputs: Any) -> bool:
+        """True if an operand is a result of the open recording of this place."""
+        held = self.open.get(at)
+        for x in inputs:
+            if type(x) is Tensor and type(x._storage) is Pending and x._storage._array is held:
+                return True
+        return False
 
     def record(
-        self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
-    ) -> Tensor | None:
-        """Record an operator. Returns its pending result, or None if the operator must run now."""
-        made = self.record_results([what], inputs, params)
-        return None if made is None else made[0]
-
-    def record_results(
         self, whats: list[Recorded], inputs: tuple[Any, ...], params: tuple[Any, ...]
-    ) -> list[Tensor] | None:
-        """Record an operator. Returns its pending results, or None if it must run now."""
+    ) -> list[Tensor]:
+        """Record an operator. Returns its pending results, or none if it must run now."""
         if not whats[0].can_wait or self.runs_at_once(whats[0], inputs):
-            return None
+            return []
         with lock:
             placed = self._placed(whats[0], inputs, params)
             if placed is None:
-                return None
+                return []
             recording, number = placed
             made = [self.made(whats[0], placed)]
             for what in whats[1:]:
@@ -139,10 +132,7 @@ class Recorder:
         """The recording whose last step may write to existing memory, and that step."""
         recording = self.open.get(what.at)
         storage = out._storage
-        if recording is None or storage.is_exposed or not any([
-            type(x) is Tensor and type(x._storage) is Pending and x._storage._array is recording
-            for x in inputs
-        ]):  # fmt: skip
+        if recording is None or storage.is_exposed or not self.continues(what.at, *inputs):
             return None
         # An operator over rows reads its operand again after the stores.
         if any([step[0].takes_rows for step in recording.steps]):
@@ -158,11 +148,8 @@ class Recorder:
                 return None
         # An earlier equal step cannot be reused: its result may have its own memory.
         placed = self._placed(what, inputs, params)
-        if placed is None or placed[0] is not recording:
-            return None
-        if not recording.is_new(placed[1]):
-            return None
-        return placed
+        is_ours = placed is not None and placed[0] is recording and recording.is_new(placed[1])
+        return placed if is_ours else None
 
     def _placed(
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
@@ -231,16 +218,12 @@ class Recorder:
         """Start and return a new recording for results of this place."""
         recording = self.open[what.at] = Recording(self, what)
         if len(self.pending) > 8:
-            self._forget_the_dead()
+            with lock:  # drop recordings if no references to their results are left
+                for dead in [x for x in self.pending if not x.is_open and not x.wanted()]:
+                    del self.pending[dead]
+                    dead.results = []
         self.pending[recording] = None
         return recording
-
-    def _forget_the_dead(self) -> None:
-        """Drop recordings if no references to their results are left."""
-        with lock:
-            for recording in [x for x in self.pending if not x.is_open and not x.wanted()]:
-                del self.pending[recording]
-                recording.results = []
 
     def before_write(self, storage: Storage, reason: str, writer: Recording | None = None) -> None:
         """Run the recordings that read a storage, except the one about to write to it. The
@@ -265,40 +248,38 @@ class Recorder:
         """Run everything when the block is left.
 
         If recordings fail, all others still run, and then the first error is raised. A later read
-        of the failed results raises it, too.
+        of the failed results raises its recording's error again.
         """
-        failed = None
         for recording in [*self.pending]:
             if recording.place is not CPU and recording.place.type == "cuda":
                 with lock:
                     epilogue.join(recording)
-        while self.pending:
-            found = self._failure(next(iter(self.pending)), reason, True)
-            failed = failed or found
-        if failed is not None:
-            raise failed
+        self._run_all(reason, True)
 
     def settle(self, reason: str) -> None:
         """Run everything when streams synchronise: see runtime/settling.py.
 
         Does nothing while a chain runs, because a chain may record events itself.
         """
+        if not self.running:
+            self._run_all(reason, False)
+
+    def _run_all(self, reason: str, is_last: bool) -> None:
         failed = None
-        for recording in [] if self.running else [*self.pending]:
-            found = self._failure(recording, reason, False)
-            failed = failed or found
+        for recording in [*self.pending]:
+            try:
+                recording.run(reason, None, is_last)
+            except Exception as error:
+                self.pending.pop(recording, None)
+                recording.error = error
+                failed = failed or error
         if failed is not None:
             raise failed
 
-    def _failure(self, recording: Recording, reason: str, is_last: bool) -> Exception | None:
-        """Run a recording; return its error, which each read of its results raises again."""
-        try:
-            recording.run(reason, None, is_last)
-        except Exception as error:
-            self.pending.pop(recording, None)
-            recording.error = error
-            return error
-        return None
+
+def is_small(what: Recorded, bound: int = SMALL_NUMEL) -> bool:
+    """True if an operator is too small to be recorded; see `SMALL_NUMEL`."""
+    return what.device is CPU and max(what.walk.numel, what.geometry.numel) < bound
 
 
 def runs_at_once(*operands: Any) -> bool:
@@ -307,11 +288,40 @@ def runs_at_once(*operands: Any) -> bool:
     if recorder is None or not recorder.runs_small:
         return False
     for x in operands:
-        if type(x) is Tensor and (
-            type(x._storage) is Pending or x._geometry.numel >= SMALL_NUMEL
-        ):  # fmt: skip
+        if type(x) is Tensor and (type(x._storage) is Pending or x._geometry.numel >= SMALL_NUMEL):
             return False
     return True
+
+
+class StandIn:
+    """An operator whose plan entries record calls instead of running them. It is also its table:
+    it stores plans, and no short cuts.
+
+    entry: the class of these entries; entry(operator, real) replaces `real`, the plan's own entry.
+    """
+
+    learners: dict[str, Any] = {}
+    short: dict[Any, Any] = {}
+
+    def __init__(self, operator: Operator, entry: type) -> None:
+        self.operator, self.entry = operator, entry
+        self.plans: dict[Any, Any] = {}
+
+    @property
+    def table(self) -> StandIn:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.operator, name)
+
+    def remember(self, key: Any, real: Any) -> Any:
+        if len(self.plans) >= _BOUND:
+            self.plans.clear()
+        # A WideEntry calls operators, which are recorded.
+        is_kept = isinstance(real, (self.entry, WideEntry))
+        made = real if is_kept else self.entry(self.operator, real)
+        self.plans[key] = made
+        return made
 
 
 # Integers in this range fit the loops of all dtypes.

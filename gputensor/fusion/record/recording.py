@@ -14,12 +14,8 @@ A value whose storage only the recording references is never stored, and steps n
 are never run. (A weak reference to each value would add a tenth to the cost of recording.)
 
 Note [Memory that others share]
-Other code may write to the bytes of an operand that came from NumPy or DLPack or whose address was
-read. Such an operand is recorded only in a call of a function whose code uses only tensors
-(purity.py): then this thread runs no other Python, and the block ends with the call. An operator
-that writes to shared memory, through any storage, first runs all recordings that read shared
-memory; so does an operator with a user's kernel. As in any block, other threads, signal handlers
-and finalisers must not write to the operands meanwhile.
+docs/fusion.md has the rule. Here memory is shared (`is_exposed`) if it came from NumPy or DLPack,
+or if its address was read.
 """
 
 from __future__ import annotations
@@ -32,9 +28,9 @@ from sys import getrefcount
 
 from ...core.arguments import NUMBERS
 from ...dispatch.backend_select import TENSOR_KEYS
-from ...tensor.make import allocate
+from ...tensor.make import allocate, from_storage
 from ...tensor.storage import Storage
-from ...tensor.tensor import Tensor, blank
+from ...tensor.tensor import Tensor
 from .. import epilogue
 from ..chain import Chain, Instruction, Recorded, Stream
 from .pending import Pending, fill
@@ -70,14 +66,6 @@ class Recording:
         "recorder", "at", "place", "steps", "results", "is_open", "is_run", "others", "walk",
         "has_copies", "has_rows", "saved", "error", "scalars", "found", "_inputs", "_settled",
     )  # fmt: skip
-    recorder: Recorder
-    at: Any
-    place: Any
-    is_open: bool
-    is_run: bool
-    walk: Any
-    has_copies: bool
-    has_rows: bool
 
     def __init__(self, recorder: Recorder, what: Recorded) -> None:
         self.recorder, self.at, self.place = recorder, what.at, what.device
@@ -108,33 +96,26 @@ class Recording:
 
     def settled(self) -> list[_Step]:
         """All steps, with encoded operands. Called with the lock."""
-        done, found = self._settled, self.found
+        done = self._settled
         for step in self.steps[len(done) :]:
             if len(step) == 3:
                 done.append(step)
                 continue
             what, one, left, x, other, right, y = step
-            first: int | None
-            second: int | None
-            if type(left) is int and x is not NUMBER:
-                first = 3 * left + 1
-            elif (first := found.get((id(left), 0, one))) is None:
-                first = self._code(left, x, one)
+            first = self._code(left, x, one)
             if y is PARAMS:
                 done.append((what, (first,), tuple([self.scalar(n) for n in right])))
-                continue
-            if type(right) is int and y is not NUMBER:
-                second = 3 * right + 1
-            elif (second := found.get((id(right), 0, other))) is None:
-                second = self._code(right, y, other)
-            done.append((what, (first, second), ()))
+            else:
+                done.append((what, (first, self._code(right, y, other)), ()))
         return done
 
     def _code(self, operand: Any, array: Any, shape: Any) -> int:
-        """The code of a number, or of a storage."""
-        return (
-            self.scalar(operand) if array is NUMBER else self.input(operand, 0, shape, array)
-        )  # fmt: skip
+        """The code of a number, of a step's result, or of a storage."""
+        if array is NUMBER:
+            return self.scalar(operand)
+        if type(operand) is int:
+            return 3 * operand + 1
+        return self.input(operand, 0, shape, array)
 
     def scalar(self, value: Any) -> int:
         """Return the code of a number. Numbers with equal bits have one code."""
@@ -204,12 +185,9 @@ class Recording:
             self.is_open, recorder = False, self.recorder
             if recorder.latest is self:
                 recorder.latest = None
-            places = recorder.open
-            if places.get(self.at) is self:
-                del places[self.at]
-            for at in self.others:
-                if places.get(at) is self:
-                    del places[at]
+            for at in (self.at, *self.others):
+                if recorder.open.get(at) is self:
+                    del recorder.open[at]
 
     def run(
         self, reason: str, into: tuple[int, Tensor] | None = None, is_last: bool = False
@@ -286,10 +264,8 @@ class Recording:
     def tensor(self, number: int) -> Tensor:
         """An input, as a tensor without a history."""
         storage, offset, shape, array = self._inputs[number]
-        made = blank()
-        made._geometry, made._storage, made._offset, made._array = shape, storage, offset, array
-        made._device = place = storage.device
-        made._keys, made._autograd = TENSOR_KEYS[place.type], None
+        made = from_storage(storage, offset, shape, TENSOR_KEYS[storage.device.type])
+        made._array = array
         return made
 
     def _known(self, stores: tuple[int, ...]) -> tuple[Chain, list[int]]:

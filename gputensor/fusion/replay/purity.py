@@ -23,6 +23,7 @@ import builtins
 import dis
 import inspect
 import math
+from functools import cache
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -78,44 +79,31 @@ class Impure(Exception):
 
 class Outside:
     """Values that a function reads from outside. code: the function's code. tensors: (where, name)
-    of each tensor; where is a dict or a cell. items, attributes: (where, name, value), of dicts and
-    of objects.
+    of each tensor, where `where` is a dict or a cell. others: (where, name, value) of each other
+    value, of dicts, cells and functions.
     """
-
-    __slots__ = ("code", "tensors", "items", "attributes", "formats", "_codes")
 
     def __init__(self, function: FunctionType) -> None:
         self.formats = False  # True if the function may format a value into a string
         self.tensors: list[tuple[Any, str]] = []
-        self.items: list[tuple[dict[str, Any], str, Any]] = []
-        self.attributes: list[tuple[Any, str, Any]] = []
+        self.others: list[tuple[Any, str, Any]] = []
         self._codes: set[FunctionType] = set()
         self.code = function.__code__
         self._read(function)
         for name in patched:
             if _is_replaced(name) and (patched[name] is not None or _inherited(name) is not None):
                 raise Impure(f"may use Tensor.{name}, which was replaced")
-        read = [value for _, _, value in (*self.items, *self.attributes)]
+        read = [value for _, _, value in self.others]
         texts = [x for one in self._codes for x in (*one.__code__.co_consts, one.__defaults__)]
         if self.formats and any([_has_text(x) for x in (*read, *texts)]):
             raise Impure("may format a text")
 
     def is_as_it_was(self) -> bool:
-        for found, name, value in self.attributes:
-            if attribute(found, name) is not value:
-                return False
-        for where, name, value in self.items:
-            if where.get(name, MISSING) is not value:
-                return False
-        return True
+        return all([found_in(where, name) is value for where, name, value in self.others])
 
     def given(self) -> tuple[Any, ...]:
         """The current values at the places of the tensors it reads."""
-        return tuple([
-            x.get(name) if type(x) is dict else attribute(x, name) for x, name in self.tensors
-        ])  # fmt: skip
-
-    # --- reading code -----------------------------------------------------------------------------
+        return tuple([found_in(where, name) for where, name in self.tensors])
 
     def _read(self, function: FunctionType) -> None:
         if function in self._codes:
@@ -125,7 +113,7 @@ class Outside:
         if code.co_flags & LATER:
             raise Impure(f"{_at(code, None)} is a generator or a coroutine")
         defaults, named = function.__defaults__, function.__kwdefaults__
-        self.attributes += [
+        self.others += [
             (function, "__code__", code), (function, "__defaults__", defaults),
             (function, "__kwdefaults__", named),
         ]  # fmt: skip
@@ -159,12 +147,16 @@ class Outside:
                 found = vars(module)[step.argval]
                 module = self._take(code, line, vars(module), step.argval, found, called)
             elif name == "LOAD_GLOBAL":
-                called = step.argval
-                module = self._global(function, code, line, called)
+                called, where = step.argval, function.__globals__
+                if called not in where:
+                    self.others.append((where, called, MISSING))
+                    where = vars(builtins)
+                found = where.get(called, MISSING)
+                module = self._take(code, line, where, called, found, called)
             elif name == "LOAD_DEREF":
                 called = step.argval
                 cell = cells.get(called)
-                found = attribute(cell, "cell_contents")
+                found = found_in(cell, "cell_contents")
                 module = self._take(code, line, cell, "cell_contents", found, called)
             elif name in _ATTRIBUTES:
                 known = step.argval in _LAYOUT or _is_operator(step.argval)
@@ -175,16 +167,6 @@ class Outside:
             elif name not in _HARMLESS:
                 raise Impure(f"{_at(code, line)} has {_SAID.get(name, name)}")
 
-    def _global(
-        self, function: FunctionType, code: CodeType, line: int | None, name: str
-    ) -> ModuleType | None:
-        where = function.__globals__
-        if name in where:
-            return self._take(code, line, where, name, where[name], name)
-        self.items.append((where, name, MISSING))
-        where = vars(builtins)
-        return self._take(code, line, where, name, where.get(name, MISSING), name)
-
     def _take(
         self, code: CodeType, line: int | None, where: Any, name: str, found: Any, called: str
     ) -> ModuleType | None:
@@ -194,10 +176,7 @@ class Outside:
             if not any([x is where and said == name for x, said in self.tensors]):
                 self.tensors.append((where, name))
             return None
-        if type(where) is dict:
-            self.items.append((where, name, found))
-        else:
-            self.attributes.append((where, name, found))
+        self.others.append((where, name, found))
         if isinstance(found, ModuleType):
             return found
         if isinstance(found, FunctionType):
@@ -214,10 +193,10 @@ class Outside:
         raise Impure(f"{_at(code, line)} reads {called}")
 
 
-def attribute(found: Any, name: str) -> Any:
-    """Return an attribute, or MISSING if there is none."""
+def found_in(where: Any, name: str) -> Any:
+    """Return a dict's value or an object's attribute, or MISSING if there is none."""
     try:
-        return getattr(found, name, MISSING)
+        return where.get(name, MISSING) if type(where) is dict else getattr(where, name, MISSING)
     except ValueError:  # the cell is empty: its variable was deleted
         return MISSING
 
@@ -272,17 +251,14 @@ def _has_text(value: Any) -> bool:
     return type(value) is str or type(value) is tuple and any([_has_text(x) for x in value])
 
 
-_known: dict[str, bool] = {}
 # Operators that write elements and change nothing else of their operand.
 _WRITES = frozenset(("pointwise", "nondeterministic_seeded"))
 
 
+@cache
 def _is_operator(name: str) -> bool:
     """True if our function of this name does all its work through operators."""
-    found = _known.get(name)
-    if found is None:
-        named = dispatcher.overloads(f"aten::{name}")
-        found = _known[name] = bool(named) and (
-            not name.endswith("_") or any([not _WRITES.isdisjoint(x.tags) for x in named])
-        )
-    return found
+    named = dispatcher.overloads(f"aten::{name}")
+    return bool(named) and (
+        not name.endswith("_") or any([not _WRITES.isdisjoint(x.tags) for x in named])
+    )

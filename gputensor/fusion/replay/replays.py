@@ -10,17 +10,21 @@ mode or another default dtype between two calls makes the Python run again.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from ...autograd.modes import DEFAULT, grad_mode
+from ...core.device import CPU
 from ...dispatch import dispatcher, tls
 from ...dispatch.backend_select import TENSOR_KEYS
+from ...tensor.make import is_plain
 from ...tensor.tensor import Tensor
-from . import guards
+from .. import running
 from ..block import Fusing
-from .purity import LATER, Impure, Outside, is_constant, key_of
 from ..record.recorder import current
+from .purity import LATER, MISSING, Impure, Outside, found_in, is_constant, key_of
+from .statements import Statements
 from .trace import Trace, Unlike
 
 # The maximum number of plans of a function; when it is reached, all are dropped.
@@ -30,47 +34,22 @@ _TRIES = 1 << 5
 _state, _PLAIN, _generation = tls.state, tls.PLAIN, dispatcher.generation
 
 
-class Plan:
-    """A replayable call. run(arguments): returns the call's result, or None if the Python must
-    run."""
-
-    __slots__ = ("run", "_found")
-
-    def __init__(self, *found: Any) -> None:
-        """found: the trace, its result, the number of arguments given by name, the values that the
-        function reads from outside, and the dispatcher's generation."""
-        self._found = found
-        self.run: Callable[[Any], Any] = self._first
-
-    def _first(self, given: Any) -> Any:
-        """Most calls occur once, so the plan's function is made at the second call."""
-        trace, made, n_named, outside, generation = self._found
-        values = [*given, *outside.given()]
-        self.run = guards.compiled(trace, made, values, n_named, outside, generation)
-        return self.run(given)
-
-
-def _never(args: Any) -> None:
-    """Stands for the plan used last until there is one."""
-
-
 class Replays:
-    """A function in `gt.fuse`, and its plans. why: the reason why the last call that ran the Python
-    cannot be replayed, as a clause after "it"; None if it can."""
+    """A function in `gt.fuse`, and its plans. A plan is a function of a call's arguments, which
+    returns the call's result, or None if the Python must run. Most calls occur once, so until its
+    second call a plan is the arguments of `_compiled`. why: the reason why the last call that
+    ran the Python cannot be replayed, as a clause after "it"; None if it can."""
 
-    __slots__ = (
-        "function", "outside", "plans", "generation", "why", "last", "_tries",
-    )  # fmt: skip
     outside: Outside | None
     why: str | None
 
     def __init__(self, function: FunctionType) -> None:
         self.function = function
         self.outside, self.why, self._tries = None, None, 0
-        self.plans: dict[Any, Plan] = {}
+        self.plans: dict[Any, Any] = {}
         self.generation = -1
-        # The `run` of the plan used last, because most calls repeat the previous one.
-        self.last: list[Callable[[Any], Any]] = [_never]
+        # The plan used last, because most calls repeat the previous one.
+        self.last: list[Callable[[Any], Any]] = [lambda args: None]
 
     def fused(self) -> Callable[..., Any]:
         """The function within a block of `gt.fuse` around each call that is not replayed."""
@@ -89,10 +68,14 @@ class Replays:
         """Run a call by its plan, or by the function's Python if there is no plan."""
         if self.plans and self.outside is not None:
             given = (*args, *kwargs.values())
-            plan = self.plans.get(_key(given + self.outside.given(), kwargs))
-            if plan is not None and (made := plan.run(given)) is not None:
+            outside = self.outside.given()
+            key = (*map(key_of, given + outside), *kwargs)
+            plan = self.plans.get(key)
+            if type(plan) is tuple:
+                plan = self.plans[key] = _compiled([*given, *outside], *plan)
+            if plan is not None and (made := plan(given)) is not None:
                 if not kwargs:
-                    self.last[0] = plan.run
+                    self.last[0] = plan
                 return made
         return self.run(args, kwargs)
 
@@ -122,8 +105,7 @@ class Replays:
         elif generation == self.generation == _generation[0]:
             if len(self.plans) >= _BOUND:
                 self.plans.clear()
-            plan = Plan(trace, made, len(kwargs), outside, generation)
-            self._tries, self.plans[key] = 0, plan
+            self._tries, self.plans[key] = 0, (trace, made, len(kwargs), outside, generation)
         return result
 
     def _watch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -152,7 +134,8 @@ class Replays:
             if self.why is not None:
                 self._tries += 1
                 return None
-        return _key(values, kwargs), Trace([x for x in values if type(x) is Tensor]), outside
+        trace = Trace([x for x in values if type(x) is Tensor])
+        return (*map(key_of, values), *kwargs), trace, outside
 
     def _look_outside(self) -> Outside | None:
         """Return the function's outside values. If they cannot be determined, return None and set
@@ -172,14 +155,9 @@ class Replays:
 def _unlike(x: Tensor) -> str | None:
     if x._keys != TENSOR_KEYS.get(x._device.type):
         return "is given a tensor of another kind"
-    if x._autograd is not None and not guards.is_unrecorded(x):
+    if x._autograd is not None and not _is_unrecorded(x):
         return "is given a tensor that autograd knows"
     return None
-
-
-def _key(values: tuple[Any, ...], kwargs: Iterable[str]) -> Any:
-    """The key of a plan. kwargs: the names of arguments."""
-    return (*map(key_of, values), *kwargs)
 
 
 def replays_of(function: Callable[..., Any]) -> Replays | None:
@@ -189,3 +167,115 @@ def replays_of(function: Callable[..., Any]) -> Replays | None:
     if found is None and type(function) is FunctionType and not function.__code__.co_flags & LATER:
         found = Replays(function)
     return found
+
+
+def _is_unrecorded(x: Tensor) -> bool:
+    """True if autograd records nothing for an operand."""
+    return is_plain(x) or grad_mode.get() != DEFAULT
+
+
+def _compiled(
+    values: list[Any], trace: Trace, made: Any, n_named: int, outside: Outside, generation: int
+) -> Callable[[Any], Any]:
+    """Return a traced call as a function of its arguments, which returns the call's result, or None
+    if the function's Python must run. It checks with `is` that a call matches the traced one, does
+    the call's work (statements.py), and builds the result. Interpreted checks, with loops and
+    dictionaries, would take a third of the time of eight NumPy loops. values: the call's arguments,
+    and the tensors that it reads from outside. n_named: how many arguments were given by name."""
+    wanted = sorted(n for n in _all_numbers(made) if n >= trace.n_given)
+    work = Statements(trace, wanted, values)
+    names: dict[str, Any] = {
+        **work.names,
+        "Tensor": Tensor, "is_unrecorded": _is_unrecorded, "state": tls.state.get,
+        "PLAIN": tls.PLAIN, "generation": dispatcher.generation, "watchers": running.watchers,
+        "MISSING": MISSING, "found_in": found_in, "key_of": key_of,
+    }  # fmt: skip
+    count = len(values) - len(outside.tensors)
+    lines = _outside(outside, count - n_named, generation, names)
+    given = "".join([f"x{n}, " for n in range(count)]) or "() "
+    lines += ["try:", f"    {given}= values", "except ValueError:", "    return None"]
+    for n, (where, name) in enumerate(outside.tensors, count):
+        lines.append(f"x{n} = {_reading(f'w{n}', where, name, names)}")
+    asked = []
+    places = [n for n, x in enumerate(values) if type(x) is Tensor]
+    for n, x in enumerate(values):
+        if n in places:
+            names[f"g{n}"] = x._geometry
+            asked.append(f"type(x{n}) is not Tensor or x{n}._geometry is not g{n}")
+            asked.append(_of_tensor(n, x, names))
+        else:
+            names.update({f"c{n}": x, f"k{n}": key_of(x)})
+            asked.append(f"x{n} is not c{n} and key_of(x{n}) != k{n}")
+    if asked:
+        lines += [f"if {' or '.join(asked)}:", "    return None"]
+    lines += [*work.lines, f"return {_expression(made, places, names)}"]
+    exec("\n    ".join(["def replay(values):", *lines]), names)
+    found: Callable[[Any], Any] = names["replay"]
+    return found
+
+
+def _all_numbers(made: Any) -> set[int]:
+    """Return the numbers of the tensors in a result. See `Trace.result`."""
+    if type(made) is int:
+        return {made}
+    parts = made.values() if type(made) is dict else made[1:] if type(made) is tuple else ()
+    return set().union(*[_all_numbers(x) for x in parts])
+
+
+def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any]) -> list[str]:
+    """Return statements that leave the function if the thread, the dispatcher or the function's
+    outside values have changed. count: the number of arguments given by position."""
+    names["then"] = generation
+    asked = ["generation[0] != then", "state() is not PLAIN", "watchers"]
+    own, code = outside.others[0][0], outside.code
+    # A call that passes all arguments does not read the defaults.
+    unread = ["__defaults__"] * (count >= code.co_argcount)
+    unread += ["__kwdefaults__"] * (not code.co_kwonlyargcount)
+    for n, (where, name, value) in enumerate(outside.others):
+        if where is not own or name not in unread:
+            names[f"b{n}"] = value
+            asked.append(f"{_reading(f'a{n}', where, name, names)} is not b{n}")
+    return [f"if {' or '.join(asked)}:", "    return None"]
+
+
+def _reading(place: str, where: Any, name: str, names: dict[str, Any]) -> str:
+    """Return an expression in source form for a value from outside. See `purity.Outside`."""
+    names[place] = where.get if type(where) is dict else where
+    if type(where) is dict:
+        return f"{place}({name!r}, MISSING)"
+    return f"{place}.{name}" if type(where) is FunctionType else f"found_in({place}, {name!r})"
+
+
+def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
+    """Return a condition in source form: true if the tensor differs in kind from the traced one, or
+    needs a gradient. A tensor with the CPU's keys needs no test of its device, because there is one
+    CPU.
+    """
+    names[f"k{n}"], names[f"p{n}"] = TENSOR_KEYS[x._device.type], x._device
+    place = "" if x._device is CPU else f" or x{n}._device is not p{n}"
+    return (
+        f"x{n}._keys is not k{n} and x{n}._keys != k{n}{place}"
+        f" or x{n}._autograd is not None and not is_unrecorded(x{n})"
+    )
+
+
+def _expression(made: Any, places: list[int], names: dict[str, Any]) -> str:
+    """Return an expression in source form for the call's result. See `Trace.result`."""
+    kind = type(made)
+    if kind is int:
+        return f"x{places[made]}" if made < len(places) else f"t{made}"
+    if kind is dict:
+        parts = [f"{_constant(k, names)}: {_expression(x, places, names)}" for k, x in made.items()]
+        return "{" + ", ".join(parts) + "}"
+    if kind is tuple:
+        inner = "".join([f"{_expression(x, places, names)}, " for x in made[1:]])
+        if made[0] is list:
+            return f"[{inner}]"
+        return f"({inner})" if made[0] is tuple else f"{_constant(made[0], names)}(({inner}))"
+    return _constant(made[0], names)
+
+
+def _constant(value: Any, names: dict[str, Any]) -> str:
+    name = f"o{len(names)}"
+    names[name] = value
+    return name

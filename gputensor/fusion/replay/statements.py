@@ -20,10 +20,9 @@ from ...runtime import capture
 from ...structured.generator import Generator
 from ...tensor.make import CPU_KEYS, allocate, from_storage
 from ...tensor.tensor import Tensor, blank
-from .. import cpu
-from .. import running
-from ..chain import Chain
-from ..stages import memory, otherwise
+from .. import cpu, running
+from ..chain import Chain, Stream
+from ..running import memory, otherwise
 from .trace import Step, Taken, Trace
 
 Array = Any
@@ -42,13 +41,11 @@ class Statements:
     and its number. The array of a value is in `v` and its number, a given tensor in `x` and its
     place among the values. names: the objects that the lines name."""
 
-    __slots__ = ("lines", "names", "_trace", "_places", "_arrays", "_tensors", "_undo")
-
     def __init__(self, trace: Trace, wanted: list[int], values: list[Any]) -> None:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
-            "empty": np.empty, "ndarray": np.ndarray, "allocate": allocate, "CPU": CPU,
-            "blank": blank, "keys": CPU_KEYS, "memory": memory, "from_storage": from_storage,
+            "ndarray": np.ndarray, "allocate": allocate, "CPU": CPU, "blank": blank,
+            "keys": CPU_KEYS, "from_storage": from_storage,
         }  # fmt: skip
         self._trace, self._undo = trace, "None"
         self._places = [n for n, x in enumerate(values) if type(x) is Tensor]
@@ -84,14 +81,13 @@ class Statements:
             self.lines += ["if capturing:", "    return None"]
         if draws and any([step.operator is not None for step in self._trace.steps]):
             generators = [generator for _, generator, _ in draws]
-            names["states_of"], names["undone"] = partial(_states, generators), _undone
+            names["states_of"] = lambda: [(x, x.get_state()) for x in generators]
+            names["undone"] = _undone
             self.lines.append("states = states_of()")
             self._undo = "undone(states)"
         for n, (stream, generator, numel) in enumerate(draws):
             names[f"of_stream{n}"] = partial(stream.taken, generator, numel)
             self.lines.append(f"stream{n} = of_stream{n}()")
-
-    # --- values -----------------------------------------------------------------------------------
 
     def _array(self, n: int) -> str:
         """Return the name of a value's array."""
@@ -132,11 +128,11 @@ class Statements:
         elif is_counted:
             self.lines += [f"if t{n}._storage is not None:", f"    t{n}._storage.version = 0"]
 
-    # --- steps ------------------------------------------------------------------------------------
-
     def _numbers(self, number: int, step: Step) -> str:
         """Return the name of the list of a chain's scalars."""
-        names, drawn, name = self.names, self._trace.drawn(step), f"numbers{number}"
+        names, name = self.names, f"numbers{number}"
+        places = {id(stream): n for n, (stream, _, _) in enumerate(self._trace.draws)}
+        drawn = {n: places[id(x)] for n, x in enumerate(step.scalars) if type(x) is Stream}
         if not drawn:
             names[name] = step.scalars
         else:
@@ -220,12 +216,9 @@ class Statements:
 
     def _empty(self, name: str, shape: Geometry) -> None:
         """Write the allocation of an array."""
-        if shape.in_numpy:
-            self.names.update({f"sizes_{name}": shape.sizes, f"dtype_{name}": shape.dtype.np})
-            self.lines.append(f"{name} = empty(sizes_{name}, dtype_{name})")
-        else:
-            self.names[f"g_{name}"] = shape
-            self.lines.append(f"{name} = memory(g_{name}, CPU)")
+        of_numpy = partial(np.empty, shape.sizes, shape.dtype.np)
+        self.names[f"new_{name}"] = of_numpy if shape.in_numpy else partial(memory, shape, CPU)
+        self.lines.append(f"{name} = new_{name}()")
 
     def _call(self, number: int, step: Step, roots: dict[int, _Root]) -> None:
         """Write the call of an operator outside of chains.
@@ -266,9 +259,7 @@ def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _R
     return roots
 
 
-def _roots_of(
-    step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]
-) -> dict[int, _Root]:  # fmt: skip
+def _roots_of(step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]) -> dict[int, _Root]:
     """Return the views that an operator gives; none unless they are over dense memory of a dtype
     that NumPy has.
     """
@@ -293,7 +284,7 @@ def _of_operator(step: Step) -> Callable[..., Any]:
 
     Returns None if the result is not of the traced result's kind, which later steps need.
     """
-    operator, takes, arguments, shapes = step.operator, step.takes, step.arguments, step.geometries
+    operator, arguments, shapes = step.operator, step.arguments, step.geometries
     include, keep = tls.PLAIN
     assert operator is not None
 
@@ -302,24 +293,20 @@ def _of_operator(step: Step) -> Callable[..., Any]:
         for x in tensors:
             key_set |= x._keys
         key_set &= keep
-        found = operator.table[key_set](key_set, *_filled(arguments, dict(zip(takes, tensors))))
+        found = operator.table[key_set](key_set, *_filled(arguments, tensors))
         results = found if isinstance(found, (tuple, list)) else (found,)
         return results if [x._geometry for x in results] == [*shapes] else None
 
     return call
 
 
-def _filled(arguments: Any, tensors: dict[int, Tensor]) -> Any:
+def _filled(arguments: Any, tensors: tuple[Tensor, ...]) -> Any:
     kind = type(arguments)
     if kind is Taken:
-        return tensors[arguments.number]
+        return tensors[arguments.place]
     if kind is tuple or kind is list:
         return kind([_filled(x, tensors) for x in arguments])
     return arguments
-
-
-def _states(generators: list[Generator]) -> list[tuple[Generator, Any]]:
-    return [(x, x.get_state()) for x in generators]
 
 
 def _undone(states: list[tuple[Generator, Any]]) -> None:

@@ -7,7 +7,8 @@ the given ones, then the results.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ...core.dtype import uint8
 from ...core.geometry import Geometry
@@ -32,15 +33,14 @@ class Unlike(Exception):
     """A call cannot be replayed; the text is a clause with the call as its subject."""
 
 
-class Taken:
-    """Stands for a tensor among the arguments of an operator."""
+class Taken(NamedTuple):
+    """Stands for a tensor among the arguments of an operator: the one at this place among `takes`
+    of its step."""
 
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+    place: int
 
 
+@dataclass(slots=True, eq=False)
 class Step:
     """A chain that ran, or an operator that was called. takes, makes: the numbers of its operands
     and of its results. arguments: the operator's arguments, with a Taken for each tensor.
@@ -48,32 +48,20 @@ class Step:
     their distance from it in elements.
     """
 
-    __slots__ = (
-        "chain", "operator", "takes", "makes", "scalars", "arguments", "geometries", "offsets",
-    )  # fmt: skip
-    takes: tuple[int, ...]
-    makes: tuple[int, ...]
     chain: Chain | None
     operator: Operator | None
-
-    def __init__(
-        self, chain: Chain | None, operator: Operator | None, takes: tuple[Any, ...],
-        makes: tuple[int, ...], scalars: list[Any], arguments: Any = (),
-        geometries: tuple[Geometry, ...] = (), offsets: tuple[int, ...] | None = None,
-    ) -> None:  # fmt: skip
-        self.chain, self.operator, self.takes, self.makes = chain, operator, takes, makes
-        self.scalars, self.arguments, self.geometries = scalars, arguments, geometries
-        self.offsets = offsets
+    takes: tuple[Any, ...]
+    makes: tuple[int, ...]
+    scalars: list[Any]
+    arguments: Any = ()
+    geometries: tuple[Geometry, ...] = ()
+    offsets: tuple[int, ...] | None = None
 
 
 class Trace:
     """Watches one call. why: the reason why the call cannot be replayed, or None. draws: in order,
     the stream, the generator and the number of random numbers."""
 
-    __slots__ = (
-        "tensors", "n_given", "steps", "why", "geometries", "versions", "draws", "_found", "_held",
-        "_called", "_read", "_within", "_views", "_again", "_generators",
-    )  # fmt: skip
     why: str | None
 
     def __init__(self, tensors: list[Tensor]) -> None:
@@ -202,14 +190,6 @@ class Trace:
                 Step(None, operator, tuple(given), makes, [], arguments, shapes, offsets)
             )
 
-    def drawn(self, step: Step) -> dict[int, int]:
-        """Return a dict for the scalars of a step's chain that are streams of random numbers: index
-        among the scalars -> index among the draws."""
-        found = {id(stream): n for n, (stream, _, _) in enumerate(self.draws)}
-        return {n: found[id(x)] for n, x in enumerate(step.scalars) if type(x) is Stream}
-
-    # --- when the call is over --------------------------------------------------------------------
-
     def result(self, found: Any) -> Any:
         """A description of the call's result, after its chains have run. Raises Unlike.
 
@@ -252,9 +232,6 @@ class Trace:
                 there.update(step.makes)
             self.steps += ready
             waiting = [x for x in waiting if x not in ready]
-        for step in self.steps:
-            if step.operator is not None:
-                _number(step.arguments, iter(step.takes))
 
     def _result(self, found: Any, tensors: dict[int, Tensor]) -> Any:
         kind = type(found)
@@ -312,17 +289,9 @@ def _arguments(given: Any, takes: list[Any]) -> Any:
     """Replace each tensor in the arguments by a Taken, which is appended to `takes`."""
     if type(given) is Tensor:
         takes.append(given)
-        return Taken(-1)
+        return Taken(len(takes) - 1)
     if type(given) in (tuple, list):
         return type(given)([_arguments(x, takes) for x in given])
     if not is_constant(given) and type(given) is not complex:
         raise Unlike(f"which is given a {type(given).__name__}")
     return given
-
-
-def _number(arguments: Any, takes: Any) -> None:
-    if type(arguments) is Taken:
-        arguments.number = next(takes)
-    elif type(arguments) in (tuple, list):
-        for x in arguments:
-            _number(x, takes)

@@ -27,9 +27,11 @@ struct RowCall {
 };
 
 // An instruction, whose places are slots; or without `go` a call of the loop or cast of a step,
-// counted from the first step in its run. next: the index behind the next "end" or call.
+// counted from the first step in its run. next: the index behind the next "end" or call. stream: of
+// a store, the instruction that stores past the caches.
 struct Coded {
   void (*go)();
+  void (*stream)();
   short place[3], step, next;
 };
 

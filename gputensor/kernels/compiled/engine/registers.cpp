@@ -149,7 +149,7 @@ namespace {
 // Writes the instructions of one run. held: the value in each bank, or -1.
 struct Writer {
   const Said* said;
-  int n_inputs, first, last, dtype;
+  int n_inputs, first, last, n_steps, dtype;
   const int* slot;
   const int (*number)[MOST_INPUTS];
   const int* state;
@@ -168,13 +168,15 @@ struct Writer {
     return PLACE;
   }
   Coded& put(void (*go)()) {
-    *at = {go, {-1, -1, -1}, -1, 0};
+    *at = {go, nullptr, {-1, -1, -1}, -1, 0};
     return *at++;
   }
-  void put(const char* name, int bank, int value) {
+  Coded& put(const char* name, int bank, int value) {
     const abi::Forms& forms = *entry_of("", name, dtype)->forms;
     const bool is_load = !strcmp(name, "load");
-    put(is_load ? forms[bank][PLACE][0] : forms[0][bank][0]).place[0] = (short)slot[value];
+    Coded& made = put(is_load ? forms[bank][PLACE][0] : forms[0][bank][0]);
+    made.place[0] = (short)slot[value];
+    return made;
   }
   void end() {
     if (at[-1].go) put((*entry_of("", "end", dtype)->forms)[0][0][0]);
@@ -223,7 +225,7 @@ struct Writer {
   void call(int step) {
     for (int bank = 0; bank < N_BANKS; bank++) keep(bank, step), held[bank] = -1;
     if (step > first) end();
-    *at++ = {nullptr, {-1, -1, -1}, (short)(step - first), 0};
+    *at++ = {nullptr, nullptr, {-1, -1, -1}, (short)(step - first), 0};
     is_in_memory[n_inputs + step] = true;
   }
 
@@ -249,8 +251,11 @@ struct Writer {
     }
     held[to] = value;
     if (is_local) return;
-    put("store", to, value);
+    Coded& stored = put("store", to, value);
     is_in_memory[value] = true;
+    for (int s = step + 1; s < n_steps; s++)
+      if (count_of(said[s], value)) return;
+    stored.stream = (*entry_of("", "stream", dtype)->forms)[0][to][0];
   }
 };
 
@@ -259,7 +264,8 @@ struct Writer {
 int Registers::translate(int first, const int* slot, const int (*number)[MOST_INPUTS],
                          const int* state, Coded* to) const {
   const int last = first + begins(first);
-  Writer writer = {said_, n_inputs_, first, last, type_of(first), slot, number, state, to};
+  Writer writer = {said_, n_inputs_, first, last, n_steps_, type_of(first), slot, number, state,
+                   to};
   for (int v = 0; v < n_inputs_ + first; v++) writer.is_in_memory[v] = true;
   for (int s = first; s < last; s++) writer.write(s, is_local_[n_inputs_ + s]);
   writer.end();

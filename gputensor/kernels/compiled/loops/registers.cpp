@@ -69,6 +69,23 @@ template <class T> struct instructions {
 #undef X
     NEXT;
   }
+  // Past the caches, to an aligned place that nothing reads soon.
+  template <Source FROM> static void stream(ARGUMENTS) {
+    At* to = AT(0);
+#define X(K) past_the_caches((V*)(to + K), FROM == BANK_A ? a##K : b##K);
+    EACH(X)
+#undef X
+    NEXT;
+  }
+  static inline void past_the_caches(V* to, V x) {
+#if defined(__AVX512F__)
+    _mm512_stream_si512((__m512i*)to, (__m512i)x);
+#elif defined(__AVX2__)
+    _mm256_stream_si256((__m256i*)to, (__m256i)x);
+#else
+    *to = x;
+#endif
+  }
   template <class F, Source TO, Source S> static void one(ARGUMENTS) {
     const At* x = AT(0);
 #define X(K) const V m##K = F::of(taken<S>(a##K, b##K, x, K));
@@ -253,6 +270,9 @@ template <class T> const abi::Forms forms_of_load = {FORM(BANK_A), FORM(BANK_B)}
 #define FORM(S) {(Any)instructions<T>::template store<S>}
 template <class T> const abi::Forms forms_of_store = {{FORM(BANK_A), FORM(BANK_B)}};
 #undef FORM
+#define FORM(S) {(Any)instructions<T>::template stream<S>}
+template <class T> const abi::Forms forms_of_stream = {{FORM(BANK_A), FORM(BANK_B)}};
+#undef FORM
 #define FORM(S) {(Any)G::template go<S>}
 template <class G> const abi::Forms forms_of_reduction = {
     {FORM(BANK_A), FORM(BANK_B), FORM(PLACE)}};
@@ -267,7 +287,7 @@ template <class T> const abi::Forms forms_of_end = {{{(Any)instructions<T>::end}
    {groups_of<__VA_ARGS__>::add, groups_of<__VA_ARGS__>::end}}
 #define ALL(T)                                                                             \
   ROW("", "end", T, 0, forms_of_end<T>), ROW("", "load", T, 1, forms_of_load<T>),          \
-      ROW("", "store", T, 1, forms_of_store<T>),                                           \
+      ROW("", "store", T, 1, forms_of_store<T>), ROW("", "stream", T, 1, forms_of_stream<T>), \
       ROW("where", "where", T, 3, forms_of_where<T>),                                      \
       ROW("ternary", "clamp", T, 3, forms_of_clamp<T>), ONE_OF(T, "neg", neg),             \
       ONE_OF(T, "abs", size), ONE_OF(T, "relu", relu), ONE_OF(T, "sqrt", root),            \
