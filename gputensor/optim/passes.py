@@ -9,14 +9,13 @@ one. Complex parameters, and parameters on other devices, are stepped by operato
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._generated.functions import empty
 from ..core.device import CPU
-from ..dispatch import dispatcher, tls
+from ..dispatch import tls
 from ..dispatch.backend_select import TENSOR_KEYS
-from ..fusion import block
 from ..fusion.chain import Chain
 from ..fusion.cpu import programs
 from ..fusion.cuda import body
@@ -24,6 +23,7 @@ from ..fusion.record import operators
 from ..fusion.record.pending import Pending
 from ..fusion.record.recorder import Recorder, current
 from ..kernels import stub
+from ..nn.utils.lists import are_apart, are_on as are_on, place
 from ..tensor.base import bump_version
 from ..tensor.tensor import Tensor
 from .arithmetic import Group, State, Stepped
@@ -112,7 +112,7 @@ class Passes:
         if key not in self._known:
             self._known[key] = self._recorded(p, state)
         made = self._known[key]
-        if made is None or abs(_place(p) - _place(grad)) < shape.numel * shape.dtype.itemsize:
+        if made is None or abs(place(p) - place(grad)) < shape.numel * shape.dtype.itemsize:
             return None  # a gradient in the parameter's memory would change before it is read
         return _Waiting(made, tensors, stepped)
 
@@ -125,7 +125,7 @@ class Passes:
         batches = [*of.values()]
         # Passes in any order, and several parameters at once on CUDA, need separate memory.
         is_ordered = len(of) < 2 and all([x.stepped[0]._device is CPU for x in waiting[:1]])
-        if not is_ordered and not _are_apart([(x.tensors, x.made.written) for x in waiting]):
+        if not is_ordered and not are_apart([(x.tensors, x.made.written) for x in waiting]):
             batches = [[x] for x in waiting]
         for batch in batches:
             self._run_batch(batch[0].made, batch)
@@ -173,13 +173,6 @@ class Passes:
                 recording.close()
                 recording.let_go()
             recorder.pending.clear()
-
-
-def are_on() -> bool:
-    """True if passes and operators have the same effect: no mode, trace or user's kernel watches or
-    replaces operators.
-    """
-    return tls.state.get() is tls.PLAIN and not block.is_off and not dispatcher.is_wrapped()
 
 
 def _pass(
@@ -247,7 +240,7 @@ def _kernel(chain: Chain, places: tuple[int, ...]) -> Run | None:
     written = {*places[: len(chain.stores)]}
 
     def run(parameters: list[list[Tensor]], scalars: list[Any]) -> int:
-        if len(parameters) == 1 and not _are_apart([(parameters[0], written)]):
+        if len(parameters) == 1 and not are_apart([(parameters[0], written)]):
             return 0
         addresses = [[x._address() for x in tensors] for tensors in parameters]
         numels = [tensors[0]._geometry.numel for tensors in parameters]
@@ -255,33 +248,6 @@ def _kernel(chain: Chain, places: tuple[int, ...]) -> Run | None:
         return len(parameters)
 
     return run
-
-
-def _place(x: Tensor) -> int:
-    """Return the address of the first element, which only this module sees: data_ptr would tell
-    chains that other code can access the memory from now on."""
-    return x._get_storage().ptr + x._offset * x._geometry.dtype.itemsize
-
-
-def _are_apart(parameters: Sequence[tuple[list[Tensor], Collection[int]]]) -> bool:
-    """True if no tensor to be written overlaps another tensor. parameters: the tensors of each, and
-    the numbers of those to be written."""
-    tensors = [x for listed, _ in parameters for x in listed]
-    if len({id(x._get_storage()) for x in tensors}) == len(tensors):
-        return True
-    spans = []
-    for listed, written in parameters:
-        for n, x in enumerate(listed):
-            start, size = _place(x), x._geometry.numel * x._geometry.dtype.itemsize
-            if size:
-                spans.append((start, start + size, n in written))
-    end = end_of_written = 0
-    for start, behind, is_written in sorted(spans):
-        if start < (end if is_written else end_of_written):
-            return False
-        end = max(end, behind)
-        end_of_written = max(end_of_written, behind) if is_written else end_of_written
-    return True
 
 
 def _without_copies(chain: Chain) -> Chain | None:

@@ -217,6 +217,20 @@ def test_a_chain_over_lists_moves_its_operands_once(arch: str) -> None:
         assert (moved.count("LDG"), moved.count("STG")) == (3 * unroll, 2 * unroll)
 
 
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90", "sm_120"])
+@pytest.mark.parametrize("of", [float32, float16], ids=str)
+def test_sums_of_squares_of_lists_do_not_spill(of: Any, arch: str) -> None:
+    from gputensor.nn.utils import lists
+
+    made = lists._squares(of, float32)
+    for stage in (made.first, made.last):
+        _, log = program(stage, arch)
+        assert "0 bytes spill stores, 0 bytes spill loads" in log and "0 bytes stack" in log
+    scaled = lists._scaled(of)
+    _, log = program(scaled, arch)
+    assert "0 bytes spill stores, 0 bytes spill loads" in log and "0 bytes stack" in log
+
+
 def test_the_names_of_all_families_are_apart() -> None:
     """Any of their operators may meet in one text."""
     step = [Step(f, op, float32, float32, (0,), (), op) for f, op in (("unary", "neg"),)]

@@ -1,6 +1,6 @@
 // outputs[i] = op::OP(inputs[i], numbers)                              a chain of operators
-// Shapes   rows, turned: all outputs are dense along a dimension; strided: any strides; lists: dense
-//          tensors of one dtype, each of any size.
+// Shapes   rows, turned: all outputs are dense along a dimension; strided: any strides; lists:
+//          dense tensors of one dtype, each of any size.
 // Types    TYPES, outputs first; each operator computes in its own.
 // Launch   one-dimensional; a block owns blockDim.x * (UNROLL units | 4 elements), or a tile of
 //          16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that turns,

@@ -120,7 +120,7 @@ class Lists:
     many tuples share a launch as its parameters can hold.
 
     at: for each operand, outputs first, its place among the tensors of a tuple. most: tuples of a
-    launch, a multiple of four.
+    launch, a multiple of four. stays: operands with one element for the whole tuple.
     """
 
     __slots__ = (
@@ -128,14 +128,17 @@ class Lists:
     )  # fmt: skip
     defines: dict[str, str]
 
-    def __init__(self, body: Body, at: Sequence[int], packing: list[Packer], most: int) -> None:
+    def __init__(
+        self, body: Body, at: Sequence[int], packing: list[Packer], most: int, stays: Sequence[int]
+    ) -> None:
         itemsize, count, n_outputs = body.dtypes[0].itemsize, len(body.dtypes), len(body.stores)
         self.family: str = module.keep(chain_source.text(body))
         self.packing, self.n_values, self.most = packing, max(1, len(packing)), most
         # the plan of one long tensor
         walk = pointwise_plan.Walk(
-            (launch.MAX_NUMEL,), [(itemsize,)] * count, [itemsize] * count, [0] * count, n_outputs
-        )
+            (launch.MAX_NUMEL,), [(0 if j in stays else itemsize,) for j in range(count)],
+            [itemsize] * count, [0] * count, n_outputs,
+        )  # fmt: skip
         plan, scalar = pointwise_plan.rows(walk), variants.storage(body.dtypes[0])
         self.defines = variants.planned(chain_source.NAME, scalar, (scalar,) * count, plan) | {
             "LAYOUT": "LISTS", "OUTPUTS": str(n_outputs), "NUMBERS": str(self.n_values),
@@ -178,11 +181,13 @@ class Lists:
         cuda.launch(function, (total, 1, 1), (launch.THREADS, 1, 1), 0, stream, params)
 
 
-def bind_lists(body: Body, at: Sequence[int], packing: list[Packer]) -> Lists | None:
+def bind_lists(
+    body: Body, at: Sequence[int], packing: list[Packer], stays: Sequence[int] = ()
+) -> Lists | None:
     """Bind a chain to tuples of tensors: see `Lists`. Return None if the operands differ in dtype,
     or the parameters are too long."""
     given = MAX_PARAMS_BYTES - 16 - len(numbers.EMPTY) * max(1, len(packing))
     most = given // (8 * (max(at) + 1) + 12) // 4 * 4
     if most <= 0 or any([of is not body.dtypes[0] for of in body.dtypes]):
         return None
-    return Lists(body, at, packing, most)
+    return Lists(body, at, packing, most, stays)
