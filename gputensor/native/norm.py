@@ -183,7 +183,9 @@ def native_group_norm(
     if is_for_kernels(input):
         rows = (N * group, C // group, HxW)
         params = [_channels(x, N, rows) for x in (weight, bias)]
-        made, mean, rstd = _by_rows(input, rows, params, eps, _layouts(input, (N, group), of))
+        made, mean, rstd = _by_rows(
+            calls.contiguous(input), rows, params, eps, _layouts(input, (N, group), of)
+        )
         return calls.contiguous(made, form), mean, rstd
     grouped = calls.reshape(wide(input), (N, group, C // group * HxW))
     centered, mean, rstd = center(grouped, (2,), eps)
@@ -222,7 +224,7 @@ def native_group_norm_backward(
     of, form = of_statistics(input, weight), suggest_memory_format(input)
     if is_for_kernels(input):
         shape, compute = (N, group, C // group, HxW), compute_dtype(input)
-        arrays = [x._get_array().reshape(shape) for x in (grad_out, input)]
+        arrays = [calls.contiguous(x)._get_array().reshape(shape) for x in (grad_out, input)]
         numbers = [dense_numbers(x, compute) for x in (mean, rstd, weight)]
         made = empty_result(input) if output_mask[0] else None
         into = None if made is None else made._get_array().reshape(shape)

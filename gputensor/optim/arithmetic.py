@@ -16,6 +16,8 @@ from ..tensor.tensor import Tensor
 
 Group = dict[str, Any]
 State = dict[str, Any]
+# a parameter, its gradient and its state
+Stepped = tuple[Tensor, Tensor, State]
 
 
 def number_dtype(kept: Any = None) -> dtype:

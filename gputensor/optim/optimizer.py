@@ -22,7 +22,7 @@ from ..dispatch.refusal import declares, is_iterable
 from ..runtime import capture
 from ..structured import steps
 from ..tensor.tensor import Tensor
-from .arithmetic import Group, State, fresh, number_dtype, rate, scalar
+from .arithmetic import Group, State, Stepped, fresh, number_dtype, rate, scalar
 from .hooks import (
     Hooked, hooked, register_optimizer_step_post_hook, register_optimizer_step_pre_hook,
 )  # fmt: skip
@@ -165,16 +165,31 @@ class Optimizer(Hooked):
             states = [self._states(group) for group in self.param_groups]
             is_in_passes = self._is_elementwise and not is_recorded and passes().are_on()
             for group, found in zip(self.param_groups, states):
-                together = passes().Passes(self, group) if is_in_passes else None
-                has_state = self._has_state(group)
-                for p, grad, state in found:
-                    if together is None or not together.step(p, grad, state):
-                        self._apply(p, grad, state, group)
-                    if has_state:  # if the update raises, no state is added and no step is counted
-                        self.state[p] = state
+                if is_in_passes:
+                    passes().Passes(self, group).step(found)
+                else:
+                    for stepped in found:
+                        self._step_by_operators(stepped, group)
         return loss
 
-    def _states(self, group: Group) -> list[tuple[Tensor, Tensor, State]]:
+    def _step_by_operators(self, stepped: Stepped, group: Group) -> None:
+        p, grad, state = stepped
+        self._apply(p, grad, state, group)
+        if self._has_state(group):  # if the update raises, no state is added and no step is counted
+            self.state[p] = state
+
+    def _set_numbers(self, stepped: Stepped, numbers: State, group: Group) -> None:
+        """Set the numbers of a state after a pass, and add the state; None removes a number."""
+        p, _, state = stepped
+        for name, number in numbers.items():
+            if number is None:
+                del state[name]
+            else:
+                state[name] = number
+        if self._has_state(group):
+            self.state[p] = state
+
+    def _states(self, group: Group) -> list[Stepped]:
         """Return the parameters that have a gradient, each with its gradient and its state."""
         kept = self.state if self._has_state(group) else {}
         made: dict[Tensor, State] = {}  # a group may hold a parameter twice

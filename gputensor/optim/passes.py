@@ -3,8 +3,8 @@
 The formula of a step is recorded once for each kind of parameter, on samples of a few elements, by
 the recorder of `gt.fuse`. The recorded chain is one program of the compiled library, or one kernel
 on CUDA, which reads each element of a parameter, of its gradient and of its state once and writes
-it once. The bits equal those of operators that run one by one. Complex parameters, and parameters
-on other devices, are stepped by operators.
+it once. A launch on CUDA steps many parameters. The bits equal those of operators that run one by
+one. Complex parameters, and parameters on other devices, are stepped by operators.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._generated.functions import empty
-from ..dispatch import dispatcher, tls
+from ..core.device import CPU
+from ..dispatch import tls
 from ..dispatch.backend_select import TENSOR_KEYS
-from ..fusion import block
 from ..fusion.chain import Chain
 from ..fusion.cpu import programs
 from ..fusion.cuda import body
@@ -23,9 +23,10 @@ from ..fusion.record import operators
 from ..fusion.record.pending import Pending
 from ..fusion.record.recorder import Recorder, current
 from ..kernels import stub
+from ..nn.utils.lists import are_apart, are_on as are_on, place
 from ..tensor.base import bump_version
 from ..tensor.tensor import Tensor
-from .arithmetic import Group, State
+from .arithmetic import Group, State, Stepped
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
@@ -35,10 +36,11 @@ _SAMPLE = 64  # elements of a sample
 # Recording a step costs as much as the operators for _MANY small parameters, or for one parameter
 # of _LARGE elements.
 _MANY, _LARGE = 12, 1 << 17
-# run(tensors to write, tensors to read, scalars). It returns False if it has written nothing.
-Run = Callable[[list[Tensor], list[Tensor], list[Any]], bool]
-# Chain -> its program with the stores and inputs; None if the chain is not one program.
-_programs: dict[Chain, Any] = {}
+# run(tensors of each parameter, scalars) -> the number of parameters that it has stepped, from the
+# first on. It has written nothing of the others.
+Run = Callable[[list[list[Tensor]], list[Any]], int]
+# (chain, places of its stores and inputs) -> its program; None if the chain is not one program.
+_programs: dict[Any, Run | None] = {}
 _BOUND = 1 << 8
 
 
@@ -46,33 +48,55 @@ class _Pass(NamedTuple):
     """A step of all parameters of one kind. Tensors are numbered: the parameter, its gradient, and
     the tensors of its state.
 
-    run: see `_program`. written, read: the tensors that are its results and its operands. scalars:
-    the chain's numbers. numbers: the state's numbers after the step; None for one that it
-    removed."""
+    run: see `Run`. written: the tensors that are its results. scalars: the chain's numbers.
+    numbers: the state's numbers after the step; None for one that it removed."""
 
     run: Run
     written: tuple[int, ...]
-    read: tuple[int, ...]
     scalars: list[Any]
     numbers: State
+
+
+class _Waiting(NamedTuple):
+    """A parameter that waits for its pass."""
+
+    made: _Pass
+    tensors: list[Tensor]
+    stepped: Stepped
 
 
 class Passes:
     """One step of a group: a pass for each kind of parameter that occurs in it."""
 
-    __slots__ = ("_optimizer", "_group", "_are_few", "_known")
+    __slots__ = ("_optimizer", "_group", "_are_few", "_known", "_waiting", "_names")
+    _waiting: list[_Waiting]
 
     def __init__(self, optimizer: Optimizer, group: Group) -> None:
         self._optimizer, self._group = optimizer, group
         self._are_few: bool = len(group["params"]) < _MANY
         self._known: dict[Any, _Pass | None] = {}
+        self._waiting, self._names = [], set[int]()
 
-    def step(self, p: Tensor, grad: Tensor, state: State) -> bool:
-        """Step a parameter and its state. Returns False if operators must do it; nothing has been
-        written then."""
+    def step(self, found: list[Stepped]) -> None:
+        """Step parameters in passes, and those that no pass can step by operators."""
+        for stepped in found:
+            if id(stepped[0]) in self._names:  # a group may hold a parameter twice
+                self._run()
+            waiting = self._taken(stepped)
+            if waiting is not None:
+                self._waiting.append(waiting)
+                self._names.add(id(stepped[0]))
+            else:
+                self._run()
+                self._optimizer._step_by_operators(stepped, self._group)
+        self._run()
+
+    def _taken(self, stepped: Stepped) -> _Waiting | None:
+        """Return a parameter with its pass; None if operators must step it."""
+        p, grad, state = stepped
         shape = p._geometry
         if self._are_few and shape.numel < _LARGE:
-            return False
+            return None
         tensors = [p, grad]
         kind = [shape.dtype, shape.is_non_overlapping_and_dense, p._device]
         for name, value in state.items():
@@ -83,26 +107,39 @@ class Passes:
                 kind.append((name, value))
         for x in tensors:
             if x._keys not in _KEYS or x._geometry is not shape or x._device is not p._device:
-                return False
+                return None
         key = tuple(kind)
         if key not in self._known:
             self._known[key] = self._recorded(p, state)
-        found = self._known[key]
-        if found is None:
-            return False
-        if p.data_ptr() == grad.data_ptr() != 0:
-            return False  # the gradient would change before it is read
-        written, read = ([tensors[n] for n in of] for of in (found.written, found.read))
-        if not found.run(written, read, found.scalars):
-            return False
-        for n in found.written:
-            bump_version(tensors[n])
-        for name, number in found.numbers.items():
-            if number is None:
-                del state[name]
-            else:
-                state[name] = number
-        return True
+        made = self._known[key]
+        if made is None or abs(place(p) - place(grad)) < shape.numel * shape.dtype.itemsize:
+            return None  # a gradient in the parameter's memory would change before it is read
+        return _Waiting(made, tensors, stepped)
+
+    def _run(self) -> None:
+        """Step all waiting parameters."""
+        waiting, self._waiting, self._names = self._waiting, [], set()
+        of: dict[int, list[_Waiting]] = {}
+        for x in waiting:
+            of.setdefault(id(x.made), []).append(x)
+        batches = [*of.values()]
+        # Passes in any order, and several parameters at once on CUDA, need separate memory.
+        is_ordered = len(of) < 2 and all([x.stepped[0]._device is CPU for x in waiting[:1]])
+        if not is_ordered and not are_apart([(x.tensors, x.made.written) for x in waiting]):
+            batches = [[x] for x in waiting]
+        for batch in batches:
+            self._run_batch(batch[0].made, batch)
+
+    def _run_batch(self, made: _Pass, batch: list[_Waiting]) -> None:
+        while batch:
+            done = made.run([x.tensors for x in batch], made.scalars)
+            for x in batch[:done]:
+                for n in made.written:
+                    bump_version(x.tensors[n])
+                self._optimizer._set_numbers(x.stepped, made.numbers, self._group)
+            for x in batch[done : done + 1]:
+                self._optimizer._step_by_operators(x.stepped, self._group)
+            batch = batch[done + 1 :]
 
     def _recorded(self, p: Tensor, given: State) -> _Pass | None:
         """Record a step of samples. Returns None if it is more than one chain."""
@@ -138,13 +175,6 @@ class Passes:
             recorder.pending.clear()
 
 
-def are_on() -> bool:
-    """True if passes and operators have the same effect: no mode, trace or user's kernel watches or
-    replaces operators.
-    """
-    return tls.state.get() is tls.PLAIN and not block.is_off and not dispatcher.is_wrapped()
-
-
 def _pass(
     recorder: Recorder, samples: list[Tensor], copies: list[Tensor], first: list[Any],
     numbers: State,
@@ -160,63 +190,65 @@ def _pass(
         return None
     written = [n for n, x in enumerate(storages) if x._step != first[n]]
     chain, inputs = recording._known(tuple([storages[n]._step for n in written]))
-    found = _programs.get(chain, chain)
-    if found is chain:
+    numbers_of = {id(x._get_storage()): n for n, x in enumerate(samples)}
+    read = [numbers_of.get(id(recording.inputs[n][0]), -1) for n in inputs]
+    if -1 in read:
+        return None
+    key = (chain, *written, *read)
+    if key not in _programs:
         if len(_programs) >= _BOUND:
             _programs.clear()
-        found = _programs[chain] = _program(chain)
-    if found is None:
-        return None
-    run, stores, read = found
-    places = {id(x._get_storage()): n for n, x in enumerate(samples)}
-    operands = [places.get(id(recording.inputs[n][0])) for n in inputs]
-    if None in operands:
-        return None
-    return _Pass(
-        run, tuple([written[n] for n in stores]), tuple([operands[n] for n in read]),
-        recording.scalars, numbers,
-    )  # fmt: skip
+        _programs[key] = _program(chain, (*written, *read))
+    run = _programs[key]
+    return None if run is None else _Pass(run, tuple(written), recording.scalars, numbers)
 
 
-def _program(chain: Chain) -> tuple[Run, list[int], list[int]] | None:
-    """Return a chain's program, the numbers of its results among the chain's stores, and the inputs
-    that it reads; None if the chain is not one program."""
+def _program(chain: Chain, places: tuple[int, ...]) -> Run | None:
+    """Return a chain's program; None if the chain is not one program. places: the numbers of the
+    tensors that are its stores and then its inputs."""
     made = _without_copies(chain)
     if made is None:
         return None
     if chain.device.type == "cuda":
-        return _kernel(made)
+        return _kernel(made, places)
     if not all([programs.is_known(made, step) for step in made.instructions]):
         return None
     found = programs.program(made, 0, len(made.instructions))
     if found is None:
         return None
-    program = found.program
+    program, count = found.program, len(made.stores)
     assert program is not None
+    chosen = [places[made.stores.index(x)] for x in found.makes]
+    chosen += [places[count + n] for n in found.takes]
 
-    def run(written: list[Tensor], read: list[Tensor], scalars: list[Any]) -> bool:
-        done: bool = program(*[x._get_array() for x in (*written, *read)], scalars, True)
-        return done
+    def run(parameters: list[list[Tensor]], scalars: list[Any]) -> int:
+        for number, tensors in enumerate(parameters):
+            arrays = [x._get_array() for x in tensors]
+            if not program(*[arrays[n] for n in chosen], scalars, True):
+                return number
+        return len(parameters)
 
-    return run, [made.stores.index(x) for x in found.makes], [*found.takes]
+    return run
 
 
-def _kernel(chain: Chain) -> tuple[Run, list[int], list[int]] | None:
-    """Return a chain's launch on CUDA in the form of `_program`; None if one kernel cannot compute
-    it."""
+def _kernel(chain: Chain, places: tuple[int, ...]) -> Run | None:
+    """Return a chain's launch on CUDA; None if one kernel cannot compute it."""
     if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
         return None
-    launch = body.dense(chain)
+    launch, index = body.over_lists(chain, places), chain.device.index
     if launch is None:
         return None
+    written = {*places[: len(chain.stores)]}
 
-    def run(written: list[Tensor], read: list[Tensor], scalars: list[Any]) -> bool:
-        tensors = {id(x): x for x in (*written, *read)}.values()
-        if len({id(x._get_storage()) for x in tensors}) < len(tensors):  # they may overlap
-            return False
-        return launch(written, read, scalars)
+    def run(parameters: list[list[Tensor]], scalars: list[Any]) -> int:
+        if len(parameters) == 1 and not are_apart([(parameters[0], written)]):
+            return 0
+        addresses = [[x._address() for x in tensors] for tensors in parameters]
+        numels = [tensors[0]._geometry.numel for tensors in parameters]
+        launch(index, [*zip(numels, addresses)], scalars)
+        return len(parameters)
 
-    return run, [*range(len(chain.stores))], [*range(len(chain.inputs))]
+    return run
 
 
 def _without_copies(chain: Chain) -> Chain | None:

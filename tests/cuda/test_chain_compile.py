@@ -185,6 +185,52 @@ def test_a_chain_moves_its_operands_once(body: Body, turned: int) -> None:
     assert max(loads) < min(stores)
 
 
+# momentum: buffer = buffer * n + grad; p = p + buffer * m
+MOMENTUM = Body(
+    (float32, float32, float32),
+    (
+        Step("binary", "mul", float32, float32, (2, ~0), (), "aten::mul.Scalar"),
+        Step("binary", "add", float32, float32, (3, 1), (), "aten::add.Tensor"),
+        Step("binary", "add", float32, float32, (0, 4), (1,), "aten::add.Tensor"),
+    ),
+    (5, 4),
+)
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90", "sm_120"])
+def test_a_chain_over_lists_moves_its_operands_once(arch: str) -> None:
+    steps = [step._replace(op="add_alpha") if step.scalars else step for step in MOMENTUM.steps]
+    body, packing = MOMENTUM._replace(steps=tuple(steps)), list[Any]()
+    for step in steps:
+        packing += chain_launch.packers(
+            step, [~n for n in step.inputs if n < 0] + list(step.scalars)
+        )  # fmt: skip
+    one = chain_launch.bind_lists(body, (0, 2, 0, 1, 2), packing)
+    assert one is not None and one.most >= 100
+    cubin, log = program(one, arch)
+    assert "0 bytes spill stores, 0 bytes spill loads" in log and "0 bytes stack frame" in log
+    assert int(re.search(r"Used (\d+) registers", log)[1]) <= 64
+    if arch == "sm_90":
+        wide = [x for x in sass.instructions(cubin, "chain_lists") if x.nbytes == 16]
+        moved = [x.access for x in wide if x.access in ("LDG", "STG")]
+        unroll = int(one.defines["UNROLL"])
+        assert (moved.count("LDG"), moved.count("STG")) == (3 * unroll, 2 * unroll)
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90", "sm_120"])
+@pytest.mark.parametrize("of", [float32, float16], ids=str)
+def test_sums_of_squares_of_lists_do_not_spill(of: Any, arch: str) -> None:
+    from gputensor.nn.utils import lists
+
+    made = lists._squares(of, float32)
+    for stage in (made.first, made.last):
+        _, log = program(stage, arch)
+        assert "0 bytes spill stores, 0 bytes spill loads" in log and "0 bytes stack" in log
+    scaled = lists._scaled(of)
+    _, log = program(scaled, arch)
+    assert "0 bytes spill stores, 0 bytes spill loads" in log and "0 bytes stack" in log
+
+
 def test_the_names_of_all_families_are_apart() -> None:
     """Any of their operators may meet in one text."""
     step = [Step(f, op, float32, float32, (0,), (), op) for f, op in (("unary", "neg"),)]

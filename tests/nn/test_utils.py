@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 import gputensor as gt
+from gputensor.kernels.cuda import reduce_lists_launch
 from gputensor.nn import utils
+from gputensor.nn.utils import gradients, lists
+from gputensor.runtime.cuda_emulator import kernels as emulator
 
 rnn, parametrize = utils.rnn, utils.parametrize
 
@@ -75,3 +78,74 @@ def test_skip_init() -> None:
 def test_bad_values(call: Any) -> None:
     with pytest.raises(gt.core.errors.GpuTensorError):
         call()
+
+
+# --- many gradients on CUDA -----------------------------------------------------------------------
+
+on_emulator = pytest.mark.skipif(
+    not (gt.cuda.is_available() and gt.cuda.is_emulated()), reason="counts the emulator's launches"
+)
+SHAPES = [(3, 4), (0, 2), (), (130,), (40_000,), (8, 3, 5, 5), *[(n,) for n in range(1, 9)]]
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the kernels that the emulator launches."""
+    found: list[str] = []
+    check = emulator._check_launch
+
+    def noted(function: Any, *rest: Any) -> None:
+        found.append(function.loaded.name)
+        check(function, *rest)
+
+    monkeypatch.setattr(emulator, "_check_launch", noted)
+    return found
+
+
+@on_emulator
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize("copies", [1, 20])
+def test_clipping_on_cuda_has_the_bits_of_operators_in_few_launches(
+    dtype: str, copies: int, launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest gradient is reduced in segments, and one is dense in another order."""
+    results, counts = [], []
+    for is_on in (True, False):
+        gt.manual_seed(0)
+        params = []
+        for shape in SHAPES * copies:
+            params.append(gt.empty(shape, dtype=getattr(gt, dtype), device="cuda"))
+            params[-1].requires_grad_().grad = gt.randn(shape).to(params[-1].dtype).to("cuda")
+        grad = params[5].grad
+        assert grad is not None
+        params[5].grad = grad.contiguous(memory_format=gt.channels_last)
+        if not is_on:
+            monkeypatch.setattr(lists, "are_on", lambda: False)
+        versions = [p.grad._version for p in params if p.grad is not None]
+        launched.clear()
+        total = gt.nn.utils.clip_grad_norm_(params, 1.0)
+        counts.append([x for x in launched if "lists" in x])
+        found = [p.grad for p in params if p.grad is not None]
+        assert [x._version for x in found] == [n + 1 for n in versions]
+        results.append(repr([total.tolist(), *[x.tolist() for x in found]]))
+    assert results[0] == results[1]
+    sums = -(-len(params) // reduce_lists_launch.MOST) + 1  # and one that combines segments
+    scaled = -(-(len(params) - copies) // lists._scaled(params[0].dtype).most)
+    assert counts == [["reduce_lists"] * sums + ["chain_lists"] * scaled, []]
+
+
+@on_emulator
+def test_a_gradient_that_is_shared_is_scaled_as_often_as_by_operators() -> None:
+    grad = gt.full((4,), 3.0, device="cuda")
+    params = [gt.ones(4, device="cuda").requires_grad_() for _ in range(2)]
+    for p in params:
+        p.grad = grad
+    gt.nn.utils.clip_grads_with_norm_(params, 1.0, gt.tensor(2.0, device="cuda"))
+    gt.testing.assert_close(grad.cpu(), gt.full((4,), 0.75))
+
+
+@on_emulator
+def test_the_norm_of_one_large_number_does_not_overflow() -> None:
+    grads = [gt.tensor(x, device="cuda") for x in (1e30, -2e30)]
+    norms = gradients._norms(grads, 2.0)
+    assert norms.tolist() == [x.abs().item() for x in grads]

@@ -1,4 +1,5 @@
-"""PyTorch's samples of its modules (`module_db`): states, outputs and gradients of both libraries.
+"""PyTorch's samples of its modules (`module_db`): states, outputs, gradients, and in float64 second
+derivatives of both libraries.
 
 Classes of quantised modules are left out. Samples that PyTorch itself rejects do not count.
 """
@@ -26,6 +27,8 @@ pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 # Their results in training mode are drawn by another stream of random numbers.
 DRAWN = "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"
 DRAWN += ("RReLU",)
+# PyTorch's formula for the second derivative takes the first gradient as a constant.
+ONCE = ("LinearCrossEntropyLoss",)
 TOLERANCES = {"float32": 2e-4, "float64": 1e-7}
 CLASSES = 108  # at least
 SAMPLES = 2200  # at least, of both modes
@@ -158,12 +161,14 @@ def faults(info: Any, sample: Any, training: bool, dtype: str) -> list[str] | No
         return [f"the state is {said}, not {mine}"]
     inputs = type(call)(*pairs.ours(call.args), **pairs.ours(call.kwargs))
     is_drawn = training and name in DRAWN
-    return compared(theirs, ours, call, inputs, pairs, is_drawn, TOLERANCES[dtype])
+    has_second = dtype == "float64" and info.supports_gradgrad and name not in ONCE
+    return compared(theirs, ours, call, inputs, pairs, is_drawn, TOLERANCES[dtype], has_second)
 
 
 def compared(
-    theirs: Any, ours: Any, call: Any, inputs: Any, pairs: Pairs, is_drawn: bool, tolerance: float
-) -> list[str]:
+    theirs: Any, ours: Any, call: Any, inputs: Any, pairs: Pairs, is_drawn: bool, tolerance: float,
+    has_second: bool = False,
+) -> list[str]:  # fmt: skip
     (wanted, total), (found, of_ours) = run(torch, theirs, call), run(gt, ours, inputs)
     if is_drawn:
         sizes = [[(tuple(x.shape), x.requires_grad) for x in xs] for xs in (wanted, found)]
@@ -174,14 +179,39 @@ def compared(
     if [x.requires_grad for x in wanted] != [x.requires_grad for x in found]:
         return [*said, "other outputs require gradients"]
     if not isinstance(total, float):
-        total.backward()
-        of_ours.backward()
+        total.backward(retain_graph=has_second)
+        of_ours.backward(retain_graph=has_second)
     kept = dict(ours.named_parameters()), dict(ours.named_buffers())
     said += [differs(f"grad of {k}", p.grad, kept[0][k].grad, tolerance)
              for k, p in theirs.named_parameters()]  # fmt: skip
     said += [differs(k, x, kept[1][k], tolerance) for k, x in theirs.named_buffers()]
     said += [differs("grad of an input", x.grad, y.grad, tolerance) for x, y in pairs.of]
+    if has_second and not isinstance(total, float):
+        leaves = [(p, kept[0][k]) for k, p in theirs.named_parameters()] + pairs.of
+        leaves = [both for both in leaves if both[0].requires_grad]
+        try:
+            once_more = second(torch, total, [x for x, _ in leaves])
+        except RuntimeError:  # PyTorch differentiates this module once
+            return [x for x in said if x]
+        seconds = zip(once_more, second(gt, of_ours, [x for _, x in leaves]))
+        said += [differs("a second derivative", *xs, tolerance) for xs in seconds]
     return [x for x in said if x]
+
+
+def second(lib: Any, total: Any, leaves: list[Any]) -> list[Any]:
+    """The derivatives of a number that depends on each element of the first derivatives; zeros
+    for a leaf on which it does not depend."""
+    first = lib.autograd.grad(total, leaves, create_graph=True, allow_unused=True)
+    again: Any = 0.0
+    for x in first:
+        if x is not None and x.requires_grad:
+            weights = np.random.default_rng(1).normal(size=tuple(x.shape))
+            again = again + (x * lib.from_numpy(weights)).sum()
+    found = [None] * len(leaves)
+    if not isinstance(again, float):
+        found = lib.autograd.grad(again, leaves, allow_unused=True)
+    zeros = [lib.zeros_like(leaf) for leaf in leaves]
+    return [zero if x is None else zero + x for zero, x in zip(zeros, found)]
 
 
 @pytest.mark.usefixtures("one_thread")

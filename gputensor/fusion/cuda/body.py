@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
 from ...core.geometry import Geometry, contiguous_geometry
@@ -17,8 +16,6 @@ from ...structured.pointwise import NUMBERS
 from ..chain import Chain, Instruction
 from ..running import Run
 
-# Launches of a chain that are kept, by the number of elements.
-_BOUND = 1 << 8
 # Each operator has its own dtypes; overlaps were checked when the operators were recorded.
 _CONFIG = Config(
     check_mem_overlap=False, check_all_same_dtype=False, check_all_same_device=False,
@@ -47,30 +44,14 @@ def launched(chain: Chain) -> Run | None:
     return run
 
 
-def dense(chain: Chain) -> Callable[..., bool] | None:
-    """Return a function that launches an elementwise chain over dense operands of any number of
-    elements, all in one layout; it returns False if one launch cannot take them. Return None if an
-    operator has no functor."""
+def over_lists(chain: Chain, at: Sequence[int]) -> chain_launch.Lists | None:
+    """Return the launch of an elementwise chain over many tuples of dense tensors. Return None if
+    one kernel cannot compute it. at: for each output and each input of the chain, its place in a
+    tuple."""
     made = Written(chain)
     if chain.is_reduced or chain.drawn or made.body is None:
         return None
-    index, written = chain.device.index, made.body
-
-    @lru_cache(_BOUND)
-    def launch_of(numel: int) -> Any:
-        shapes = [contiguous_geometry((numel,), chain.geometry(n).dtype) for n in chain.stores]
-        inputs = [contiguous_geometry((numel,), x.dtype) for x in chain.inputs]
-        places = ([(x, chain.device) for x in part] for part in (shapes, inputs))
-        return chain_launch.bind(written, plan_of(*places), made.packing)
-
-    def run(outputs: Sequence[Any], inputs: Sequence[Any], scalars: Sequence[Any]) -> bool:
-        launch = launch_of(outputs[0]._geometry.numel)
-        if launch is None:
-            return False
-        launch(index, tuple([x._address() for x in (*outputs, *inputs)]), tuple(scalars))
-        return True
-
-    return run
+    return chain_launch.bind_lists(made.body, at, made.packing)
 
 
 class Written:

@@ -1,9 +1,11 @@
-// outputs[i] = op::OP(inputs[i], numbers) a chain of operators Shapes rows, turned: all outputs are
-// dense along a dimension; strided: any strides.
+// outputs[i] = op::OP(inputs[i], numbers)                              a chain of operators
+// Shapes   rows, turned: all outputs are dense along a dimension; strided: any strides; lists:
+//          dense tensors of one dtype, each of any size.
 // Types    TYPES, outputs first; each operator computes in its own.
 // Launch   one-dimensional; a block owns blockDim.x * (UNROLL units | 4 elements), or a tile of
 //          16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that turns,
 //          static.
+//          lists: a block owns blockDim.x * UNROLL units of one tensor.
 // Design chain_source.py writes op::OP, which stands before the body. This file alone has an
 //          identity in its place.
 #include "chain.cuh"
@@ -44,5 +46,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 chain_turned(const __grid_constant__ turned_call p) {
   __shared__ uint4 shared[TILE_CELLS<operands>];
   walk_tiles<operands>(p, chain_body<op::OP, turned_call>{p}, shared);
+}
+#endif
+
+#if HAS_LAYOUT(LISTS)
+#ifndef AT
+#define AT 0, 0
+#endif
+#ifndef ADDRESSES
+#define ADDRESSES 1
+#endif
+#ifndef TUPLES_AT_MOST
+#define TUPLES_AT_MOST 1
+#endif
+typedef lists_params<ADDRESSES, NUMBERS, TUPLES_AT_MOST> lists_call;
+extern "C" __global__ void __launch_bounds__(THREADS)
+chain_lists(const __grid_constant__ lists_call p) {
+  constexpr int at[] = {AT};
+  walk_lists<operands>(p, chain_body<op::OP, lists_call>{p}, at);
 }
 #endif

@@ -1,16 +1,19 @@
 """Launches of chains: many operators on one layout as one kernel.
 
 A layout is planned like the layout of one operator (pointwise_plan.py), with any number of outputs
-and inputs. Operands are tensors; numbers are scalars of the call.
+and inputs. Operands are tensors; numbers are scalars of the call. `Lists` launches a chain over
+many dense tensors at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from struct import Struct
 from typing import Any
 
 from ...core.geometry import Sizes
+from ...runtime import cuda as chosen
 from . import (
     chain_source, launch, module, numbers, pointwise_launch, pointwise_plan, random_launch,
     variants,
@@ -110,3 +113,81 @@ def _strided(
 def _params_bytes(operands: int, values: int) -> int:
     dims = variants.FEW_DIMS * (16 + 8 * operands)
     return 8 * operands + 16 * values + 24 * operands + 64 + dims
+
+
+class Lists:
+    """A chain over tuples of dense tensors of one dtype; the tensors of a tuple have one size. As
+    many tuples share a launch as its parameters can hold.
+
+    at: for each operand, outputs first, its place among the tensors of a tuple. most: tuples of a
+    launch, a multiple of four. stays: operands with one element for the whole tuple.
+    """
+
+    __slots__ = (
+        "family", "defines", "packing", "n_values", "most", "per_block", "pack", "functions",
+    )  # fmt: skip
+    defines: dict[str, str]
+
+    def __init__(
+        self, body: Body, at: Sequence[int], packing: list[Packer], most: int, stays: Sequence[int]
+    ) -> None:
+        itemsize, count, n_outputs = body.dtypes[0].itemsize, len(body.dtypes), len(body.stores)
+        self.family: str = module.keep(chain_source.text(body))
+        self.packing, self.n_values, self.most = packing, max(1, len(packing)), most
+        # the plan of one long tensor
+        walk = pointwise_plan.Walk(
+            (launch.MAX_NUMEL,), [(0 if j in stays else itemsize,) for j in range(count)],
+            [itemsize] * count, [0] * count, n_outputs,
+        )  # fmt: skip
+        plan, scalar = pointwise_plan.rows(walk), variants.storage(body.dtypes[0])
+        self.defines = variants.planned(chain_source.NAME, scalar, (scalar,) * count, plan) | {
+            "LAYOUT": "LISTS", "OUTPUTS": str(n_outputs), "NUMBERS": str(self.n_values),
+            "AT": ",".join(map(str, at)), "ADDRESSES": str(max(at) + 1),
+            "TUPLES_AT_MOST": str(most),
+        }  # fmt: skip
+        self.per_block: int = launch.THREADS * plan.unit * plan.unroll
+        self.pack = Struct(f"<{most * (max(at) + 2)}Q{most}II12x").pack
+        self.functions: dict[int, Any] = {}
+
+    def __call__(
+        self, device_index: int, tuples: Sequence[tuple[int, Sequence[int]]], scalars: Sequence[Any]
+    ) -> None:
+        """tuples: the number of elements of each tuple, and its addresses."""
+        values = [numbers.EMPTY] * self.n_values
+        for slot, source, packer in self.packing:
+            values[slot] = packer(scalars[~source])
+        head, listed = b"".join(values), [x for x in tuples if x[0]]
+        for start in range(0, len(listed), self.most):
+            self._launch(device_index, head, listed[start : start + self.most])
+
+    def _launch(
+        self, device_index: int, head: bytes, tuples: Sequence[tuple[int, Sequence[int]]]
+    ) -> None:
+        cuda, count = chosen(), len(tuples)
+        function = self.functions.get(device_index)
+        if function is None:
+            function = module.function(self.family, "chain_lists", self.defines, device_index)
+            self.functions[device_index] = function
+        blocks = [launch.blocks_for(numel, self.per_block) for numel, _ in tuples]
+        *first, total = accumulate(blocks, initial=0)
+        rest = self.most - count
+        addresses = [x for _, found in tuples for x in found]
+        numel = [numel for numel, _ in tuples]
+        params = head + self.pack(
+            *addresses, *(0,) * (rest * (len(addresses) // count)), *numel, *(0,) * rest,
+            *first, *(0,) * rest, count,
+        )  # fmt: skip
+        stream = cuda.current_stream(device_index)
+        cuda.launch(function, (total, 1, 1), (launch.THREADS, 1, 1), 0, stream, params)
+
+
+def bind_lists(
+    body: Body, at: Sequence[int], packing: list[Packer], stays: Sequence[int] = ()
+) -> Lists | None:
+    """Bind a chain to tuples of tensors: see `Lists`. Return None if the operands differ in dtype,
+    or the parameters are too long."""
+    given = MAX_PARAMS_BYTES - 16 - len(numbers.EMPTY) * max(1, len(packing))
+    most = given // (8 * (max(at) + 1) + 12) // 4 * 4
+    if most <= 0 or any([of is not body.dtypes[0] for of in body.dtypes]):
+        return None
+    return Lists(body, at, packing, most, stays)

@@ -226,6 +226,17 @@ template <class O, int N, class acc> DEVICE acc fold(const acc* x) {
   }
 }
 
+// O with values of a chain, which it converts as if it loaded them from memory as scalars.
+template <class O, class scalar, class acc> struct reduced_by {
+  template <class T> static DEVICE acc taken(T x) {
+    if constexpr (sizeof(T) == sizeof(scalar)) {
+      return O::template take<acc>(bits_as<scalar>(x));
+    } else {
+      return O::template take<acc>(cast<scalar>(x));
+    }
+  }
+};
+
 // Write a partial result with number `index`, or a result at its position.
 template <class O, class partial, class P, class acc>
 DEVICE void reduce_write(const P& p, u64 index, i64 out_offset, acc x) {

@@ -17,6 +17,7 @@
 #include "chain_head.cuh"
 typedef op::OP::types<scalar_t>::acc reduce_t;
 typedef op::OP::types<scalar_t>::partial partial_t;
+typedef reduced_by<op::OP, scalar_t, reduce_t> reduced_t;
 
 // reduce_chain_launch.py packs it. As reduce_params, with strides of all operands, out first;
 // inner: from one element of a unit to the next. Operand 0 has stride 0 in `reduced`. The last
@@ -38,15 +39,6 @@ struct reduce_chain_params {
   dimension<all> kept[DIMS];
   dimension<operands::count> reduced[DIMS];
 };
-
-// A value of the chain, converted as the reduction would load it from memory.
-template <class T> DEVICE reduce_t taken_by_reduction(T x) {
-  if constexpr (sizeof(T) == sizeof(scalar_t)) {
-    return op::OP::take<reduce_t>(bits_as<scalar_t>(x));
-  } else {
-    return op::OP::take<reduce_t>(cast<scalar_t>(x));
-  }
-}
 
 // Add the byte offsets of position `index` in these dimensions. Returns its index along the first.
 template <int N, int M>
@@ -111,7 +103,7 @@ reduce_chain(const __grid_constant__ reduce_chain_params p) {
 #pragma unroll
           for (int e = 0; e < V; ++e) {
             reduce_t& into = x[k % CHAINS * V + e];
-            into = op::OP::combine(into, taken_by_reduction(inputs.made(body, k, e)));
+            into = op::OP::combine(into, reduced_t::taken(inputs.made(body, k, e)));
           }
         }
         continue;
@@ -124,7 +116,7 @@ reduce_chain(const __grid_constant__ reduce_chain_params p) {
           all_inputs<operands, 1, 1> one;
           one.load(0, [&](int j) { return p.data[j] + offset[k][j] + e * p.inner[j]; }, p.inner);
           reduce_t& into = x[k % CHAINS * V + e];
-          into = op::OP::combine(into, taken_by_reduction(one.made(body, 0, 0)));
+          into = op::OP::combine(into, reduced_t::taken(one.made(body, 0, 0)));
         }
       }
     }

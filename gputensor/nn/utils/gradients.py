@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 from ... import linalg
@@ -20,6 +21,12 @@ __all__ = [
     "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",
     "parameters_to_vector", "vector_to_parameters",
 ]  # fmt: skip
+
+
+def lists() -> Any:
+    """Return lists.py as a module. It is imported when gradients on CUDA are clipped, because it
+    imports fusion."""
+    return import_module(f"{__package__}.lists")
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -40,13 +47,20 @@ def get_total_norm(
     if not listed:
         return functions.zeros(())
     order = float(norm_type)
-    norms = [linalg.vector_norm(x, order) for x in listed]
-    place = norms[0].device
-    norms = [x if x.device is place else x.to(device=place) for x in norms]
-    total: Tensor = linalg.vector_norm(functions.stack(norms), order)
+    total: Tensor = linalg.vector_norm(_norms(listed, order), order)
     if error_if_nonfinite and not total.isfinite():
         raise errors.must("clip_grad_norm_", "parameters", "have gradients of a finite norm", total)
     return total
+
+
+def _norms(tensors: list[Tensor], order: float) -> Tensor:
+    """Return the norm of each tensor, as a vector on the device of the first."""
+    if tensors[0].is_cuda and (found := lists().norms(tensors, order)) is not None:
+        together: Tensor = found
+        return together
+    norms = [linalg.vector_norm(x, order) for x in tensors]
+    place = norms[0].device
+    return functions.stack([x if x.device is place else x.to(device=place) for x in norms])
 
 
 @declares()
@@ -71,13 +85,14 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale all gradients in place by max_norm / total_norm if that is less than 1."""
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    converted: dict[Any, Tensor] = {}
+    of: dict[Any, list[Tensor]] = {}
     for grad in _gradients(parameters):
-        kind = grad.device, grad.dtype
-        own = converted.get(kind)
-        if own is None:
-            own = converted[kind] = factor.to(device=grad.device, dtype=grad.dtype)
-        grad.mul_(own)
+        of.setdefault((grad.device, grad.dtype), []).append(grad)
+    for (device, kind), gradients in of.items():
+        own = factor.to(device=device, dtype=kind)
+        if device.type != "cuda" or not lists().scale_(gradients, own):
+            for grad in gradients:
+                grad.mul_(own)
 
 
 @declares()

@@ -63,4 +63,71 @@ template <class O, class P, class B> DEVICE void walk_strided(const P& p, const 
   }
 }
 
+// The list whose blocks contain this one; first: the first block of each of `count` lists.
+template <int N> DEVICE u32 list_of(const u32 (&first)[N], u32 count) {
+  u32 found = 0;
+  while (count - found > 1) {
+    const u32 middle = (found + count) / 2;
+    if (first[middle] <= blockIdx.x) {
+      found = middle;
+    } else {
+      count = middle;
+    }
+  }
+  return found;
+}
+
+// Dense tensors of one dtype in tuples of operands; an operand that stays has one element. data:
+// the addresses of a tuple. numel: the elements of its other operands. first: its first block.
+template <int PLACES, int VALUES, int TUPLES> struct lists_params {
+  value_slot value[VALUES];
+  char* data[TUPLES][PLACES];
+  u64 numel[TUPLES];
+  u32 first[TUPLES];
+  u32 count, unused[3];
+};
+
+// address: for each operand, its place among the addresses of a tuple; several operands may share
+// one.
+template <class O, class P, class B>
+DEVICE void walk_lists(const P& p, const B& body, const int (&address)[O::count]) {
+  constexpr int N = O::count, V = O::unit, U = O::unroll;
+  constexpr i64 size = sizeof(typename O::template type<0>);
+  const u32 tuple = list_of(p.first, p.count);
+  const u64 numel = p.numel[tuple], tile = blockIdx.x - p.first[tuple];
+  const u64 first = (tile * (THREADS * U) + threadIdx.x) * V;
+  if (first >= numel) return;
+  char* at[N];
+  i64 inner[N], step[N];
+  u64 bits = 0;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const bool stays = O::kind(j) == STAYS;
+    inner[j] = stays ? 0 : size, step[j] = inner[j] * THREADS * V;
+    at[j] = p.data[tuple][address[j]];
+    bits |= stays ? 0 : (u64)at[j];
+    at[j] += first * inner[j];
+  }
+  u32 exists = 0, whole = 0;
+#pragma unroll
+  for (int k = 0; k < U; ++k) {
+    const u64 begin = first + k * THREADS * V;
+    exists |= (u32)(begin < numel) << k, whole |= (u32)(begin + V <= numel) << k;
+  }
+  if ((bits & 15) == 0 && whole == (1u << U) - 1) {
+    compute_units<O, V, true>(body, at, step, inner, whole);
+    return;
+  }
+  // Unaligned, or the end of a tensor: the i-th element of each unit that has it.
+#pragma unroll 1
+  for (u32 i = 0; i < V; ++i) {
+    u32 here = 0;
+#pragma unroll
+    for (int k = 0; k < U; ++k) here |= (u32)(first + k * THREADS * V + i < numel) << k;
+    compute_units<O, 1, false>(body, at, step, inner, here);
+#pragma unroll
+    for (int j = 0; j < N; ++j) at[j] += inner[j];
+  }
+}
+
 #endif

@@ -21,6 +21,7 @@ constexpr int UNARY_PACKS = 4, BINARY_PACKS = 2;
 #define PARTS 9
 #define TURNED 10
 #define COLUMNS 11
+#define LISTS 12
 #define HAS_LAYOUT(which) (LAYOUT == ANY_LAYOUT || LAYOUT == which)
 
 #endif
