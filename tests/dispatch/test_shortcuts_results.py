@@ -52,6 +52,20 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "stack": (lambda x: gt.stack([x, x + 1], -2), "stack"),
     "stack of numbers": (lambda x: gt.stack([x[0, 0], x[1, 1]]), "stack"),
     "stack along the last": (lambda x: gt.stack((x, x), 2), "stack"),
+    "glu": (lambda x: gt.nn.functional.glu(x[:, :2].contiguous()), "glu"),
+    "avg_pool2d": (lambda x: gt.nn.functional.avg_pool2d(x[None], 2), "avg_pool2d"),
+    "adaptive": (
+        lambda x: gt.nn.functional.adaptive_avg_pool2d(x[None], 2),
+        "_adaptive_avg_pool2d",
+    ),
+    "bilinear": (
+        lambda x: gt.nn.functional.interpolate(x[None, None], (5, 4), mode="bilinear"),
+        "upsample_bilinear2d",
+    ),
+    "nearest": (
+        lambda x: gt.nn.functional.interpolate(x[None, None], scale_factor=2),
+        "upsample_nearest2d",
+    ),
 }
 
 
