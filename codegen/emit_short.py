@@ -49,8 +49,9 @@ def _track(source, made):
 
 
 def may_write(self: Any) -> Any:
-    \"\"\"Whether a write to what autograd knows is as any other: this thread records nothing.\"\"\"
-    return unrecorded and differentiable.variable.is_written_unrecorded(self)"""
+    \"\"\"True if autograd only counts a write: the base of the view has no history, or this
+    thread records nothing.\"\"\"
+    return is_plain(self) or unrecorded and differentiable.variable.is_written_unrecorded(self)"""
 
 
 def short_forms() -> str:

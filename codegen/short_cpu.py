@@ -189,9 +189,9 @@ def copied() -> list[str]:
     which takes half the time. The array is kept only if it is the storage's own.
     """
     doc = "self -> a copy of a geometry, in NumPy's order. turns: what is turned, and how."
-    setup = ["of, dims = turns"]
-    return form("copied", ["geometry", "order", "turns"], doc, setup, ["self"], [
-        *is_plain(("self",), "CPU_KEYS", is_written=False),
+    setup = ["begin, finish = around", "of, dims = turns"]
+    return form("copied", ["geometry", "order", "turns", "around"], doc, setup, ["self"], [
+        *records(("self",), ("self",)),
         "x = self._array",
         "if x is None:",
         "    base = self._autograd",
@@ -202,7 +202,7 @@ def copied() -> list[str]:
         "    else:",
         "        x = self._array = x.transpose(dims)",
         *tensor("x.copy(order)"),
-        "return tensor",
+        RECORDED,
     ])  # fmt: skip
 
 

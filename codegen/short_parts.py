@@ -109,7 +109,7 @@ def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = Fal
 
 def is_plain(operands: Sequence[str], keys: str, is_written: bool, device: str = "") -> list[str]:
     """Test that autograd has nothing to do for the operands. is_written: the first one is written
-    to; if it is a view, its base may get a history later."""
+    to, which autograd counts."""
     reads = each("{0}._autograd is not None and not is_plain({0})", operands)
     if is_written:
         reads[0] = "{0}._autograd is not None and not may_write({0})".format(operands[0])

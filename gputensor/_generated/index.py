@@ -138,7 +138,7 @@ unique_dim resize: resize_ fill: fill__Scalar zero_ join: block_diag broadcast_t
 repeat: cartesian_prod meshgrid_indexing repeat repeat_interleave_Tensor repeat_interleave_self_int
 binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor bitwise_xor_Tensor div_Tensor
 div__Tensor floor_divide maximum minimum mul_Tensor mul__Tensor pow_Scalar remainder_Scalar
-remainder_Tensor sub_Tensor threshold_backward activation: _prelu_kernel celu celu_ elu elu_
+remainder_Tensor sub_Tensor threshold_backward activation: _gated _prelu_kernel celu celu_ elu elu_
 elu_backward gelu gelu_backward glu hardshrink_backward hardsigmoid hardsigmoid_
 hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward
 leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish
@@ -301,9 +301,9 @@ remainder.Scalar_out remainder.Tensor remainder.Tensor_out remainder_.Scalar rem
 rsub.Scalar rsub.Scalar_out rsub.Tensor rsub.Tensor_out sub.Scalar sub.Scalar_out sub.Tensor sub.out
 sub_.Scalar sub_.Tensor subtract.Scalar subtract.Scalar_out subtract.Tensor subtract.out
 subtract_.Scalar subtract_.Tensor threshold_backward true_divide.Scalar true_divide.Scalar_out
-true_divide.Tensor true_divide.out true_divide_.Scalar true_divide_.Tensor activation: _prelu_kernel
-celu celu.out celu_ elu elu.out elu_ elu_backward gelu gelu.out gelu_ gelu_backward glu glu.out
-hardshrink hardshrink.out hardshrink_backward hardsigmoid hardsigmoid.out hardsigmoid_
+true_divide.Tensor true_divide.out true_divide_.Scalar true_divide_.Tensor activation: _gated
+_prelu_kernel celu celu.out celu_ elu elu.out elu_ elu_backward gelu gelu.out gelu_ gelu_backward
+glu glu.out hardshrink hardshrink.out hardshrink_backward hardsigmoid hardsigmoid.out hardsigmoid_
 hardsigmoid_backward hardswish hardswish.out hardswish_ hardswish_backward hardtanh hardtanh.out
 hardtanh_ hardtanh_backward leaky_relu leaky_relu.out leaky_relu_ leaky_relu_backward log_sigmoid
 log_sigmoid.out log_sigmoid_backward log_sigmoid_forward mish mish.out mish_ mish_backward prelu

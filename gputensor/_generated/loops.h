@@ -29,11 +29,12 @@
   X(threshold, u16) X(threshold, i16) X(threshold, u32) X(threshold, i32) X(threshold, u64) \
   X(threshold, i64) X(threshold, f16) X(threshold, bf16) X(threshold, f32) X(threshold, f64) \
   X(_prelu_kernel, f16) X(_prelu_kernel, bf16) X(_prelu_kernel, f32) X(_prelu_kernel, f64) \
-  X(log_sigmoid_backward, f16) X(log_sigmoid_backward, bf16) X(log_sigmoid_backward, f32) \
-  X(log_sigmoid_backward, f64) X(sigmoid_backward, f16) X(sigmoid_backward, bf16) \
-  X(sigmoid_backward, f32) X(sigmoid_backward, f64) X(sigmoid_backward, c64) \
-  X(sigmoid_backward, c128) X(tanh_backward, f16) X(tanh_backward, bf16) X(tanh_backward, f32) \
-  X(tanh_backward, f64) X(tanh_backward, c64) X(tanh_backward, c128)
+  X(_gated, f16) X(_gated, bf16) X(_gated, f32) X(_gated, f64) X(log_sigmoid_backward, f16) \
+  X(log_sigmoid_backward, bf16) X(log_sigmoid_backward, f32) X(log_sigmoid_backward, f64) \
+  X(sigmoid_backward, f16) X(sigmoid_backward, bf16) X(sigmoid_backward, f32) \
+  X(sigmoid_backward, f64) X(sigmoid_backward, c64) X(sigmoid_backward, c128) \
+  X(tanh_backward, f16) X(tanh_backward, bf16) X(tanh_backward, f32) X(tanh_backward, f64) \
+  X(tanh_backward, c64) X(tanh_backward, c128)
 
 #define BINARY_LOOPS(X) \
   X(add, b8) X(add, u8) X(add, i8) X(add, u16) X(add, i16) X(add, u32) X(add, i32) X(add, u64) \

@@ -39,8 +39,9 @@ LOOPS = {
         "softshrink_backward": "real_floating", "softplus": "real_floating",
         "softplus_backward": "real_floating", "leaky_relu": "real_floating",
         "leaky_relu_backward": "real_floating", "threshold": "numeric_real",
-        "_prelu_kernel": "real_floating", "log_sigmoid_backward": "real_floating",
-        "sigmoid_backward": "floating_only", "tanh_backward": "floating_only",
+        "_prelu_kernel": "real_floating", "_gated": "real_floating",
+        "log_sigmoid_backward": "real_floating", "sigmoid_backward": "floating_only",
+        "tanh_backward": "floating_only",
     },
     "unary": {
         "neg": "no_bool", "conj_physical": "conjugated", "abs": "complex_to_real_or_float8",

@@ -36,8 +36,9 @@ def _track(source, made):
 
 
 def may_write(self: Any) -> Any:
-    """Whether a write to what autograd knows is as any other: this thread records nothing."""
-    return unrecorded and differentiable.variable.is_written_unrecorded(self)
+    """True if autograd only counts a write: the base of the view has no history, or this
+    thread records nothing."""
+    return is_plain(self) or unrecorded and differentiable.variable.is_written_unrecorded(self)
 
 
 def unary(loop: Any, geometry: Any, around: Any) -> ShortCut:
@@ -902,16 +903,19 @@ def repeated_3(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
     return short
 
 
-def copied(geometry: Any, order: Any, turns: Any) -> ShortCut:
+def copied(geometry: Any, order: Any, turns: Any, around: Any) -> ShortCut:
     """self -> a copy of a geometry, in NumPy's order. turns: what is turned, and how."""
+    begin, finish = around
     of, dims = turns
 
     def short(self):
-        if (
-            self._keys is not CPU_KEYS
-            or self._autograd is not None and not is_plain(self)
-            or _now() is not PLAIN
-        ):
+        now, node = _now(), None
+        if self._keys is not CPU_KEYS:
+            return None
+        if now is not PLAIN and now is not BELOW:
+            if now is not FUSING or not _in_block[0](self):
+                return None
+        if self._autograd is not None and now is not BELOW and (node := begin(self)) is LONG:
             return None
         x = self._array
         if x is None:
@@ -930,7 +934,7 @@ def copied(geometry: Any, order: Any, turns: Any) -> ShortCut:
         tensor._offset = 0
         tensor._array = x.copy(order)
         tensor._autograd = None
-        return tensor
+        return tensor if node is None else finish(tensor, node)
 
     return short
 

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
-from .._generated import calls, functions
+import numpy as np
+
+from .._generated import calls, functions, operators
 from ..core import errors
 from ..core.arguments import real
+from ..core.device import CPU
+from ..core.dtype import dtype
+from ..core.geometry import Geometry
 from ..dispatch.operator import Operator
+from ..dispatch.shortcuts import CPU as CPU_CALL, jumps
 from ..iterator.config import UNARY
+from ..kernels import stub
 from ..structured.pointwise import elementwise
 from ..structured import arguments, pointwise
 from ..structured.pointwise import Kernel, Rule
+from ..structured.shortcuts import results as short
 from ..tensor.tensor import Tensor
 
 
@@ -134,7 +143,30 @@ def glu(key_set: int, self: Tensor, dim: int) -> Tensor:
     # Split self by one operator: the derivative of the halves is one concatenation, while two calls
     # of narrow would each fill a tensor of zeros.
     first, second = calls.split_with_sizes(self, (size // 2, size // 2), dim)
-    return calls.mul_Tensor(first, calls.sigmoid(second))
+    made = calls._gated(first, second)
+    if self._device is CPU and made._geometry.in_numpy:
+        compute = partial(_glu_of_array, made._geometry, dim % shape.ndim)
+        short.learn(operators.glu.table, glu, (self, dim), made, compute, is_new=True)
+    return made
+
+
+@lru_cache
+def _gated_loop(of: dtype) -> Callable[..., Any]:
+    return stub.cpu_loop("activation", "_gated", (of, of), of, of)
+
+
+def _glu_of_array(made: Geometry, axis: int, x: Any) -> Any:
+    of, half = made.dtype, made.sizes[axis]
+    out = np.empty(made.sizes, of.np)
+    lead = (slice(None),) * axis
+    return _gated_loop(of)(x[(*lead, slice(half))], x[(*lead, slice(half, None))], out)
+
+
+_GATED = "structured.pointwise.elementwise.functional.<locals>.kernel"
+jumps(glu, lambda: (
+    (operators.split_with_sizes, CPU_CALL, "slicing.split_with_sizes"),
+    (operators._gated, CPU_CALL, _GATED),
+))  # fmt: skip
 
 
 def log_sigmoid(key_set: int, self: Tensor) -> Tensor:

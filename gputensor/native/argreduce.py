@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .._generated import calls, operators
 from .._generated.loops import LOOPS
 from ..core import dtype as dtypes, errors
@@ -21,7 +23,7 @@ from ..iterator.plan import build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..core.geometry import contiguous_geometry
-from ..tensor.make import allocate
+from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
 from ..structured import arguments, forms
 from ..structured.shortcuts import computed as short
@@ -117,6 +119,10 @@ def out(operator: Operator, loop: str) -> Kernel:
     return kernel
 
 
+_both = stub.compiled("reduce", "aminmax")
+_LARGE = 1 << 15  # elements from which on one pass is faster than two calls
+
+
 # --- max and min ----------------------------------------------------------------------------------
 
 
@@ -163,10 +169,31 @@ def min_other(key_set: int, self: Tensor, other: Tensor) -> Tensor:
     return calls.minimum(self, other)
 
 
+def _in_one_pass(self: Tensor, dim: int | None, keepdim: bool) -> tuple[Tensor, Tensor] | None:
+    x = self._geometry
+    axes = None if dim is None else (arguments.dim("aminmax", dim, x.ndim),)
+    sizes: list[int] = []
+    for d, size in enumerate(x.sizes):
+        if axes is not None and d not in axes:
+            sizes.append(size)
+        elif keepdim:
+            sizes.append(1)
+    pairs = _both(self._get_array(), x.dtype, axes, tuple(sizes), keepdim)
+    if not isinstance(pairs, np.ndarray):
+        return None
+    made = contiguous_geometry(tuple(sizes), x.dtype)
+    least, most = [from_array(pairs[..., n].copy("C"), made) for n in (0, 1)]
+    return least, most
+
+
 def aminmax(
     key_set: int, self: Tensor, dim: int | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
     dims = () if dim is None else (dim,)
+    if self._device is CPU and self._geometry.numel >= _LARGE and type(keepdim) is bool:
+        found = _in_one_pass(self, dim, keepdim)
+        if found is not None:
+            return found
     return calls.amin(self, dims, keepdim), calls.amax(self, dims, keepdim)
 
 

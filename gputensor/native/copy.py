@@ -289,7 +289,7 @@ def _learn(table: Table, kernel: Any, self: Tensor, made: Tensor) -> None:
         return
     found, shape = None, made._geometry
     if 0 < shape.nbytes < _SMALL_BYTES and not shape.dtype.is_float8:
-        found = short_make.copied(self, shape)
+        found = short_make.copied(table, self, shape)
     if found is not None:
         shortcuts.learn(table, kernel, self._geometry, found)
     known.short = table.short

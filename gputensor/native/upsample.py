@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
 from ..kernels import stub
@@ -342,8 +342,9 @@ def _output_size(op: str, value: Any, count: int) -> Sizes:
 
 
 def _made(
-    leaf: _Leaf, op: str, arg: str, x: Tensor, sizes: Sizes, lines: tuple[Line, ...], turned: bool
-) -> Tensor:
+    leaf: _Leaf, op: str, arg: str, x: Tensor, sizes: Sizes, lines: tuple[Line, ...], turned: bool,
+    call: windows.Call | None = None,
+) -> Tensor:  # fmt: skip
     element = x._geometry.dtype
     is_whole = element is dtypes.uint8 and (not leaf.has_align or leaf.dims == 2)
     if element.category != FLOATING and not is_whole:
@@ -353,7 +354,7 @@ def _made(
     work = partial(_compute, lines, turned)
     like, of, out = x if keeps else None, given._geometry.dtype, sizes[2:]
     reads = 2 * out[0] * given._geometry.sizes[-1] if len(out) > 1 else None
-    (made,) = windows.made_of(op, given, like, out, (of,), work, reads=reads)
+    (made,) = windows.made_of(op, given, like, out, (of,), work, reads=reads, call=call)
     return cast(made, element)
 
 
@@ -365,7 +366,9 @@ def _leaves(name: str, mode: str, count: int, keeps: bool = True) -> tuple[Any, 
         out, given = _output_size(name, output_size, count), self._geometry.sizes
         _check(name, "self", self, count, given, out)
         lines = _lines(leaf, name, given, out, options)
-        return _made(leaf, name, "self", self, (*given[:2], *out), lines, False)
+        table, args = getattr(operators, name).table, (self, output_size, *options)
+        call = windows.Call(table, forward, args)
+        return _made(leaf, name, "self", self, (*given[:2], *out), lines, False, call)
 
     def backward(
         key_set: int, grad_output: Tensor, output_size: Any, input_size: Any, *options: Any

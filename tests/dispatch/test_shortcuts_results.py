@@ -52,6 +52,22 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "stack": (lambda x: gt.stack([x, x + 1], -2), "stack"),
     "stack of numbers": (lambda x: gt.stack([x[0, 0], x[1, 1]]), "stack"),
     "stack along the last": (lambda x: gt.stack((x, x), 2), "stack"),
+    "glu": (lambda x: gt.nn.functional.glu(x[:, :2].contiguous()), "glu"),
+    "avg_pool2d": (lambda x: gt.nn.functional.avg_pool2d(x[None], 2), "avg_pool2d"),
+    "adaptive": (
+        lambda x: gt.nn.functional.adaptive_avg_pool2d(x[None], 2),
+        "_adaptive_avg_pool2d",
+    ),
+    "bilinear": (
+        lambda x: gt.nn.functional.interpolate(x[None, None], (5, 4), mode="bilinear"),
+        "upsample_bilinear2d",
+    ),
+    "nearest": (
+        lambda x: gt.nn.functional.interpolate(x[None, None], scale_factor=2),
+        "upsample_nearest2d",
+    ),
+    "kron": (lambda x: gt.kron(x, x[:1]), "kron"),
+    "isin": (lambda x: gt.isin(x, gt.arange(7.0), invert=True), "isin.Tensor_Tensor"),
 }
 
 
@@ -90,7 +106,7 @@ def test_a_repeated_call_takes_one_with_the_same_results(name: str) -> None:
 @pytest.mark.parametrize("name", RESULTS)
 def test_it_records(name: str) -> None:
     call, at = RESULTS[name]
-    if at in ("argsort", "searchsorted.Tensor", "bucketize.Tensor"):
+    if at in ("argsort", "searchsorted.Tensor", "bucketize.Tensor", "isin.Tensor_Tensor"):
         return
     x = numbers().requires_grad_()
 

@@ -180,6 +180,29 @@ def test_special_values(given):
     assert not one("any", []) and one("all", [])
 
 
+@pytest.mark.parametrize("given", [d for d in ALL if INTEGER <= d.category <= FLOATING], ids=str)
+def test_both_extremes_of_one_pass_are_those_of_two(given):
+    if given.is_float8:
+        return
+    for shape, nan in (((3, 40, 41), False), ((3, 40, 41), True), ((2, 200, 300), True)):
+        array = values_of(given, shape, 11)
+        if nan and given.category == FLOATING:
+            array.reshape(-1)[[0, 700]] = math.nan, math.inf
+        for x in layouts(array):
+            for axes, keepdims in ((None, False), ((0,), True), ((1,), False), ((2,), False)):
+                over = range(3) if axes is None else axes
+                sizes = [1 if d in over else n for d, n in enumerate(x.shape)]
+                if not keepdims:
+                    sizes = [n for d, n in enumerate(x.shape) if d not in over]
+                pairs = stub.cpu("reduce").aminmax(x, given, axes, tuple(sizes), keepdims)
+                for n, op in enumerate(("amin", "amax")):
+                    found = pairs[..., n].astype(np.float64)
+                    for loop in (numpys, stub.cpu("reduce")):
+                        bound = loop.bind(op, given, given, given)
+                        wanted = reduced(bound, x, axes, keepdims, given).astype(np.float64)
+                        np.testing.assert_array_equal(found, wanted)
+
+
 def test_the_error_of_a_long_sum_is_that_of_a_few_additions():
     array = np.full(1 << 22, np.float32(0.1))
     loop = stub.cpu("reduce").bind("sum", float32, float32, float32, array.size)

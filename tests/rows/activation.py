@@ -117,6 +117,7 @@ ROWS = [
             )
         ),
     ),
+    _row("_gated", few(operands=2), lambda x, gate: x * _sigmoid(gate), dtypes=FLOATS),
     _row(
         "gelu",
         few() + few(approximate="tanh")[:2],

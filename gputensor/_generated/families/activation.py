@@ -585,9 +585,22 @@ Tensor_prelu = prelu
 op_glu = _define("aten::glu(Tensor self, int dim=-1) -> Tensor")
 op_glu_out = _define("aten::glu.out(Tensor self, int dim=-1, *, Tensor(a!) out) -> Tensor(a!)")
 def call_glu(self, dim=-1):
+    short = op_glu.table.short.get(self._geometry)
+    if short is not None and (made := short(self, dim)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_glu.table[key_set](key_set, self, dim)
+
+op__gated = _define("aten::_gated(Tensor self, Tensor gate) -> Tensor", ("pointwise",))
+def call__gated(self, gate):
+    key = (self._geometry, gate._geometry)
+    short = op__gated.table.short.get(key)
+    if short is not None and (made := short(self, gate)) is not None:
+        return made
+    include, keep = _state.get()
+    key_set = (self._keys | gate._keys | include) & keep
+    return op__gated.table[key_set](key_set, self, gate)
 
 op_log_sigmoid = _define("aten::log_sigmoid(Tensor self) -> Tensor")
 op_log_sigmoid_out = _define("aten::log_sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")

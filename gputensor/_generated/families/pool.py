@@ -46,6 +46,12 @@ def call_avg_pool2d(
     self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
     divisor_override=None,
 ):
+    short = op_avg_pool2d.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+        divisor_override,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_avg_pool2d.table[key_set](
@@ -74,6 +80,12 @@ def call_avg_pool3d(
     self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
     divisor_override=None,
 ):
+    short = op_avg_pool3d.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+        divisor_override,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_avg_pool3d.table[key_set](
@@ -127,6 +139,9 @@ op__adaptive_avg_pool2d = _define(
     "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
     ("core",))
 def call__adaptive_avg_pool2d(self, output_size):
+    short = op__adaptive_avg_pool2d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, output_size)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__adaptive_avg_pool2d.table[key_set](key_set, self, output_size)

@@ -40,6 +40,11 @@ op_upsample_nearest2d_vec = _define(
     "aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
     ("core",))
 def call_upsample_nearest2d(self, output_size, scales_h=None, scales_w=None):
+    short = op_upsample_nearest2d.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, output_size, scales_h, scales_w,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_upsample_nearest2d.table[key_set](
@@ -231,6 +236,11 @@ op_upsample_bilinear2d_vec = _define(
 def call_upsample_bilinear2d(
     self, output_size, align_corners, scales_h=None, scales_w=None,
 ):
+    short = op_upsample_bilinear2d.table.short.get(self._geometry)
+    if short is not None and (made := short(
+        self, output_size, align_corners, scales_h, scales_w,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_upsample_bilinear2d.table[key_set](

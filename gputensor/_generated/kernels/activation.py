@@ -2,10 +2,10 @@
 """What is registered for the operators of native/activation.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    elu_backward, gelu_backward, hardshrink_backward, hardsigmoid_backward,
+    _gated, elu_backward, gelu_backward, hardshrink_backward, hardsigmoid_backward,
     hardswish_backward, hardtanh_backward, leaky_relu_backward, log_sigmoid_backward,
-    mish_backward, sigmoid_backward, silu_backward, softplus_backward, softshrink_backward,
-    tanh_backward, threshold_backward, where, zeros_like,
+    mish_backward, sigmoid, sigmoid_backward, silu_backward, softplus_backward,
+    softshrink_backward, tanh_backward, threshold_backward, where, zeros_like,
 )
 from ...autograd.formulas.numbers import as_held, conj, sigmoid_double_backward
 from ...autograd.formulas.pointwise import (
@@ -113,6 +113,7 @@ def install() -> None:
         _operators.glu_out, "CompositeExplicitAutograd", _forms.out(_operators.glu), counts,
         refuses_out,
     )
+    bind(_operators._gated, native.functional, "_gated", GatedBackward0)
     impl(_operators.log_sigmoid, "CompositeImplicitAutograd", native.log_sigmoid)
     impl(
         _operators.log_sigmoid_out, "CompositeExplicitAutograd", _forms.out(_operators.log_sigmoid),
@@ -721,6 +722,31 @@ class PreluKernelBackward0(_Node):
 
     def release(node):
         node.saved_self = node.saved_weight = _FREED
+
+
+class GatedBackward0(_Node):
+    """Of _gated."""
+    __slots__ = ("saved_gate", "saved_self")
+    saved = ("saved_gate", "saved_self")
+
+    def keep(node, self, gate):
+        node.saved_gate = _save(gate)
+        if node.edges[1] is not None:
+            node.saved_self = _save(self)
+
+    def backward(node, grad):
+        to_self, to_gate = node.edges
+        grad_self = grad_gate = None
+        if to_self is not None:
+            grad_self = _gated(grad, node.saved_gate.unpack(node))
+        if to_gate is not None:
+            self = node.saved_self.unpack(node)
+            gate = node.saved_gate.unpack(node)
+            grad_gate = sigmoid_backward(grad * self, sigmoid(gate))
+        return grad_self, grad_gate
+
+    def release(node):
+        node.saved_gate = node.saved_self = _FREED
 
 
 class LogSigmoidBackward0(_Node):

@@ -6,11 +6,14 @@ The order of additions depends only on sizes and layout; see loops/reduction.cpp
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+import numpy as np
+
 from ...core.dtype import (
-    BOOL, COMPLEX, FLOATING, INTEGER, bool_, complex64, complex128, dtype, float32,
-    float64, uint64,
+    BOOL, COMPLEX, FLOATING, INTEGER, bfloat16, bool_, complex64, complex128, dtype, float16,
+    float32, float64, int16, int32, int64, uint64,
 )  # fmt: skip
 from ..cpu import reduce as numpys
 from . import library
@@ -19,12 +22,16 @@ Loop = numpys.Loop
 
 _TRUTHS = ("any", "all")
 _EXTREMES = ("amax", "amin")
+# The dtype of a pair of elements, by the size of one.
+_PAIRS = {1: int16, 2: int32, 4: int64, 8: complex128}
 
 
 def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = None) -> Loop:
     """Return the loop `(array, axes, None, out, keepdims)`. `axes` is None or a tuple, `out` an
     ndarray."""
     name = name_of(op, given, compute)
+    if op in _EXTREMES and given in (float16, bfloat16):
+        name = f"{op} {given.short}"
     if name is None:
         return numpys.bind(op, given, compute, out, numel)
     loop: Loop | None = None
@@ -37,6 +44,30 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
 
     found = library.reduction("reduce", name, given, out, otherwise)
     return numpys.bind(op, given, compute, out, numel) if found is None else found
+
+
+@cache
+def _both(of: dtype) -> Loop | None:
+    return library.reduction("reduce", f"aminmax {of.short}", of, _PAIRS[of.itemsize], _in_two)
+
+
+def _in_two(x: np.ndarray, axes: Any, unused: None, out: np.ndarray, keepdims: bool) -> None:
+    pairs = out.reshape(*out.shape, 1).view(x.dtype)
+    for n, op in enumerate(("amin", "amax")):
+        pairs[..., n] = numpys.LOOPS[op](x, axes, None, None, keepdims)
+
+
+def aminmax(
+    x: np.ndarray, of: dtype, axes: tuple[int, ...] | None, sizes: tuple[int, ...], keepdims: bool
+) -> np.ndarray | None:
+    """Return the smallest and the greatest elements beside each other, in a last dimension of 2,
+    from one pass over x; None if there is no such loop. sizes: of each result."""
+    loop = None if of.category == BOOL else _both(of)
+    if loop is None:
+        return None
+    out = np.empty(sizes, _PAIRS[of.itemsize].np)
+    loop(x, axes, None, out, keepdims)
+    return out.reshape(*sizes, 1).view(x.dtype)
 
 
 def name_of(op: str, given: dtype, compute: dtype) -> str | None:

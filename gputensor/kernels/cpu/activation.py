@@ -57,6 +57,11 @@ def _silu(x: Any) -> Any:
     return np.divide(x, below, below)
 
 
+def _gated(x: Any, gate: Any) -> Any:
+    share = _sigmoid(gate)
+    return np.multiply(x, share, share)
+
+
 def _leaky_relu(x: Any, slope: Any) -> Any:
     less = x * slope
     # infinity times 0 is NaN, which np.maximum would return
@@ -171,6 +176,7 @@ def _shrunk_backward(grad: Any, x: Any, by: Any) -> Any:
 
 
 LOOPS: dict[str, Callable[..., Any]] = {
+    "_gated": _gated,
     "_prelu_kernel": lambda x, weight: where(x > 0, x, weight * x),
     "elu": _elu,
     "elu_backward": _elu_backward,

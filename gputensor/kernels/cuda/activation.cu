@@ -52,6 +52,10 @@ template <class T> DEVICE T gelu_inner(T x) {
   return math_tanh((T)0.797884560802865355880 * (x + (T)0.044715 * x * x * x));
 }
 
+struct _gated : takes<2, 0> {
+  template <class T> static DEVICE T of(T x, T gate) { return times(x, logistic(gate)); }
+};
+
 struct _prelu_kernel : takes<2, 0> {
   template <class T> static DEVICE T of(T x, T weight) { return x > 0 ? x : weight * x; }
 };

@@ -17,12 +17,15 @@ from ...core import errors, memory_format as formats
 from ...core.device import CPU
 from ...core.dtype import dtype
 from ...core.geometry import Geometry, geometry
+from ...dispatch.operator import Table
 from ...kernels.cpu import quiet
 from ...runtime import cpu
+from ...runtime.libraries import HOST
 from ...tensor.base import suggested_format
 from ...tensor.make import allocate
 from ...tensor.tensor import Tensor
 from .. import arguments, library
+from ..shortcuts.results import learn
 
 Sizes = tuple[int, ...]
 
@@ -138,25 +141,67 @@ Work = Callable[..., None]
 Loop = Callable[..., bool]
 
 
+class Call(NamedTuple):
+    """A call of an operator: its table, its kernel and all arguments."""
+
+    table: Table
+    kernel: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
 def made_of(
     op: str, x: Tensor, like: Tensor | None, out: Sizes, results: tuple[dtype, ...], work: Work,
     shares_rows: bool = False, reads: int | None = None, loop: Loop | None = None,
+    call: Call | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Return the results as new tensors: their sizes are x's leading sizes and `out`, their memory
     format is `like`'s.
 
     loop: tried first on the CPU. shares_rows: threads share the rows of large planes. reads: the
-    number of elements read of a plane; None for all.
+    number of elements read of a plane; None for all. call: the operator's call, whose first
+    argument may be x and whose results are those of this function; it gets a short cut.
     """
     pattern = None if like is None else like._geometry
     wanted, is_last = _laid_out(op, x._geometry, pattern, out, results)
-    if loop is not None and x._device is CPU and x._geometry.numel:
-        tensors = tuple([allocate(of, CPU) for of in wanted])
-        if loop(x._get_array(), *[made._get_array() for made in tensors]):
-            return tensors
     types = [of.np for of in results]
     compute = partial(_computed, out, types, is_last, work, shares_rows, reads)
-    return library.call(op, compute, wanted, x)
+    tensors = None
+    if loop is not None and x._device is CPU and x._geometry.numel:
+        tensors = tuple([allocate(of, CPU) for of in wanted])
+        if not loop(x._get_array(), *[made._get_array() for made in tensors]):
+            tensors = loop = None
+    if tensors is None:
+        tensors = library.call(op, compute, wanted, x)
+    if call is not None and call.args[0] is x and x._device is CPU:
+        one = tensors if len(tensors) > 1 else tensors[0]
+        by = partial(_made_by, wanted, loop, compute)
+        learn(call.table, call.kernel, call.args, one, by, is_new=True)
+    return tensors
+
+
+def _made_by(made: Sequence[Geometry], loop: Loop | None, compute: Any, x: Any) -> Any:
+    """Return the results' arrays, or None if the loop declines."""
+    if loop is None:
+        arrays = compute(HOST, x)
+    else:
+        arrays = [_empty(of) for of in made]
+        if not loop(x, *arrays):
+            return None
+    return arrays[0] if len(made) == 1 else arrays
+
+
+def _empty(of: Geometry) -> Any:
+    if of.is_contiguous:
+        return numpy.empty(of.sizes, of.dtype.np)
+    sizes, back = _in_memory(of)
+    return numpy.empty(sizes, of.dtype.np).transpose(back)
+
+
+@lru_cache(maxsize=256)
+def _in_memory(of: Geometry) -> tuple[Sizes, Sizes]:
+    """The sizes of a dense geometry in the order of its strides, and the way back."""
+    order = sorted(range(of.ndim), key=lambda d: (-of.strides[d], d))
+    return tuple([of.sizes[d] for d in order]), tuple([order.index(d) for d in range(of.ndim)])
 
 
 @lru_cache(maxsize=256)

@@ -140,9 +140,9 @@ def empty_like(geometry: Geometry) -> ShortCut:
     return large
 
 
-def copied(self: Tensor, geometry: Geometry) -> ShortCut | None:
-    """Return a short cut that copies its operand to a geometry, or None if NumPy gives copies of
-    the operand another layout."""
+def copied(table: Table, self: Tensor, geometry: Geometry) -> ShortCut | None:
+    """Return a short cut of a table that copies its operand to a geometry, or None if NumPy gives
+    copies of the operand another layout."""
     shape = self._geometry
     order: Literal["C", "K"] = "C" if geometry.is_contiguous else "K"
     # Do not use the tensor's own array here: reading it would run pending work.
@@ -150,7 +150,7 @@ def copied(self: Tensor, geometry: Geometry) -> ShortCut | None:
     source = np.ndarray(shape.sizes, shape.dtype.np, memory.data, 0, shape.stride_bytes)
     if source.copy(order).strides != geometry.stride_bytes:
         return None
-    return forms.copied(geometry, order, _turns(self))
+    return forms.copied(geometry, order, _turns(self), around(table, (None,)))
 
 
 def _turns(self: Tensor) -> tuple[Geometry | None, tuple[int, ...]]:

@@ -111,6 +111,107 @@ constexpr Leaf count_leaf = {abi::N_DTYPES, abi::i64_, sizeof(U), 8,
                              count<U, MASK>::rows, count<U, MASK>::columns,
                              leaf_of<add, i64>::merge, leaf_of<add, i64>::clear, nullptr};
 
+// --- extremes of 16-bit floats, and both extremes ------------------------------------------------
+
+// Extremes of f16 or bf16 as integers of the same order, without a cast. INFINITE: the bits of inf.
+template <bool IS_MOST, i16 INFINITE> struct extreme_half : extreme<IS_MOST> {
+  // NaN precedes all numbers: the greatest integer for a maximum, the smallest for a minimum.
+  static constexpr i16 NONE = IS_MOST ? 0x7fff : -0x8000;
+  template <class X, class A> static X map(X x, A) {
+    const X key = x ^ ((x >> 15) & (i16)0x7fff);
+    return (x & (i16)0x7fff) > INFINITE ? X{} + NONE : key;
+  }
+  static void finish(char* acc, i64 n, double, const char*) {
+    i16* to = (i16*)acc;
+    for (i64 j = 0; j < n; ++j)
+      to[j] = to[j] == NONE ? 0x7fff : (i16)(to[j] ^ ((to[j] >> 15) & 0x7fff));
+  }
+};
+template <bool IS_MOST, i16 INFINITE, byte CODE, class OP = extreme_half<IS_MOST, INFINITE>>
+constexpr Leaf half_leaf = {abi::N_DTYPES, CODE, 2, 2, leaf_of<OP, i16>::rows,
+                            leaf_of<OP, i16>::columns, leaf_of<OP, i16>::merge,
+                            leaf_of<OP, i16>::clear, OP::finish};
+constexpr i16 INF_f16 = 0x7c00, INF_bf16 = 0x7f80;
+
+// The smallest and the greatest element, beside each other in an accumulator of twice the size.
+template <class T, class LEAST, class MOST, byte CODE> struct both {
+  typedef leaf_of<LEAST, T> Least;
+  typedef leaf_of<MOST, T> Most;
+  static void rows(char* acc, const char* x, i64 n, i64 row_step, i64 rows, const char*) {
+    for (i64 r = 0; r < rows; ++r) of_row((T*)acc + 2 * r, (const T*)(x + r * row_step), n);
+  }
+  static void of_row(T* to, const T* x, i64 n) {
+    typedef typename Least::V V;
+    constexpr i64 GROUP = 4 * V::WIDTH;
+    const i64 whole = n - n % GROUP;
+    if (!whole) {
+      to[0] = Least::of_row(x, n, T{}), to[1] = Most::of_row(x, n, T{});
+      return;
+    }
+    typename V::type least[4], most[4];
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      least[k] = LEAST::map(V::load(x + k * V::WIDTH), T{});
+      most[k] = MOST::map(V::load(x + k * V::WIDTH), T{});
+    }
+    for (i64 i = GROUP; i < whole; i += GROUP) {
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) {
+        const typename V::type v = V::load(x + i + k * V::WIDTH);
+        least[k] = LEAST::join(least[k], LEAST::map(v, T{}));
+        most[k] = MOST::join(most[k], MOST::map(v, T{}));
+      }
+    }
+    to[0] = Least::ended(LEAST::join(LEAST::join(least[0], least[1]),
+                                     LEAST::join(least[2], least[3])), x + whole, n - whole, T{});
+    to[1] = Most::ended(MOST::join(MOST::join(most[0], most[1]), MOST::join(most[2], most[3])),
+                        x + whole, n - whole, T{});
+  }
+  static void columns(char* acc, const char* const* x, int count, i64 n, const char*) {
+    constexpr i64 MOST_COLUMNS = 256;
+    T *to = (T*)acc, some[2][MOST_COLUMNS];
+    for (i64 j = 0; j < n; j += MOST_COLUMNS) {
+      const i64 width = n - j < MOST_COLUMNS ? n - j : MOST_COLUMNS;
+      const char* from[EIGHT];
+      for (int k = 0; k < count; ++k) from[k] = x[k] + j * sizeof(T);
+      for (i64 c = 0; c < width; ++c)
+        some[0][c] = to[2 * (j + c)], some[1][c] = to[2 * (j + c) + 1];
+      Least::columns((char*)some[0], from, count, width, nullptr);
+      Most::columns((char*)some[1], from, count, width, nullptr);
+      for (i64 c = 0; c < width; ++c)
+        to[2 * (j + c)] = some[0][c], to[2 * (j + c) + 1] = some[1][c];
+    }
+  }
+  static void merge(char* into, const char* from, i64 n) {
+    T* to = (T*)into;
+    const T* x = (const T*)from;
+    for (i64 j = 0; j < 2 * n; j += 2)
+      to[j] = LEAST::join(to[j], x[j]), to[j + 1] = MOST::join(to[j + 1], x[j + 1]);
+  }
+  static void clear(char* acc, i64 n) {
+    for (i64 j = 0; j < n; ++j)
+      ((T*)acc)[2 * j] = LEAST::template identity<T>,
+      ((T*)acc)[2 * j + 1] = MOST::template identity<T>;
+  }
+  static void finish(char* acc, i64 n, double, const char*) {
+    if constexpr (CODE != code_of<T>) {
+      for (i64 j = 0; j < n; ++j)
+        LEAST::finish(acc + 4 * j, 1, 0, nullptr), MOST::finish(acc + 4 * j + 2, 1, 0, nullptr);
+    }
+  }
+};
+// The dtype of an accumulator: integers, or complex for 16 bytes.
+template <class T>
+constexpr byte pair_code = sizeof(T) == 1 ? abi::i16 : sizeof(T) == 2 ? abi::i32 :
+                           sizeof(T) == 4 ? abi::i64_ : abi::c128;
+template <class T, class LEAST = extreme<false>, class MOST = extreme<true>,
+          byte CODE = code_of<T>, class OF = both<T, LEAST, MOST, CODE>>
+constexpr Leaf both_leaf = {abi::N_DTYPES, pair_code<T>, sizeof(T), 2 * sizeof(T),
+                            OF::rows, OF::columns, OF::merge, OF::clear, OF::finish};
+template <i16 INFINITE, byte CODE>
+constexpr Leaf both_halves =
+    both_leaf<i16, extreme_half<false, INFINITE>, extreme_half<true, INFINITE>, CODE>;
+
 // --- functions ----------------------------------------------------------------------------------
 
 constexpr u16 HALF = 0x7fff;
@@ -121,7 +222,12 @@ constexpr u64 DOUBLE = 0x7fffffffffffffff, TWO_FLOATS = 0x7fffffff7fffffff;
   X("sum " #T, (leaf<add, T>), PARTS_KEPT) X("prod " #T, (leaf<multiply, T>), AS_IT_IS)
 #define EXTREMES(X, T)                              \
   X("amax " #T, (leaf<extreme<true>, T>), AS_IT_IS) \
-  X("amin " #T, (leaf<extreme<false>, T>), AS_IT_IS)
+  X("amin " #T, (leaf<extreme<false>, T>), AS_IT_IS) \
+  X("aminmax " #T, (both_leaf<T>), AS_IT_IS)
+#define HALVES(X, T)                                                          \
+  X("amax " #T, (half_leaf<true, INF_##T, abi::T>), AS_IT_IS)                 \
+  X("amin " #T, (half_leaf<false, INF_##T, abi::T>), AS_IT_IS)                \
+  X("aminmax " #T, (both_halves<INF_##T, abi::T>), AS_IT_IS)
 #define TRUTHS(X, U, MASK, NAME)                                \
   X("any " NAME, (truth_leaf<U, MASK, false>), AS_IT_IS)         \
   X("all " NAME, (truth_leaf<U, MASK, true>), AS_IT_IS)          \
@@ -134,6 +240,7 @@ constexpr u64 DOUBLE = 0x7fffffffffffffff, TWO_FLOATS = 0x7fffffff7fffffff;
   X("nansum f64", (leaf<add_known, f64>), AS_IT_IS)                                    \
   EXTREMES(X, u8) EXTREMES(X, i8) EXTREMES(X, u16) EXTREMES(X, i16) EXTREMES(X, u32)   \
   EXTREMES(X, i32) EXTREMES(X, u64) EXTREMES(X, i64) EXTREMES(X, f32) EXTREMES(X, f64) \
+  HALVES(X, f16) HALVES(X, bf16)                                                       \
   TRUTHS(X, u8, 0xff, "8") TRUTHS(X, u16, 0xffff, "16")                                \
   TRUTHS(X, u32, 0xffffffff, "32") TRUTHS(X, u64, ~(u64)0, "64")                       \
   TRUTHS(X, u16, HALF, "half") TRUTHS(X, u32, FLOAT, "f32")                            \

@@ -52,6 +52,7 @@ constexpr i64 GRAIN = 1 << 15;          // from this number of elements on, a se
 constexpr i64 MANY = 64;  // outputs, or blocks of columns, that are divided among threads
 constexpr i64 MOST_PARTS = 256;         // parts of one output, if there are few outputs
 constexpr int MOST_LEVELS = 48;
+constexpr int MOST_ACC = 16;  // bytes of an accumulator
 
 struct Plan {
   const Leaf* leaf;
@@ -161,7 +162,7 @@ void make_piece(const Plan& plan, char* acc, const char* x, i64 number, const ch
 
 // Outputs with one piece each, along kept[0].
 void whole_rows(const Plan& plan, i64 first, i64 last) {
-  alignas(64) char buffer[3 * PACKED_BYTES], acc[OUTPUTS * 8], params[OUTPUTS * 8];
+  alignas(64) char buffer[3 * PACKED_BYTES], acc[OUTPUTS * MOST_ACC], params[OUTPUTS * 8];
   const Leaf& leaf = *plan.leaf;
   const Dim one = {1, 0, 0, 0}, &along = plan.n_kept ? plan.kept[0] : one;
   const Dim& run = plan.reduced[0];
@@ -206,7 +207,7 @@ void end_row(const Plan& plan, const Place& at, char* acc) {
 void rows_of_outputs(void* context, i64 first, i64 last) {
   const Plan& plan = *(const Plan*)context;
   if (plan.is_run) return whole_rows(plan, first, last);
-  alignas(64) char buffer[3 * PACKED_BYTES], level[MOST_LEVELS * 8];
+  alignas(64) char buffer[3 * PACKED_BYTES], level[MOST_LEVELS * MOST_ACC];
   for (i64 k = first; k < last; k++) {
     const Place at = place_of(plan, k, 0);
     end_row(plan, at, make_pieces(plan, at, 0, plan.pieces, level, buffer));
@@ -216,7 +217,7 @@ void rows_of_outputs(void* context, i64 first, i64 last) {
 void parts_of_rows(void* context, i64 first, i64 last) {
   const Plan& plan = *(const Plan*)context;
   const int size = plan.leaf->acc_size;
-  alignas(64) char buffer[3 * PACKED_BYTES], level[MOST_LEVELS * 8];
+  alignas(64) char buffer[3 * PACKED_BYTES], level[MOST_LEVELS * MOST_ACC];
   for (i64 k = first; k < last; k++) {
     const i64 begin = k % plan.parts * plan.per_part,
               end = least(begin + plan.per_part, plan.pieces);
@@ -226,7 +227,7 @@ void parts_of_rows(void* context, i64 first, i64 last) {
 }
 
 void merge_rows(const Plan& plan) {
-  alignas(64) char level[MOST_LEVELS * 8];
+  alignas(64) char level[MOST_LEVELS * MOST_ACC];
   const int size = plan.leaf->acc_size;
   for (i64 k = 0; k < plan.outputs; k++) {
     Counter counter = {*plan.leaf, 1, level};
