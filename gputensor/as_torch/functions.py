@@ -11,26 +11,6 @@ import numpy as np
 
 import gputensor as gt
 from gputensor.autograd import anomaly
-from gputensor.core import errors
-from gputensor.distributions import sampling
-
-
-def _plain_generator(op: str, generator: Any) -> None:
-    if generator is not None:
-        rule = "be left out: gt.manual_seed seeds what is drawn"
-        raise errors.must(op, "generator", rule, generator)
-
-
-def poisson(input: Any, generator: Any = None) -> Any:
-    """Draw one Poisson sample for each rate."""
-    _plain_generator("poisson", generator)
-    return sampling.poisson(input).to(input.dtype)
-
-
-def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
-    """Draw one binomial sample for each `count` and `prob`."""
-    _plain_generator("binomial", generator)
-    return sampling.binomial(*gt.broadcast_tensors(count, prob)).to(prob.dtype)
 
 
 def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
@@ -134,7 +114,7 @@ def save(
 # PyTorch's names -> our functions with the same meaning.
 OF_TORCH: dict[str, Any] = {
     "save": save,
-    "binomial": binomial, "poisson": poisson, "conv_tbc": conv_tbc, "from_file": from_file,
+    "conv_tbc": conv_tbc, "from_file": from_file,
     "frobenius_norm": frobenius_norm, "nuclear_norm": nuclear_norm,
     "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank,
     "lu": lambda A, *args, **kwargs: A.lu(*args, **kwargs), "detach_": lambda x: x.detach_(),
