@@ -11,6 +11,7 @@ import numpy as np
 
 import gputensor as gt
 from gputensor.autograd import anomaly
+from gputensor.dispatch.refusal import declares
 
 
 def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
@@ -103,6 +104,12 @@ def while_loop(
     return carried
 
 
+@declares()
+def split(tensor: gt.Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
+    """Return `tensor.split(...)`, under the argument names of torch.split."""
+    return tensor.split(split_size_or_sections, dim)
+
+
 def save(
     obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = 2, *args: Any,
     **kwargs: Any,
@@ -113,7 +120,7 @@ def save(
 
 # PyTorch's names -> our functions with the same meaning.
 OF_TORCH: dict[str, Any] = {
-    "save": save,
+    "save": save, "split": split,
     "conv_tbc": conv_tbc, "from_file": from_file,
     "frobenius_norm": frobenius_norm, "nuclear_norm": nuclear_norm,
     "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank,

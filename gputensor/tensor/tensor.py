@@ -135,9 +135,11 @@ class Tensor(
             return _plain(op(*args, **(kwargs or {})))
 
     @staticmethod
-    def _make_subclass(cls: type, data: Tensor) -> Any:
+    def _make_subclass(cls: type, data: Tensor, require_grad: Any = False) -> Any:
         """Make a tensor of a subclass over the memory of `data`."""
-        return _of_tensors(cls)._over(data._get_storage(), data._offset, data._geometry, data._keys)
+        kind = _of_tensors(cls)
+        made = kind._over(data._get_storage(), data._offset, data._geometry, data._keys)
+        return made.requires_grad_() if require_grad else made
 
     @staticmethod
     def _make_wrapper_subclass(
