@@ -212,7 +212,7 @@ class _Outer:
 # --- functions ------------------------------------------------------------------------------------
 
 
-def override(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Any] | None:
+def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
     """Call the handler of an argument or mode; None if there is none, or if a function further out
     calls it.
 
@@ -224,6 +224,9 @@ def override(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[An
     caller = sys._getframe(3).f_back
     if _boundary(caller) == "caught":
         return None
+    if isinstance(function, property):
+        x = given["self"]
+        return (handle_torch_function(function.__get__, (x,), x),)
     if function.__module__.startswith(_LAYERS) and function.__name__ not in _NATIVE:
         args, kwargs = _with_defaults(function, given)
     else:
@@ -383,12 +386,15 @@ _NOT_OVERRIDDEN = {
 
 
 def _called(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the handler for a method, or the method itself if gputensor is the caller."""
-    name = sys._getframe(2).f_globals.get("__name__", "")
+    """Call the handler for a method; in a public function, let that function call it."""
+    caller = sys._getframe(2)
     relevant = (*args, *kwargs.values())
-    if name.partition(".")[0] == _PACKAGE or not has_torch_function(relevant):
-        return func(*args, **kwargs)
-    return handle_torch_function(func, relevant, *args, **kwargs)
+    if has_torch_function(relevant):
+        if caller.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
+            return handle_torch_function(func, relevant, *args, **kwargs)
+        if _boundary(caller) == "caught":
+            raise Overridden
+    return func(*args, **kwargs)
 
 
 def _method(name: str) -> Any:
