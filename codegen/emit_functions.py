@@ -390,7 +390,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
             f"key_set = {keys}",
         ]
     else:
-        foreign = ["return NotImplemented"]
+        foreign = [f"return self._foreign({op.base!r}, other)"]
     state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
     # True if the operands are in order and all other arguments are defaults.
     is_plain = all(given.get(a.name, a.name) in (a.name, default(a)) for a in op.arguments)

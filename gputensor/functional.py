@@ -14,6 +14,7 @@ from .structured import arguments
 from .tensor.tensor import Tensor
 
 
+@declares()
 def einsum(equation: str, /, *operands: Any) -> Tensor:
     """Return sums of products by the subscripts of the equation. Operands are combined two at a
     time, from the left.
@@ -105,6 +106,7 @@ def _listed(op: str, tensors: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return _all_tensors(op, "tensors", given)
 
 
+@declares()
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Return the coordinates of a grid: each 1-d tensor varies along its own dimension and is
     expanded along the others. With indexing "xy" the first two dimensions are swapped.
@@ -116,33 +118,39 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     return calls.meshgrid_indexing(_listed("meshgrid", tensors), indexing)
 
 
+@declares()
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Return views of the tensors, expanded to their broadcast sizes."""
     return calls.broadcast_tensors(_listed("broadcast_tensors", tensors))
 
 
+@declares()
 def block_diag(*tensors: Any) -> Tensor:
     """Return a block-diagonal matrix of the given matrices."""
     return calls.block_diag(_listed("block_diag", tensors))
 
 
+@declares()
 def cartesian_prod(*tensors: Any) -> Tensor:
     """The Cartesian product of 1-d tensors: all combinations of their elements, as rows."""
     return calls.cartesian_prod(_listed("cartesian_prod", tensors))
 
 
+@declares()
 def atleast_1d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
     """Return each tensor with at least 1 dimension. A single tensor is not returned in a tuple."""
     found = _listed("atleast_1d", tensors)
     return calls.atleast_1d(found[0]) if _is_one(tensors) else calls.atleast_1d_Sequence(found)
 
 
+@declares()
 def atleast_2d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
     """Return each tensor with at least 2 dimensions; new dimensions come first."""
     found = _listed("atleast_2d", tensors)
     return calls.atleast_2d(found[0]) if _is_one(tensors) else calls.atleast_2d_Sequence(found)
 
 
+@declares()
 def atleast_3d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
     """Return each tensor with at least 3 dimensions. A 1-d tensor gets one dimension before and one
     after its own."""
@@ -161,6 +169,7 @@ _Histogramdd = named("histogramdd", "hist bin_edges")
 
 
 @declares(input="Tensor", spacing="float?|float[]|Tensor[]", dim="int?|int[]", edge_order="int")
+@declares()
 def gradient(
     input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
@@ -249,6 +258,7 @@ _MODES = {
 
 
 @declares(x1="Tensor", x2="Tensor", compute_mode="str|int?")
+@declares()
 def cdist(
     x1: Tensor, x2: Tensor, p: float = 2.0,
     compute_mode: str | int | None = "use_mm_for_euclid_dist_if_necessary",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,28 @@ def test_counted_distributions() -> None:
     assert abs(x.mean() - 0.3) < 4 * (0.21 / COUNT) ** 0.5
 
 
+def test_poisson_and_binomial_samples() -> None:
+    generator = gt.Generator().manual_seed(4)
+    for mean in (0.3, 4.0, 15.0, 300.0):
+        x = gt.poisson(gt.full((COUNT,), mean), generator).numpy()
+        assert x.dtype == np.float32 and abs(x.mean() - mean) < 5 * (mean / COUNT) ** 0.5
+        assert abs(x.var() / mean - 1) < 0.1
+    for count, chance in ((10, 0.25), (200, 0.7)):
+        drawn = gt.binomial(gt.tensor(float(count)), gt.full((COUNT,), chance), generator)
+        wanted = stats.binom(count, chance)
+        assert abs(drawn.mean().item() - wanted.mean()) < 5 * wanted.std() / COUNT**0.5
+        assert drawn.max().item() <= count and abs(drawn.var().item() / wanted.var() - 1) < 0.1
+    strange = gt.poisson(gt.tensor([-1.0, math.nan, math.inf, 0.0]))
+    assert strange.isnan().tolist() == [True, True, True, False] and strange[3].item() == 0
+    rate = gt.tensor([2.0, 30.0], requires_grad=True)
+    gt.poisson(rate).sum().backward()
+    assert rate.grad is not None and rate.grad.tolist() == [0, 0]
+    with pytest.raises(errors.DtypeError, match="poisson: 'input' must be floating"):
+        gt.poisson(gt.tensor([1]))
+    with pytest.raises(TypeError, match="poisson: 'input' must be"):
+        gt.poisson(3)  # type: ignore[arg-type]
+
+
 def test_every_permutation_is_as_likely() -> None:
     generator = gt.Generator().manual_seed(2)
     seen = [tuple(gt.randperm(4, generator=generator).tolist()) for _ in range(2400)]
@@ -107,6 +130,9 @@ FACTORIES: dict[str, Callable[..., Any]] = {
     "bernoulli": lambda **k: gt.bernoulli(gt.full((3, 5), 0.5), **k),
     "bernoulli of p": lambda **k: gt.bernoulli(gt.empty(3, 5), 0.5, **k),
     "multinomial": lambda **k: gt.multinomial(gt.ones(3, 9), 4, True, **k),
+    "poisson": lambda **k: gt.poisson(gt.full((3, 5), 20.0), **k),
+    "poisson of small rates": lambda **k: gt.poisson(gt.full((3, 5), 2.0), **k),
+    "binomial": lambda **k: gt.binomial(gt.full((3, 5), 90.0), gt.full((3, 5), 0.5), **k),
     "multinomial without replacement": lambda **k: gt.multinomial(gt.ones(3, 9), 4, **k),
 }
 FACTORIES = {name: make for name, make in FACTORIES.items() if hasattr(gt, name.split()[0])}
@@ -232,6 +258,17 @@ def test_a_device_has_the_same_stream(name: str) -> None:
     np.testing.assert_allclose(found.cpu().numpy(), on_cpu.numpy(), rtol=1e-5)
     with pytest.raises(errors.DeviceError, match="must be of a device of type"):
         FACTORIES[name](generator=gt.Generator("cuda"))
+
+
+@pytest.mark.skipif(not gt.cuda.is_available(), reason=gt.cuda.unavailable_reason() or "")
+def test_counts_of_a_device_are_those_of_the_cpu() -> None:
+    rates, chances = gt.linspace(0.5, 40, 32), gt.linspace(0.01, 0.99, 32)
+    on_cpu, on_cuda = gt.Generator().manual_seed(8), gt.Generator("cuda").manual_seed(8)
+    found = gt.poisson(rates.cuda(), on_cuda).cpu()
+    assert found.tolist() == gt.poisson(rates, on_cpu).tolist()
+    many = gt.full((32,), 60.0)
+    found = gt.binomial(many.cuda(), chances.cuda(), on_cuda).cpu()
+    assert found.tolist() == gt.binomial(many, chances, on_cpu).tolist()
 
 
 @pytest.mark.skipif(not gt.cuda.is_available(), reason=gt.cuda.unavailable_reason() or "")

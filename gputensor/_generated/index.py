@@ -547,16 +547,17 @@ set_grad_enabled core.promotion: can_cast promote_types devices.backend.: backen
 fallback dispatch.backend_select: set_default_device dispatch.defaults: get_default_dtype
 get_type_promotion set_default_dtype set_type_promotion exchange.construct: as_tensor asarray tensor
 exchange.dlpack: from_dlpack exchange.numpy.bridge: from_numpy frombuffer serialization: load save
-functional: atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist
-chain_matmul einsum gradient histogramdd meshgrid stft tensordot unique unique_consecutive
-unravel_index exchange.numpy.rule: get_numpy_on_devices set_numpy_on_devices func.batching: vmap
-fusion.fuse: fuse fallbacks.modes: DispatchMode no_dispatch runtime.cpu: get_num_threads
-set_num_threads structured.facts: broadcast_shapes get_default_device is_complex is_floating_point
-is_nonzero is_same_size is_signed is_tensor numel result_type structured.generator: Generator
-get_rng_state initial_seed manual_seed seed set_rng_state structured.tensor_iterator: TensorIterator
-TensorIteratorConfig tensor.indexing: nonzero tensor.overloads: norm tensor.printing:
-get_printoptions printoptions set_printoptions tensor.storage: Storage tensor.type_info: finfo iinfo
-profiling.profiler.: profiler profiling.audit: audit_copies
+distributions.sampling: binomial poisson functional: atleast_1d atleast_2d atleast_3d block_diag
+broadcast_tensors cartesian_prod cdist chain_matmul einsum gradient histogramdd meshgrid stft
+tensordot unique unique_consecutive unravel_index exchange.numpy.rule: get_numpy_on_devices
+set_numpy_on_devices func.batching: vmap fusion.fuse: fuse fallbacks.modes: DispatchMode no_dispatch
+runtime.cpu: get_num_threads set_num_threads structured.facts: broadcast_shapes get_default_device
+is_complex is_floating_point is_nonzero is_same_size is_signed is_tensor numel result_type
+structured.generator: Generator get_rng_state initial_seed manual_seed seed set_rng_state
+structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing: nonzero
+tensor.overloads: norm tensor.printing: get_printoptions printoptions set_printoptions
+tensor.storage: Storage tensor.type_info: finfo iinfo profiling.profiler.: profiler profiling.audit:
+audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""

@@ -39,6 +39,18 @@ def _override(function: Any, given: Any) -> Any:
     return override(function, given)
 
 
+def _overridable() -> Any:
+    from .overrides import Overridable
+
+    return Overridable
+
+
+def _torch_function(cls: type, *args: Any, **kwargs: Any) -> Any:
+    from .overrides import default
+
+    return default(cls, *args, **kwargs)
+
+
 def is_installed() -> bool:
     """Return True between `install` and `uninstall`."""
     return _finder in sys.meta_path
@@ -71,7 +83,9 @@ def install() -> None:
         )
     sys.meta_path.insert(0, _finder)
     base.called.append(_tensor)
+    base.overridable.append(_overridable)
     refusal.overriding.append(_override)
+    type.__setattr__(Tensor, "__torch_function__", classmethod(_torch_function))
     spawn.get_preparation_data = _prepared
     dtypes.package_name = "torch"
     for kind in _TYPES:
@@ -84,7 +98,9 @@ def uninstall() -> None:
         return
     sys.meta_path.remove(_finder)
     base.called.clear()
+    base.overridable.clear()
     refusal.overriding.clear()
+    type.__delattr__(Tensor, "__torch_function__")
     spawn.get_preparation_data = _get_preparation_data
     dtypes.package_name = "gputensor"
     for kind, module in _TYPES.items():

@@ -11,50 +11,36 @@ import numpy as np
 
 import gputensor as gt
 from gputensor.autograd import anomaly
-from gputensor.core import errors
-from gputensor.distributions import sampling
+from gputensor.dispatch.refusal import declares
 
 
-def _plain_generator(op: str, generator: Any) -> None:
-    if generator is not None:
-        rule = "be left out: gt.manual_seed seeds what is drawn"
-        raise errors.must(op, "generator", rule, generator)
-
-
-def poisson(input: Any, generator: Any = None) -> Any:
-    """Draw one Poisson sample for each rate."""
-    _plain_generator("poisson", generator)
-    return sampling.poisson(input).to(input.dtype)
-
-
-def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
-    """Draw one binomial sample for each `count` and `prob`."""
-    _plain_generator("binomial", generator)
-    return sampling.binomial(*gt.broadcast_tensors(count, prob)).to(prob.dtype)
-
-
+@declares()
 def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
     """`conv1d` of input (time, batch, channels) and weight (time, channels in, channels out)."""
     made = gt.nn.functional.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad)
     return made.permute(2, 0, 1)
 
 
+@declares()
 def frobenius_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """Root of the sum of squares over `dim`, or over all elements."""
     return gt.linalg.vector_norm(input, 2, dim or None, keepdim)
 
 
+@declares()
 def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
     """Sum of the singular values of matrices."""
     return gt.linalg.matrix_norm(input, "nuc", dim, keepdim)
 
 
+@declares()
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
     """Norm over all dimensions but `dim`; over all dimensions if dim is -1."""
     others = None if dim == -1 else [n for n in range(v.ndim) if n != dim % v.ndim]
     return gt.linalg.vector_norm(v, pow, others, keepdim=dim != -1)
 
 
+@declares()
 def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> Any:
     """Approximate the q greatest singular values and their vectors, from random projections.
 
@@ -70,6 +56,7 @@ def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> Any:
     return base @ u, s, vh.mH
 
 
+@declares()
 def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
     """`svd_lowrank` of matrices after subtracting column means. q: by default at most 6."""
     count = min(6, *A.shape[-2:]) if q is None else q
@@ -123,6 +110,18 @@ def while_loop(
     return carried
 
 
+@declares()
+def lu(A: gt.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return `A.lu(...)`."""
+    return A.lu(*args, **kwargs)
+
+
+@declares()
+def split(tensor: gt.Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
+    """Return `tensor.split(...)`, under the argument names of torch.split."""
+    return tensor.split(split_size_or_sections, dim)
+
+
 def save(
     obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = 2, *args: Any,
     **kwargs: Any,
@@ -133,12 +132,13 @@ def save(
 
 # PyTorch's names -> our functions with the same meaning.
 OF_TORCH: dict[str, Any] = {
-    "save": save,
-    "binomial": binomial, "poisson": poisson, "conv_tbc": conv_tbc, "from_file": from_file,
+    "save": save, "split": split,
+    "conv_tbc": conv_tbc, "from_file": from_file,
     "frobenius_norm": frobenius_norm, "nuclear_norm": nuclear_norm,
     "norm_except_dim": norm_except_dim, "svd_lowrank": svd_lowrank, "pca_lowrank": pca_lowrank,
-    "lu": lambda A, *args, **kwargs: A.lu(*args, **kwargs), "detach_": lambda x: x.detach_(),
-    "is_inference": lambda x: x.is_inference(), "get_device": lambda x: x.get_device(),
+    "lu": lu, "detach_": lambda x: x.detach_(),
+    "is_inference": declares("is_inference")(lambda x: x.is_inference()),
+    "get_device": declares("get_device")(lambda x: x.get_device()),
     "is_distributed": lambda x: x.is_distributed(), "to_dlpack": lambda x: x.__dlpack__(),
     "embedding_bag": gt.ops.aten.embedding_bag, "rrelu_": gt.nn.functional.rrelu_,
     "embedding_renorm_": gt.ops.aten.embedding_renorm_, "get_device_module": get_device_module,

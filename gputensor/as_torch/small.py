@@ -19,6 +19,7 @@ import gputensor as gt
 from gputensor import library
 from gputensor.core import errors
 from gputensor.distributed.work import Future
+from gputensor.optim import lbfgs
 from gputensor.serialization import torch_files
 from gputensor.serialization.places import Places
 
@@ -342,6 +343,46 @@ def _of_pickles(module: str) -> dict[str, Any]:
     return {key.partition(" ")[2]: torch_files.NAMES[key] for key in names}
 
 
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
+    """Call a function at once; torch.jit.fork calls a compiled one in another thread."""
+    future = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+# --- torch.optim.lbfgs ----------------------------------------------------------------------------
+
+
+def cubic_interpolate(
+    x1: Any, f1: Any, g1: Any, x2: Any, f2: Any, g2: Any, bounds: Any = None
+) -> Any:
+    """Return the minimum of the cubic through two points with slopes."""
+    one, two = lbfgs._Point(x1, f1, g1, g1), lbfgs._Point(x2, f2, g2, g2)
+    return lbfgs._minimum(one, two, bounds)
+
+
+def strong_wolfe(
+    obj_func: Callable[..., Any], x: Any, t: Any, d: Any, f: Any, g: Any, gtd: Any,
+    c1: float = 1e-4, c2: float = 0.9, tolerance_change: float = 1e-9, max_ls: int = 25,
+) -> tuple[Any, Any, Any, int]:  # fmt: skip
+    """Return loss, gradient and length of a step along `d`, and the number of evaluations."""
+    count = 0
+
+    def point(at: Any) -> lbfgs._Point:
+        nonlocal count
+        count += 1
+        loss, grad = obj_func(x, at, d)
+        return lbfgs._Point(at, loss, grad, grad.dot(d))
+
+    start = lbfgs._Point(0, f, g, gtd)
+    limits = tolerance_change, max_ls
+    found = lbfgs.strong_wolfe(point, start, t, d.abs().max(), limits, (c1, c2))
+    return found.loss, found.grad, found.at, count
+
+
+OF_LBFGS: dict[str, Any] = {
+    "_strong_wolfe": strong_wolfe, "_cubic_interpolate": cubic_interpolate,
+}  # fmt: skip
 OF_FUNCTIONAL: dict[str, Any] = {
     "_as_tuple": as_tuple, "_tuple_postprocess": tuple_postprocess,
     "_grad_postprocess": grad_postprocess, "_construct_standard_basis_for": standard_basis,

@@ -24,7 +24,9 @@ from gputensor.nn.modules import conv, hooks, state
 from gputensor.structured.generator import default_generator
 
 from .absent import Absent
-from .overrides import OF_OVERRIDES, has_torch_function
+from .overrides import (
+    OF_OVERRIDES, DisableTorchFunctionSubclass, disabled, has_torch_function,
+)  # fmt: skip
 from . import (
     benchmark, functions, groups, insides, legacy_types, processes, profiles, small, windows,
 )  # fmt: skip
@@ -147,7 +149,8 @@ jit: dict[str, Any] = {
     "ScriptFunction": type("ScriptFunction", (), {}),
     "ScriptModule": ScriptModule, "RecursiveScriptModule": type("_R", (ScriptModule,), {}),
     "TracerWarning": type("TracerWarning", (Warning,), {}),
-    "freeze": as_it_is, "optimize_for_inference": as_it_is,
+    "freeze": as_it_is, "optimize_for_inference": as_it_is, "fork": small.fork,
+    "wait": lambda future: future.wait(),
     "_get_trace_graph": Absent("jit._get_trace_graph", left_out.why("torch.jit", "trace")),
 }  # fmt: skip
 compiler: dict[str, Any] = {
@@ -200,14 +203,15 @@ overrides: dict[str, Any] = {
     "get_ignored_functions": set, "get_testing_overrides": dict, "resolve_name": nothing,
     "get_overridable_functions": dict, "is_tensor_method_or_property": never,
     "wrap_torch_function": lambda dispatcher: as_it_is,
-    "get_default_nowrap_functions": set, **OF_OVERRIDES,
-    "TorchFunctionMode": type("TorchFunctionMode", (), {}),
+    **OF_OVERRIDES,
 }  # fmt: skip
 core: dict[str, Any] = {
-    "DisableTorchFunctionSubclass": block, "DisableTorchFunction": block,
+    "DisableTorchFunctionSubclass": DisableTorchFunctionSubclass,
+    "DisableTorchFunction": DisableTorchFunctionSubclass,
     "_log_api_usage_once": nothing, "_get_tracing_state": nothing, "_jit_set_profiling_mode": never,
     "_jit_set_profiling_executor": never, "_has_torch_function": has_torch_function,
-    "_cuda_isCurrentStreamCapturing": never, "_disabled_torch_function_impl": nothing,
+    "_cuda_isCurrentStreamCapturing": never, "_disabled_torch_function_impl": disabled,
+    "_is_tracing": never,
     "_TensorMeta": type(gt.Tensor), "_get_accelerator": insides.get_accelerator,
     "_get_default_device": lambda: str(gt.get_default_device()),
     "ScriptModule": ScriptModule, "Graph": type("Graph", (), {}),
@@ -305,7 +309,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "torch.profiler": profiles.OF_PROFILER, "torch.autograd.profiler": profiles.OF_AUTOGRAD,
     "torch.autograd.grad_mode": {"set_multithreading_enabled": block},
     "torch.autograd.function": {"FunctionCtx": function.Context},
-    "torch.optim.optimizer": {"required": required},
+    "torch.optim.optimizer": {"required": required}, "torch.optim.lbfgs": small.OF_LBFGS,
     "torch._C._nn": {"_parse_to": insides.parse_to}, "torch.nn.modules.utils": nn_utils_of_modules,
     "torch.nn.common_types": _sizes | _ratios,
     "torch.nn.attention": {"SDPBackend": Flags(

@@ -295,6 +295,8 @@ CONJUGATE, NEGATIVE, ZERO = map(functionality_bit, ("Conjugate", "Negative", "Ze
 LAZY = CONJUGATE | NEGATIVE | ZERO
 # The bit of tensors whose class has a handler, and of threads within a mode. See modes.py.
 PYTHON = functionality_bit("Python")
+# The bit of tensors whose class has `__torch_function__`. See as_torch/overrides.py.
+OVERRIDES = functionality_bit("PythonDispatcher")
 
 # The bits of gt.func's tensors: batched tensors, and values with tangents.
 BATCHED, DUAL = map(functionality_bit, ("FuncTorchBatched", "FuncTorchGradWrapper"))

@@ -15,7 +15,11 @@ from .._generated.functions import (
     zeros_like,
 )  # fmt: skip
 from ..autograd import Function
-from ..core.dtype import float64
+from ..core import errors
+from ..core.dtype import FLOATING, float64
+from ..dispatch.refusal import declares
+from ..functional import broadcast_tensors
+from ..structured.generator import Generator
 from ..tensor.tensor import Tensor
 
 
@@ -88,9 +92,9 @@ def _log_gamma_slope(log_x: Tensor, a: Tensor) -> Tensor:
     return where(x < 1, by_series, -slope / density)
 
 
-def _uniform(like: Tensor) -> Tensor:
+def _uniform(like: Tensor, generator: Any = None) -> Tensor:
     """Draw uniform numbers in (0, 1]."""
-    return 1 - rand(like.shape, dtype=float64, device=like.device)
+    return 1 - rand(like.shape, generator=generator, dtype=float64, device=like.device)
 
 
 def log_standard_gamma(concentration: Tensor) -> Tensor:
@@ -106,20 +110,64 @@ _LARGE = 10.0
 _MOST = 100
 
 
-def poisson(rate: Tensor) -> Tensor:
-    """Draw one Poisson sample for each rate; NaN for a rate that is negative or not finite."""
+class _Drawn(Function):
+    """Samples whose derivatives are zero."""
+
+    @staticmethod
+    def forward(ctx: Any, draw: Callable[..., Tensor], generator: Any, *of: Tensor) -> Tensor:
+        ctx.save_for_backward(*of)
+        return draw(generator, *of)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return None, None, *[zeros_like(x) for x in ctx.saved_tensors]
+
+
+@declares()
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Draw one Poisson sample for each rate; NaN for a rate that is negative or not finite.
+
+    Samples have the rates' dtype; equal seeds give equal samples on every device.
+
+    >>> gt.poisson(gt.zeros(2)).tolist()
+    [0.0, 0.0]
+    """
+    made: Tensor = _Drawn.apply(_poisson, generator, _of_reals("poisson", "input", input))
+    return made
+
+
+@declares()
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """Draw one binomial sample for each count and probability; NaN where one is out of range.
+
+    Samples have the probabilities' dtype; equal seeds give equal samples on every device.
+
+    >>> gt.binomial(gt.tensor([3.0]), gt.ones(2)).tolist()
+    [3.0, 3.0]
+    """
+    _of_reals("binomial", "prob", prob)
+    made: Tensor = _Drawn.apply(_binomial, generator, *broadcast_tensors(count, prob))
+    return made
+
+
+def _of_reals(op: str, arg: str, x: Tensor) -> Tensor:
+    if x._geometry.dtype.category != FLOATING:
+        raise errors.wrong_dtype(op, arg, "be floating", x)
+    return x
+
+
+def _poisson(generator: Any, rate: Tensor) -> Tensor:
     mean = rate.to(float64).flatten()
     drawn = full_like(mean, math.nan)
     small = ((mean >= 0) & (mean < _LARGE)).nonzero()[:, 0]
     large = ((mean >= _LARGE) & (mean < math.inf)).nonzero()[:, 0]
     few = mean[small]
-    drawn[small] = _by_counting((-few).exp(), zeros_like(few), few)
-    drawn[large] = _poisson_by_rejection(mean[large])
+    drawn[small] = _by_counting((-few).exp(), zeros_like(few), few, generator)
+    drawn[large] = _poisson_by_rejection(mean[large], generator)
     return drawn.reshape(rate.shape).to(rate.dtype)
 
 
-def binomial(total_count: Tensor, probs: Tensor) -> Tensor:
-    """Draw one binomial sample for each count and probability; NaN where one is out of range."""
+def _binomial(generator: Any, total_count: Tensor, probs: Tensor) -> Tensor:
     n, p = total_count.to(float64).flatten(), probs.to(float64).flatten()
     rare = p.clamp(max=1 - p)  # count successes or failures, whichever are rarer
     is_known = (rare >= 0) & (n >= 0) & (n < math.inf)
@@ -128,18 +176,18 @@ def binomial(total_count: Tensor, probs: Tensor) -> Tensor:
     large = (is_known & (mean >= _LARGE)).nonzero()[:, 0]
     count, odds = n[small], rare[small] / (1 - rare[small])
     none = (count * (-rare[small]).log1p()).exp()
-    drawn[small] = _by_counting(none, -odds, (count + 1) * odds)
-    drawn[large] = _binomial_by_rejection(n[large], rare[large])
+    drawn[small] = _by_counting(none, -odds, (count + 1) * odds, generator)
+    drawn[large] = _binomial_by_rejection(n[large], rare[large], generator)
     return where(p > 0.5, n - drawn, drawn).reshape(probs.shape).to(probs.dtype)
 
 
-def _by_counting(term: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def _by_counting(term: Tensor, a: Tensor, b: Tensor, generator: Any) -> Tensor:
     """Draw samples by inversion: subtract the cdf's terms from uniform numbers, until below 0.
 
     term: the probability of 0. The probability of k is (a + b / k) times that of k - 1.
     """
     count = zeros_like(term)
-    rest = rand(term.shape, dtype=float64, device=term.device) - term
+    rest = 1 - _uniform(term, generator) - term
     pending = arange(term.numel(), device=term.device)
     for k in range(1, _MOST):
         goes_on = rest >= 0
@@ -153,7 +201,7 @@ def _by_counting(term: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return count
 
 
-def _poisson_by_rejection(mean: Tensor) -> Tensor:
+def _poisson_by_rejection(mean: Tensor, generator: Any) -> Tensor:
     """Draw Poisson samples of means of 10 and more.
 
     Source: Hörmann, The transformed rejection method for generating Poisson random variables, 1993,
@@ -164,7 +212,7 @@ def _poisson_by_rejection(mean: Tensor) -> Tensor:
         m = mean[pending]
         b = 0.931 + 2.53 * m.sqrt()
         a = 0.02483 * b - 0.059
-        u, v, side = _sides(m)
+        u, v, side = _sides(m, generator)
         k = ((2 * a / side + b) * u + m + 0.43).floor()
         accepted = (side >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2))
         left = (~accepted & (k >= 0)).nonzero()[:, 0]
@@ -176,7 +224,7 @@ def _poisson_by_rejection(mean: Tensor) -> Tensor:
     return by_rejection(mean, propose)
 
 
-def _binomial_by_rejection(count: Tensor, probability: Tensor) -> Tensor:
+def _binomial_by_rejection(count: Tensor, probability: Tensor, generator: Any) -> Tensor:
     """Draw binomial samples of means of 10 and more, with probabilities up to 1/2.
 
     Source: Hörmann, The generation of binomial random variates, 1993, algorithm BTRS.
@@ -187,7 +235,7 @@ def _binomial_by_rejection(count: Tensor, probability: Tensor) -> Tensor:
         spread = (n * p * (1 - p)).sqrt()
         b = 1.15 + 2.53 * spread
         a = 0.0248 * b - 0.0873 + 0.01 * p
-        u, v, side = _sides(n)
+        u, v, side = _sides(n, generator)
         k = ((2 * a / side + b) * u + n * p + 0.5).floor()
         accepted = (side >= 0.07) & (v <= 0.92 - 4.2 / b)
         left = (~accepted & (k >= 0) & (k <= n)).nonzero()[:, 0]
@@ -201,7 +249,7 @@ def _binomial_by_rejection(count: Tensor, probability: Tensor) -> Tensor:
     return by_rejection(count, propose)
 
 
-def _sides(like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _sides(like: Tensor, generator: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Draw u in (-1/2, 1/2] and v in (0, 1]; return u, v and 1/2 - |u|."""
-    u, v = _uniform(like) - 0.5, _uniform(like)
+    u, v = _uniform(like, generator) - 0.5, _uniform(like, generator)
     return u, v, 0.5 - u.abs()

@@ -198,11 +198,7 @@ class _Descent:
     # --- the line search ------------------------------------------------------------------------
 
     def _search(self, start: _Point, move: Any, direction: Tensor) -> tuple[float, Tensor, Any]:
-        """Return loss, gradient and length of a move that meets the strong Wolfe conditions, or of
-        the best one tried.
-
-        First bracket a move, then narrow the bracket by cubic interpolation.
-        """
+        """Return loss, gradient and length of a move that `strong_wolfe` finds."""
         origin = [p.clone() for p in self.params]
         least, most = self.group["tolerance_change"], self.group["max_eval"] - self.calls
 
@@ -213,49 +209,65 @@ class _Descent:
                 p.copy_(kept)
             return _Point(at, loss, grad, grad.dot(direction))
 
-        def falls(found: _Point) -> bool:
-            return bool(found.loss <= start.loss + _LEAST_FALL * found.at * start.slope)
+        found = strong_wolfe(point, start, move, direction.abs().max(), (least, most))
+        return found.loss, found.grad, found.at
 
-        def is_level(found: _Point) -> bool:
-            return bool(abs(found.slope) <= -_MOST_SLOPE * start.slope)
 
-        before, now, tried = start, point(move), 0
-        while tried < most:
-            if not falls(now) or (tried > 1 and now.loss >= before.loss):
-                break
-            if is_level(now):
-                return now.loss, now.grad, now.at
-            if now.slope >= 0:
-                break
-            reach = (now.at + 0.01 * (now.at - before.at), now.at * 10)
-            before, now = now, point(_minimum(before, now, reach))
-            tried += 1
-        if tried == most:
-            before = start
-        bracket = [before, now]
-        low = int(now.loss < before.loss)
-        size, was_close = direction.abs().max(), False
-        while tried < most and not abs(bracket[1].at - bracket[0].at) * size < least:
-            left, right = sorted(found.at for found in bracket)
-            at, margin = _minimum(bracket[0], bracket[1]), 0.1 * (right - left)
-            is_close = bool(min(right - at, at - left) < margin)
-            if is_close and (was_close or at >= right or at <= left):
-                at = right - margin if abs(at - right) < abs(at - left) else left + margin
-                is_close = False
-            was_close = is_close
-            found = point(at)
-            tried += 1
-            if not falls(found) or found.loss >= bracket[low].loss:
-                bracket[1 - low] = found
-                low = int(bracket[1].loss < bracket[0].loss)
-                continue
-            if is_level(found):
-                return found.loss, found.grad, found.at
-            if found.slope * (bracket[1 - low].at - bracket[low].at) >= 0:
-                bracket[1 - low] = bracket[low]
-            bracket[low] = found
-        best = bracket[low]
-        return best.loss, best.grad, best.at
+def strong_wolfe(
+    point: Callable[[Any], _Point], start: _Point, move: Any, size: Any, limits: tuple[float, int],
+    conditions: tuple[float, float] = (_LEAST_FALL, _MOST_SLOPE),
+) -> _Point:  # fmt: skip
+    """Return the point of a move that meets the strong Wolfe conditions, or the best one tried.
+
+    First bracket a move, then narrow the bracket by cubic interpolation.
+
+    point: evaluates a move. size: of the direction's greatest element. limits: the least change of
+    an element, and the number of moves that are tried.
+    """
+    (least, most), (fall, level) = limits, conditions
+
+    def falls(found: _Point) -> bool:
+        return bool(found.loss <= start.loss + fall * found.at * start.slope)
+
+    def is_level(found: _Point) -> bool:
+        return bool(abs(found.slope) <= -level * start.slope)
+
+    before, now, tried = start, point(move), 0
+    while tried < most:
+        if not falls(now) or (tried > 1 and now.loss >= before.loss):
+            break
+        if is_level(now):
+            return now
+        if now.slope >= 0:
+            break
+        reach = (now.at + 0.01 * (now.at - before.at), now.at * 10)
+        before, now = now, point(_minimum(before, now, reach))
+        tried += 1
+    if tried == most:
+        before = start
+    bracket = [before, now]
+    low = int(now.loss < before.loss)
+    was_close = False
+    while tried < most and not abs(bracket[1].at - bracket[0].at) * size < least:
+        left, right = sorted(found.at for found in bracket)
+        at, margin = _minimum(bracket[0], bracket[1]), 0.1 * (right - left)
+        is_close = bool(min(right - at, at - left) < margin)
+        if is_close and (was_close or at >= right or at <= left):
+            at = right - margin if abs(at - right) < abs(at - left) else left + margin
+            is_close = False
+        was_close = is_close
+        found = point(at)
+        tried += 1
+        if not falls(found) or found.loss >= bracket[low].loss:
+            bracket[1 - low] = found
+            low = int(bracket[1].loss < bracket[0].loss)
+            continue
+        if is_level(found):
+            return found
+        if found.slope * (bracket[1 - low].at - bracket[low].at) >= 0:
+            bracket[1 - low] = bracket[low]
+        bracket[low] = found
+    return bracket[low]
 
 
 def _minimum(one: _Point, two: _Point, reach: tuple[Any, Any] | None = None) -> Any:

@@ -48,6 +48,7 @@ class TensorBase:
 
     _kind: ClassVar[type[Any]]  # Tensor; its module sets this
     _has_handler = False  # True if the class overrides `__gputensor_dispatch__`
+    _class_keys = 0  # the keys that the class adds to its tensors
 
     @property
     def shape(self) -> Size:
@@ -296,7 +297,8 @@ class TensorType(type):
         ours = getattr(TensorBase, "_kind", None)
         if ours in bases:
             place = bases.index(ours)
-            bases = (*bases[:place], Constructed, *bases[place:])
+            added = (*[base() for base in overridable], Constructed)
+            bases = (*bases[:place], *added, *bases[place:])
         return super().__new__(mcs, name, bases, namespace, **kwargs)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -349,7 +351,9 @@ def construct(*args: Any, **kwargs: Any) -> Any:
     raise errors.wrong_type("Tensor", "data", rule, errors.Got("a call of Tensor"))
 
 
-# The old constructor, while as_torch is installed.
+# While as_torch is installed: the old constructor, and a function that returns the base of which
+# subclasses have their methods (as_torch/overrides.py).
 called: list[Callable[..., Any]] = []
+overridable: list[Callable[[], Any]] = []
 # Attributes of Tensor that were ever set -> the class's own value before; None if there was none.
 patched: dict[str, Any] = {}

@@ -22,6 +22,7 @@ from ..core.number_range import check
 from ..core.device import CPU
 from ..core.dtype import BOOL, INTEGER, bool_, int32, int64, uint8
 from ..dispatch.keys import BATCHED
+from ..dispatch.refusal import declares, refuse as _refuse
 from ..dispatch.refused_memory import is_read_only
 from ..dispatch.tls import state as _state
 
@@ -60,16 +61,19 @@ def get(tensor: Tensor, index: Any) -> Any:
         key_set = (tensor._keys | include) & keep
         return table[key_set](key_set, tensor, 0, index.start, index.stop, 1)
     given = index if kind is tuple else (index,)
-    if _only_picks(tensor, given):
-        return calls.index_Tensor(tensor, [*given])
-    if (view := _parted(tensor, given)) is not None:
+    try:
+        if _only_picks(tensor, given):
+            return calls.index_Tensor(tensor, [*given])
+        if (view := _parted(tensor, given)) is not None:
+            return calls.alias(view) if view is tensor else view
+        view, flipped, indices = _applied(tensor, given, picks_bools=True)
+        if flipped:
+            view = calls.flip(view, flipped)
+        if indices:
+            return calls.index_Tensor(view, indices)
         return calls.alias(view) if view is tensor else view
-    view, flipped, indices = _applied(tensor, given, picks_bools=True)
-    if flipped:
-        view = calls.flip(view, flipped)
-    if indices:
-        return calls.index_Tensor(view, indices)
-    return calls.alias(view) if view is tensor else view
+    except Exception as error:
+        return _refuse(error, "index", get, {"tensor": tensor, "index": index})
 
 
 def _only_picks(tensor: Tensor, index: tuple[Any, ...]) -> bool:
@@ -153,12 +157,18 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
             calls.fill__Scalar(view, plain)
         else:
             raise errors.cannot_assign(value)
-    except ValueError as error:
-        if not isinstance(error, errors.GpuTensorError) and is_read_only(view):
+    except Exception as error:
+        is_ours = isinstance(error, errors.GpuTensorError)
+        if not is_ours and isinstance(error, ValueError) and is_read_only(view):
             raise errors.read_only("index", "self", tensor) from None
-        raise
+        _refuse(error, "index_put_", put, {"tensor": tensor, "index": index, "value": value})
 
 
+# The names that programs and `__torch_function__` see.
+get.__name__, put.__name__ = "__getitem__", "__setitem__"
+
+
+@declares()
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
     """Return the indices of nonzero elements, one row per element, in row-major order.
 

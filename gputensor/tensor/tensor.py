@@ -24,14 +24,17 @@ from ..core.memory_format import memory_format
 from ..core.lazy import Lacks
 from ..dispatch import defaults
 from ..dispatch.backend_select import TENSOR_KEYS, resolve
-from ..dispatch.keys import PYTHON
+from ..dispatch.keys import OVERRIDES, PYTHON
 from ..dispatch.refusal import declares
 from ..dispatch.tls import ExcludeDispatchKeys
 from . import overloads, torch_names
-from .base import TensorBase, TensorType
+from .base import TensorBase, TensorType, overridable
 from .differentiable import Differentiable
 from .storage import Storage
 from .torch_names import TorchNames
+
+
+_OF_CLASSES = PYTHON | OVERRIDES
 
 
 class _Conversion(Protocol):
@@ -98,8 +101,8 @@ class Tensor(
         made._geometry, made._device, made._offset = geometry, storage.device, offset
         made._storage, made._array, made._autograd = storage, None, None
         # otherwise the key set stays the same object, because short cuts compare it by identity
-        if cls._has_handler or keys & PYTHON:
-            keys = keys | PYTHON if cls._has_handler else keys & ~PYTHON
+        if cls._class_keys or keys & _OF_CLASSES:
+            keys = keys & ~_OF_CLASSES | cls._class_keys
         made._keys = keys
         if cls is not Tensor:
             # Autograd's short paths are for Tensor only; subclasses take the full path.
@@ -113,6 +116,9 @@ class Tensor(
         own: Any = cls.__gputensor_dispatch__
         ours: Any = Tensor.__gputensor_dispatch__
         cls._has_handler = own.__func__ is not ours.__func__
+        cls._class_keys = PYTHON if cls._has_handler else 0
+        if overridable and overridable[0]().is_overriding(cls):
+            cls._class_keys |= OVERRIDES
 
     @classmethod
     def __gputensor_dispatch__(
@@ -129,9 +135,11 @@ class Tensor(
             return _plain(op(*args, **(kwargs or {})))
 
     @staticmethod
-    def _make_subclass(cls: type, data: Tensor) -> Any:
+    def _make_subclass(cls: type, data: Tensor, require_grad: Any = False) -> Any:
         """Make a tensor of a subclass over the memory of `data`."""
-        return _of_tensors(cls)._over(data._get_storage(), data._offset, data._geometry, data._keys)
+        kind = _of_tensors(cls)
+        made = kind._over(data._get_storage(), data._offset, data._geometry, data._keys)
+        return made.requires_grad_() if require_grad else made
 
     @staticmethod
     def _make_wrapper_subclass(
@@ -219,7 +227,16 @@ class Tensor(
             from . import export
 
             return errors.plainly(export.operand, op, self, other, is_boolean)
-        return number(other)
+        if (plain := number(other)) is None:
+            self._foreign(op, other)
+        return plain
+
+    def _foreign(self, op: str, other: Any) -> Any:
+        """Return NotImplemented, or raise for an operand whose `__torch_function__` is called
+        first."""
+        if overridable and hasattr(type(other), "__torch_function__"):
+            raise errors.not_a_tensor(op, "other", "a Tensor", other)
+        return NotImplemented
 
     def __contains__(self, value: Any) -> bool:
         if not isinstance(value, Tensor) and number(value) is None:

@@ -45,17 +45,6 @@ def test_a_function_is_pytorchs(name: str) -> None:
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-5, atol=2e-6)
 
 
-def test_numbers_that_are_drawn() -> None:
-    gt.manual_seed(0)
-    rate = gt.full((4000,), 3.0)
-    drawn = functions.poisson(rate)
-    assert drawn.dtype is gt.float32 and abs(drawn.mean().item() - 3) < 0.2
-    drawn = functions.binomial(gt.tensor(10.0), gt.full((4000,), 0.25))
-    assert abs(drawn.mean().item() - 2.5) < 0.2 and drawn.max().item() <= 10
-    with pytest.raises(gt.GpuTensorError, match="poisson: 'generator' must be left out"):
-        functions.poisson(rate, gt.Generator())
-
-
 @pytest.mark.parametrize("dtype", [gt.float64, gt.complex128])
 def test_the_greatest_singular_values(dtype: gt.dtype) -> None:
     gt.manual_seed(0)

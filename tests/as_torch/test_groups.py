@@ -12,6 +12,7 @@ import gputensor as gt
 from gputensor import distributed
 from gputensor.as_torch import groups
 from gputensor.core import errors
+from gputensor.core.errors import absent
 
 from ..distributed import launch
 
@@ -100,4 +101,6 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(errors.DistributedError, match="start the program with mpiexec -n 2"):
         groups.init_process_group("gloo")
     assert not distributed.is_initialized() and "mpi4py" in sys.modules
+    hooks = "torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook"
+    assert "give register_comm_hook a function" in absent.why(hooks, "PowerSGDState")
     assert groups.is_backend_available("gloo") and not groups.is_backend_available("ucc")

@@ -135,6 +135,21 @@ lists = [torch.tensor([1.0, 5.0]), torch.tensor([3.0])]
 torch._foreach_maximum_(lists, 2.0)
 assert [x.tolist() for x in lists] == [[2, 5], [3]]
 
+from torch.optim.lbfgs import _cubic_interpolate, _strong_wolfe
+def square(x, t, d):
+    return float(((x + t * d) ** 2).sum()), 2 * (x + t * d)
+
+x, d = torch.tensor([3.0, -4.0]), torch.tensor([-3.0, 4.0])
+loss, grad = square(x, 0, d)
+found = _strong_wolfe(square, x, 7.0, d, loss, grad, grad.dot(d))
+assert (found[0], found[1].tolist(), float(found[2]), found[3]) == (0, [0, 0], 1, 2)
+assert _cubic_interpolate(0.0, 1.0, -2.0, 2.0, 1.0, 2.0, (0, 2)) == 1
+assert torch.jit.wait(torch.jit.fork(divmod, 7, 2)) == (3, 1) and not torch._C._is_tracing()
+parts = torch.split(torch.arange(5), split_size_or_sections=[2, 3], dim=0)
+assert [part.tolist() for part in parts] == [[0, 1], [2, 3, 4]]
+made = torch.Tensor._make_subclass(torch.nn.Parameter, torch.ones(2), True)
+assert made.requires_grad and type(made) is torch.nn.Parameter and made.is_leaf
+
 for kind, name in ((torch.Tensor, "Tensor"), (torch.Size, "Size"), (torch.dtype, "dtype")):
     assert repr(kind) == f"<class 'torch.{name}'>"
     assert pickle.loads(pickle.dumps(kind)) is kind

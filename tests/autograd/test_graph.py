@@ -190,6 +190,22 @@ def test_gradients_of_a_batch() -> None:
     assert second is not None and second.tolist() == [2, 10]
     _, zeros = gt.autograd.grad(y, (x, unused), gt.eye(2), materialize_grads=True, **options)
     assert zeros is not None and zeros.tolist() == [[0], [0]]
+    one = (x * x).sum()
+    wrong: list[Any] = [None, [None], [gt.eye(2), None], gt.tensor(1.0)]
+    for given in wrong:
+        results = [one] * (len(given) if isinstance(given, list) else 1)
+        with pytest.raises(ValueError, match="'grad_outputs' must have a batch dimension in each"):
+            gt.autograd.grad(results, x, given, **options)
+
+
+def test_nodes_have_the_names_of_pytorch() -> None:
+    x = gt.tensor([[1.0, 2.0]], requires_grad=True)
+    made = [x.max(), x.max(1)[0], x.min(), x.min(1)[0], x.clamp(0, 1), x.clamp(x.detach())]
+    assert [y.grad_fn.name() for y in made if y.grad_fn is not None] == [
+        "MaxBackward1", "MaxBackward0", "MinBackward1", "MinBackward0", "ClampBackward1",
+        "ClampBackward0",
+    ]  # fmt: skip
+    assert [y.output_nr for y in x.sort(1)] == [0, 0] and x.max(1)[0].output_nr == 0
 
 
 def test_a_result_is_saved_only_for_a_derivative_that_reads_it() -> None:

@@ -37,6 +37,9 @@ class Fake(GeneratedMethods):
     def _operand(self, op: str, other: Any, is_boolean: bool) -> Any:
         return number(other)
 
+    def _foreign(self, op: str, other: Any) -> Any:
+        return NotImplemented
+
 
 class Recorder(dict[int, Any]):
     """Stands for an operator's table: every call returns what was called."""

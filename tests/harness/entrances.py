@@ -114,6 +114,8 @@ ENTRANCES: dict[str, Callable[[], Any]] = {
     "broadcast_shapes": _of(gt.broadcast_shapes, (3, 1), (4,)),
     "einsum": _of(gt.einsum, "ij,kj->ik", _x, _x),
     "einsum of numbers": _of(gt.einsum, _x, [0, 1], _x, [2, 1], [0, 2]),
+    "poisson": _of(gt.poisson, _x, gt.Generator()),
+    "binomial": _of(gt.binomial, _x, _x, gt.Generator()),
     "cdist": _of(gt.cdist, _x, _x, 2.0, "donot_use_mm_for_euclid_dist"),
     "tensordot": _of(gt.tensordot, _x, _x, ([0, 1], [0, 1])),
     "chain_matmul": _of(gt.chain_matmul, _x, lambda: gt.ones(3, 4), lambda: gt.ones(4, 2)),

@@ -89,3 +89,13 @@ def test_parts_are_removed_and_set_as_in_pytorch() -> None:
     assert not len(kept)
     with pytest.raises(errors.ArgumentTypeError, match="be a mapping, or pairs"):
         kept.update(gt.ones(()).numpy())
+
+
+def test_states_of_older_pickles_are_read() -> None:
+    values = nn.ParameterList([gt.ones(2), gt.zeros(1)])
+    named = nn.ParameterDict({"a": gt.ones(2), "b": gt.zeros(1)})
+    for kept, own in ((values, "_size"), (named, "_keys")):
+        state = {name: value for name, value in vars(kept).items() if name != own}
+        read = object.__new__(type(kept))
+        read.__setstate__(state)
+        assert len(read) == 2 and repr(read) == repr(kept)

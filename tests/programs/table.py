@@ -8,6 +8,7 @@ from . import (
     function_rows,
     layer_rows,
     media_rows,
+    method_rows,
     science_rows,
     transformers_rows,
     vision_rows,
@@ -23,6 +24,7 @@ GROUPS = {
     "frameworks": framework_rows,
     "science": science_rows,
     "media": media_rows,
+    "methods": method_rows,
 }
 ROWS = [row for group in GROUPS.values() for row in group.ROWS]
 

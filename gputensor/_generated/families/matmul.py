@@ -95,7 +95,7 @@ def Tensor___matmul__(self, other):
         try:
             key_set = self._keys | other._keys
         except AttributeError:
-            return NotImplemented
+            return self._foreign('matmul', other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_matmul.table[key_set](key_set, self, other)
@@ -106,7 +106,7 @@ def Tensor___rmatmul__(self, other):
         try:
             key_set = self._keys | other._keys
         except AttributeError:
-            return NotImplemented
+            return self._foreign('matmul', other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         return op_matmul.table[key_set](key_set, other, self)

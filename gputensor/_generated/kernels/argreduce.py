@@ -19,12 +19,12 @@ def install() -> None:
     bind(_operators.argmax_out, native.out, "argmax", counts, refuses_out)
     bind(_operators.argmin, native.functional, "argmin", passes)
     bind(_operators.argmin_out, native.out, "argmin", counts, refuses_out)
-    impl(_operators.max, "CompositeExplicitAutograd", native.max, MaxBackward0)
+    impl(_operators.max, "CompositeExplicitAutograd", native.max, MaxBackward1)
     impl(
         _operators.max_unary_out, "CompositeExplicitAutograd", _forms.out(_operators.max), counts,
         refuses_out,
     )
-    bind(_operators.max_dim, native.select_functional, "max", MaxBackward1)
+    bind(_operators.max_dim, native.select_functional, "max", MaxBackward0)
     impl(
         _operators.max_dim_max, "CompositeExplicitAutograd", native.max_dim_max, counts,
         refuses_out,
@@ -34,12 +34,12 @@ def install() -> None:
         _operators.max_out, "CompositeExplicitAutograd", _forms.out(_operators.max_other), counts,
         refuses_out,
     )
-    impl(_operators.min, "CompositeExplicitAutograd", native.min, MinBackward0)
+    impl(_operators.min, "CompositeExplicitAutograd", native.min, MinBackward1)
     impl(
         _operators.min_unary_out, "CompositeExplicitAutograd", _forms.out(_operators.min), counts,
         refuses_out,
     )
-    bind(_operators.min_dim, native.select_functional, "min", MinBackward1)
+    bind(_operators.min_dim, native.select_functional, "min", MinBackward0)
     impl(
         _operators.min_dim_min, "CompositeExplicitAutograd", native.min_dim_min, counts,
         refuses_out,
@@ -56,7 +56,7 @@ def install() -> None:
     )
 
 
-class MaxBackward0(_Node):
+class MaxBackward1(_Node):
     """Of max."""
     __slots__ = ("saved_self", "saved_result")
     saved = ("saved_self", "saved_result")
@@ -73,7 +73,7 @@ class MaxBackward0(_Node):
         node.saved_self = node.saved_result = _FREED
 
 
-class MaxBackward1(_Node):
+class MaxBackward0(_Node):
     """Of max.dim."""
     __slots__ = ("saved_indices", "saved_self_shape", "saved_dim", "saved_keepdim")
     saved = ("saved_indices",)
@@ -95,12 +95,12 @@ class MaxBackward1(_Node):
         node.saved_indices = _FREED
 
 
-class MinBackward0(MaxBackward0):
+class MinBackward1(MaxBackward1):
     """Of min."""
     __slots__ = ()
 
 
-class MinBackward1(MaxBackward1):
+class MinBackward0(MaxBackward0):
     """Of min.dim."""
     __slots__ = ()
 

@@ -25,14 +25,14 @@ def install() -> None:
     bind(_operators.addcdiv, native.functional, "addcdiv", AddcdivBackward0, casts(CUDA="promote"))
     bind(_operators.addcdiv_, native.inplace, "addcdiv", counts, AddcdivBackward0)
     bind(_operators.addcdiv_out, native.out, "addcdiv", counts, refuses_out)
-    bind(_operators.clamp, native.bounded_functional, "clamp", ClampBackward0)
-    bind(_operators.clamp_, native.bounded_inplace, "clamp", counts, ClampBackward0)
+    bind(_operators.clamp, native.bounded_functional, "clamp", ClampBackward1)
+    bind(_operators.clamp_, native.bounded_inplace, "clamp", counts, ClampBackward1)
     bind(_operators.clamp_out, native.bounded_out, "clamp", counts, refuses_out)
     forwards(_operators.clip, _operators.clamp)
     forwards(_operators.clip_, _operators.clamp_)
     forwards(_operators.clip_out, _operators.clamp_out)
-    bind(_operators.clamp_Tensor, native.bounded_functional, "clamp", ClampBackward1)
-    bind(_operators.clamp__Tensor, native.bounded_inplace, "clamp", counts, ClampBackward1)
+    bind(_operators.clamp_Tensor, native.bounded_functional, "clamp", ClampBackward0)
+    bind(_operators.clamp__Tensor, native.bounded_inplace, "clamp", counts, ClampBackward0)
     bind(_operators.clamp_Tensor_out, native.bounded_out, "clamp", counts, refuses_out)
     forwards(_operators.clip_Tensor, _operators.clamp_Tensor)
     forwards(_operators.clip__Tensor, _operators.clamp__Tensor)
@@ -133,7 +133,7 @@ class AddcdivBackward0(_Node):
         node.saved_tensor2 = node.saved_tensor1 = _FREED
 
 
-class ClampBackward0(_Node):
+class ClampBackward1(_Node):
     """Of clamp."""
     __slots__ = ("saved_self", "saved_min", "saved_max")
     saved = ("saved_self",)
@@ -155,7 +155,7 @@ class ClampBackward0(_Node):
         node.saved_self = _FREED
 
 
-class ClampBackward1(_Node):
+class ClampBackward0(_Node):
     """Of clamp.Tensor."""
     __slots__ = ("saved_self", "saved_min", "saved_max")
     saved = ("saved_self", "saved_min", "saved_max")

@@ -103,13 +103,18 @@ def _batched(
     """Return `grad` for each entry of a batch, by vmap."""
     vmap = import_module("gputensor.func").vmap
     used: list[bool] = []
+    given = () if grad_outputs is None else _tuple(grad_outputs)
+    if not given or not all([isinstance(g, Tensor) and g.ndim for g in given]):
+        rule = "have a batch dimension in each tensor, with is_grads_batched"
+        kind = errors.ArgumentValueError
+        raise errors.must("grad", "grad_outputs", rule, grad_outputs, kind=kind)
 
     def one(*given: Tensor) -> list[Tensor]:
         found = grad(outputs, inputs, given, *options)
         used[:] = [x is not None for x in found]
         return [x for x in found if x is not None]
 
-    made = iter(vmap(one)(*_tuple(grad_outputs)))
+    made = iter(vmap(one)(*given))
     return tuple([next(made) if is_used else None for is_used in used])
 
 

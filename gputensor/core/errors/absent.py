@@ -65,7 +65,7 @@ _FAMILIES = (
             "torch.nn.functional": "BroadcastingList* assert_int_or_pair",
             "torch.jit.annotations": "*Type EvalEnv Module ann_to_type check_fn get_* is_* "
             "parse_type_line split_type_line try_*",
-            "torch.jit": "trace* load save fork wait Attribute CompilationUnit "
+            "torch.jit": "trace* load save Attribute CompilationUnit "
             "Error Future ONNXTracedModule RecursiveScriptClass ScriptWarning "
             "TopLevelTracedModule Traced* Trac* enable_onednn_fusion export_opnames fuser "
             "isinstance jit_module_from_flatbuffer "
@@ -354,6 +354,11 @@ _FAMILIES = (
         "torch.distributed.device_mesh torch.distributed.checkpoint torch.distributed.pipelining "
         "torch.distributed.elastic torch.distributed._tensor torch.distributed.nn "
         "torch.distributed.optim torch.distributed.rpc torch.distributed.autograd",
+    ),
+    _Family(
+        "gradients are compressed by fp16_compress_hook and bf16_compress_hook of default_hooks; "
+        "for another compression give register_comm_hook a function",
+        {}, "torch.distributed.algorithms.ddp_comm_hooks",
     ),
     _Family("models are not written as ONNX", {}, "torch.onnx"),
     _Family(

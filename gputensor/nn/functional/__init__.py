@@ -18,7 +18,7 @@ from ...tensor.tensor import Tensor
 from . import (
     activation, attention, dropouts, linear_loss, loss, normalization, pooling, resampling, tables,
 )  # fmt: skip
-from ._types import Ints
+from ._types import Ints, _refuse
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .dropouts import *  # noqa: F403
@@ -58,10 +58,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         input: (..., in_features). weight: (out_features, in_features). bias: (out_features).
     Returns: (..., out_features).
     """
-    are_tensors = isinstance(input, Tensor) and isinstance(weight, Tensor)
-    if not are_tensors or bias is not None and not isinstance(bias, Tensor):
-        _tensors("linear", input=input, weight=weight, bias=bias)
-    return calls.linear(input, weight, bias)
+    try:
+        are_tensors = isinstance(input, Tensor) and isinstance(weight, Tensor)
+        if not are_tensors or bias is not None and not isinstance(bias, Tensor):
+            _tensors("linear", input=input, weight=weight, bias=bias)
+        return calls.linear(input, weight, bias)
+    except Exception as error:
+        return _refuse(error, "linear", linear, locals())
 
 
 @declares()
@@ -86,29 +89,39 @@ def grouped_mm(
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0) of each element."""
-    if not isinstance(input, Tensor):
-        _tensors("relu", input=input)
-    if inplace is not False and flag("relu", "inplace", inplace):
-        return input.relu_()
-    return calls.relu(input)
+    try:
+        if not isinstance(input, Tensor):
+            _tensors("relu", input=input)
+        if inplace is not False and flag("relu", "inplace", inplace):
+            return input.relu_()
+        return calls.relu(input)
+    except Exception as error:
+        return _refuse(error, "relu", relu, locals())
 
 
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
     """exp(x) divided by its sum along dim. Raises: ArgumentTypeError without a dim."""
-    _tensors("softmax", input=input)
-    return calls.softmax_int(input, _given("softmax", dim), dtype)
+    try:
+        _tensors("softmax", input=input)
+        return calls.softmax_int(input, _given("softmax", dim), dtype)
+    except Exception as error:
+        return _refuse(error, "softmax", softmax, locals())
 
 
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
     """Logarithm of softmax along dim. Raises: ArgumentTypeError without a dim."""
-    _tensors("log_softmax", input=input)
-    return calls.log_softmax_int(input, _given("log_softmax", dim), dtype)
+    try:
+        _tensors("log_softmax", input=input)
+        return calls.log_softmax_int(input, _given("log_softmax", dim), dtype)
+    except Exception as error:
+        return _refuse(error, "log_softmax", log_softmax, locals())
 
 
+@declares()
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:

@@ -9,6 +9,7 @@ from ...core import errors
 from ...core.arguments import flag
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
+from ._types import _refuse
 
 __all__ = [
     "celu", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardsigmoid", "hardswish", "hardtanh",
@@ -18,6 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@declares()
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where it is not negative, alpha * (exp(x / alpha) - 1) where it is."""
     _tensor("celu", input)
@@ -26,6 +28,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return calls.celu(input, alpha)
 
 
+@declares()
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where it is not negative, alpha * (exp(x) - 1) where it is."""
     _tensor("elu", input)
@@ -64,6 +67,7 @@ def gumbel_softmax(
     return calls.add_Tensor(calls.sub_Tensor(chosen, calls.detach(soft)), soft)
 
 
+@declares()
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """(x + 3) / 6 of each element, clamped to [0, 1]."""
     _tensor("hardsigmoid", input)
@@ -74,12 +78,16 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element times its hardsigmoid."""
-    _tensor("hardswish", input)
-    if flag("hardswish", "inplace", inplace):
-        return calls.hardswish_(input)
-    return calls.hardswish(input)
+    try:
+        _tensor("hardswish", input)
+        if flag("hardswish", "inplace", inplace):
+            return calls.hardswish_(input)
+        return calls.hardswish(input)
+    except Exception as error:
+        return _refuse(error, "hardswish", hardswish, locals())
 
 
+@declares()
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
@@ -92,12 +100,16 @@ def hardtanh(
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """Each element, multiplied by negative_slope where it is negative."""
-    _tensor("leaky_relu", input)
-    if flag("leaky_relu", "inplace", inplace):
-        return calls.leaky_relu_(input, negative_slope)
-    return calls.leaky_relu(input, negative_slope)
+    try:
+        _tensor("leaky_relu", input)
+        if flag("leaky_relu", "inplace", inplace):
+            return calls.leaky_relu_(input, negative_slope)
+        return calls.leaky_relu(input, negative_slope)
+    except Exception as error:
+        return _refuse(error, "leaky_relu", leaky_relu, locals())
 
 
+@declares()
 def logsigmoid(input: Tensor) -> Tensor:
     """Logarithm of the sigmoid of each element."""
     _tensor("logsigmoid", input)
@@ -106,12 +118,16 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element times the tanh of its softplus."""
-    _tensor("mish", input)
-    if flag("mish", "inplace", inplace):
-        return calls.mish_(input)
-    return calls.mish(input)
+    try:
+        _tensor("mish", input)
+        if flag("mish", "inplace", inplace):
+            return calls.mish_(input)
+        return calls.mish(input)
+    except Exception as error:
+        return _refuse(error, "mish", mish, locals())
 
 
+@declares()
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element clamped to [0, 6]."""
     _tensor("relu6", input)
@@ -132,6 +148,7 @@ def rrelu(
     return calls.rrelu(input, lower, upper, training, None)
 
 
+@declares()
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu with the alpha and scale that keep mean and variance."""
     _tensor("selu", input)
@@ -142,30 +159,39 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def sigmoid(input: Tensor) -> Tensor:
     """Logistic function of each element."""
-    _tensor("sigmoid", input)
-    return calls.sigmoid(input)
+    try:
+        _tensor("sigmoid", input)
+        return calls.sigmoid(input)
+    except Exception as error:
+        return _refuse(error, "sigmoid", sigmoid, locals())
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element times its sigmoid."""
-    _tensor("silu", input)
-    if flag("silu", "inplace", inplace):
-        return calls.silu_(input)
-    return calls.silu(input)
+    try:
+        _tensor("silu", input)
+        if flag("silu", "inplace", inplace):
+            return calls.silu_(input)
+        return calls.silu(input)
+    except Exception as error:
+        return _refuse(error, "silu", silu, locals())
 
 
+@declares()
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta * x)) / beta; x where beta * x is above the threshold."""
     _tensor("softplus", input)
     return calls.softplus(input, beta, threshold)
 
 
+@declares()
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Move each element towards zero by lambd; elements in [-lambd, lambd] become 0."""
     _tensor("softshrink", input)
     return calls.softshrink(input, lambd)
 
 
+@declares()
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|) of each element."""
     _tensor("softsign", input)
@@ -174,16 +200,21 @@ def softsign(input: Tensor) -> Tensor:
 
 def tanh(input: Tensor) -> Tensor:
     """Hyperbolic tangent of each element."""
-    _tensor("tanh", input)
-    return calls.tanh(input)
+    try:
+        _tensor("tanh", input)
+        return calls.tanh(input)
+    except Exception as error:
+        return _refuse(error, "tanh", tanh, locals())
 
 
+@declares()
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x) of each element."""
     _tensor("tanhshrink", input)
     return calls.sub_Tensor(input, calls.tanh(input), 1)
 
 
+@declares()
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where it is above the threshold, `value` elsewhere."""
     _tensor("threshold", input)
@@ -195,16 +226,19 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 # --- in place -------------------------------------------------------------------------------------
 
 
+@declares()
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """elu in place."""
     return elu(input, alpha, True)
 
 
+@declares()
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """hardtanh in place."""
     return hardtanh(input, min_val, max_val, True)
 
 
+@declares()
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """leaky_relu in place."""
     return leaky_relu(input, negative_slope, True)

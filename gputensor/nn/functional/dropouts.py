@@ -6,7 +6,9 @@ from __future__ import annotations
 from ..._generated import calls, functions
 from ...core import errors
 from ...core.arguments import flag
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
+from ._types import _refuse
 
 __all__ = [
     "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
@@ -15,9 +17,13 @@ __all__ = [
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zero each element with probability p and divide the others by 1 - p."""
-    return _dropped("dropout", input, p, training, inplace)
+    try:
+        return _dropped("dropout", input, p, training, inplace)
+    except Exception as error:
+        return _refuse(error, "dropout", dropout, locals())
 
 
+@declares()
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -28,6 +34,7 @@ def alpha_dropout(
     return _dropped("alpha_dropout", input, p, training, inplace)
 
 
+@declares()
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
@@ -35,6 +42,7 @@ def dropout1d(
     return _of_channels("dropout1d", input, p, training, inplace, 2)
 
 
+@declares()
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
@@ -42,6 +50,7 @@ def dropout2d(
     return _dropped("feature_dropout", input, p, training, inplace)
 
 
+@declares()
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
@@ -49,6 +58,7 @@ def dropout3d(
     return _of_channels("dropout3d", input, p, training, inplace, 4)
 
 
+@declares()
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:

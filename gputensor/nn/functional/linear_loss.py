@@ -12,6 +12,7 @@ from typing import Any
 from ..._generated import calls
 from ...autograd.function import Function
 from ...core import dtype as dtypes, errors
+from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 from .loss import cross_entropy
 
@@ -81,6 +82,7 @@ class LinearCrossEntropyOptions:
         return made
 
 
+@declares()
 def linear_cross_entropy(
     input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
     weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,

@@ -18,6 +18,7 @@ from ...iterator.broadcast import broadcast_sizes
 from ...dispatch.keys import BATCHED
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
+from ._types import _refuse
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
@@ -98,6 +99,7 @@ def ctc_loss(
 # --- losses of differences ----------------------------------------------------------------------
 
 
+@declares()
 def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -115,11 +117,14 @@ def mse_loss(
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Squared differences. weight: a factor for each element; the mean is weighted too."""
-    number = _reduction("mse_loss", reduction, size_average, reduce)
-    x, y = _together("mse_loss", input, target, weight)
-    if weight is None:
-        return calls.mse_loss(x, y, number)
-    return _weighed(calls.mse_loss(x, y, 0), weight, number)
+    try:
+        number = _reduction("mse_loss", reduction, size_average, reduce)
+        x, y = _together("mse_loss", input, target, weight)
+        if weight is None:
+            return calls.mse_loss(x, y, number)
+        return _weighed(calls.mse_loss(x, y, 0), weight, number)
+    except Exception as error:
+        return _refuse(error, "mse_loss", mse_loss, locals())
 
 
 @declares()
@@ -175,6 +180,7 @@ def _weighed(each: Tensor, weight: Tensor, number: int) -> Tensor:
 # --- losses of probabilities --------------------------------------------------------------------
 
 
+@declares()
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -191,6 +197,7 @@ def binary_cross_entropy(
     return calls.binary_cross_entropy(input, target, weight, number)
 
 
+@declares()
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean", pos_weight: Tensor | None = None,
@@ -279,6 +286,7 @@ def gaussian_nll_loss(
 # --- losses with margins ------------------------------------------------------------------------
 
 
+@declares()
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
@@ -312,6 +320,7 @@ def multi_margin_loss(
     return calls.multi_margin_loss(input, target, p, margin, weight, number)
 
 
+@declares()
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
@@ -326,6 +335,7 @@ def multilabel_margin_loss(
     return calls.multilabel_margin_loss(input, target, number)
 
 
+@declares()
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",

@@ -212,6 +212,10 @@ class ParameterList(Module):
         if values is not None:
             self.extend(values)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        vars(self).setdefault("_size", len(self._parameters))  # older pickles lack it
+
     def append(self, value: Any) -> Self:
         self._size += 1
         self[self._size - 1] = value
@@ -251,6 +255,10 @@ class ParameterDict(_Named):
         super().__init__()
         self._keys: dict[str, None] = {}
         self.update(() if parameters is None else parameters)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        vars(self).setdefault("_keys", dict.fromkeys(self._parameters))  # older pickles lack it
 
     @property
     def _held(self) -> dict[str, Any]:
