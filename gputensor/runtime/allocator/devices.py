@@ -41,7 +41,7 @@ def taking(
     size.
 
     The taker does the work of allocate(nbytes, device_index) in one frame, if a block is free and
-    the stream is that of the last call. All results of short cuts are allocated here
+    the current stream is the stream of the last call. It allocates all results of short cuts
     (bench/host_cuda.py).
     """
 
