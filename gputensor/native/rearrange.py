@@ -1,4 +1,4 @@
-"""Operators that move elements to other positions: each copies views into its result.
+"""Operators that move elements to other positions. Each copies views into its result.
 
 Source of the semantics: aten/src/ATen/native/TensorTransformations.cpp, PixelShuffle.cpp,
 ChanelShuffle.cpp and Im2Col.cpp.
@@ -30,7 +30,7 @@ _place = stub.cpu("copy_pieces").place
 
 
 def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
-    """Return an empty tensor of these sizes, in the memory format that self suggests."""
+    """Return an empty tensor of these sizes, in the memory format that the strides of self suggest."""
     strides = formats.strides_for(op, sizes, suggest_memory_format(self))
     return allocate(geometry(sizes, strides, self._geometry.dtype), self._device)
 

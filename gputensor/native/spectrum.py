@@ -143,7 +143,8 @@ def _tolerances(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 
 def _threshold(values: Tensor, atol: Any, rtol: Any) -> Tensor:
-    """Return max(atol, rtol * the largest value), with a dimension for the values."""
+    """Return max(atol, rtol * the largest value), with a last dimension that broadcasts with the
+    values."""
     largest = calls.amax(values, (-1,), True)
     atol = calls.unsqueeze(atol, -1) if isinstance(atol, Tensor) else atol
     rtol = calls.unsqueeze(rtol, -1) if isinstance(rtol, Tensor) else rtol
