@@ -26,7 +26,8 @@ ONE = 1
 
 
 def number(value: Any) -> Any:
-    """Convert a NumPy scalar, int enum or similar object to a Python number, anything else to None."""
+    """Convert a NumPy scalar, int enum or similar object to a Python number, anything else to
+    None."""
     if isinstance(value, np.generic):
         value = value.item()
     kinds: tuple[Any, ...] = (bool, int, float, complex)

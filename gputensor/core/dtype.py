@@ -64,7 +64,8 @@ class dtype:
         return f"{package_name}.{self.name}"
 
     def __eq__(self, other: object) -> bool:
-        """True also for NumPy's dtype or scalar type with the same elements, such as `np.float32`."""
+        """True also for NumPy's dtype or scalar type with the same elements, such as
+        `np.float32`."""
         if self is other or self is complex32 or not isinstance(other, _NAMES_OF_NUMPY):
             return self is other
         return bool(self.np == other)

@@ -97,7 +97,8 @@ class Parameter:
 
 
 class Declaration:
-    """The declaration of a kernel. entry: the name passed to the compiler, such as `scale<float>`."""
+    """The declaration of a kernel. entry: the name passed to the compiler, such as
+    `scale<float>`."""
 
     __slots__ = ("bound", "entry", "has_c_name", "line", "name", "parameters", "taken", "written")
     entry: str

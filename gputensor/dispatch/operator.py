@@ -407,7 +407,8 @@ class Operator:
             raise
 
     def redispatch(self, key_set: int, /, *args: Any, **kwargs: Any) -> Any:
-        """Call with exactly this key set. Neither the arguments nor the thread's state change it."""
+        """Call with exactly this key set. Neither the arguments nor the thread's state change
+        it."""
         table = self.redispatch_table
         key_set = int(key_set)
         if len(args) == table.n_tensors and not kwargs:

@@ -360,7 +360,8 @@ def _is_of_others(kind: Type, value: Any) -> bool:
 
 
 def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, Any]) -> None:
-    """Replace the name in `empty: 'size' must …` by the name of the function that the user called."""
+    """Replace the name in `empty: 'size' must …` by the name of the function that the user
+    called."""
     inner, colon, rest = str(error).partition(": '")
     name = rest.partition("'")[0]
     is_named = colon and inner.isidentifier() and name in given and name not in ("self", "input")

@@ -172,7 +172,8 @@ def all_gather_into_tensor(
 def all_gather(
     tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Copy the tensors of all ranks, which have one shape, to the tensors of a list, on all ranks."""
+    """Copy the tensors of all ranks, which have one shape, to the tensors of a list, on all
+    ranks."""
     _check_flag("all_gather", async_op)
     x = _tensor("all_gather", "tensor", tensor)
     where = _group("all_gather", group, x)

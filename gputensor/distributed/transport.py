@@ -312,7 +312,8 @@ def send(op: str, group: ProcessGroup, x: Array, dst: int, tag: int) -> Work:
 def receive(
     op: str, group: ProcessGroup, out: Array, src: int | None, tag: int, came_from: list[int]
 ) -> Work:
-    """Receive from rank src. At the end, the sender's rank in the group is appended to came_from."""
+    """Receive from rank src. At the end, the sender's rank in the group is appended to
+    came_from."""
     room = _room(out)
     buffer, status = _bytes(room), world.mpi.Status()
     source = world.mpi.ANY_SOURCE if src is None else src

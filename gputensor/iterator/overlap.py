@@ -25,7 +25,8 @@ _BASE = 1 << 12
 
 
 def internal_overlap(geometry: Any) -> int:
-    """Return NO if each index has its own memory, YES if some share memory, TOO_HARD if undecided."""
+    """Return NO if each index has its own memory, YES if some share memory, TOO_HARD if
+    undecided."""
     if geometry.is_non_overlapping_and_dense:
         return NO
     for size, stride in zip(geometry.sizes, geometry.strides):

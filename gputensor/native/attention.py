@@ -237,7 +237,8 @@ def _matrices(x: Tensor) -> Tensor:
 def _fit(
     op: str, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
 ) -> tuple[int, int]:
-    """Check the operands. Return the number of query heads per head of key, and per head of value."""
+    """Check the operands. Return the number of query heads per head of key, and per head of
+    value."""
     _check(query, key, value, mask, dropout_p)
     for arg, x in (("query", query), ("key", key), ("value", value)):
         if x._geometry.ndim != 4:

@@ -133,7 +133,8 @@ def _float8(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 class _OnDevice:
-    """A copy within one device, by the launch of its plan. The launch reads the addresses itself."""
+    """A copy within one device, by the launch of its plan. The launch reads the addresses
+    itself."""
 
     __slots__ = ("launch",)
 

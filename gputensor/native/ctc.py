@@ -47,7 +47,8 @@ def _lengths(op: str, arg: str, given: Any, count: int, most: int) -> Lengths:
 def _checked(
     op: str, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: Any
 ) -> tuple[Lengths, Lengths, int]:
-    """Return the numbers of steps and of labels of each sample, and the index of the blank class."""
+    """Return the numbers of steps and of labels of each sample, and the index of the blank
+    class."""
     given, labels = log_probs._geometry, targets._geometry
     if given.dtype not in (dtypes.float32, dtypes.float64):
         raise errors.wrong_dtype(op, "log_probs", "be f32 or f64", log_probs)

@@ -241,7 +241,8 @@ def _slopes_by_loop(grad: Tensor, x: Tensor, y: Tensor, lengths: Tensor, p: floa
 
 
 def _euclidean_dist(key_set: int, x1: Tensor, x2: Tensor) -> Tensor:
-    """Return the square roots of |a|^2 - 2 ab + |b|^2. One matrix product computes the whole sum."""
+    """Return the square roots of |a|^2 - 2 ab + |b|^2. One matrix product computes the whole
+    sum."""
     padded = []
     for x, factor in ((x1, -2), (x2, 1)):
         squares = calls.sum_dim_IntList(x * x, (-1,), True)

@@ -95,7 +95,8 @@ def _labels(term: str, equation: str) -> list[Any]:
 
 
 def _spread(labels: list[Any], ndim: int, rest: list[str]) -> list[str]:
-    """Return the labels with the ellipsis expanded. Ellipses are aligned at their last dimensions."""
+    """Return the labels with the ellipsis expanded. Ellipses are aligned at their last
+    dimensions."""
     count = ndim - (len(labels) - 1)
     return [y for label in labels for y in (rest[len(rest) - count :] if label is ... else [label])]
 

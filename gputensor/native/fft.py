@@ -260,7 +260,8 @@ def _learn(
 
 
 def _ahead(op: str, forward: bool, onesided: bool) -> Callable[..., Tensor]:
-    """Make fft and ifft. With onesided, make rfft and ihfft, the inverse transform of real signals."""
+    """Make fft and ifft. With onesided, make rfft and ihfft, the inverse transform of real
+    signals."""
 
     def kernel(
         key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
@@ -310,7 +311,8 @@ for _kernel in (fft_fft, fft_ifft, fft_rfft):
 
 
 def _dims_and_sizes(op: str, self: Tensor, s: Any, dim: Any) -> tuple[Dims, list[int]]:
-    """Return the dimensions and the signal's sizes along them. A size of -1 means the input's size."""
+    """Return the dimensions and the signal's sizes along them. A size of -1 means the input's
+    size."""
     ndim = self._geometry.ndim
     sizes = None if s is None else arguments.ints(op, "s", s)
     if dim is not None:

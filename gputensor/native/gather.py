@@ -226,7 +226,8 @@ def _unsafe_masked_index(
 def check_along(
     op: str, self: Tensor, dim: Any, index: Tensor, other: Tensor | None = None, arg: str = "src"
 ) -> int:
-    """Return the dimension of a gather or scatter. Raises if the index is larger than an operand."""
+    """Return the dimension of a gather or scatter. Raises if the index is larger than an
+    operand."""
     d = arguments.dim(op, dim, self._geometry.ndim)
     arguments.check_device(op, "self", self, "index", index)
     # an empty index may have any dtype. Source: ScatterGatherChecks.h

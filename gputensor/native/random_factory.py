@@ -199,7 +199,8 @@ def randint(key_set: int, high: Any, size: Any, dtype: Any = int64, *options: An
 def _learn_integers(
     table: Table, kernel: Kernel, made: Tensor, bounds: tuple[Any, ...], low: Any
 ) -> None:
-    """Store the short cuts of a size and bounds at the second call. bounds: the bounds of the call."""
+    """Store the short cuts of a size and bounds at the second call. bounds: the bounds of the
+    call."""
     shape, high = made._geometry, bounds[-1]
     is_plain = type(made) is Tensor and made._device is CPU and shape.in_numpy and shape.numel
     if not is_plain or not all([type(n) is int for n in (low, high)]):

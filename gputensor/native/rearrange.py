@@ -30,7 +30,8 @@ _place = stub.cpu("copy_pieces").place
 
 
 def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
-    """Return an empty tensor of these sizes, in the memory format that the strides of self suggest."""
+    """Return an empty tensor of these sizes, in the memory format that the strides of self
+    suggest."""
     strides = formats.strides_for(op, sizes, suggest_memory_format(self))
     return allocate(geometry(sizes, strides, self._geometry.dtype), self._device)
 

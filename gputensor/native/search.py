@@ -130,7 +130,8 @@ def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _as_tensor(op: str, arg: str, value: Any, beside: Tensor) -> Tensor:
-    """Return a number as a 0-d tensor. Its dtype is the promoted dtype of the number and `beside`."""
+    """Return a number as a 0-d tensor. Its dtype is the promoted dtype of the number and
+    `beside`."""
     if type(value) not in NUMBERS:
         raise errors.wrong_type(op, arg, "be a number", value)
     operands = ((beside._geometry, beside._device), type(value))

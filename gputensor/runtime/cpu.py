@@ -75,7 +75,8 @@ def allocate_by(
 
 @functools.cache
 def cache_nbytes() -> int:
-    """Return the size in bytes of the largest cache of the first CPU; 32 MiB if Linux reports none."""
+    """Return the size in bytes of the largest cache of the first CPU; 32 MiB if Linux reports
+    none."""
     sizes = [32 << 20]
     for index in range(8):
         with contextlib.suppress(OSError), open(f"{_CACHES}/index{index}/size") as file:

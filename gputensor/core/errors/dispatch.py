@@ -215,7 +215,8 @@ def second_library(namespace: str, first: str, second: str) -> RegistrationError
 
 
 def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
-    """The annotations of a function do not translate to a schema. got: the annotation or its text."""
+    """The annotations of a function do not translate to a schema. got: the annotation or its
+    text."""
     shown = "none" if getattr(got, "__name__", "") == "_empty" else getattr(got, "__name__", got)
     if hasattr(got, "__args__"):
         shown = str(got)

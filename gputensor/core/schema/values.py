@@ -273,7 +273,8 @@ class FunctionSchema(Frozen):
         return bool(shared - written)
 
     def check_kind(self) -> str | None:
-        """Return the rule of our YAML that this schema breaks, or None. Source: torchgen/model.py."""
+        """Return the rule of our YAML that this schema breaks, or None. Source:
+        torchgen/model.py."""
         kind, outs = self.kind, self.out_arguments
         writes = [value.is_write for value in self.returns]
         if any(writes) and not all(writes):

@@ -9,7 +9,7 @@ from ..cpu import order as numpys
 from .library import function
 
 _MOST = 1 << 32  # elements of a row
-# NumPy, which uses vector instructions, is faster for rows of fewer than _SHORT elements if there
+# For rows of fewer than _SHORT elements, NumPy, which uses vector instructions, is faster if there
 # are more than _MANY elements.
 _SHORT, _MANY = 512, 1 << 13
 

@@ -269,7 +269,8 @@ class Allocator:
             self._poll()
 
     def _await(self, block: Block) -> None:
-        """Make the block that was dropped first wait for events of the other streams that used it."""
+        """Make the block that was dropped first wait for events of the other streams that used
+        it."""
         self._is_changing = True
         try:
             assert block.used_on is not None
@@ -372,7 +373,8 @@ class Allocator:
             self._is_changing = False
 
     def _mend(self) -> None:
-        """Repair pools that an interrupted change left unfinished. Called before the next change."""
+        """Repair pools that an interrupted change left unfinished. Called before the next
+        change."""
         if self._is_torn:
             for pools in self._every():
                 pools.rebuild()

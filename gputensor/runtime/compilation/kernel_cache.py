@@ -186,7 +186,8 @@ def _make(folder: str, mode: int) -> None:
 
 
 def restore(path: str, payload: bytes) -> None:
-    """Write an entry again that the cache has lost, from the payload that this process still has."""
+    """Write an entry again that the cache has lost, from the payload that this process still
+    has."""
     write_in(os.path.dirname(path), os.path.basename(path), payload, "restored", is_shared=False)
 
 

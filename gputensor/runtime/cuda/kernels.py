@@ -130,7 +130,8 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
 
 
 def prefer_shared(function: Function, nbytes: int) -> None:
-    """Request this percentage of each multiprocessor's memory as shared memory instead of L1 cache."""
+    """Request this percentage of each multiprocessor's memory as shared memory instead of L1
+    cache."""
     index = function.device_index
     percent = min(100, -(-100 * nbytes // limits(index).shared_bytes))
     if percent > function.carveout:

@@ -95,6 +95,7 @@ def reset_after_fork() -> None:
 
 
 def _let_go() -> None:
-    """Free no memory from now on, because threads that no longer run may hold the locks for ever."""
+    """Free no memory from now on, because threads that no longer run may hold the locks for
+    ever."""
     devices.machine.is_closed = True
     memory.allocators.close()

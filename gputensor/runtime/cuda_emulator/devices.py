@@ -69,7 +69,8 @@ def can_access_peer(device_index: int, peer_index: int) -> bool:
 
 
 def enable_peer_access(device_index: int, peer_index: int, enabled: bool = True) -> None:
-    """Let kernels of one device use memory of another device. Only the emulator has this function."""
+    """Let kernels of one device use memory of another device. Only the emulator has this
+    function."""
     bit = 1 << checked("enable_peer_access", peer_index)
     checked("enable_peer_access", device_index)
     if enabled:

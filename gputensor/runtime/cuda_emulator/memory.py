@@ -58,7 +58,8 @@ class Backend:
         return self._scheduler.record(stream.queue)
 
     def release(self) -> None:
-        """Free memory whose release waits in a queue. Until then the memory is in use, as on a GPU."""
+        """Free memory whose release waits in a queue. Until then the memory is in use, as on a
+        GPU."""
         self._scheduler.drain_all(self._device_index)
 
     def synchronize(self) -> None:

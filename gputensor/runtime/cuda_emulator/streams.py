@@ -109,7 +109,8 @@ class Event:
         return self._mark is None or self._mark.done
 
     def has_passed(self) -> bool:
-        """`query` for a thread that only observes. It runs no work and is allowed during a capture."""
+        """`query` for a thread that only observes. It runs no work and is allowed during a
+        capture."""
         return self._mark is None or self._mark.done
 
     def synchronize(self) -> None:

@@ -142,7 +142,8 @@ def named(word: str) -> tuple[str, str] | None:
 
 
 def explain(log: str, unit: str) -> str:
-    """Return g++'s log below a sentence about the first construct that the emulator does not cover."""
+    """Return g++'s log below a sentence about the first construct that the emulator does not
+    cover."""
     unlinked = _unlinked(log)
     if unlinked is not None:
         return f"{unlinked}\n{log}"

@@ -211,7 +211,8 @@ def _close(near: Found, address: int) -> bool:
 def _argument(
     near: Found | None, address: int, params: bytes, arguments: Arguments
 ) -> tuple[str | None, list[str]]:
-    """Return the quoted name of the argument to which an address belongs, and the element's index."""
+    """Return the quoted name of the argument to which an address belongs, and the element's
+    index."""
     best: tuple[int, str, list[str]] | None = None
     for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")

@@ -180,7 +180,8 @@ class Machine:
             self._engine.engine_drop(address)
 
     def free(self, address: int) -> str | None:
-        """Free memory after its queued work has run. Returns a fault found in the guards, or None."""
+        """Free memory after its queued work has run. Returns a fault found in the guards, or
+        None."""
         with self.lock:
             return self._text(self._engine.engine_free(address, self._error, 2048))
 

@@ -258,7 +258,8 @@ class Scheduler:
             queue.running = False
 
     def raise_failure(self) -> None:
-        """Raise the first failure of the work that has run. Later failures are consequences of it."""
+        """Raise the first failure of the work that has run. Later failures are consequences of
+        it."""
         if self.failures:
             first = self.failures[0]
             self.failures.clear()

@@ -83,9 +83,9 @@ def translation_unit(
     entries: Sequence[str] | None = None,
 ) -> str:  # fmt: skip
     """Return a C++ text. Variant `i` is the text after the body mark, in a namespace `v<i>`.
-    Return a C++ text. Variant `i` is the text after the body mark, in a namespace `v<i>`.
-        entries: for a user's text, the requested kernels and template instances; the text is compiled
-        as for compute capability 8.0.
+
+    entries: for a user's text, the requested kernels and template instances; the text is compiled
+    as for compute capability 8.0.
     """
     mark = BODY_MARK.search(text) if entries is None else None
     before, body = (text[: mark.start()], text[mark.end() :]) if mark else ("", text)

@@ -6,8 +6,8 @@
 //          x, target, is_target and out are dense, (rows, classes); losses (rows,); grad has one
 //          element or one for each row. A row's targets end at the first -1.
 // Types    f32 and f64; targets i64.
-// Order    the terms of one target are added as in rows.h, the targets one after the other.
-// Returns  1 for a target that is no class; the results are then undefined.
+// Order    the terms of one target are added as in rows.h, then the targets one after the other.
+// Returns  1 for a target that is not a class; the results are then undefined.
 #include "matrices.h"
 #include "rows.h"
 
@@ -22,7 +22,7 @@ struct Margins {
   i64 answer;
 };
 
-// A row's other classes, in order, and the number of its targets.
+// The other classes of a row, in order, and the number of its targets.
 template <class T> struct Others {
   T *x, *hits;
   u8* is_target;
@@ -34,7 +34,7 @@ template <class T> struct Others {
   Others(Room& room, i64 classes)
       : x(room.take<T>(classes)), hits(room.take<T>(classes)), is_target(room.take<u8>(classes)) {}
 
-  // Returns false if a target is no class.
+  // Returns false if a target is not a class.
   bool read(const T* row, const i64* target, i64 classes) {
     bool is_bad = false;
     for (i64 k = 0; k < classes; ++k) is_bad |= (u64)target[k] + 1 > (u64)classes;
