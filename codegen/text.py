@@ -28,9 +28,9 @@ def imported(module: str, names: Sequence[str]) -> list[str]:
 
 
 def wrap(head: str, items: Sequence[str], tail: str, room: int = ROOM) -> list[str]:
-    """`head` + items + `tail` on one line, or the items on lines of their own, filled to `room`.
+    """`head` + items + `tail` on one line, or the items on separate lines, filled to `room`.
 
-    head ends in its opening bracket; tail begins with the closing one.
+    head ends with the opening bracket; tail begins with the closing bracket.
     """
     line = f"{head}{', '.join(items)}{tail}"
     margin = " " * (len(head) - len(head.lstrip()))
@@ -48,8 +48,8 @@ def wrap(head: str, items: Sequence[str], tail: str, room: int = ROOM) -> list[s
 
 
 def pruned(parts: Sequence[str]) -> list[str]:
-    """Return the parts, without the first part's import lines whose names the other parts do not
-    use."""
+    """Return the parts, without the import lines of the first part whose names the other parts do
+    not use."""
     used = set(re.findall(r"\w+", "\n".join(parts[1:])))
     lines = parts[0].split("\n")
     kept = [line for line in lines if not line.startswith("from .") or line.split()[-1] in used]

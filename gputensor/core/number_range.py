@@ -30,8 +30,9 @@ def integer_range(of: dtype) -> tuple[int, int]:
 
 def fits(value: Any, of: dtype) -> bool:
     """True if this number may be stored in dtype `of`.
+
     Fractions are truncated, negative integers wrap around in unsigned types, and f16 and bf16 round
-        large numbers to infinity. A complex number counts as real if its imaginary part is 0.
+    large numbers to infinity. A complex number counts as real if its imaginary part is 0.
     """
     if type(value) is complex:
         if of.category == BOOL:

@@ -40,6 +40,7 @@ def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
 
 def way(table: Table, key_set: int) -> list[dict[str, str]]:
     """Return the slots that a call with this set visits, highest key first, down to its kernel.
+
     does: "kernel", "falls through" or "nothing is there", for each slot.
     """
     found = []

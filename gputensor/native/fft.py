@@ -1,5 +1,6 @@
 """Discrete Fourier transforms: the three operators that call libraries, and torch.fft's
 functions.
+
 SciPy's pocketfft computes on the CPU, in float32 for float32; cuFFT computes on CUDA. The strides
 of results follow PyTorch. Source: aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp.
 """

@@ -17,7 +17,8 @@ from .precision import cast, wide
 
 
 def empty_as(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return a new tensor of these sizes; its dimensions are in the order of x's in memory."""
+    """Return a new tensor of these sizes. Its dimensions have the same order in memory as those of
+    x."""
     order, back = order_of(x)
     return calls.permute(calls.new_empty(x, [sizes[d] for d in order]), back)
 
@@ -32,7 +33,8 @@ def launches(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float,
     dropout: Dropout | None = None,
 ) -> Any:  # fmt: skip
-    """The launches of the CUDA kernels for these operands; None if the kernels do not take them."""
+    """Return the launches of the CUDA kernels for these operands; None if the kernels do not
+    support them."""
     numel = query._geometry.numel * key._geometry.numel * value._geometry.numel
     if query._device.type != "cuda" or not numel:
         return None
