@@ -191,7 +191,7 @@ def _own_parameters(it: Public) -> list[str]:
             found.insert(0, "self")
         for argument in it.first.schema.positional:
             if it.is_method and argument.name == "self" and it.vararg is None:
-                found.insert(0, "self")  # the condition of where() comes before self
+                found.insert(0, "self")  # the condition of where() is its first argument
             elif argument is it.vararg:
                 found.append(f"{parameter(argument.name)}=None")
             elif not (it.is_method and argument.name == "self"):

@@ -35,7 +35,8 @@ def call(op: Op) -> list[str]:
     parsed or checked."""
     given = []
     may_default = (
-        True  # keyword-only arguments without a default follow defaults: `*, alpha=1, out`
+        # keyword-only arguments without a default may follow others with one: `*, alpha=1, out`
+        True
     )
     for argument in reversed(op.arguments):
         name = parameter(argument.name)

@@ -175,7 +175,7 @@ class _Overloads:
         lists = [[a.name for a in listed] for listed in (*self.positional.values(), self.longest)]
         return len({names.index(name) for names in lists if name in names}) <= 1
 
-    # -- from places to names -------------------------------------------------------------------
+    # -- from positions to names ----------------------------------------------------------------
 
     def _preamble(self) -> tuple[list[str], bool]:
         """Return lines that assign values to their names, and True if the positional arguments are

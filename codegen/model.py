@@ -55,7 +55,7 @@ AUTOCAST_POLICIES = {
     "banned": "refused: it would lose too many digits",
 }
 AUTOCAST_DEVICES = ("CPU", "CUDA")
-# Properties other than elements that an operator may read.
+# Properties of an operand, other than its elements, that an operator may read.
 READS = ("geometry", "conjugates", "storage")
 # Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first one.
 # fallbacks/lazy_views.py reads the others, which come from the field `reads`.

@@ -48,10 +48,10 @@ class device(Guard):
         if isinstance(type, device):
             return type
         if index is not None and index.__class__ is not int:
-            index = _index(index)  # in the dict, True and 1.0 would equal 1
+            index = _index(index)  # checked first, because True and 1.0 equal 1 as dict keys
         try:
             known = _interned.get((type, index))
-        except TypeError:  # an unhashable value is not a device
+        except TypeError:  # the value is unhashable and therefore not a device
             known = None
         return known if known is not None else _parse(cls, type, index)
 

@@ -153,7 +153,7 @@ def _drop_unused() -> None:
     global _bound
     _contiguous.clear()
     for key in list(_interned):
-        # references by the table and by the argument of getrefcount
+        # the two references are the table's and the argument of getrefcount
         if getrefcount(_interned[key]) == 2:
             del _interned[key]
     # The next search runs when the table has doubled, because most of the remaining geometries are

@@ -53,7 +53,7 @@ def missing_of(module: str, name: str) -> Any:
 
 def missing(module: str, name: str) -> AttributeError:
     """Make the error for a name that a module does not have."""
-    if name.startswith("_"):  # Python itself looks up these names often
+    if name.startswith("_"):  # Python itself looks up dunder names often
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     return MissingName(module, name)
 

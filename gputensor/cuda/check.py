@@ -182,7 +182,7 @@ def skeleton(path: str) -> str:
     made, given, expected = [], [], []
     try:
         taken = Kernel(Path(path), entry).declaration.taken
-    except errors.KernelError:  # the template has other parameters
+    except errors.KernelError:  # the template's parameters do not match
         return ""
     for parameter in taken:
         element = parameter.element

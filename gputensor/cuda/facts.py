@@ -102,7 +102,8 @@ def device_of(obj: Tensor) -> Any:
 def set_stream(stream: Any) -> None:
     """Make a stream current for this thread and the stream's device. None changes nothing."""
     if stream is not None:
-        chosen = CurrentStream(runtime.cuda(), stream)  # raises if the argument is not a stream
+        # `ptr` raises if the argument is not a stream
+        chosen = CurrentStream(runtime.cuda(), stream)
         runtime.cuda().set_stream(chosen.stream)
 
 

@@ -46,7 +46,8 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._keeps = flag("CUDAGraph", "keep_graph", keep_graph)
-        self._capture: capture.Capture | None = None  # the capture; after it has ended, its result
+        # The running capture; after its end, its result.
+        self._capture: capture.Capture | None = None
         self._recorded: Any = None
         self._handle: capture.Handle | None = None
         self._allocators: list[Any] = []  # allocators that keep the pool for this graph

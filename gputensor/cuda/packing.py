@@ -94,7 +94,7 @@ def packer(entry: str, parameter: Parameter) -> Callable[[Any], bytes]:
             try:
                 return pack(value)
             except (StructError, OverflowError):
-                pass  # out of range; the slow path raises
+                pass  # the number is out of range, and the slow path raises the error
         return value_bytes(entry, parameter, value)
 
     return packed

@@ -112,7 +112,8 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
             sys.modules.pop(module, None)
             for undo in reversed(undos):
                 undo()
-            if isinstance(error, AttributeError):  # this raises the right error for an unknown name
+            # this call raises the right error for an unknown name
+            if isinstance(error, AttributeError):
                 raise ImportError(f"{module} does not load: {error}") from error
             raise
         finally:

@@ -56,7 +56,7 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
         _explain(error, op, given)
         raise error
     finally:
-        del error, given  # the error's traceback would keep them alive
+        del error, given  # remove them, because the error's traceback would keep them alive
 
 
 def _is_single(x: Any) -> bool:
@@ -87,7 +87,8 @@ _NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
 
 def _number_in(x: Any, types: Iterable[Type]) -> Any:
     """Return the number in a 0-d tensor if all types are numbers; otherwise None."""
-    bases = {kind.base for kind in types} - {"str"}  # a tensor cannot replace a string
+    # skip string types, because a tensor cannot replace a string
+    bases = {kind.base for kind in types} - {"str"}
     if not hasattr(x, "_keys") or not bases or not bases <= _NUMERIC:
         return None
     found = number_in(x)
@@ -328,7 +329,7 @@ def is_iterable(value: Any) -> bool:
     """True for an iterable other than a str."""
     try:
         iter(value)
-    except Exception:  # for example for an array without dimensions
+    except Exception:  # the value is, for example, an array without dimensions
         return False
     return not isinstance(value, (str, bytes))
 

@@ -69,7 +69,7 @@ def plain(tensor_keys: int) -> int:
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
 CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
-FUSED = CPU | tls.FUSING[0]  # the key set of CPU tensors in a block of `gt.fuse`
+FUSED = CPU | tls.FUSING[0]  # The key set of CPU tensors in a block of `gt.fuse`.
 # The key set of a plain call below ADInplaceOrView.
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
 OPENING = {

@@ -113,11 +113,11 @@ class Agreement:
     def __init__(self, op: str, group: ProcessGroup, what: str, plan: Plan) -> None:
         self.op, self.group, self.what, self.plan = op, group, what, plan
         self.sent, self.room = buffers(what, group.size())
-        self.record: Any = None  # a function that tests if all records have arrived
-        # the test and the splits, if the splits are sent separately
+        self.record: Any = None  # A function that tests if all records have arrived.
+        # The test and the splits, if the splits are sent separately.
         self.counts: tuple[Any, Array] | None = None
-        self.is_settled = False  # True if nothing is left to start
-        self.data: Any = None  # a function that tests if the data has arrived
+        self.is_settled = False  # True if nothing is left to start.
+        self.data: Any = None  # A function that tests if the data has arrived.
         self.error: errors.GpuTensorError | None = None
 
     def go_on(self) -> bool:
@@ -205,7 +205,7 @@ class Agreement:
 
 def advance(group: ProcessGroup) -> None:
     """Start the collectives in the group's queue whose predecessors have been started."""
-    if not group.advancing.acquire(blocking=False):  # another thread is advancing it
+    if not group.advancing.acquire(blocking=False):  # another thread is already advancing the queue
         return
     try:
         queue = group.queue

@@ -278,7 +278,7 @@ def _end(
                 return
     except world.mpi.Exception as reason:
         raise _broken(op, errors.mpi_failed(op, reason)) from None
-    except BaseException:  # after an interrupt, wait: MPI still uses the memory
+    except BaseException:  # wait even after an interrupt, because MPI still uses the memory
         Work(op, group, test, None, (given, held))
         raise
     Work(op, group, test, None, (given, held)).wait()

@@ -82,7 +82,8 @@ class OnStream(Work):
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
-            if current.key != self.stream.key:  # the allocation belongs to another stream
+            # record the use, because the allocation belongs to another stream
+            if current.key != self.stream.key:
                 for x in _tensors(self._held):
                     x.record_stream(current)
 

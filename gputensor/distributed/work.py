@@ -61,7 +61,7 @@ def wait_until(
             whom = None if missing is None else missing()
             rank = group.ranks[group.rank()]
             raise _broken(op, errors.timed_out(op, rank, limit, whom))
-        if now - began > 1:  # yield the cores to processes that compute
+        if now - began > 1:  # let other processes use the CPU cores
             time.sleep(1e-4)
             next_look = now
 
@@ -93,8 +93,8 @@ class Work:
     ) -> None:  # fmt: skip
         self._op, self._group, self._finish = op, group, finish
         self._test: Callable[[], bool] | None = test
-        self._held: Any = held  # tensors and arrays whose memory MPI uses
-        self._results: list[Any] = []  # the caller's tensors, if the caller requested the Work
+        self._held: Any = held  # Tensors and arrays whose memory MPI uses.
+        self._results: list[Any] = []  # The caller's tensors, if the caller requested the Work.
         if test is not None:
             _under_way.add(self)
 
@@ -173,7 +173,7 @@ class Future:
         self._before: Future | None = None  # the Future on which `then` was called to make this one
 
     def __class_getitem__(cls, item: Any) -> Any:
-        return cls  # annotations such as `Future[Tensor]`
+        return cls  # for annotations such as `Future[Tensor]`
 
     def done(self) -> bool:
         """Return True if a value or an exception has been set."""
@@ -256,7 +256,7 @@ _started: dict[int, list[Work]] = {}
 def started(work: Work, tensor: Any) -> None:
     """Store a Work for a tensor's storage until another call waits for it."""
     storage = tensor._get_storage()
-    work._held = (work._held, storage)  # keeps the storage's id in use
+    work._held = (work._held, storage)  # this reference keeps the storage's id in use
     _started.setdefault(id(storage), []).append(work)
 
 
@@ -277,7 +277,7 @@ def taken(tensor: Any) -> Work:
 
 def wait_for(tensor: Any) -> None:
     """Wait for all Works on a tensor's storage."""
-    storage = tensor._storage  # None: no Work was started on this storage
+    storage = tensor._storage  # None means that no Work was started on this storage
     works = None if storage is None else _started.pop(id(storage), None)
     for work in works or ():
         work.wait()

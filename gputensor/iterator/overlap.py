@@ -18,7 +18,7 @@ NO, YES, TOO_HARD = range(3)
 FULL, PARTIAL = 3, 4
 
 # Limit of NumPy's search for a shared byte of two layouts with gaps, in candidate solutions.
-_MAX_WORK: Any = 1000  # NumPy's type stubs allow 0 and -1 only
+_MAX_WORK: Any = 1000  # NumPy's type stubs allow only 0 and -1.
 # The first address of a storage if offsets are used as addresses. NumPy treats address 0 as no
 # memory.
 _BASE = 1 << 12

@@ -215,8 +215,8 @@ def ops_of(family: str) -> frozenset[str]:
         return frozenset((CHAIN,))
     module = importlib.import_module(f"{__package__}.cpu.{family}")
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
-    if ops is None:  # a file without `OPS` has a function for each op
-        # for a partial, look at the function inside it
+    if ops is None:  # A file without `OPS` has a function for each op.
+        # For a partial, use the function inside it.
         functions = {n: getattr(f, "func", f) for n, f in vars(module).items()}
         own = [n for n, f in functions.items() if getattr(f, "__module__", "") == module.__name__]
         ops = [name for name in own if not name.startswith("_")]

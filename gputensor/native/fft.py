@@ -434,7 +434,7 @@ def _shifted(key_set: int, op: str, self: Tensor, dim: Any) -> Tensor:
         size = self._geometry.sizes[d]
         cut = (
             size // 2 if op == "ifftshift" else (size + 1) // 2
-        )  # the first element that moves to the front
+        )  # the first of the elements that move to the front
         front = calls.narrow(self, d, cut, size - cut)
         self = calls.cat((front, calls.narrow(self, d, 0, cut)), d)
     return self if dims else calls.clone(self, None)

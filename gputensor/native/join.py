@@ -250,7 +250,8 @@ def _stacking(shape: Geometry, dim: int) -> Any:
             return made
 
         return assigned
-    if dim < len(sizes) - 1:  # concatenate along the existing dimension, which is split in two then
+    # concatenate along the existing dimension, then split this dimension in two
+    if dim < len(sizes) - 1:
         joined = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
         return _joined(shape, joined, dim)
     whole = _joined(shape, sizes, dim)

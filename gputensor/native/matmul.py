@@ -443,7 +443,8 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
         raise errors.wrong_shape("linear", "weight", "be a matrix or a vector", weight)
     if not given.ndim:
         raise errors.wrong_shape("linear", "input", "have a dimension of features", input)
-    if weight._geometry.ndim == 1:  # the result has no dimension for one feature
+    # a weight with one feature is a vector, and the result lacks the dimension
+    if weight._geometry.ndim == 1:
         made = calls.linear(input, calls.unsqueeze(weight, 0))
         made = calls.squeeze_dim(made, -1)
         return made if bias is None else calls.add_Tensor(made, bias)

@@ -406,7 +406,7 @@ def _drawn_on_cpu(op: str, weights: Tensor, count: int, generator: Any) -> Tenso
     if x.ndim > 1:
         run(np.multiply, drawn, total, drawn)
     places = _places(sums, drawn, True)
-    if places.max() == x.shape[-1]:  # the product was rounded up to the total
+    if places.max() == x.shape[-1]:  # a product can be rounded up to the total
         np.minimum(places, _places(sums, total, False), out=places)
     return from_array(places, contiguous_geometry(places.shape, int64))
 

@@ -101,7 +101,7 @@ def _arange_step(
         integers = all(isinstance(v, int) for v in (start, end, step))
         dtype = dtypes.int64 if integers else defaults.get_default_dtype()
     length = 0
-    if isinstance(dtype, dtypes.dtype):  # otherwise `empty` rejects the dtype
+    if isinstance(dtype, dtypes.dtype):  # without this check, `empty` rejects the dtype
         length, start, step = _arange(dtype, start, end, step)
     made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
     if _has_none(made, "arange"):
@@ -373,7 +373,7 @@ def logspace(
         raise errors.must("logspace", "start", f"be real for {dtype.name}, and end", (start, end))
     if dtype.category < dtypes.FLOATING:
         steps = arguments.integer("logspace", "steps", steps)
-        if steps == 1:  # the power is truncated to an integer, not the exponent
+        if steps == 1:  # truncate the power to an integer, not the exponent
             value = run(np.power, float(base), float(start)).item()
             number_range.check("logspace", "start", value, dtype)
             made = calls.empty_memory_format((1,), dtype, layout, device, pin_memory, None)

@@ -108,7 +108,8 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
     """Return a copy with reversed dimensions. Kernels of devices read with negative strides."""
     shape = self._geometry
     is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
-    is_known = is_known and all([type(d) is int for d in dims])  # True equals 1 as a key
+    # exclude bool, because True equals 1 as a dict key
+    is_known = is_known and all([type(d) is int for d in dims])
     plan: Any = operators.flip.table.plans.get((shape, dims)) if is_known else None
     if plan is not None:
         to, index = plan

@@ -296,7 +296,7 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
         keepdim = arguments.boolean("logsumexp", "keepdim", keepdim)
         over = dims or tuple(range(given.ndim))
         return reduced(x, stub.cpu("moments").bind("logsumexp", kind, kind), over, keepdim, kind)
-    if not given.numel:  # without elements there is no maximum
+    if not given.numel:  # there is no maximum without elements
         return calls.log(calls.sum_dim_IntList(calls.exp(x), dims, keepdim, dtype=None))
     is_complex = given.dtype.is_complex
     top = calls.amax(

@@ -274,7 +274,7 @@ def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding:
         raise errors.wrong_shape(op, "input", "have no size 0 but of samples and channels", input)
     if mode not in range(2 if count == 3 else 3):
         rule = "be 0 (bilinear), 1 (nearest) or 2 (bicubic)"
-        if count == 3:  # the wording of PyTorch
+        if count == 3:  # PyTorch's wording of the error
             rule = "be 0 (bilinear) or 1 (nearest): bicubic interpolation only supports 4D input"
         raise errors.must(op, "interpolation_mode", rule, mode)
     if padding not in range(3):

@@ -139,7 +139,8 @@ def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
         bits = (x + np.float32(0)).astype(np.float32).view(np.int32)  # -0.0 equals 0.0
         bits = np.where(np.isnan(x), np.int32(0x7FFFFFFF), bits ^ (bits >> 31 & 0x7FFFFFFF))
     elif x.dtype == np.uint32:
-        bits = (x ^ np.uint32(1 << 31)).view(np.int32)  # signed integers in the same order
+        # map the bits to signed integers of the same order
+        bits = (x ^ np.uint32(1 << 31)).view(np.int32)
     else:
         bits = x
     key = bits.astype(np.int64)

@@ -119,7 +119,7 @@ def _indices(
     shift = max(-row, min(arguments.integer(op, "offset", offset), col))
     try:
         found = np.stack(find(row, shift, col)).astype(np.int64)
-    except ValueError as error:  # NumPy raises it for sizes beyond its limit
+    except ValueError as error:  # NumPy raises this error for sizes above its limit
         raise errors.host_memory_exhausted(op, error) from None
     element = dtypes.int64 if dtype is None else dtype
     place = CPU if device is None else resolve(as_device(device))

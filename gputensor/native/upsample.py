@@ -278,7 +278,7 @@ def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: A
         is_all = len(at) == size  # each index occurs only once
         starts = is_all and n == 0
         if starts and by is None and made is not None and not on.is_gpu:
-            x.take(at, axis, made, "clip")  # this mode is fast, because it does not check indices
+            x.take(at, axis, made, "clip")  # mode "clip" is fast, because it does not check indices
             continue
         part = x.take(on.constant(at), axis)
         total = part if made is None else made

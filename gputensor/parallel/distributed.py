@@ -231,9 +231,9 @@ class _Reducer:
         self._group, self._finds_unused = group, finds_unused
         self._names = {id(p): name for name, p in module.named_parameters()}
         self._buckets: list[Bucket] = buckets_of(_NAME, module.parameters(), bucket_bytes)
-        self._missing: set[int] = set()  # ids of parameters that have no gradient yet
-        self._is_awaited = False  # True from a forward to the end of its backward
-        self._began = False  # True once backward has computed a gradient
+        self._missing: set[int] = set()  # The ids of parameters that have no gradient yet.
+        self._is_awaited = False  # True from a forward to the end of its backward.
+        self._began = False  # True once backward has computed a gradient.
         self._started = 0
         self.scale = 1.0  # the factor of the means; see Uneven.scale
         for bucket in self._buckets:

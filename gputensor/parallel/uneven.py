@@ -26,8 +26,8 @@ class Uneven:
     def __init__(self, group: ProcessGroup, device: Any, divides_by_all: bool, stops: bool) -> None:
         self._group, self._device = group, device
         self._divides_by_all, self._stops = divides_by_all, stops
-        self._steps: int = 0  # number of forward calls of this rank
-        # number of ranks in the group with batches, from the last count
+        self._steps: int = 0  # The number of forward calls of this rank.
+        # The number of ranks in the group with batches, from the last count.
         self.active: list[int] = []
 
     def _count(self, is_active: bool, reduces: bool, syncs: bool) -> tuple[bool, bool]:

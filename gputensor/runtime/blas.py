@@ -108,7 +108,7 @@ def _limit() -> None:
         known = len(_kept)
         count, to = loaded[known]
         threads = count()
-        if len(_kept) == known:  # unless a signal handler has changed the table
+        if len(_kept) == known:  # False if a signal handler has changed the table
             _kept.append((to, threads))
             to(1)
 

@@ -116,7 +116,7 @@ class Place(int):
 
 def of(stream: Any) -> Capture | None:
     """Return the capture that a stream takes part in."""
-    for capture in tuple(capturing):  # other threads change `capturing`
+    for capture in tuple(capturing):  # copy the list, because other threads change `capturing`
         for own in capture.streams:
             if own.key == stream.key and own.device_index == stream.device_index:
                 return capture

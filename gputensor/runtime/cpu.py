@@ -238,7 +238,8 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
         try:
             raise failure
         finally:
-            del failure, interruption, ticket, tickets  # the traceback refers to this frame
+            # delete the error, because its traceback refers to this frame
+            del failure, interruption, ticket, tickets
 
 
 def share_rows(
@@ -317,7 +318,8 @@ class _Pool:
 
     def _start(self, count: int) -> None:
         with _lock:
-            if sys.is_finalizing():  # Python 3.11 would wait for a thread that never starts
+            # without this, Python 3.11 would wait for a thread that never starts
+            if sys.is_finalizing():
                 return
             if not hasattr(self, "_tickets"):
                 from _queue import SimpleQueue

@@ -45,14 +45,14 @@ def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         old = os.stat(given)
     except FileNotFoundError:
         old = None
-    # for example /dev/stdout or a pipe; a folder raises
+    # the target is, for example, /dev/stdout or a pipe; a folder raises
     if old is not None and not stat.S_ISREG(old.st_mode):
         with open(given, "wb") as own:
             yield own
         return
     target = os.path.realpath(given)
     if old is not None:
-        # raises if the file may not be written
+        # this call raises if the file may not be written
         os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))
     try:
         temporary, file = _temporary(os.path.dirname(target), 0o666 if old is None else old.st_mode)
@@ -201,7 +201,8 @@ def own_folder() -> str:
     import tempfile  # imported here: with shutil it would add 5 ms to `import gputensor`
 
     global _own
-    if _own is None or _own[0] != os.getpid():  # a forked child does not own its parent's folder
+    # a forked child does not own the folder of its parent
+    if _own is None or _own[0] != os.getpid():
         _sweep_folders(tempfile.gettempdir())
         folder = tempfile.mkdtemp(prefix="gputensor-")
         lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -20,7 +20,8 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def opened(path: str) -> int:
     """Open a regular file that no other user can have written; return its descriptor. Raises:
     OSError."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # do not wait for a pipe
+    # O_NONBLOCK, so that opening a pipe does not wait
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags)
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and not wrong(status):

@@ -44,7 +44,8 @@ class _Format(NamedTuple):
 
 
 _FORMATS = {
-    float8_e4m3fn: _Format(3, 7, 0x7E, 0x7E, 0x7F),  # saturates, as PyTorch's type does since 2.13
+    # values saturate, as in PyTorch's type since 2.13
+    float8_e4m3fn: _Format(3, 7, 0x7E, 0x7E, 0x7F),
     float8_e5m2: _Format(2, 15, 0x7B, 0x7C, 0x7F, 0x7C),
     float8_e4m3fnuz: _Format(3, 8, 0x7F, 0x80, 0x80),
     float8_e5m2fnuz: _Format(2, 16, 0x7F, 0x80, 0x80),

@@ -52,7 +52,8 @@ def kernel_finding(sentence: str) -> KernelError:
 def library_failed(op: str, error: Exception) -> GpuTensorError:
     """An external library that an operator called has failed. The library's error is the cause."""
     words = " ".join(str(error).split()) or type(error).__name__
-    if type(error).__name__ == "LinAlgError":  # NumPy and CuPy raise this type for some values
+    # NumPy and CuPy raise this exception type for some values
+    if type(error).__name__ == "LinAlgError":
         return not_finished(op, words)
     return KernelError(f"{op}: a library failed: {words}")
 

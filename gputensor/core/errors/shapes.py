@@ -128,7 +128,7 @@ def _is_long(got: Any) -> bool:
 
 def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
     what = got.__name__ if isinstance(got, type) else describe(got)
-    what = str(got) if what.endswith("DType") else what  # a dtype class of NumPy
+    what = str(got) if what.endswith("DType") else what  # the value is a dtype class of NumPy
     return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what})")
 
 

@@ -319,7 +319,8 @@ def fits(type: Type, value: Any) -> bool:
     if type.is_list:
         if isinstance(value, tuple):
             return all(fits(type.parts[0], item) for item in value)
-        return type.size is not None and fits(type.parts[0], value)  # int[2] x=1 means [1, 1]
+        # for example, int[2] x=1 means [1, 1]
+        return type.size is not None and fits(type.parts[0], value)
     if isinstance(value, Name):
         return value in _ENUM_DEFAULTS.get(type.name, ())
     if isinstance(value, str):

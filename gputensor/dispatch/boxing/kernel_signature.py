@@ -33,7 +33,7 @@ def _mismatch(definition: Definition, kernel: Kernel) -> tuple[str, str] | None:
 
     try:
         signature = inspect.signature(kernel.function)
-    except (TypeError, ValueError):  # a builtin without a signature
+    except (TypeError, ValueError):  # the kernel is a builtin without a signature
         return None
     schema = definition.schema
     if kernel.convention == "boxed":

@@ -32,8 +32,8 @@ from .reductions import reduction as reduction
 from ..watchdog import OnStream, watching
 from ..work import Work, _broken, wait_until
 
-_UNIQUE_ID_BYTES = 128  # nccl.h, NCCL_UNIQUE_ID_BYTES
-_local = threading.local()  # batch: the calls within a block of `coalesced`
+_UNIQUE_ID_BYTES = 128  # Source: nccl.h, NCCL_UNIQUE_ID_BYTES.
+_local = threading.local()  # batch: the calls within a block of `coalesced`.
 
 
 def unavailable_reason() -> str | None:

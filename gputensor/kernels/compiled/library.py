@@ -43,7 +43,7 @@ def choice() -> Choice:
     wanted = os.environ.get(VARIABLE, "").lower()
     if wanted and wanted not in CAPABILITIES:
         raise errors.wrong_setting(VARIABLE, f"be one of {', '.join(CAPABILITIES)}", wanted)
-    blas.take_memory()  # reserve OpenBLAS's memory before tensors use it up
+    blas.take_memory()  # reserve OpenBLAS's memory before tensors use all memory
     if wanted == DEFAULT:
         return Choice(DEFAULT, f"{VARIABLE}={DEFAULT}", f"unset {VARIABLE}", None)
     try:

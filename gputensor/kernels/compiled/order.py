@@ -8,7 +8,7 @@ from ...core.dtype import of_ours
 from ..cpu import order as numpys
 from .library import function
 
-_MOST = 1 << 32  # elements of a row
+_MOST = 1 << 32  # A number of elements of a row.
 # For rows of fewer than _SHORT elements, NumPy, which uses vector instructions, is faster if there
 # are more than _MANY elements.
 _SHORT, _MANY = 512, 1 << 13

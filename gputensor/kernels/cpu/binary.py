@@ -160,7 +160,7 @@ def _floating_fmod(a: Any, b: Any) -> Any:
     np.trunc(whole, whole)
     np.multiply(whole, by, whole)
     rest = np.subtract(wide, whole, whole).astype(np.float32)
-    if np.isnan(np.maximum.reduce(rest, None)):  # a divisor is infinite
+    if np.isnan(np.maximum.reduce(rest, None)):  # the case that a divisor is infinite
         return np.fmod(a, b)
     return np.copysign(rest, a, rest)
 
@@ -248,7 +248,7 @@ def _from_the_larger(ufunc: np.ufunc, exp: np.ufunc, scale: float) -> Callable[.
         if np.size(a) + np.size(b) < _MANY:
             return ufunc(a, b)
         less = np.subtract(a, b)
-        if np.isnan(np.maximum.reduce(less, None)):  # both operands are infinite
+        if np.isnan(np.maximum.reduce(less, None)):  # the case that both operands are infinite
             return ufunc(a, b)
         np.negative(np.abs(less, less), less)
         np.log1p(exp(less, less), less)

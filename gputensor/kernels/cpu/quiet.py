@@ -57,7 +57,7 @@ def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: A
         try:
             raise error
         finally:
-            del error  # the traceback refers to this frame
+            del error  # delete the error, because its traceback refers to this frame
     try:
         context = _spares.pop()
     except IndexError:

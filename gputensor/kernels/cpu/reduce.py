@@ -56,7 +56,8 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     if op == "count_nonzero":
         return _count_nonzero
     if given.category == COMPLEX and compute.category != COMPLEX:
-        loop = bind(op, given.to_real, compute, out, numel)  # a cast by NumPy would warn
+        # avoid a cast by NumPy, which would warn
+        loop = bind(op, given.to_real, compute, out, numel)
         return lambda array, *args: loop(array.real, *args)
     if given.category == FLOATING and compute.category == INTEGER:
         # cast the result here, because C does not define the cast of NaN
@@ -127,7 +128,7 @@ def _chained_axis(array: np.ndarray, axes: Any, compute: np.dtype) -> int | None
     """Return the reduced axis along which NumPy adds one element at a time; None if it is short."""
     cast = array.dtype != compute
     if not cast and array.flags.forc and (axes is None or len(axes) == array.ndim):
-        return None  # one contiguous run, which NumPy sums pairwise
+        return None  # NumPy sums a single contiguous run pairwise
     return _longest(array.shape, array.strides, None if axes is None else tuple(axes), cast)
 
 

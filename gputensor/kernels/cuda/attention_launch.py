@@ -13,8 +13,8 @@ from ...runtime import capture
 from . import launch, module, numbers, variants
 from .launch import THREADS
 
-SIDE = 64  # queries and keys of a block; SIDE in attention.cu
-WIDTHS = (32, 64, 128)  # the largest row length of each variant, in elements
+SIDE = 64  # The queries and keys of a block; SIDE in attention.cu.
+WIDTHS = (32, 64, 128)  # The largest row length of each variant, in elements.
 DTYPES = (float32, float16, bfloat16)
 _OPERANDS = ("query", "key", "value", "out", "sums", "deltas", "mask", "of_query", "of_key",
              "of_value")  # fmt: skip
@@ -73,7 +73,7 @@ class Attention(NamedTuple):
         if kind == 2 and self.mask is not float32:
             kind = 3
         seed, block, limit, grown = self.dropout or (0, 0, 0, 1.0)
-        # Note [Random numbers of a graph]
+        # See Note [Random numbers of a graph].
         of_dropout = 0 if self.dropout is None else 2 if type(seed) is capture.Place else 1
         return b"".join((*packed, numbers.pair(seed, block))) + _REST(
             limit, self.heads, self.served, self.queries, self.keys, self.width, self.value_width,

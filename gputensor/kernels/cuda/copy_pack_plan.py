@@ -15,9 +15,9 @@ from ...runtime.device_limits import Limits
 from . import copy_score as score
 from .copy_walk import Traffic, Walk, access_bytes
 
-INNER_DIMS = 8  # largest number of dimensions along a run; INNER_DIMS of copy_pack.cu
-OUTER_DIMS = (6, 24)  # numbers of dimensions across a run for which the kernel is compiled
-_WARP, _ROW_BYTES = 32, 128  # lanes, and the bytes of one word in each bank
+INNER_DIMS = 8  # The largest number of dimensions along a run; INNER_DIMS of copy_pack.cu.
+OUTER_DIMS = (6, 24)  # The numbers of dimensions across a run for which the kernel is compiled.
+_WARP, _ROW_BYTES = 32, 128  # The number of lanes, and the bytes of one word in each bank.
 
 
 class Pack:
@@ -167,7 +167,7 @@ def _tile(
         if any(chunks[d] < walk.sizes[d] for d in run[:-1]):
             return None
     if not found.rows_out and not found.rows_in:
-        return None  # dst and src have the same run
+        return None  # the runs of dst and src are the same
     found.cut_out = _cut(walk, found, found.run_out)
     found.cut_in = _cut(walk, found, found.run_in)
     _accesses(walk, found, halved)
@@ -333,7 +333,7 @@ def conflicts(addresses: list[int], itemsize: int) -> int:
 def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
     """Return (pad_shift, pad) in elements: fewest bank conflicts, and of these the least memory."""
     size = walk.dst_bytes
-    aligned = max(1, of.load * size // 4)  # words of a vector in the tile
+    aligned = max(1, of.load * size // 4)  # number of words of a vector in the tile
     lanes = positions(walk, of, _WARP * of.store)[:: of.store]
     best, chosen = None, (0, 0)
     for every, more in score.PACK_PADS:

@@ -16,28 +16,30 @@ SECTOR_BYTES = 32
 # The achieved share of a multiprocessor's issue rate (four warp instructions per cycle), and of its
 # memory rate. A kernel with more instructions than this is bound by the issue rate.
 ISSUE_SHARE, MEMORY_SHARE = 0.86, 0.87
-LATENCY_NS = 900  # latency of a read; memory is busy if enough bytes are in flight during this time
-L2_SPEED = 2.0  # speed of a copy within L2, relative to memory
+# The latency of a read. Memory is busy if enough bytes are in flight during this time.
+LATENCY_NS = 900
+L2_SPEED = 2.0  # The speed of a copy within L2, relative to memory.
 
 # --- which kernel ---------------------------------------------------------------------------------
 
-SMALL_BYTES = 64 << 10  # with fewer bytes, a launch costs more than the layout
-LONG_RUN_BYTES = 128  # common runs of dst and src of at least this length use ROW
-TILE_RUN_BYTES = 64  # the shortest run of TILE in the dense dimension of dst or src
-PACK_RUN_BYTES = 64  # the shortest run of PACK, over several dimensions; shorter runs use ELEM
-# the maximum number of channels; the minimum number of pixels
+SMALL_BYTES = 64 << 10  # With fewer bytes, a launch costs more than the layout.
+LONG_RUN_BYTES = 128  # Common runs of dst and src of at least this length use ROW.
+TILE_RUN_BYTES = 64  # The shortest run of TILE in the dense dimension of dst or src.
+PACK_RUN_BYTES = 64  # The shortest run of PACK, over several dimensions. Shorter runs use ELEM.
+# The maximum number of channels, and the minimum number of pixels.
 SKINNY_CHANNELS, SKINNY_PIXELS = 16, 256
-SKINNY_RATIO = 4  # the maximum ratio of the item sizes, so that a thread's channels are whole words
-NEAR_STEPS = 4  # the largest stride, in elements, of the dimension along which src is read
-SCATTERED_TILE = 4096  # the smallest plane worth a tile if neither side is dense in it
+# The maximum ratio of the item sizes, so that a thread's channels are whole words.
+SKINNY_RATIO = 4
+NEAR_STEPS = 4  # The largest stride, in elements, of the dimension along which src is read.
+SCATTERED_TILE = 4096  # The smallest plane for which a tile is used if neither side is dense in it.
 
 # --- ROW ------------------------------------------------------------------------------------------
 
 ROW_BLOCK = 256
 # If rows have at least this length, a block processes part of one row and each thread divides once.
 LONG_ROW_BYTES = 2048
-SHIFTED_FROM_BYTES = 512  # the shortest row of copies with shifted accesses
-# shifted accesses are used if the widest access would be below this number of bytes
+SHIFTED_FROM_BYTES = 512  # The shortest row of copies with shifted accesses.
+# Shifted accesses are used if the widest access would be below this number of bytes.
 SHIFTED_BELOW = 4
 REPEATS_PER_BLOCK = 16  # the maximum number of stores for each load of a broadcast element
 
@@ -48,14 +50,14 @@ TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}
 # (rows, columns) by the wider item, for columns of dst that begin within a sector. Tiles are tall,
 # because a tile reads one sector of rows more than it stores.
 TILE_OF_SECTORS = {1: (256, 128), 2: (256, 64), 4: (128, 64), 8: (128, 32)}
-TILE_SQUARE_BYTES = 128  # the largest square in a thread's registers
-# bytes that a thread loads before it waits
+TILE_SQUARE_BYTES = 128  # The largest square in a thread's registers.
+# The number of bytes that a thread loads before it waits.
 TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}
-TILE_WAVES = 2  # the larger tile needs at least this many waves of blocks
-TILE_GROUP = 8  # number of columns of tiles that neighbouring blocks cover
+TILE_WAVES = 2  # The larger tile needs at least this many waves of blocks.
+TILE_GROUP = 8  # The number of columns of tiles that neighbouring blocks cover.
 # Use the largest tile whose share of busy threads is at least this fraction of the best share.
 TILE_FILLS = 0.9
-TILE_ENOUGH = 0.8  # below this share of busy threads, PACK is scored too
+TILE_ENOUGH = 0.8  # Below this share of busy threads, PACK is scored too.
 # The exponents of the share of busy threads in the score. With shares of 0.61, 0.23 and 0.14, TILE
 # reached 0.43, 0.08 and 0.06 of memcpy's speed on an H100. PACK loses less, because it loads the
 # next tile at the same time.
@@ -79,7 +81,7 @@ PACK_LOST_STORED, PACK_LOST_LOADED = 80, 4
 PACK_TILES = 2
 # the wanted blocks per multiprocessor; if fewer fit, threads get half the elements
 PACK_RESIDENT = 2
-PAGE_BYTES = 2 << 20  # the bytes that one TLB entry covers
+PAGE_BYTES = 2 << 20  # The number of bytes that one TLB entry covers.
 # (interval in words, padding in words): paddings of a tile that are tried against bank conflicts.
 PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (32, 4), (64, 4))
 
@@ -113,7 +115,7 @@ TILE_INSTRUCTIONS = {
 }
 # Warp instructions of a PACK tile with four outer dimensions: both sides wide, or not.
 PACK_INSTRUCTIONS = {1: (123, 282), 2: (66, 164), 4: (38, 81), 8: (31, 41), 16: (32, 32)}
-# The factor of the speed for each side with accesses below 16 bytes.
+# The factor that multiplies the speed, for each side with accesses below 16 bytes.
 NARROW_SIDE = {1: 0.85, 2: 0.92, 4: 0.95, 8: 0.97, 16: 1.0}
 # Registers per thread from ptxas, rounded up to the allocation unit. For TILE: with both sides
 # wide, with one side not wide, and with whole sectors stored. For PACK: both sides wide, or not.

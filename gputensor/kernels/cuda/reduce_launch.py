@@ -164,8 +164,8 @@ class Reduce:
         partial = variants.reduce_partial(op, scalar)
         row_bytes = outputs * int(partial.lstrip("abcfiu")) // 8
         self.op: str = op
-        self.runs: dict[Any, Callable[[bytes], None]] = {}  # by stage and device
-        # (bytes into the input, bytes into the workspace, stage)
+        self.runs: dict[Any, Callable[[bytes], None]] = {}  # Keyed by stage and device.
+        # (bytes into the input, bytes into the workspace, stage) of each launch.
         self.stages: list[tuple[int, int, Stage]] = []
         rows = 0
         parts = list(pieces(reduced, launch.MAX_NUMEL))

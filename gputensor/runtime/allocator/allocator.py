@@ -26,7 +26,7 @@ class Allocator:
         self.backend = backend
         self.keeps_blocks = keeps_blocks
         self.limit: int | None = None
-        self.is_closed = False  # set in a forked child, where no memory can be returned
+        self.is_closed = False  # True in a forked child, where memory cannot be returned
         self._lock = threading.RLock()
         self._is_changing = self._is_torn = False
         self._returned: deque[Block] = deque()
@@ -232,7 +232,7 @@ class Allocator:
                 return
             events = [] if self._aside else [*map(self.backend.record, block.used_on.values())]
             is_done = not self._aside and all(e is not None and e.query() for e in events)
-        except errors.GpuTensorError:  # the device failed; its next call reports it
+        except errors.GpuTensorError:  # the device has failed; its next call reports the failure
             is_done = False
         if is_done:
             block.handle()

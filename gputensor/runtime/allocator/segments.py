@@ -234,7 +234,7 @@ def _join(first: Block, second: Block) -> None:
     if after is not None:
         after.before = first
     first.size += second.size
-    second.state = USED  # the block is in no bin and in no pool now
+    second.state = USED  # now the block is neither in a bin nor in a pool
     second.before = second.after = None
 
 

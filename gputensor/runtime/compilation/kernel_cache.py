@@ -181,7 +181,7 @@ def _make(folder: str, mode: int) -> None:
     allows it."""
     if not os.path.isdir(folder):
         _make(os.path.dirname(os.path.abspath(folder)), mode)
-        with contextlib.suppress(FileExistsError):  # another process made it
+        with contextlib.suppress(FileExistsError):  # another process has made the folder
             os.mkdir(folder, mode)
 
 

@@ -39,7 +39,7 @@ _LIMITS = (16, 39, 106, 82, 81, 97, 111, 38, 13, 36, 37)
 _limits: dict[int, Limits] = {}
 _lock = threading.Lock()
 _count = 0
-# functions that are called once, with the number of devices
+# Functions that are called once, with the number of devices.
 at_start: list[Callable[[int], object]] = []
 
 

@@ -50,7 +50,8 @@ class Function:
         "carveout", "device_index", "function", "image", "launchers", "module", "name", "ptr",
         "shared_bytes",
     )  # fmt: skip
-    launchers: dict[tuple[Any, ...], Callable[[bytes], None]]  # by grid, block and shared memory
+    # keyed by grid, block and shared memory
+    launchers: dict[tuple[Any, ...], Callable[[bytes], None]]
     image: bytes
     module: Any
 
@@ -58,7 +59,7 @@ class Function:
         self, function: Any, name: str, device_index: int, module: Any = None, image: bytes = b""
     ) -> None:
         self.module, self.image, self.launchers = module, image, {}
-        self.function: Any = function  # keeps the module loaded
+        self.function: Any = function  # this reference keeps the module loaded
         self.ptr: int = function.ptr
         self.name: str = name
         self.device_index: int = device_index

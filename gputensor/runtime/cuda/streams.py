@@ -18,8 +18,8 @@ from .driver import CudaError, On, Relaxed, checked, failed, get_device, is_done
 _runtime: Any = cupy.cuda.runtime
 cupy_stream = cupy.cuda.get_current_stream
 
-PER_THREAD = 2  # the handle of the per-thread default stream
-_STREAMS_IN_POOL = 32  # per device and priority, as in PyTorch
+PER_THREAD = 2  # The handle of the per-thread default stream.
+_STREAMS_IN_POOL = 32  # The number of streams per device and priority, as in PyTorch.
 
 _lock = threading.Lock()
 _local = threading.local()

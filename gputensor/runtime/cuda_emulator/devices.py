@@ -15,8 +15,8 @@ from ..emulator.queues import Scheduler
 machine: Machine
 scheduler: Scheduler
 pinned: PinnedAllocator
-total_bytes = 0  # bytes of each device
-peers: list[int] = []  # per device: a bit for each device whose memory its kernels may use
+total_bytes = 0  # The bytes of each device.
+peers: list[int] = []  # Per device, a bit for each device whose memory its kernels may use.
 _local = threading.local()
 
 

@@ -29,8 +29,9 @@ SHIM_FILES = (
 ).split()
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
-_SOME_BYTES = 2**64 - 1  # stands for the size of an access that a signal reported, which is unknown
-_CLEAR = 1 << 14  # the largest overrun, in bytes, that is attributed to an argument
+# Stands for the size of an access that a signal reported, which is unknown.
+_SOME_BYTES = 2**64 - 1
+_CLEAR = 1 << 14  # The largest overrun, in bytes, that is attributed to an argument.
 _NO_THREAD = 2**32 - 1
 
 
@@ -285,7 +286,7 @@ def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None
     if file:
         return ":".join(os.path.basename(file).split(":")[:2])
     at = machine.place_of(pc)
-    if at is None or os.path.basename(at[0]).startswith("lib"):  # the place is in a library
+    if at is None or os.path.basename(at[0]).startswith("lib"):  # the address is in a library
         return None
     return _line_of(at[0], at[1] - 1)
 

@@ -16,7 +16,7 @@ _SPELT = {
     "-define-macro": "D", "-U": "U", "--undefine-macro": "U", "-undefine-macro": "U", "-std": "std",
     "--std": "std",
 }  # fmt: skip
-STANDARDS = ("c++17", "c++20")  # the emulator's headers need C++17
+STANDARDS = ("c++17", "c++20")  # The emulator's headers need C++17.
 # Options of GPU code generation, and options that describe what the emulator always does.
 _WITHOUT_EFFECT = (
     "-lineinfo --generate-line-info -G --device-debug -w --disable-warnings --restrict -restrict "

@@ -266,4 +266,4 @@ class Scheduler:
             try:
                 raise first
             finally:
-                del first  # the traceback refers to this frame
+                del first  # delete the error, because its traceback refers to this frame

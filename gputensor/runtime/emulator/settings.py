@@ -26,7 +26,7 @@ WRITES = "writes"
 _BY_THE_ENGINE = (WRITES, *CHECKS[:3])
 _EACH_ACCESS = CHECKS[:3]
 SCHEDULES = ("forward", "reversed", "random")
-_LONGEST = 10**6  # the maximum in seconds
+_LONGEST = 10**6  # the longest time limit, in seconds
 
 
 class Options(ctypes.Structure):

@@ -314,7 +314,7 @@ def _key(operand: Any) -> Any:
         return type(operand)
     if operand._device is CPU:
         return operand._geometry
-    # the data is None for meta and pending tensors
+    # `data` is None for meta and pending tensors
     data, shape = operand._storage._data, operand._geometry
     begin = operand._offset * shape.dtype.itemsize
     return (shape, operand._device, (begin if data is None else begin + data.ptr) & 15)

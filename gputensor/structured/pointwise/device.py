@@ -139,7 +139,8 @@ def binary_inplace(
                 key = (shape, device, a & 15, shape_b, b & 15)
             else:
                 raise AttributeError
-        except AttributeError:  # a meta tensor, a CPU scalar, or memory that may overlap
+        # the call has a meta tensor, a CPU scalar, or memory that may overlap
+        except AttributeError:
             into = write if alpha is ONE else scaled
             return errors.plainly(into, self, (self, other), params)
         table = operator.table
