@@ -17,7 +17,7 @@ from .model import MODULES, Model, Op
 from .text import WIDTH, indent, module, pruned, wrap
 
 FAMILY_DOC = (
-    """Functions and methods of the operator family {family}. See gputensor/dispatch/families.py."""
+    """Functions and methods of the operator family {family}. See dispatch/families.py."""
 )
 
 FAMILY_IMPORTS = """from ...core import errors as _errors
