@@ -16,9 +16,7 @@ from .emit_nodes import names_of_formulas
 from .model import MODULES, Model, Op
 from .text import WIDTH, indent, module, pruned, wrap
 
-FAMILY_DOC = (
-    """Functions and methods of the operator family {family}. See dispatch/families.py."""
-)
+FAMILY_DOC = """Functions and methods of the operator family {family}. See dispatch/families.py."""
 
 FAMILY_IMPORTS = """from ...core import errors as _errors
 from ...core.arguments import DTYPES as _DTYPES
