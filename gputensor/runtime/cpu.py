@@ -159,7 +159,6 @@ def on_num_threads(told: Callable[[int], object]) -> None:
 def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], object]) -> None:
     """Call `work(first, last)` over parts of [begin, end). Each part except the last has at least
     `grain` elements.
-    except the last.
 
     The calling thread takes a part itself. Inside a part, a nested call runs in its own thread.
     """

@@ -5,7 +5,6 @@ the low bits; NaN becomes 0. To uint64, the values in [2^63, 2^64) are exact. In
 keeps the low bits. Complex to real keeps the real part. Any type to bool tests for not equal to 0.
 Casts from integers to f16, and from integers and f64 to bf16, are made through f32, so wide values
 are rounded twice. The parts of complex32 are f16. All other casts are one IEEE rounding.
-one IEEE rounding.
 
 NumPy and ml_dtypes follow these rules with three exceptions: float to integer out of range, which C
 leaves undefined; complex to bf16; and a warning for complex to real."""
