@@ -1,5 +1,5 @@
-"""`python -m codegen` writes files; `--check` compares them instead; `where OP` prints an
-operator's places."""
+"""`python -m codegen` writes files; `--check` only compares them; `where OP` prints an operator's
+places."""
 
 from __future__ import annotations
 

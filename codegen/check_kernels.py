@@ -15,7 +15,7 @@ from .model import Model, Op
 
 
 _places: Any = paths.load_module("cli.places")
-# A function that returns the names that a file defines -> their lines.
+# A function that returns the names that a file defines, with their lines.
 Names = Callable[[Path], dict[str, int]]
 python_names: Names = _places.python_names
 cpu_loops: Names = _places.cpu_loops
@@ -37,7 +37,7 @@ class Missing:
 
 
 def missing(model: Model) -> list[Missing]:
-    """Return everything that is missing, in the YAML's order."""
+    """Return all missing definitions, in the YAML's order."""
     return [item for op in model.all.ops for item in _missing(op)]
 
 
@@ -65,7 +65,7 @@ def defines(family: str, name: str) -> bool:
 
 def formulas(names: Iterable[str]) -> dict[str, list[str]]:
     """Return the modules that define these names: `autograd.formulas.reduce` -> the names in order.
-    Names without a module are operators, under the package."""
+    Names without a module are operators; they are listed under the package."""
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         homes = [path for path in paths.formulas() if name in python_names(path)]

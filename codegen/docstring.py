@@ -10,7 +10,7 @@ from . import paths
 from .model import DTYPES, Op, parameter
 from .text import ROOM, WIDTH
 
-# Words for a schema's types; a list `[]` uses the plural.
+# The words for the types of a schema. A list `[]` uses the plural.
 _WORDS = {
     "Tensor": "Tensor", "int": "int", "SymInt": "int", "float": "float", "bool": "bool",
     "str": "str", "Scalar": "number", "ScalarType": "dtype", "Layout": "layout", "Device": "device",
@@ -19,11 +19,11 @@ _WORDS = {
 
 
 def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> list[str]:
-    """Return the docstring's lines. A method that has a function, or an in-place method whose
-    operator has one, refers to it.
+    """Return the docstring's lines. A method refers to the function of its name, and an in-place
+    method to its operator, if these exist.
 
-    ops: the overloads of one name; the first one's `doc` is used. parameters: as in the signature,
-    with defaults.
+    ops: the overloads of one name, of which the first one's `doc` is used. parameters: as in the
+    signature, with defaults.
     """
     first = ops[0]
     summary, _, more = first.doc.partition("\n")
@@ -47,7 +47,7 @@ def _wrapped(summary: str, tail: list[str]) -> list[str]:
 
 
 def _broken(line: str) -> list[str]:
-    """Wrap a line, with room for quotes at the end."""
+    """Wrap a line so that the closing quotes fit at its end."""
     if len(line) <= WIDTH - 7 or line.startswith(">>>"):
         return [line]
     margin = " " * (len(line) - len(line.lstrip()))

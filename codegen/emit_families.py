@@ -1,4 +1,4 @@
-"""Text of _generated/families/<family>.py, with functions for each operator, and of
+"""Text of _generated/families/<family>.py, with the functions of each operator, and of
 _generated/index.py, with the family of every name and the lazy modules that load a family on first
 use.
 """
@@ -16,9 +16,7 @@ from .emit_nodes import names_of_formulas
 from .model import MODULES, Model, Op
 from .text import WIDTH, indent, module, pruned, wrap
 
-FAMILY_DOC = (
-    """What is called of family {family}; gputensor/dispatch/families.py tells what is what."""
-)
+FAMILY_DOC = """Functions and methods of the operator family {family}. See dispatch/families.py."""
 
 FAMILY_IMPORTS = """from ...core import errors as _errors
 from ...core.arguments import DTYPES as _DTYPES
@@ -44,17 +42,17 @@ from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state"""
 
 INDEX_DOC = (
-    """Which family every name belongs to; all that `import gputensor` knows of the operators."""
+    """The family of every name. `import gputensor` reads only this index of the operators."""
 )
 
-LOOPS_DOC = """The loops of every family, and what their rows say of dtypes (core/dtype_rules.py).
+LOOPS_DOC = """The loops of every family, with the `dtypes` of their rows (core/dtype_rules.py).
 
-Which operands native code takes, and which variants of a kernel are compiled, follow from it."""
+They determine the operands that native code accepts, and the compiled variants of a kernel."""
 
-BATCHING_DOC = """The batch rules of rows whose family has another one (func/rules/)."""
+BATCHING_DOC = """Batch rules of rows whose rule is not the rule of their family (func/rules/)."""
 
 INDEX_HEAD = '''def _read(text: str) -> dict[str, str]:
-    """Name -> family, of a text that has each family, with a colon, before its names."""
+    """Parse text in which each family, with a colon, precedes its names: name -> family."""
     found: dict[str, str] = {}
     family = ""
     for part in f"{text} -".split(":"):
@@ -69,9 +67,10 @@ _NAMED = re.compile(r"\b(?:_?operators|_ops)\.(\w+)")
 
 
 def families(model: Model, used: set[str]) -> dict[Path, str]:
-    """Return the families' files, and the index. used: identifiers of overloads that code calls."""
+    """Return the files of the families, and the index. used: identifiers of overloads that code
+    calls."""
     folder = paths.GENERATED / "families"
-    found = {folder / "__init__.py": module("What is called, a file a family.")}
+    found = {folder / "__init__.py": module("Functions and methods, one file for each family.")}
     for family in model.families():
         ops = [op for op in model.ops if op.family == family]
         found[folder / f"{family}.py"] = _family(model, family, ops, used)
@@ -159,8 +158,8 @@ def _index(model: Model, used: set[str]) -> str:
 
 
 def _namespaces(model: Model) -> str:
-    """Return namespace -> its family, except for `aten`. Raises: LookupError for a second
-    family."""
+    """Return namespace -> its family, except for `aten`. Raises: LookupError for a second family of
+    a namespace."""
     found: dict[str, str] = {}
     for op in model.others:
         if found.setdefault(op.namespace, op.family) != op.family:
@@ -170,8 +169,8 @@ def _namespaces(model: Model) -> str:
 
 
 def _lacked(methods: set[str]) -> list[str]:
-    """Return the attributes that PyTorch's tensors and NumPy's arrays have, by names.txt, and ours
-    do not."""
+    """Return the attributes, listed in names.txt, that the tensors of PyTorch and the arrays of
+    NumPy have and gputensor's tensors do not have."""
     lines = paths.NAMES.read_text(encoding="utf-8").splitlines()
     theirs = [line.partition(": ") for line in lines]
     of_tensors = [names for kind, _, names in theirs if kind in ("torch.Tensor", "numpy.ndarray")]
@@ -197,7 +196,7 @@ def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 def _modules(model: Model) -> list[str]:
-    """Return the functions of the modules other than gt, under their names there."""
+    """Return the functions of the modules other than gt, under their names in these modules."""
     lines = []
     for name in MODULES:
         bases = [*model.bases("function", name), *model.aliases("function", name)]
@@ -207,9 +206,9 @@ def _modules(model: Model) -> list[str]:
 
 
 def _loops(model: Model) -> str:
-    """Return the dtypes of loops. They are those of the row that has only this loop; without such a
-    row, those of a row with several loops: `clamp_min` takes bool, `clamp` with two bounds does
-    not.
+    """Return the dtypes of loops. The dtypes of a loop are taken from the row that has only this
+    loop. If there is none, they are taken from a row with several loops. For example, `clamp_min`
+    accepts bool, but `clamp` with two bounds does not.
 
     Raises: LookupError if two rows contradict each other about a loop's dtypes.
     """
@@ -232,14 +231,14 @@ def _loops(model: Model) -> str:
 
 
 def batching(model: Model) -> str:
-    """Return the batch rules of rows with their own rule."""
+    """Return the batch rules of rows that have their own rule."""
     rows = [f'"aten::{op.name}": "{op.batch}",' for op in model.ops if op.batch]
     return module(BATCHING_DOC, "\n".join(["RULES = {", *indent(rows), "}"]))
 
 
 def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str]]:
-    """Return (module, name) of a module's lazy names: those imported `as` themselves for type
-    checkers.
+    """Return (module, name) of a module's lazy names: the names that it imports `as` themselves for
+    type checkers.
 
     A lazy name that is itself a module ends with a dot.
     """
@@ -275,7 +274,7 @@ def _later() -> list[str]:
 
 
 def _family_of(model: Model, base: str) -> str:
-    """Raises: LookupError where the overloads of one name are in two families."""
+    """Raises: LookupError if the overloads of one name are in two families."""
     found = {op.family for op in model.named(base)}
     if len(found) > 1:
         raise LookupError(f"'{base}' must have one family (got {', '.join(sorted(found))})")
@@ -283,7 +282,7 @@ def _family_of(model: Model, base: str) -> str:
 
 
 def _listed(names: list[tuple[str, str]]) -> str:
-    """Return lines `family: name name` for all families, filled to the line length."""
+    """Return lines `family: name name` for all families, wrapped at the line length."""
     groups: dict[str, list[str]] = {}
     for family, name in names:
         groups.setdefault(family, []).append(name)

@@ -1,8 +1,8 @@
 """Text of the public callables of one operator: its function, its method, and the methods of
 Python's operators.
 
-Each callable selects the overload and calls through the table itself: there is one frame between
-the user and the kernel.
+Each callable selects the overload and calls through the table itself, so that there is only one
+frame between the user and the kernel.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def functions(model: Model, base: str) -> list[list[str]]:
-    """Return the function of a public name, as a block of lines; empty if `gt` does not have the
-    name."""
+    """Return the function of a public name, as a block of lines. Return no lines if `gt` does not
+    have the name."""
     if base in (aliases := model.aliases("function")):
         return [[f"{base} = {aliases[base]}"]]
     return [public(model, base, "function")] if base in model.bases("function") else []
@@ -57,7 +57,8 @@ def _alias(model: Model, base: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Public:
-    """A public function or method: its overloads, and how several overloads merge."""
+    """A public function or method: its overloads, and the rule by which several overloads are
+    merged."""
 
     name: str
     variant: str
@@ -78,7 +79,7 @@ class Public:
 
     @property
     def vararg(self) -> Argument | None:
-        """The parameter that takes a list of ints and may be given as `x.view(2, 3)`."""
+        """The parameter for a list of ints that callers may pass as in `x.view(2, 3)`."""
         return None if self.merge is not None else vararg(self.first, is_method=self.is_method)
 
     @property
@@ -112,7 +113,7 @@ def public(model: Model, name: str, variant: str) -> list[str]:
     body = docstring.lines(it.ops, parameters, is_method=it.is_method)
     function = f"Tensor_{name}" if it.is_method else name
     merged = _single(it) if it.merge is None else _merged(it, it.merge)
-    # A parameter of the function's own name hides it.
+    # A parameter with the name of the function would hide it.
     is_hidden = any(item.partition("=")[0] == function for item in parameters)
     own = f'globals()["{function}"]' if is_hidden else function
     body += _refused(name, own, [*_by_numpy_names(it), *merged])
@@ -122,14 +123,14 @@ def public(model: Model, name: str, variant: str) -> list[str]:
 
 
 def input_for_self(lines: Sequence[str]) -> list[str]:
-    """Return a function's lines with PyTorch's name for its first operand, which other code calls
+    """Return a function's lines with `input`, PyTorch's name for the first operand, in place of
     `self`."""
     return [re.sub(r"\bself\b", "input", line) for line in lines]
 
 
 def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
-    """Return the lines of a function that explains failures, or runs again with numbers in place of
-    0-d tensors. A `try` costs nothing without a failure."""
+    """Return the lines of a function that explains failures, or repeats the call with numbers in
+    place of 0-d tensors. A `try` costs nothing without a failure."""
     head = "except Exception as error:"
     given = ["error", f'"{name}"', function, "locals()"]
     body = wrap("return _refuse(", given, ")", WIDTH - 8)
@@ -138,7 +139,8 @@ def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
 
 
 def signature(it: Public) -> list[str]:
-    """Return parameters with defaults, then NumPy's names of those that have one."""
+    """Return the parameters with defaults, followed by NumPy's names of parameters that have
+    one."""
     listed = _own_parameters(it)
     if not (second := numpy_names(listed)):
         return listed
@@ -149,10 +151,10 @@ def signature(it: Public) -> list[str]:
 
 
 def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
-    """Return NumPy's name -> ours, for parameters that the function takes by both names.
+    """Return NumPy's name -> our name, for parameters that the function accepts under both names.
 
-    Source: torch/csrc/utils/python_arg_parser.cpp, numpy_compatibility_arg_names. `dim` has none if
-    a required parameter follows it.
+    Source: torch/csrc/utils/python_arg_parser.cpp, numpy_compatibility_arg_names. `dim` has no
+    NumPy name if a required parameter follows it.
     """
     names = [item.partition("=")[0] for item in parameters]
     if "dim" not in names or "*args" in names:
@@ -189,7 +191,7 @@ def _own_parameters(it: Public) -> list[str]:
             found.insert(0, "self")
         for argument in it.first.schema.positional:
             if it.is_method and argument.name == "self" and it.vararg is None:
-                found.insert(0, "self")  # the condition of where() comes before self
+                found.insert(0, "self")  # the condition of where() is its first argument
             elif argument is it.vararg:
                 found.append(f"{parameter(argument.name)}=None")
             elif not (it.is_method and argument.name == "self"):
@@ -215,12 +217,12 @@ def _single(it: Public) -> list[str]:
     lines = [] if it.vararg is None else spread(it.name, it.vararg)
     lines += _normalised(op.arguments, it.name)
     if op.shortcut:
-        # As in THPVariable_contiguous, a no-op is detected without a dispatch.
+        # As in THPVariable_contiguous, a call that changes nothing returns self without a dispatch.
         lines += [f"if {op.shortcut}:", "    return self"]
     guards = ["alpha is _ONE"] * op.is_scaled + ["out is None"] * bool(it.outs)
     guards += ["not requires_grad"] * it.takes_requires_grad
     lines += gather.gathered(op, gather.short_cut(op, guards, made=_named(op, "made")))
-    # The result requires grad if the signature has requires_grad.
+    # The result requires grad if the caller passes requires_grad=True.
     lead, end = "return ", list[str]()
     if it.takes_requires_grad:
         lead, end = "result = ", ["return result.requires_grad_() if requires_grad else result"]
@@ -240,7 +242,8 @@ def _call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[s
 
 
 def _named(op: Op, results: str) -> str:
-    """Return the expression of the named tuple of several results; `results` of other operators."""
+    """Return the expression of the named tuple of several results; for other operators `results`
+    itself."""
     is_tuple = op.named_results and op.is_public
     return f"Results_{op.base.rstrip('_')}({results})" if is_tuple else results
 
@@ -340,7 +343,7 @@ def _if(condition: str, body: list[str]) -> list[str]:
 
 
 def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> list[str]:
-    """Return lines for the keys that all overloads have, and the branch of a call with `out`."""
+    """Return lines for the keys that all overloads have, and the branch for a call with `out`."""
     lines = gather.gathered(ops[-1]) if shared else []
     if not it.outs:
         return lines
@@ -364,8 +367,8 @@ def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> li
 
 
 def _dunder(op: Op, name: str) -> list[str]:
-    """Return a method such as `__add__`, which calls `op` with the YAML's arguments. If an equal
-    method exists, it is an alias."""
+    """Return a method such as `__add__`, which calls `op` with the arguments given in the YAML. If
+    an equal method exists, return an alias of it."""
     written = op.operators[name]
     if written == "self":
         return [f"Tensor_{name} = Tensor_{op.base}"]
@@ -378,11 +381,12 @@ def _dunder(op: Op, name: str) -> list[str]:
 
 
 def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
-    """Return NotImplemented for a foreign operand, so that its class is tried."""
+    """Return the lines that return NotImplemented for a foreign operand, so that Python tries its
+    class."""
     keys = "self._keys | other._keys"
     if op.numbers:
         keys = f"self._keys if type(other) in NUMBERS else {keys}"
-        # The class may be NumPy's array. A comparison has no gradient that would be lost there.
+        # The class may be NumPy's array. For a comparison no gradient would be lost.
         is_comparison = name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
         foreign = [
             f"if (other := self._operand({op.base!r}, other, {is_comparison})) is None:",
@@ -401,8 +405,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
 
 
 def _given(op: Op, written: str) -> dict[str, str]:
-    """Return the arguments of a call that the YAML writes as `other, self,
-    rounding_mode="floor"`."""
+    """Return the arguments of a call from the YAML's text `other, self, rounding_mode="floor"`."""
     text = f"_({written})"
     call = ast.parse(text, mode="eval").body
     assert isinstance(call, ast.Call)

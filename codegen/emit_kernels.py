@@ -1,7 +1,7 @@
 """Text of _generated/kernels/<family>.py: a family's registrations and derivatives.
 
-There is one row for each operator. When a slot is computed, gputensor/makers makes the kernels that
-do not depend on the signature.
+Each operator has one row. When a slot is computed, gputensor/makers makes the kernels that do not
+depend on the signature.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def kernels(model: Model, family: str) -> str:
     imports.append(f"from {home} as _operators")
     install = "\n".join(["def install() -> None:", *indent(rows)])
     where = paths.native(family).relative_to(paths.PACKAGE).as_posix()
-    doc = f"What is registered for the operators of {where}, and their derivatives."
+    doc = f"Registrations of the operators of {where}, and their derivatives."
     return module(doc, "\n".join(imports), install, *classes)
 
 
@@ -61,7 +61,7 @@ ROWS = {
 
 
 def _row(op: Op, names: dict[str, str]) -> list[str]:
-    # an operator of another namespace is in its family's own module
+    # an operator of another namespace is defined in the module of its family
     prefix = "" if op.namespace == NAMESPACE else "op_"
     operator = f"_operators.{prefix}{op.identifier}"
     if op.is_forward:
@@ -83,7 +83,8 @@ def _row(op: Op, names: dict[str, str]) -> list[str]:
 
 
 def _kernel(op: Op, name: str) -> str:
-    """Return the kernel: a function of native/<family>.py, or one derived from another operator."""
+    """Return the kernel: a function of native/<family>.py, or a kernel derived from another
+    operator."""
     if not op.follows:
         return f"native.{name}"
     if check_kernels.defines(op.family, op.identifier):
@@ -98,7 +99,7 @@ def _call(function: str, *given: str) -> list[str]:
 
 
 def _rules(op: Op, names: dict[str, str]) -> list[str]:
-    """Return the kernels above the operator's own, from BackendSelect to Autocast."""
+    """Return the kernels above the operator's own kernel, from BackendSelect to Autocast."""
     found = []
     if op.is_factory:
         found.append("selects")

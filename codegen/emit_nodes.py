@@ -1,11 +1,11 @@
 """The derivatives of a family: a node class for each formula of native_functions.yaml.
 
-A formula becomes a line of code unchanged, except that properties of operands (`self.shape`,
-`geometry(self)`) are read when the operation is recorded, so that the operand need not be saved.
-`keep` does this; a kernel of makers/autograd.py calls it.
+A formula becomes a line of code unchanged, with one exception: properties of operands
+(`self.shape`, `geometry(self)`) are read when the operation is recorded, so that the operand need
+not be saved. `keep` does this; a kernel of makers/autograd.py calls it.
 
-Operands that share a formula get their gradients from one call, whose `grad_input_mask` tells which
-are needed, as in PyTorch's derivatives.yaml.
+Operands that share a formula get their gradients from one call. Its `grad_input_mask` marks the
+gradients that are needed, as in PyTorch's derivatives.yaml.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NUMERIC = ("Scalar", "float", "int", "SymInt")
 
 
 def node_names(model: Model) -> dict[str, str]:
-    """Return operator -> the name of its node class. In-place forms have the class of the
-    functional form.
+    """Return operator -> the name of its node class. In-place forms use the class of the functional
+    form.
 
     The numbers in names are those of PyTorch's derivatives.yaml. If we have fewer overloads, the
-    field `node` gives the name.
+    field `node` contains the name.
     """
     names: dict[str, str] = {}
     counts: dict[str, int] = {}
@@ -56,7 +56,8 @@ def has_own_formula(op: Op) -> bool:
 
 @dataclass
 class Nodes:
-    """The classes of a family, and the names that they take from `gputensor.autograd.formulas`."""
+    """The classes of a family, and the names that they import from
+    `gputensor.autograd.formulas`."""
 
     classes: list[list[str]] = field(default_factory=list)
     formulas: set[str] = field(default_factory=set)
@@ -65,8 +66,8 @@ class Nodes:
 def nodes(model: Model, family: str) -> Nodes:
     names = node_names(model)
     found = Nodes()
-    # Content of a class -> (its name, its `keep`). A class that differs only in its name extends
-    # that class.
+    # Content of a class -> (its name, its `keep`). A class that differs only in its name is a
+    # subclass.
     known: dict[tuple[str, ...], tuple[str, list[str]]] = {}
     for op in model.ops:
         if op.family == family and has_own_formula(op):
@@ -83,7 +84,7 @@ def nodes(model: Model, family: str) -> Nodes:
 
 
 class _Asking(ast.NodeTransformer):
-    """Replaces reads of operands' properties in a formula by names. asked: name -> expression."""
+    """Replaces property reads of operands in a formula by names. asked: name -> expression."""
 
     def __init__(self, operands: Collection[str]) -> None:
         self.operands = operands
@@ -119,12 +120,11 @@ class _Placing(ast.NodeTransformer):
 
 
 class _Formula:
-    """The derivative of one operand: its text, and the values it needs of the call.
+    """The derivative of one operand: its text, and the values of the call that it needs.
 
     asked: name of a value -> expression over the arguments. tensors: operands whose elements the
-    formula reads. values: other arguments that it reads. others: the results that it reads, by
-    name, with their number.
-    """
+    formula reads. values: other arguments that the formula reads. others: results that the formula
+    reads, by name, with their number."""
 
     def __init__(self, op: Op, text: str) -> None:
         asking = _Asking({argument.name for argument in op.tensors})
@@ -146,7 +146,7 @@ class _Formula:
 
     @property
     def saved(self) -> list[str]:
-        """The names of the tensors that are unpacked."""
+        """The names of the saved tensors that are unpacked."""
         return [*self.tensors, *(["result"] if self.has_result else []), *self.others]
 
     def lines(self, head: str, tail: str, margin: int = 8) -> list[str]:
@@ -192,7 +192,7 @@ def _slots(op: Op) -> list[str]:
 
 
 def _kept(op: Op) -> dict[str, str]:
-    """Return slot -> expression over the call's arguments, for values that are no tensors."""
+    """Return slot -> expression over the call's arguments, for values that are not tensors."""
     found: dict[str, str] = {}
     for formula in _formulas(op).values():
         for name, expression in formula.asked.items():
@@ -204,8 +204,8 @@ def _kept(op: Op) -> dict[str, str]:
 
 
 def _held(name: str, kind: Type) -> str:
-    """Return an argument to save: a copy of a list, and the value of a tensor in place of a number,
-    because both may change later."""
+    """Return the argument in the form to save: a copy for a list, and the value for a tensor in
+    place of a number, because both may change later."""
     if kind.required.is_list:
         return f"tuple({name}) if type({name}) is list else {name}"
     if kind.required.base in _NUMERIC:
@@ -271,8 +271,8 @@ def _differentiated(op: Op) -> list[int]:
 
 
 def _results_of_grads(tree: ast.AST, count: int) -> set[int]:
-    """Return the results whose gradients a formula reads: `grads[1]` reads that of the second
-    result, `grads` all."""
+    """Return the results whose gradients a formula reads: the second result for `grads[1]`, all
+    results for `grads`."""
     picked = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "grads":
@@ -283,7 +283,8 @@ def _results_of_grads(tree: ast.AST, count: int) -> set[int]:
 
 
 def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
-    """Return the last lines of `backward`, which return gradients; one expression if possible."""
+    """Return the last lines of `backward`, which return gradients. They are one expression if
+    possible."""
     if len(formulas) == 1:
         ((name, formula),) = formulas.items()
         takes_list = any(a.type.required.is_list for a in op.tensors if a.name == name)
@@ -326,8 +327,8 @@ def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
 
 
 def _keeps(model: Model, op: Op) -> list[str]:
-    """Return `keep`, and `keep_inplace` if an in-place form overwrites a value that the derivative
-    needs."""
+    """Return `keep`, and also `keep_inplace` if an in-place form overwrites a value that the
+    derivative needs."""
     lines = _keep(op, "keep", op.kind == "inplace")
     saves_self = any("self" in formula.tensors for formula in _formulas(op).values())
     if saves_self and any(o.source is op and o.kind == "inplace" for o in model.ops):

@@ -10,7 +10,7 @@ from .text import WIDTH, indent, wrap
 
 
 def operator(op: Op) -> list[str]:
-    """Return the line that defines the operator. Its schema is a text that is parsed on first
+    """Return the line that defines the operator. Its schema is a text, which is parsed on first
     use."""
     given = [tuple_of(op.tags)] if op.tags else []
     given += [f"numbers={tuple_of(op.kernel_numbers)}"] if op.kernel_numbers else []
@@ -31,11 +31,12 @@ def tuple_of(texts: Sequence[str]) -> str:
 
 
 def call(op: Op) -> list[str]:
-    """Return the function that native code calls: all arguments are positional, and nothing is
+    """Return the function that native code calls. All arguments are positional, and no argument is
     parsed or checked."""
     given = []
     may_default = (
-        True  # keyword-only arguments without a default follow defaults: `*, alpha=1, out`
+        # keyword-only arguments without a default may follow others with one: `*, alpha=1, out`
+        True
     )
     for argument in reversed(op.arguments):
         name = parameter(argument.name)

@@ -29,7 +29,7 @@ def page(model: Model) -> str:
 
 
 def _family(family: str, ops: list[Op]) -> list[str]:
-    # Rows are named and not linked, because a wheel has no tests.
+    # Rows are named and not linked, because a wheel contains no tests.
     files = [paths.native(family), paths.cpu_kernels(family), paths.cuda_kernels(family)]
     has_loops = any(op.needed_loops for op in ops)
     shown = [
@@ -57,7 +57,7 @@ def _row(op: Op) -> str:
 
 
 def _autocast(op: Op) -> str:
-    """Return `policy`, with the device types unless it applies to all."""
+    """Return `policy`, with the device types unless it applies to all of them."""
     devices: dict[str, list[str]] = {}
     for device, policy in op.autocast.items():
         devices.setdefault(policy, []).append(device)

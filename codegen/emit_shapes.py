@@ -1,8 +1,8 @@
 """Text of _generated/shapes.py: kernels by the shape of a schema, one function for each shape that
 occurs.
 
-Passing arguments as `*args` costs a sixth of a small call (bench/overhead.py). So makers find in
-this module functions with exactly the arguments that they need. For other shapes they use a general
+Passing arguments as `*args` costs a sixth of a small call (bench/overhead.py). So makers find
+functions with exactly the needed arguments in this module. For other shapes they use a general
 function.
 """
 
@@ -18,7 +18,7 @@ from .text import WIDTH, indent, module, wrap
 DOC = """Kernels of Autocast, Autograd, ADInplaceOrView and BackendSelect by the shape of a schema.
 
 gputensor/makers chooses among them when a slot is computed. The letters are those of Note [Shapes]
-in makers/autograd.py; other names tell the number of arguments."""
+in makers/autograd.py; other names contain the number of arguments."""
 
 IMPORTS = """from ..amp.casting import AUTOCAST, cast, cast_any, cast_list, device_of, widest
 from ..autograd import anomaly
@@ -173,8 +173,8 @@ def _given(shape: str) -> str:
 
 
 def _condition(test: str, last: str = "") -> list[str]:
-    """Return `if test:`, with one part per line if it is long. last: a part such as `or x is None`;
-    without it, the test is negated."""
+    """Return `if test:`, with one part per line if it is long. last: a part such as `or x is None`.
+    Without `last`, the test is negated."""
     line = f"if {test} {last}:" if last else f"if not ({test}):"
     if len(line) <= WIDTH - 8:
         return [line]

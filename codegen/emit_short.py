@@ -2,8 +2,8 @@
 
 A short cut does in one frame the work of a table, Autograd's kernel and the backend's kernel, so it
 cannot call functions for its parts (Note [Short cuts] in gputensor/dispatch/shortcuts.py). This
-module has each part once: checks of operands and thread, addresses of memory, the loop, the new
-tensor.
+module contains each part once: checks of operands and thread, addresses of memory, the loop, the
+new tensor.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .text import module
 
 DOC = """The forms of short cuts. See Note [Short cuts] in dispatch/shortcuts.py.
 
-gputensor/structured/shortcuts/ choose among them when a plan is used again; each makes a function
-with all that it needs in its cells. Other things than the plain case it answers with None."""
+gputensor/structured/shortcuts/ chooses a form when a plan is used again. Each form makes a function
+whose closure contains all data that the call needs. It returns None except in the plain case."""
 
 IMPORTS = """from __future__ import annotations
 
@@ -44,13 +44,13 @@ _empty, _array, _may_share = np.empty, np.array, np.may_share_memory
 
 
 def _track(source, made):
-    \"\"\"Note what a view is of where some thread records nothing, and this one may be it.\"\"\"
+    \"\"\"Record the base of a view. Called if any thread is in no-grad mode.\"\"\"
     return differentiable.autograd.inplace_or_view.track_view(source, made)
 
 
 def may_write(self: Any) -> Any:
-    \"\"\"True if autograd only counts a write: the base of the view has no history, or this
-    thread records nothing.\"\"\"
+    \"\"\"True if autograd need not record a write to this tensor: the base of the view has no
+    history, or this thread records nothing.\"\"\"
     return is_plain(self) or unrecorded and differentiable.variable.is_written_unrecorded(self)"""
 
 

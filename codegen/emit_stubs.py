@@ -38,7 +38,7 @@ from ..tensor.tensor import Tensor
 _Number: TypeAlias = int | float | builtins.complex
 """
 
-# Operand types that NumPy's protocol adds to Python's operators.
+# Types of operands that NumPy's protocol adds to Python's operators.
 OPERANDS = """\
 _Array: TypeAlias = np.ndarray[Any, Any]
 _Operand: TypeAlias = Tensor | _Number | _Array | np.number[Any] | np.bool_
@@ -46,7 +46,7 @@ _Operand: TypeAlias = Tensor | _Number | _Array | np.number[Any] | np.bool_
 
 _RESULTS = {"Tensor": "Tensor", "bool": "bool"}
 
-# A table's kernel returns the operator's results, mostly one tensor.
+# The kernel in a table returns the operator's results, in most cases one tensor.
 OPERATORS = """from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -127,7 +127,7 @@ def calls(model: Model, used: Collection[str]) -> str:
 
 
 def operators(model: Model, named: set[str]) -> str:
-    """Return the stubs of operators. named: overloads that code uses by name; they are written even
+    """Return the stubs of operators. named: overloads that code uses by name. They are written even
     if they return one tensor."""
     results = {op.identifier: _result(op) for op in model.ops}
     lines = [f"{n}: _Of[{r}]" for n, r in results.items() if n in named or r != "Tensor"]
@@ -179,7 +179,7 @@ def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
 
 
 def _distinct(ops: Sequence[Op]) -> list[Op]:
-    """Return the signatures, without those that another one covers with fewer required
+    """Return the signatures, without those that another signature covers with fewer required
     parameters."""
     found = {
         tuple((a.name, str(a.type.required)) for a in op.taken.arguments): op
@@ -189,7 +189,7 @@ def _distinct(ops: Sequence[Op]) -> list[Op]:
 
 
 def _signature(it: Public, op: Op, vararg: str, spread: bool = False) -> list[str]:
-    """Return the parameters of one overload. spread: the list of ints that comes as `*size`."""
+    """Return the parameters of one overload. spread: the list of ints that is passed as `*size`."""
     found: list[str] = []
     for argument in op.taken.positional:
         if it.is_method and argument.name == "self":

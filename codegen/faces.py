@@ -15,18 +15,18 @@ _METHODS = '''from ..dispatch.families import later_methods as _later_methods
 
 
 class GeneratedMethods:
-    """Base of Tensor: every operator that has a method, and what Python's own operators call."""
+    """Base class of Tensor, with the methods of all operators, also for Python operators."""
 
     __slots__ = ()
     # A class that defines __eq__ loses its hash; tensors are hashed by identity.
     __hash__ = object.__hash__
     vars().update(_later_methods())'''
 
-_WHEN = "whose families load when they are first named."
+_WHEN = "with lazy loading of families."
 
 FILES = {
-    "__init__.py": module("What codegen writes: docs/architecture.md tells what is where."),
-    "kernels/__init__.py": module("What is registered, a file a family."),
+    "__init__.py": module("Generated code. docs/architecture.md describes the modules."),
+    "kernels/__init__.py": module("Registrations of operators. Each family has one file."),
     "calls.py": module(f"Calls of overloads for native code, {_WHEN}", _LAZY.format(names="calls")),
     "operators.py": module(
         f"The Operator of every overload, {_WHEN}", _LAZY.format(names="operators")

@@ -51,7 +51,7 @@ def assigned(keys: str, frame: str = "{}") -> list[str]:
 
 
 def is_conditional(keys: str) -> bool:
-    """True for `a if test else b`, which binds less than `|`."""
+    """True for `a if test else b`, which has a lower precedence than `|`."""
     return re.match(r"\w+\._keys if ", keys) is not None
 
 
@@ -63,8 +63,8 @@ def call(op: Op, arguments: Mapping[str, str], lead: str = "return ", tail: str 
 
 
 def _coerced(op: Op, listed: str) -> str:
-    """Return the function that converts operands that are no tensors; for some operators the first
-    one may be a number."""
+    """Return the function that converts operands that are not tensors. For some operators the first
+    operand may be a number."""
     if op.kind == "functional" and op.tensors[0].name in op.kernel_numbers:
         return f"_coerced_either({listed})"
     swaps = any(n.startswith("__r") and given == "self, other" for n, given in op.python.items())
@@ -80,10 +80,11 @@ def short_cut(
     op: Op, guards: Sequence[str] = (), arguments: Mapping[str, str] | None = None,
     numbers: Sequence[str] | None = None, made: str = "made",
 ) -> list[str]:  # fmt: skip
-    """Lines that take the call's short cut, if any: it is looked up by the tensors' geometries and
-    gets all arguments except an `alpha` of 1. guards: tests that come first. arguments:
-    replacements of arguments, as in `call`. numbers: tensor arguments that may be numbers, if they
-    differ from the schema's. made: what the function returns for the result `made`."""
+    """Return lines that call the call's short cut, if there is one. It is looked up by the tensors'
+    geometries and receives all arguments except an `alpha` of 1. guards: tests that come first.
+    arguments: replacements of arguments, as in `call`. numbers: tensor arguments that may be
+    numbers, if they differ from the schema's. made: the function's return value for the result
+    `made`."""
     if op.short:
         return _by_arguments(op, guards, arguments or {}, made)
     if not op.leaves_short_cuts:
@@ -118,7 +119,7 @@ def short_cut(
 def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
     """Look up the short cut of two tensors and any float `alpha`.
 
-    guards: the tests of a call with alpha 1; the first one tests alpha itself.
+    guards: the tests of a call with alpha 1. The first one tests alpha itself.
     """
     tests = ["type(alpha) is float", f"type({y}) not in NUMBERS", *guards[1:]]
     return [
@@ -132,7 +133,7 @@ def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
 def _by_arguments(
     op: Op, guards: Sequence[str], standing: Mapping[str, str], made: str
 ) -> list[str]:
-    """Look up the short cut with further arguments in the key. Arguments of the wrong type take the
+    """Look up the short cut with further arguments in the key. Arguments of the wrong type use the
     full dispatch."""
     found_by, passed = (re.findall(r"\w+", part) for part in f"{op.short};".split(";")[:2])
     given = {a.name: standing.get(a.name, parameter(a.name)) for a in op.arguments}
@@ -142,11 +143,11 @@ def _by_arguments(
         name, kind = given[argument.name], argument.type.required
         if argument.name in tensors and kind.is_list:
             tests.append(f"type({name}) in (list, tuple)")
-            may_hash = False  # because the list may hold other things than tensors
+            may_hash = False  # because the list may contain objects that are not tensors
         elif argument.name in found_by and kind.is_list:
             may_hash = False  # because short cuts check the list's elements
         elif argument.name in found_by and kind.base in ("ScalarType", "Device"):
-            may_hash = False  # because native code's calls pass users' arguments on
+            may_hash = False  # because calls in native code pass users' arguments on
         elif argument.name in found_by and kind.base in _TYPES:
             tests.append(f"type({name}) is {_TYPES[kind.base]}")
         elif argument.name in found_by and kind.base == "Scalar":
@@ -155,7 +156,7 @@ def _by_arguments(
             tests.append(f"{name} is {default(argument)}")
     many = [a.name for a in op.tensors if a.type.required.is_list]
     parts = [
-        f"*[x._geometry for x in {given[name]}]" if name in many  # not for None
+        f"*[x._geometry for x in {given[name]}]" if name in many  # not needed for None
         else f"{given[name]}._geometry" if name in tensors else given[name]
         for name in found_by
     ]  # fmt: skip

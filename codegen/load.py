@@ -38,8 +38,8 @@ def load(path: Path = paths.YAML) -> Model:
 
 @cache
 def loads(text: str) -> Model:
-    """Return the operators of a YAML text, which is read once. Raises: EntryError for the first
-    mistake."""
+    """Return the operators of a YAML text. Each text is read only once. Raises: EntryError for the
+    first mistake."""
     try:
         root = _compose(text)
     except yaml.MarkedYAMLError as error:
@@ -67,8 +67,8 @@ def loads(text: str) -> Model:
 
 
 def _compose(text: str) -> yaml.Node | None:
-    """Parse the text. libyaml, if PyYAML has it, takes a tenth of the time; errors are PyYAML's
-    own."""
+    """Parse the text. If PyYAML has libyaml, parsing takes a tenth of the time. PyYAML itself
+    reports errors."""
     if hasattr(yaml, "CSafeLoader"):
         try:
             return yaml.compose(text, Loader=yaml.CSafeLoader)
@@ -78,7 +78,7 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 def _derived(entry: Op) -> Iterable[Op]:
-    """Return the operators that `autogen` names. Forms of a copy are derived from the copy."""
+    """Return the operators named in `autogen`. Forms of a copy are derived from the copy."""
     copy = None
     for name in entry.autogen:
         of = copy if copy is not None and name.partition(".")[0] == copy.base else entry
@@ -127,8 +127,8 @@ def _variants(entry: Op, kind: str) -> tuple[str, ...]:
 
 
 def _forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:
-    """Return the overloads of `scalars`, which call the form of their kind, and the overloads under
-    second names."""
+    """Return the overloads named in `scalars`, which call the form of their kind, and the overloads
+    under second names."""
     made = []
     for found in entry.scalars:
         of = next((op for op in forms if op.kind == found.kind), None)
@@ -171,7 +171,7 @@ def _forward(of: Op, found: Any) -> Op:
 
 
 def _key(of: Op, kind: str) -> str:
-    """Return the key of a form that is derived from another operator. An in-place form is
+    """Return the key for a form that is derived from another operator. An in-place form is
     differentiated through the operator that it calls."""
     return model.IMPLICIT if of.is_implicit and kind == "inplace" else model.COMPOSITE[1]
 
@@ -190,7 +190,7 @@ def _zeros(entry: Op) -> dict[str, str]:
 
 
 class _Entry:
-    """One mapping of the YAML with the line of each of its fields."""
+    """One mapping of the YAML, with the line of each of its fields."""
 
     def __init__(self, node: yaml.Node) -> None:
         self.line = node.start_mark.line + 1
@@ -211,7 +211,7 @@ class _Entry:
         return EntryError(line, self.where, complaint)
 
     def pairs(self, node: yaml.MappingNode) -> list[tuple[str, yaml.Node]]:
-        """Return keys and values. A duplicate key is an error, which YAML loaders would not
+        """Return keys and values. Raise for a duplicate key, which YAML loaders would not
         report."""
         seen: dict[str, int] = {}
         for key, _ in node.value:
@@ -288,7 +288,8 @@ class _Entry:
         if str(schema) != text:
             raise self.error(f"'func' must be spelled {str(schema)!r}", node)
         complaint = schema.check_kind()
-        # Only for `aten`: PyTorch's in-place operators of other namespaces write to `input`.
+        # Only for `aten`, because PyTorch's in-place operators of other namespaces write to
+        # `input`.
         if complaint is not None and not schema.name.namespace:
             raise self.error(f"'func' {complaint} (got {text!r})", node)
         if schema.name.namespace not in ("", *model.OTHERS):
@@ -407,7 +408,7 @@ class _Entry:
         return found
 
     def python(self, schema: Any) -> dict[str, str]:
-        """Return Python's operators -> the arguments that they pass: `__rsub__: other, self`."""
+        """Return Python's operators with the arguments that they pass: `__rsub__: other, self`."""
         node = self.nodes.get("python")
         if node is None:
             return {}

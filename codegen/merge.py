@@ -1,15 +1,15 @@
-"""How the overloads of one public name become one function: its parameters, and the choice of the
-overload.
+"""Merging of the overloads of one public name into one function: its parameters, and the choice of
+the overload.
 
-The choice depends first on which arguments are given, then on their types; both are derived from
-the schemas, or from a row's `signature` if Python's differs. Overloads with fewer parameters are
-tried first. An overload matches if all given arguments are its parameters and its required ones are
-given. If several match, the type of an argument decides.
+The choice depends first on which arguments are given, then on their types. Both are derived from
+the schemas, or from a row's `signature` if Python's signature differs. Overloads with fewer
+parameters are tried first. An overload matches if all given arguments are its parameters and its
+required parameters are given. If several match, the type of an argument decides.
 
-A parameter has one position. An argument at another parameter's position moves to its own name: a
-tensor in `dim` of max(x, y) is `other`, and randint(3, (2,)) has `high` and `size` one position
-early. If an optional parameter follows a moving one (`to`), positional arguments are taken as
-`*args`.
+Each parameter has one position. An argument at another parameter's position is moved to its own
+name: a tensor in `dim` of max(x, y) is `other`, and in randint(3, (2,)) `high` and `size` are one
+position too early. If an optional parameter follows a moved one (`to`), positional arguments are
+taken as `*args`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TESTS = {
 class Case:
     """Call `overload` if `condition` is true ("" means always).
 
-    arguments: schema name -> expression, if that is not the parameter with this name.
+    arguments: schema name -> expression, if the expression is not the parameter with this name.
     """
 
     condition: str
@@ -71,7 +71,7 @@ def merged(ops: Sequence[Op], *, is_method: bool) -> Merge:
 
 
 def vararg(op: Op, *, is_method: bool) -> Argument | None:
-    """The list of ints that may be given as `x.view(2, 3)`; PyTorch's rule.
+    """The list of ints that callers may pass as in `x.view(2, 3)`, by PyTorch's rule.
 
     Source: torch/csrc/utils/python_arg_parser.cpp, allow_varargs_intlist.
     """
@@ -100,9 +100,9 @@ def spread(base: str, listed: Argument, others: Sequence[Argument] = ()) -> list
 class _Overloads:
     """The overloads in the order in which they are tried, with their parameters.
 
-    arguments, positional: by overload. places: names of the positional parameters, which are those
-    of the longest overload. names: of all parameters. awaited: those that must be given but may be
-    None (`int? to`); their absence, marked by `...`, selects another overload.
+    arguments, positional: by overload. places: names of the positional parameters, taken from the
+    longest overload. names: of all parameters. awaited: parameters that must be given but may be
+    None (`int? to`). If one is absent, which `...` marks, another overload is selected.
     """
 
     def __init__(self, ops: Sequence[Op], is_method: bool) -> None:
@@ -126,9 +126,9 @@ class _Overloads:
 
     @staticmethod
     def _order(op: Op) -> tuple[int, int, int]:
-        """The sort key: overloads with fewer parameters come first; of two with equally many, first
-        the one with more parameters that a test of the type tells apart, then the one with more
-        parameters that must be given."""
+        """The sort key. Overloads with fewer parameters come first. Of two overloads with equally
+        many, the first is the one with more parameters that a type test distinguishes, then the one
+        with more required parameters."""
         told = sum(_class(a) in TESTS for a in op.taken.arguments)
         return len(op.taken.arguments), -told, -len(_needs(op.taken.arguments))
 
@@ -158,7 +158,7 @@ class _Overloads:
         """Return the parameter's default; empty if all overloads require the parameter at one
         position.
 
-        It is None instead of the overloads' own defaults if the code must know whether an argument
+        It is None instead of the overloads' own defaults if the code must test whether an argument
         was given.
         """
         if name in self.awaited:
@@ -175,11 +175,11 @@ class _Overloads:
         lists = [[a.name for a in listed] for listed in (*self.positional.values(), self.longest)]
         return len({names.index(name) for names in lists if name in names}) <= 1
 
-    # -- from places to names -------------------------------------------------------------------
+    # -- from positions to names ----------------------------------------------------------------
 
     def _preamble(self) -> tuple[list[str], bool]:
-        """Return lines that assign values to their names, and True if the positional ones are
-        `*args`."""
+        """Return lines that assign values to their names, and True if the positional arguments are
+        taken as `*args`."""
         owns = list(self.positional.values())
         for op in self.ops:
             listed = vararg(op, is_method=self.is_method)
@@ -211,13 +211,14 @@ class _Overloads:
         return [k for k, a in enumerate(own) if a.name != self.places[k]]
 
     def _tests(self, own: Sequence[Argument]) -> list[tuple[str, list[str], list[str]]]:
-        """Return (test, names, values): the test that selects `own`, and moved names and values."""
+        """Return (test, names, values): the test that selects `own`, and the moved names and
+        values."""
         moves, found = self._moves(own), []
         told = [k for k in moves if _class(own[k]) != _class(self.longest[k])]
         for k in told[:1]:
             test = _test(own[k], self.longest[k], parameter(self.places[k]))
             if _class(own[k]) == "Tensor" and own[k] is own[-1] and k + 1 < len(self.places):
-                test = f"{test} and {self._lacks(k + 1)}"  # otherwise a tensor replaces a number
+                test = f"{test} and {self._lacks(k + 1)}"  # otherwise a tensor may replace a number
             found.append((test, *self._assignment(own, moves)))
         first = moves[0]
         if first not in told and first + 1 < len(self.places):
@@ -303,8 +304,8 @@ class _Overloads:
         return [" or ".join(tests)] if tests else []
 
     def _filled(self, op: Op) -> dict[str, str]:
-        """Return expressions for the arguments without a parameter, and for those whose parameter
-        has another default than the overload's."""
+        """Return expressions for the arguments without a parameter, and for arguments whose
+        parameter has another default than the overload."""
         found = {}
         for a in op.arguments:
             taken = self.argument(op, a.name)
@@ -329,7 +330,8 @@ def _class(argument: Argument) -> str:
 
 
 def _test(one: Argument, other: Argument, name: str) -> str:
-    """Return a test that is true for values of the first type and not of the second."""
+    """Return a test that is true for values of the first type and false for values of the second
+    type."""
     is_list_or_one = one.type.required.is_list and one.type.required.size is not None
     if _class(one) in TESTS and not is_list_or_one:
         test = TESTS[_class(one)].format(name)

@@ -23,13 +23,13 @@ DTYPES: dict[str, Any] = load_module("core.dtype_rules").RULES
 
 NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
-# Names of alias sets, in the order of writes.
+# Names of alias sets, in the order of the written arguments.
 NAMES_OF_SETS = "abcdefgh"
 # Namespaces other than `aten` that have rows. Each has one family with all its kernels.
 OTHERS = ("_c10d_functional",)
-# Modules besides gt whose functions are operators: `linalg_inv` is gt.linalg.inv.
+# Modules besides gt whose functions are operators: gt.linalg.inv is `linalg_inv`.
 MODULES = ("linalg", "fft", "special")
-# Modules of hand-written functions with other arguments than the operators'.
+# Modules of hand-written functions whose arguments differ from those of the operators.
 BY_HAND = ("nn", "functional")
 COMPOSITE = (
     "CompositeImplicitAutograd",
@@ -38,10 +38,10 @@ COMPOSITE = (
 )
 DEVICES = ("CPU", "CUDA", "Meta")
 IMPLICIT = COMPOSITE[0]
-# The name, in a formula of several operands, of a tuple of bools: True if an operand's gradient is
-# needed.
+# In a formula of several operands, the name of a tuple of bools. A bool is True if the gradient of
+# its operand is needed.
 MASK = "grad_input_mask"
-# Written instead of a kernel's name: the operator calls the operator named after it, unchanged.
+# Written in place of a kernel's name: the operator only calls the operator named after it.
 FORWARD = "forward"
 
 # Autocast policies, and the device types that a row may name.
@@ -55,7 +55,7 @@ AUTOCAST_POLICIES = {
     "banned": "refused: it would lose too many digits",
 }
 AUTOCAST_DEVICES = ("CPU", "CUDA")
-# Properties other than elements that an operator may read.
+# Properties of an operand, other than its elements, that an operator may read.
 READS = ("geometry", "conjugates", "storage")
 # Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first one.
 # fallbacks/lazy_views.py reads the others, which come from the field `reads`.
@@ -78,22 +78,21 @@ _SHORT_OUT = (("out", "unary"), ("out", "binary"), ("out", "comparison"))
 class Op:
     """One overload.
 
-    line: of its entry in the YAML. dispatch: key -> name in native/<family>.py, None where the
-    family's kernel factory is bound. factory: that factory's prefix. autocast: device type ->
-    policy. signature: what Python takes instead of the schema's arguments. numbers: Tensor
-    arguments for which Python numbers may be given; these stay numbers down to native code. python:
-    Python's operator -> the arguments it gives, as {"__rsub__": "other, self"}.
+    line: of its entry in the YAML. dispatch: key -> name in native/<family>.py, or None if the
+    family's kernel factory is bound. factory: the prefix of that factory. autocast: device type ->
+    policy. signature: the parameters in Python, if they differ from the schema's arguments.
+    numbers: Tensor arguments that may be Python numbers; native code receives the numbers. python:
+    Python's operator -> the arguments that it passes, as {"__rsub__": "other, self"}.
     short: the key of its short cuts and, after a semicolon, their arguments besides the tensors.
-    shortcut: a condition under which the method returns self undispatched.
-    node: name of its derivative's class, if the numbering rule does not give PyTorch's name.
-    replay: a view that reads its elements in another way, which as_strided cannot make again.
-    activation: an operand that is often an activation's result and is recomputed if it is large.
-    batch: its batch rule in func/rules/, if that is not its family's.
-    source: the entry that named this one in `autogen`.
-    follows: identifier of the operator whose results this one copies or returns, by
-    structured/forms.py. scalars: schemas of overloads that take numbers in place of this one's
-    `numbers`; each calls the form of its kind. aliases: further names of all forms. alias_of: the
-    name of which this one is an alias.
+    shortcut: a condition under which the method returns self without a dispatch.
+    node: the name of its derivative's class, if the numbering rule gives another name than
+    PyTorch's. replay: for a view that reads its elements in another way, so that as_strided cannot
+    make it again. activation: an operand that is often the result of an activation. If it is large,
+    it is recomputed. batch: its batch rule in func/rules/, if it differs from its family's rule.
+    source: the entry whose `autogen` names this overload. follows: the identifier of the operator
+    whose results this overload copies or returns, by structured/forms.py. scalars: schemas of
+    overloads that take numbers in place of `numbers`; each calls the form of its kind. aliases:
+    further names of all forms. alias_of: the name of which this overload's name is an alias.
     """
 
     schema: FunctionSchema
@@ -164,7 +163,8 @@ class Op:
 
     @property
     def taken(self) -> FunctionSchema:
-        """The Python function's parameters: the schema's, with a memory format keyword-only."""
+        """The Python function's parameters: the schema's arguments, with a memory format
+        keyword-only."""
         if self.signature is not None:
             return self.signature
         arguments = tuple(
@@ -185,7 +185,7 @@ class Op:
 
     @property
     def tensors(self) -> list[Argument]:
-        """Arguments whose dispatch keys count."""
+        """Arguments whose dispatch keys are collected."""
         return [argument for argument in self.arguments if argument.type.has_tensor]
 
     @property
@@ -197,8 +197,8 @@ class Op:
 
     @property
     def kernel_numbers(self) -> list[str]:
-        """Tensor arguments in which kernels may get a number: Python's operators pass it first, and
-        so do out forms."""
+        """Tensor arguments for which kernels may receive a number. Python's operators pass a number
+        first, and so do out forms."""
         first = self.tensors[0].name if self.tensors else ""
         swaps = any(given.startswith("other") for given in self.operators.values())
         takes_first = self.numbers and first == "self" and (swaps or self.kind == "out")
@@ -213,7 +213,7 @@ class Op:
 
     @property
     def named_results(self) -> str:
-        """Names of several results; empty without names."""
+        """Names of several results; empty if they have no names."""
         names = [value.name for value in self.schema.returns]
         return " ".join(names) if len(names) > 1 and all(names) else ""
 
@@ -238,7 +238,7 @@ class Op:
 
     @property
     def is_public(self) -> bool:
-        """True if it is public: not private names and parts of derivatives.
+        """True for a public operator: not for private names and parts of derivatives.
 
         Source: tools/autograd/gen_python_functions.py, SKIP_PYTHON_BINDINGS.
         """
@@ -268,8 +268,8 @@ class Op:
     def leaves_short_cuts(self) -> bool:
         """True if its CPU kernel may store short cuts: Note [Short cuts] in gputensor/dispatch.
 
-        A family's own kernels may store them if they read only plain tensors. Of out forms, only
-        pointwise operators store them.
+        The kernels in native/<family>.py may store them if they read only plain tensors. Of the out
+        forms, only pointwise operators store them.
         """
         if self.dispatch is not None or self.follows:
             return False
@@ -280,12 +280,12 @@ class Op:
 
     @property
     def is_scaled(self) -> bool:
-        """True if its short cuts are for calls with `alpha` 1."""
+        """True if its short cuts apply to calls with `alpha` 1."""
         return [a.name for a in self.arguments[2:] if a.name != "out"] == ["alpha"]
 
     @property
     def needed_loops(self) -> tuple[str, ...]:
-        """The loops that every device's kernels must have for this operator."""
+        """The loops that the kernels of every device must have for this operator."""
         return self.loops or ((self.loop,) if self.dispatch is None else ())
 
     @property
@@ -298,7 +298,7 @@ class Op:
 
     @property
     def is_forward(self) -> bool:
-        """True if it calls another overload, or is one under a second name."""
+        """True if it calls another overload, or is an overload under a second name."""
         return (self.dispatch or {}).get(IMPLICIT) == FORWARD
 
     @property
@@ -311,10 +311,10 @@ class Op:
 
 @dataclass(frozen=True)
 class Model:
-    """All operators, both entries and those that `autogen` names, in the YAML's order.
+    """All operators, in the YAML's order: entries, and the operators named by `autogen`.
 
-    ops: those of `aten`. others: those of other namespaces, which `gt.ops` alone has; one family
-    each.
+    ops: operators of `aten`. others: operators of other namespaces, which are only in `gt.ops`;
+    each namespace has one family.
     """
 
     ops: tuple[Op, ...]
@@ -341,8 +341,8 @@ class Model:
 
     @cached_property
     def _by_base(self) -> dict[str, list[Op]]:
-        """Overloads by base name. Cached, like `bases`, because it is read many times for each
-        name."""
+        """Overloads by base name. The result is cached, like `bases`, because it is read many times
+        for each name."""
         found: dict[str, list[Op]] = {}
         for op in self.ops:
             found.setdefault(op.base, []).append(op)
@@ -357,7 +357,7 @@ class Model:
         return {}
 
     def bases(self, variant: str, module: str | None = None) -> list[str]:
-        """Return public names in alphabetical order. module: only those of this python_module; ""
+        """Return public names in alphabetical order. module: only names of this python_module; ""
         for gt itself."""
         if (variant, module) not in self._bases:
             self._bases[variant, module] = self._public(variant, module)
@@ -378,7 +378,7 @@ class Model:
         }  # fmt: skip
 
     def out_of(self, op: Op) -> Op | None:
-        """Return the out form of a functional operator: from its autogen, or an entry with its
+        """Return the out form of a functional operator: from its autogen, or the entry with its
         arguments."""
         if op.kind != "functional":
             return None
@@ -413,7 +413,7 @@ def parameter(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-# at::Reduction, which is an int in schemas; the dtype that native code uses by default.
+# at::Reduction, which is an int in schemas; and native code's default dtype.
 _ENUMS = {"Mean": "1", "Sum": "2", "long": "None"}
 
 
@@ -435,7 +435,7 @@ def _copying(entry: Op, name: Any) -> FunctionSchema:
 
 
 def derive(entry: Op, name: str) -> FunctionSchema | None:
-    """Return the schema of an autogen name of `entry`; None if the name is no form of it.
+    """Return the schema of an autogen name of `entry`; None if the name is not a form of it.
 
     Source: torchgen/native_function_generation.py.
     """

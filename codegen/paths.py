@@ -32,7 +32,8 @@ def formulas() -> list[Path]:
 def load_module(name: str) -> types.ModuleType:
     """Load a module of gputensor, such as `core.schema`, by path.
 
-    Empty modules replace its packages, so that relative imports work and no `__init__` runs.
+    Empty modules replace the packages that contain it, so that relative imports work and no
+    `__init__` runs.
     """
     package = "codegen_gputensor"
     folder = PACKAGE
@@ -68,6 +69,6 @@ def rows(family: str) -> Path:
 
 
 def shown(path: Path) -> str:
-    """The path in the form of messages and pages: relative to the checkout's root, with forward
-    slashes."""
+    """Return the path in the form for messages and pages: relative to the checkout's root, with
+    forward slashes."""
     return path.relative_to(ROOT).as_posix()

@@ -13,7 +13,7 @@ from .text import indent
 def functional(
     name: str, n: int, has_number: bool = False, n_params: int = 0, is_element: bool = False
 ) -> list[str]:
-    """loop(*arrays) gives the result's array; with params, loop(*arrays, *behind). is_element: a
+    """loop(*arrays) returns the result's array; with params, loop(*arrays, *behind). is_element: a
     number is passed as an element, see `element_of`."""
     operands = OPERANDS[:n]
     given = [*operands, *(["other"] if has_number else [])]
@@ -30,7 +30,7 @@ def functional(
     numbers = [NUMBER] if is_element else given[n:]
     values = [*ARRAYS[:n], *numbers, *(["*behind"] if n_params else [])]
     overflow = "the full call names the number that is too large" if has_number else ""
-    doc = f"({passed}) -> what the loop gives."
+    doc = f"({passed}) -> the loop's result."
     return form(name, closed, doc, setup, [*given, *params(n_params)], [
         *(["nonlocal last"] if is_element else []),
         *others(n_params, f"otherwise({passed})"),
@@ -103,9 +103,10 @@ def out(name: str, n: int, has_number: bool = False) -> list[str]:
 
 
 def scaled(name: str, is_inplace: bool) -> list[str]:
-    """The form with alpha, for calls that autograd does not record: it would also save alpha."""
+    """The form with alpha, for calls that autograd does not record. Recording would also save
+    alpha."""
     operands, closed = OPERANDS[:2], ["loop", *([] if is_inplace else ["geometry"]), "largest"]
-    what = "self" if is_inplace else "what the loop gives"
+    what = "self" if is_inplace else "the loop's result"
     doc = f"(self, other, alpha) -> {what}. alpha: a float up to `largest`."
     values = ["x", "y", "alpha"]
     return form(name, closed, doc, (), [*operands, "alpha"], [
@@ -123,7 +124,7 @@ def into(n: int) -> list[str]:
     values = ", ".join(ARRAYS[:n])
     return [
         f"def into_{n}(loop: Any, geometry: Any) -> Callable[..., Any]:",
-        '    """What gives the result of a loop that writes into a new array."""',
+        '    """Return a function that allocates an array for the loop to write."""',
         f"    {ELEMENT}",
         "",
         f"    def into({values}):",
@@ -136,11 +137,12 @@ def into(n: int) -> list[str]:
 
 
 def made(name: str, closed: list[str], array: str) -> list[str]:
-    """The form of factories: without an operand, or with one that only gives the layout."""
+    """The form of factories without an operand, or with an operand that only determines the
+    layout."""
     setup = [ELEMENT] if "sizes" in array else []
     of = "array()" if "array" in closed else "uninitialised memory"
     if "asks" in closed:
-        doc = f"size -> a tensor over {of}. asks: for the default device, as none was named."
+        doc = f"size -> a tensor over {of}. asks: check the default device."
         plain = unless("_now() is not PLAIN", "asks and _places()[-1] is not CPU")
         body = [
             *ints(known="given" if "given" in closed else ""),
@@ -150,14 +152,14 @@ def made(name: str, closed: list[str], array: str) -> list[str]:
         ]
         return form(name, closed, doc, setup, ["size"], body)
     plain = unless("self._keys is not CPU_KEYS", "_now() is not PLAIN")
-    doc = f"self -> a tensor over {of}; autograd has nothing to say of it."
+    doc = f"self -> a tensor over {of}; autograd does not record it."
     return form(name, closed, doc, setup, ["self"], [*plain, *tensor(array), "return tensor"])
 
 
 def filled() -> list[str]:
-    """As `made`, with a number. It is compared exactly, because 0.0 equals -0.0 and 1 equals
+    """Like `made`, with a number. It is compared exactly, because 0.0 equals -0.0 and 1 equals
     True."""
-    doc = "(size, value) -> a tensor over array(). asks: for the default device, as none was named."
+    doc = "(size, value) -> a tensor over array(). asks: check the default device."
     closed = ["geometry", "array", "asks", "value"]
     return form("filled", closed, doc, ["kept = value"], ["size", "value"], [
         *unless("value is not kept and (not value or type(value) is not type(kept))"),
@@ -185,10 +187,10 @@ def repeated(n: int) -> list[str]:
 def copied() -> list[str]:
     """The form of copies.
 
-    For a view that permutes a whole tensor, the array is made as a view of that tensor's array,
-    which takes half the time. The array is kept only if it is the storage's own.
+    For a view that permutes a whole tensor, the array is a view of that tensor's array, which takes
+    half the time. The array is kept only if it is the storage's own array.
     """
-    doc = "self -> a copy of a geometry, in NumPy's order. turns: what is turned, and how."
+    doc = "self -> a copy of a geometry, in NumPy's order. turns: the permuted base, its order."
     setup = ["begin, finish = around", "of, dims = turns"]
     return form("copied", ["geometry", "order", "turns", "around"], doc, setup, ["self"], [
         *records(("self",), ("self",)),
@@ -210,7 +212,7 @@ def copy_() -> list[str]:
     operands = OPERANDS[:2]
     return [
         "def copy_(self: Any, other: Any) -> Any:",
-        '    """A small copy between elements of one dtype; what is a view goes the long way."""',
+        '    """A small copy between elements of one dtype. Views use the full dispatch."""',
         *indent([
             *is_plain(operands, "CPU_KEYS", is_written=True),
             *storage(operands),

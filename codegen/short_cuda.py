@@ -27,8 +27,8 @@ ALLOCATED = [
 
 
 def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -> list[str]:
-    """Get the addresses of operands. low_bits: the bits that must be 0; other addresses take the
-    full dispatch, which may choose another kernel."""
+    """Return lines that read the addresses of operands. low_bits: the bits that must be 0. Other
+    addresses use the full dispatch, which may choose another kernel."""
     lines = [
         f"{x} = {storage}._data.ptr + {operand}._offset * size_{x}"
         for x, storage, operand in zip(ARRAYS, storages, operands)
@@ -41,7 +41,7 @@ def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -
 
 
 def cuda_functional(name: str, n: int, has_number: bool = False, n_params: int = 0) -> list[str]:
-    """The functional form. With params, it serves only calls with the params of the recorded
+    """The functional form. With params, it serves only calls with the params of the stored
     launch."""
     operands, number = OPERANDS[:n], ["other"] if has_number else []
     closed = ["geometry", "device", "launch", *each("size_{}", ARRAYS[:n])]
@@ -74,7 +74,7 @@ def cuda_inplace(name: str, n: int, has_number: bool = False) -> list[str]:
 
 
 def cuda_empty() -> list[str]:
-    doc = "size -> uninitialised memory. asks: whether the device is current, as none was named."
+    doc = "size -> uninitialised memory. asks: check that the device is current."
     setup = ["cuda = runtime.cuda()", *CUDA_MEMORY]
     return form("cuda_empty", ["geometry", "device", "asks"], doc, setup, ["size"], [
         *ints(),
@@ -85,7 +85,7 @@ def cuda_empty() -> list[str]:
 
 
 def cuda_empty_like() -> list[str]:
-    doc = "self -> uninitialised memory; autograd has nothing to say of it."
+    doc = "self -> uninitialised memory; autograd does not record it."
     return form("cuda_empty_like", ["geometry", "device"], doc, CUDA_MEMORY, ["self"], [
         *unless("self._keys is not CUDA_KEYS", "self._device is not device", "_now() is not PLAIN"),
         "memory = take()",

@@ -45,21 +45,21 @@ def each(pattern: str, names: Iterable[Any]) -> list[str]:
 
 
 def params(n: int) -> list[str]:
-    """Parameters after the operands, each with a default, because calls omit the last ones."""
+    """Parameters after the operands. Each has a default, because calls omit the last ones."""
     return each("{}=None", PARAMS[:n])
 
 
 def kept(n: int) -> list[str]:
-    """The params of a short cut, stored in its cells."""
+    """Return lines that store the params of a short cut in its cells."""
     nones, names = ", ".join(["None"] * n), each("{}0", PARAMS[:n])
     return [f"{', '.join(names)}{',' * (n == 1)} = (*params, {nones})[:{n}]"] if n else []
 
 
 def ints(n: int | None = None, known: str = "") -> list[str]:
-    """Return None unless sizes are ints: the keys do not distinguish 1 from 1.0 and True. n: the
-    number of sizes, if known. A call usually passes the same size objects as the previous one, so
-    their identity is tested first: that is the cheapest test. known: the previous tuple, which may
-    be passed again."""
+    """Return lines that leave the short cut unless sizes are ints, because the keys do not
+    distinguish 1 from 1.0 and True. n: the number of sizes, if known. A call usually passes the
+    same size objects as the previous call, so the cheapest test, by identity, comes first. known:
+    the previous tuple, which may be passed again."""
     if known:
         return [f"if size is not {known}:", *indent(ints(n))]
     if n is None:
@@ -73,8 +73,8 @@ def ints(n: int | None = None, known: str = "") -> list[str]:
 
 
 def others(n: int, on: str) -> list[str]:
-    """Call the next short cut for other params. Equal ones are usually the objects of the previous
-    call, which is the cheapest test."""
+    """Return lines that call the next short cut for other params. Equal params are usually the
+    objects of the previous call, which is the cheapest test."""
     if not n:
         return []
     given, known = PARAMS[:n], each("{}0", PARAMS[:n])
@@ -87,9 +87,9 @@ def others(n: int, on: str) -> list[str]:
 
 
 def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = False) -> list[str]:
-    """Test for plain operands in a plain thread; make a node if autograd records. in_chains: a
-    block of `gt.fuse` calls the table's function for chains, which returns None if the operator
-    is to run at once."""
+    """Return lines that test for plain operands in a plain thread, and make a node if autograd
+    records. in_chains: a block of `gt.fuse` calls the table's function for chains, which returns
+    None if the operator must run immediately."""
     begin = f"now is not BELOW and (node := begin({', '.join(given)})) is LONG"
     other_keys = each("{}._keys is not CPU_KEYS", operands)
     is_other = "now is not PLAIN and now is not BELOW"
@@ -133,8 +133,8 @@ def arrays(operands: Iterable[str]) -> list[str]:
 
 
 def storage(operands: Sequence[str], may_lack: bool = True) -> list[str]:
-    """Get the storage of the tensor that the call writes to, and check that operands share no
-    memory; on the CPU, `apart` finds storages that are over the same bytes.
+    """Return lines that read the storage of the tensor that the call writes to, and check that no
+    operand shares its memory. On the CPU, `apart` finds storages over the same bytes.
 
     may_lack: CPU tensors may have no storage yet.
     """
@@ -149,19 +149,20 @@ def storage(operands: Sequence[str], may_lack: bool = True) -> list[str]:
 
 
 def apart(theirs: str, written: str, read: str) -> list[str]:
-    """Check that CPU arrays of two storages share no memory, after `storage`."""
+    """Return lines that check that CPU arrays of two storages share no memory. They come after
+    `storage`."""
     is_asked = f"{theirs} is not None and (storage.may_alias or {theirs}.may_alias)"
     return unless(f"{is_asked} and _may_share({written}, {read})")
 
 
-# A number as an element, cached together with the number. Both are stored by one assignment, so
-# that threads cannot mix them up.
+# A number as an element, cached together with the number. One assignment stores both, so that
+# threads cannot mix them up.
 NUMBER, LAST = "number", ("last = (None, None)",)
 
 
 def element_of(name: str) -> list[str]:
-    """A number as an array of one element, because NumPy takes twice as long for a Python number.
-    Programs usually pass the same number again."""
+    """Return lines that convert a number to an array of one element, because NumPy takes twice as
+    long for a Python number. Programs usually pass the same number again."""
     return [
         f"known, {NUMBER} = last",
         f"if {name} is not known:",
@@ -173,8 +174,9 @@ def element_of(name: str) -> list[str]:
 def run(
     given: Sequence[str], result: str = "", overflow: str = "", before: Sequence[str] = ()
 ) -> list[str]:
-    """Run the loop without NumPy's warnings. overflow: a comment on why the full dispatch may
-    reject a number. before: lines that come first and fail in the same way as the loop."""
+    """Return lines that run the loop without NumPy's warnings. overflow: a comment that explains
+    why the full dispatch may reject a number. before: lines that come first and fail in the same
+    way as the loop."""
     args, to = ", ".join(["loop", *given]), f"{result} = " if result else ""
     later = ", ".join(["loop", *("other" if x is NUMBER else x for x in given)])
     return [

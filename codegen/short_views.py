@@ -21,7 +21,7 @@ def made(geometry: str, offset: str) -> list[str]:
     ]
 
 
-# Find the base of a view of a tensor without history; views of other tensors are recorded.
+# Find the base of a view of a tensor without history. Views of other tensors are recorded.
 BASE = [
     "base = self._autograd",
     "if base is None:",
@@ -31,7 +31,7 @@ BASE = [
 
 
 def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[str]:
-    """Return the view with its base, as ADInplaceOrView makes it."""
+    """Return the lines that make the view with its base, as ADInplaceOrView does."""
     return [
         *made(geometry, offset),
         f"if {is_tracked}:",
@@ -43,8 +43,9 @@ def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[
 
 
 def view(name: str = "view", n: int | None = None) -> list[str]:
-    """The form of a view. n: the number of sizes or dimensions to check; None for no argument."""
-    doc = "(self, size), of these keys -> a view that keeps the offset."
+    """The form of a view. n: the number of sizes or dimensions to check; None without an
+    argument."""
+    doc = "(self, size), with these keys -> a view that keeps the offset."
     closed, setup = ["geometry", "keys", "known"], list[str]()
     if n:
         closed.append("sizes")
@@ -66,7 +67,7 @@ def view(name: str = "view", n: int | None = None) -> list[str]:
 
 
 def recorded() -> list[str]:
-    doc = "self, which autograd knows and whose keys were looked at -> a view with its history."
+    doc = "self with a history and checked keys -> a view with its history."
     closed, setup = ["geometry", "keys", "around", "by"], ["begin, finish = around"]
     return form("recorded", closed, doc, setup, ["self"], [
         "node = begin(self)",
@@ -86,7 +87,7 @@ def views() -> list[str]:
 
 def part() -> list[str]:
     doc = (
-        "(self, index) -> what begins at an index of a dimension; negative ones count from its end."
+        "(self, index) -> the part at an index of a dimension; negative indices count from the end."
     )
     closed = ["geometry", "last", "size", "stride", "keys", "known"]
     return form("part", closed, doc, (), ["self", "index"], [
@@ -100,9 +101,7 @@ def part() -> list[str]:
 
 
 def stretch() -> list[str]:
-    doc = (
-        "(self, start, end) -> a slice of a dimension; one of a length not seen goes the long way."
-    )
+    doc = "(self, start, end) -> a slice of a dimension. A new length uses the full dispatch."
     setup = ["size, stride, known = shape.sizes[dim], shape.strides[dim], shape.views"]
     closed = ["shape", "dim", "step", "keys", "record"]
     return form("stretch", closed, doc, setup, ["self", "start", "end"], [

@@ -1,4 +1,4 @@
-"""`python -m codegen where add`: every place an operator has, as file:line."""
+"""`python -m codegen where add`: all places of an operator, as file:line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLACES: Any = paths.load_module("cli.places")
 
 
 def print_places(known: Model, name: str) -> int:
-    """Print the places of every overload that `name` means. Exit code 2 for an unknown name."""
+    """Print the places of every overload that matches `name`. Exit code 2 for an unknown name."""
     wanted = name.rpartition("::")[2]
     found = [op for op in known.all.ops if wanted in (op.base, op.name, op.identifier)]
     if not found:

@@ -2,7 +2,7 @@
 """Kernels of Autocast, Autograd, ADInplaceOrView and BackendSelect by the shape of a schema.
 
 gputensor/makers chooses among them when a slot is computed. The letters are those of Note [Shapes]
-in makers/autograd.py; other names tell the number of arguments."""
+in makers/autograd.py; other names contain the number of arguments."""
 
 from ..amp.casting import AUTOCAST, cast, cast_any, cast_list, device_of, widest
 from ..autograd import anomaly

@@ -1,7 +1,8 @@
 """Conversion of arguments that the fast path of generated functions does not take.
 
-Each function here runs after the fast path failed: for a NumPy number, sizes in a list, an operand
-that is no tensor. Native code checks the values. Tensors have `_keys`.
+Each function here runs after the fast path failed, for example for a NumPy number, for sizes in a
+list or for an operand that is not a tensor. Native code checks the values. A tensor is recognised
+by its attribute `_keys`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from .dtype import dtype, from_numpy
 
 # Operands that stay Python numbers down to native code; tested by `type(x) in NUMBERS`.
 NUMBERS = frozenset((bool, int, float, complex))
-# Types of values that name a dtype, such as NumPy's and Python's classes; tested by `type(x) in
+# Types of objects that name a dtype, such as NumPy's and Python's classes. Tested by `type(x) in
 # DTYPES`.
 DTYPES = frozenset((dtype, type))
-# Python has one object for each small int, and `is` is the cheapest test that excludes 1.0 and
-# True.
+# Python has one object for each small int. `is` is the cheapest test that excludes 1.0 and True.
 ONE = 1
 
 
 def number(value: Any) -> Any:
-    """Convert a NumPy scalar, int enum or the like to a Python number, others to None."""
+    """Convert a NumPy scalar, int enum or similar object to a Python number, anything else to
+    None."""
     if isinstance(value, np.generic):
         value = value.item()
     kinds: tuple[Any, ...] = (bool, int, float, complex)
@@ -83,8 +84,8 @@ def axis(op: str, dim: Any, given: Any) -> Any:
 
 
 def exact(x: Any) -> Any:
-    """Return x in the form of a part of a dict key that keeps 1, 1.0 and True apart. Ints, tuples
-    of ints and None are returned unchanged."""
+    """Return x as part of a dict key. The key distinguishes 1, 1.0 and True. Ints, tuples of ints
+    and None are returned unchanged."""
     kind = type(x)
     if kind is int or x is None:
         return x
@@ -97,8 +98,8 @@ def exact(x: Any) -> Any:
 
 
 def are_equal(given: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
-    """True if params, perhaps other objects, have equal types and values. This keeps 1, 1.0 and
-    True apart, and 0.0 and -0.0. known: numbers, strings, dtypes, and tuples of these."""
+    """True if params equals known in types and values, so 1, 1.0 and True differ, and 0.0 and -0.0.
+    params: any objects. known: numbers, strings, dtypes, and tuples of these."""
     for x, y in zip(given, known):
         if x is y:
             continue
@@ -137,7 +138,7 @@ def coerced_either(first: Any, *others: Any) -> list[Any]:
 
 
 def coerced_swapped(first: Any, other: Any) -> list[Any]:
-    """Like `coerced`, for operators that commute and whose first operand may be a number."""
+    """Like `coerced`, for commutative operators whose first operand may be a number."""
     if hasattr(first, "_keys"):
         return coerced(first, other)
     return coerced(other, first)

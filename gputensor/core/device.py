@@ -1,6 +1,6 @@
 """Devices as values: a type and an index, one object for each pair, compared by identity.
 
-It does not know which devices exist on this machine; `runtime` does.
+This module does not list the devices of this machine; see `runtime`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from .guard import Guard
 # The original names of the device types that have dispatch keys. A PrivateUse type may get another
 # name (`rename_privateuse`).
 _TYPES = {"cpu", "cuda", "xla", "meta", "privateuseone", "privateusetwo", "privateusethree"}
-# PyTorch's other device types. Devices of these types can be compared and printed. They have no
-# tensors unless an extension takes the name. Source: c10/core/DeviceType.h.
+# PyTorch's other device types. Devices of these types can be compared and printed. They hold no
+# tensors unless an extension registers the name. Source: c10/core/DeviceType.h.
 _ELSEWHERE = {
     "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "lazy",
     "vulkan", "mps", "hpu", "mtia",
 }  # fmt: skip
 _ALIASES: dict[str, str] = {}
-# The number of devices per type, limited by c10::DeviceIndex.
+# The largest number of devices of a type; c10::DeviceIndex sets the limit.
 MOST_DEVICES = 128
 # (text, index) -> device; cleared whenever a device name is added or removed.
 _interned: dict[tuple[str, int | None], device] = {}
-# All devices that were made, so that a name that is registered again gets the same objects.
+# All devices made so far. A device type that is registered again gets the same objects.
 _made: dict[tuple[str, int | None], device] = {}
-# Called with an unknown type name; returns True if the name is known afterwards (backend.py loads
+# Called with an unknown type name. Returns True if the call registered the name (backend.py loads
 # extensions).
 unknown_type_hooks: list[Callable[[str], bool]] = []
 
@@ -36,8 +36,8 @@ unknown_type_hooks: list[Callable[[str], bool]] = []
 class device(Guard):
     """A place where tensors live: `device("cuda:1")`, `device("cuda", 1)`, `device("cpu")`.
 
-    index: None means "the current one"; a tensor on an indexed device always carries a number.
-    `with device("cuda:1"):` makes it the default of factory functions in the block.
+    index: None means the current device; a tensor on an indexed device always has a number. `with
+    device("cuda:1"):` makes it the default device of factory functions in the block.
     """
 
     __slots__ = ("type", "index")
@@ -48,10 +48,10 @@ class device(Guard):
         if isinstance(type, device):
             return type
         if index is not None and index.__class__ is not int:
-            index = _index(index)  # in the dict, True and 1.0 equal 1
+            index = _index(index)  # checked first, because True and 1.0 equal 1 as dict keys
         try:
             known = _interned.get((type, index))
-        except TypeError:  # an unhashable value is not a device
+        except TypeError:  # the value is unhashable and therefore not a device
             known = None
         return known if known is not None else _parse(cls, type, index)
 
@@ -83,8 +83,8 @@ class device(Guard):
         _context_hooks[2](found)
 
 
-# Functions that handle the default device: (push, state without it, restore).
-# dispatch.backend_select sets them and has the state, because this package has no state.
+# Functions that change the default device: (push, state without it, restore).
+# dispatch.backend_select sets them and holds the state, because this package has no state.
 _context_hooks: list[Callable[..., Any]] = []
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-# The package's name in the texts of dtypes, sizes and types of tensors. `as_torch.install` makes it
-# "torch", because PyTorch's programs compare such texts.
+# The package's name in the printed form of dtypes, sizes and tensor types. `as_torch.install` sets
+# it to "torch", because PyTorch programs compare these texts.
 package_name = "gputensor"
 
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
@@ -26,11 +26,10 @@ class dtype:
     """An element type.
 
     name: PyTorch's name without the package. itemsize: bytes of one element. code: the number of
-    the type in CUDA kernels (`include/dtypes.cuh` lists the same numbers).
-    category: 0 bool, 1 integer, 2 floating, 3 complex; a cast to a lower category is unsafe. np:
-    NumPy's type with this layout. NumPy has no complex32; its np is four opaque bytes, which only
-    kernels/cpu/cast.py reads. is_opaque: True for types that kernels do not compute in: float8, and
-    in part complex32.
+    the type in CUDA kernels (`include/dtypes.cuh` lists the same numbers). category: 0 bool, 1
+    integer, 2 floating, 3 complex; a cast to a lower category is unsafe. np: NumPy's type with this
+    layout. NumPy has no complex32; its np is four opaque bytes, which only kernels/cpu/cast.py
+    reads. is_opaque: True for float8 and complex32, which kernels do not compute in directly.
     """
 
     __slots__ = (
@@ -65,7 +64,8 @@ class dtype:
         return f"{package_name}.{self.name}"
 
     def __eq__(self, other: object) -> bool:
-        """True also for NumPy's dtype or scalar type with these elements: `np.float32`."""
+        """True also for NumPy's dtype or scalar type with the same elements, such as
+        `np.float32`."""
         if self is other or self is complex32 or not isinstance(other, _NAMES_OF_NUMPY):
             return self is other
         return bool(self.np == other)
@@ -97,12 +97,12 @@ class dtype:
 
     @property
     def kind(self) -> str:
-        """NumPy's letter of the kind: b, i, u, f or c."""
+        """NumPy's letter for the kind of the dtype: b, i, u, f or c."""
         return "i" if self.category == INTEGER and self.is_signed else "bufc"[self.category]
 
     @property
     def type(self) -> _Scalar:
-        """NumPy's scalar type of this dtype."""
+        """The scalar type of NumPy for this dtype."""
         return self.np.type
 
     @property
@@ -145,12 +145,12 @@ float8_e8m0fnu: dtype = dtype(
     "float8_e8m0fnu", "f8e8m0fnu", 20, 1, FLOATING, ml_dtypes.float8_e8m0fnu
 )
 
-# All dtypes for which loops and kernels are written, in the order of their codes.
+# Dtypes that have loops and kernels, in the order of their codes.
 ALL = (
     bool_, uint8, int8, uint16, int16, uint32, int32, uint64, int64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
-# All dtypes that kernels know; complex32 is computed in complex64.
+# All dtypes that kernels accept; complex32 is computed in complex64.
 STORED = (*ALL, complex32)
 # Dtypes that can be stored, moved and cast, but in which no operator computes.
 FLOAT8 = (float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu)
@@ -176,7 +176,7 @@ def by_name(name: str) -> dtype:
     return _NAMES[name]
 
 
-_by_name = by_name  # the function's name in pickles of older versions
+_by_name = by_name  # the function's name in pickles that older versions wrote
 
 
 def of_ours(array_type: np.dtype) -> dtype:
@@ -185,6 +185,6 @@ def of_ours(array_type: np.dtype) -> dtype:
 
 
 def from_numpy(np_type: np.dtype) -> dtype | None:
-    """Return the dtype for NumPy's `np_type` in native byte order. Return None if only some of its
-    arrays have one, as for opaque bytes."""
+    """Return the dtype for NumPy's `np_type` in native byte order. Return None for opaque bytes,
+    because only some arrays of that type have a dtype here."""
     return _FROM_NUMPY.get(np_type)

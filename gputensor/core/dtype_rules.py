@@ -16,13 +16,13 @@ KINDS = "bifc"
 
 
 class DtypeRule:
-    """The dtypes that an operator takes. text: the rule's sentence for docstrings. kinds: allowed
-    categories of the computation's dtype.
+    """The dtypes that an operator accepts. text: the rule's sentence for docstrings. kinds:
+    categories that the dtype of the computation may have.
 
-    to_float: bool and integers are computed in the default dtype. gives_real: complex operands give
-    a real result. gives_bool: the result is bool. each: each operand must have one of these kinds,
-    not only the promoted dtype. remedy: an alternative, for the error. takes_float8: float8 dtypes
-    are computed in float32.
+    to_float: bool and integers are computed in the default dtype. gives_real: complex operands
+    produce a real result. gives_bool: the result is bool. each: every operand must have one of
+    these kinds, not only the promoted dtype. remedy: an alternative, for the error message.
+    takes_float8: float8 dtypes are accepted, and computed in float32.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class DtypeRule:
             raise errors.must(op, arg, rule, got, kind=errors.DtypeError, remedy=remedy)
 
 
-# rejected kinds -> text of the rule in the error
+# Rejected kinds -> the rule in the error message.
 _SENTENCES = {
     "b": "not be bool", "c": "be real", "bc": "be real and not bool", "bic": "be floating",
     "bi": "be floating or complex", "bfc": "be an integer", "bif": "be complex",

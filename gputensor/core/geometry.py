@@ -1,7 +1,7 @@
-"""Geometry: sizes, strides and dtype of a tensor, and everything that depends only on these.
+"""Geometry: sizes, strides and dtype of a tensor, and all values computed from them.
 
-Equal geometries are one object, so a plan is found by identity. A geometry does not contain
-storage, offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h and TensorImpl.h.
+Equal geometries are one object, so a plan is looked up by identity. A geometry contains no storage,
+offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h and TensorImpl.h.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from . import dtype as _dtypes, errors
 from .memory_format import channels_last, channels_last_3d, contiguous_strides
 
 Sizes = tuple[int, ...]
-# NumPy's limit.
+# NumPy's limit on dimensions.
 MOST_DIMS = 64
 _MOST_BYTES = (1 << 63) - 1
 
 
 class Size(tuple[int, ...]):
-    """The class of `x.shape`: a tuple of ints with `numel()` that prints as a size."""
+    """The class of `x.shape`: a tuple of ints with `numel()`, printed as a size."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ class Size(tuple[int, ...]):
         return Size(tuple.__add__(self, other))
 
 
-# The allocator provides CPU memory of at least this many bytes, aligned; NumPy allocates smaller
+# CPU memory of at least this many bytes comes aligned from the allocator; NumPy allocates smaller
 # memory.
 ALIGNED_FROM_BYTES = 1 << 16
 
@@ -130,9 +130,9 @@ class Geometry:
         return (geometry, (self.sizes, self.strides, self.dtype))
 
 
-# Note [Interned geometries]: a layout of a dtype has one object as long as anything refers to it,
-# so geometries are compared by identity. When the table reaches its bound, the geometries to which
-# nothing else refers are dropped.
+# Note [Interned geometries]: each layout of a dtype has one object as long as anything refers to
+# it, so geometries are compared by identity. When the table reaches its limit, it drops the
+# geometries that nothing else refers to.
 _BOUND = 1 << 16
 _bound = _BOUND
 _interned: dict[tuple[Sizes, Sizes, _dtypes.dtype], Geometry] = {}
@@ -140,7 +140,7 @@ _contiguous: dict[tuple[Sizes, _dtypes.dtype], Geometry] = {}
 
 
 def geometry(sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> Geometry:
-    """Return the geometry of these tuples of ints, which the caller has checked."""
+    """Return the geometry for tuples of ints that the caller has checked."""
     known = _interned.get((sizes, strides, element))
     if known is not None:
         return known
@@ -153,7 +153,8 @@ def _drop_unused() -> None:
     global _bound
     _contiguous.clear()
     for key in list(_interned):
-        if getrefcount(_interned[key]) == 2:  # references by the table and by the argument
+        # the two references are the table's and the argument of getrefcount
+        if getrefcount(_interned[key]) == 2:
             del _interned[key]
     # The next search runs when the table has doubled, because most of the remaining geometries are
     # in use.
@@ -217,8 +218,8 @@ def _dense_in_some_order(sizes: Sizes, strides: Sizes) -> bool:
 
 
 def looks_channels_last(sizes: Sizes, strides: Sizes) -> bool:
-    """True if 4-d strides are in channels_last order, dense or not. `suggest_memory_format` uses
-    it.
+    """True if 4-d strides are in channels_last order, dense or not. Used by
+    `suggest_memory_format`.
 
     Source: c10/core/MemoryFormat.h, is_channels_last_strides_2d_s4.
     """

@@ -1,11 +1,11 @@
 """Guards: context managers for a block that also decorate functions, as PyTorch's do.
 
 Note [Leaving a guard]
-A guard must restore what it changed even if it is interrupted. A signal handler's exception can be
-raised only at the entry of a Python function and after a call of a C function. So operators restore
-their thread's state by one C call that stands first in a `finally`, with the value read before; and
-`__exit__` first computes the state to restore, then restores it, and repeats this if it was
-interrupted. Python does not guarantee that `__exit__` itself is entered.
+A guard must restore what it changed, even if it is interrupted. Python runs signal handlers, which
+may raise, only at the entry of a Python function and after a call of a C function. Operators
+therefore restore their thread's state by one C call that is the first statement of a `finally`,
+with the value read before. `__exit__` first computes the state to restore, then restores it, and
+repeats both if it was interrupted. Python does not guarantee that `__exit__` itself is entered.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Guard:
-    """A base of guards. See Note [Leaving a guard]."""
+    """The base class of guards. See Note [Leaving a guard]."""
 
     __slots__ = ()
 
     def _enter(self) -> None:
-        """Change the state completely, or, if interrupted, not at all."""
+        """Change the state. If the change is interrupted, the state must be unchanged."""
         raise NotImplementedError
 
     def _found(self) -> Any:
@@ -40,7 +40,7 @@ class Guard:
         raise NotImplementedError
 
     def _count(self, found: Any) -> None:
-        """Record that a block was left."""
+        """Count the blocks that were left."""
 
     def _again(self) -> Any:
         """Return a new guard for one call: several threads may run a decorated function."""

@@ -1,7 +1,7 @@
 """Public modules: their lists of names, lazy imports, and errors for missing names.
 
-`python -m codegen` reads the imports under `TYPE_CHECKING` of a public module and writes the home
-of each name to the index. So one list serves type checkers, imports and `dir()`.
+`python -m codegen` reads the imports under `TYPE_CHECKING` of a public module and writes the module
+that defines each name to the index. So one list serves type checkers, imports and `dir()`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def missing_of(module: str, name: str) -> Any:
 
 def missing(module: str, name: str) -> AttributeError:
     """Make the error for a name that a module does not have."""
-    if name.startswith("_"):  # Python itself asks for these names often
+    if name.startswith("_"):  # Python itself looks up dunder names often
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     return MissingName(module, name)
 
@@ -70,8 +70,8 @@ class MissingName(AttributeError):
 class Lacks:
     """A descriptor for a name that other libraries' classes have; reading it raises the error.
 
-    A `__getattr__` would prevent Python from specialising reads of existing names: small calls took
-    1.3 times as long.
+    A `__getattr__` would prevent Python from specialising reads of existing names. Small calls then
+    took 1.3 times as long.
     """
 
     __slots__ = ("_name",)

@@ -58,8 +58,8 @@ def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
 def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[int, ...]:
     """Strides, in elements, of a dense tensor of `sizes` in `form`.
 
-    Raises: ArgumentError if the format needs another number of dimensions, or defines no order
-    (preserve_format).
+    Raises: ArgumentError if the format requires a different number of dimensions, or defines no
+    order (preserve_format).
     """
     if form is contiguous_format:
         return contiguous_strides(sizes)

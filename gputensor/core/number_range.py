@@ -1,9 +1,9 @@
-"""Which Python numbers a dtype can hold, and the errors for other numbers.
+"""The Python numbers that a dtype can hold, and the errors for other numbers.
 
 A number that is stored (fill_, full, where, alpha, tensor) must fit its dtype. A number in
-arithmetic or in a comparison wraps in an integer dtype, but must have at most 64 bits. With
-floating dtypes, any integer within the range of a double is allowed. `kernels/cpu/cast.py` converts
-the numbers.
+arithmetic or in a comparison wraps around in an integer dtype, but must have at most 64 bits.
+Floating dtypes accept any integer within the range of a double. `kernels/cpu/cast.py` converts the
+numbers.
 Source: c10/util/TypeCast.h, checked_convert, and c10/util/TypeSafeSignMath.h.
 """
 
@@ -31,8 +31,8 @@ def integer_range(of: dtype) -> tuple[int, int]:
 def fits(value: Any, of: dtype) -> bool:
     """True if this number may be stored in dtype `of`.
 
-    Fractions are truncated, negative integers wrap in unsigned types, and f16 and bf16 round large
-    numbers to infinity; a complex number is real if its imaginary part is 0.
+    Fractions are truncated, negative integers wrap around in unsigned types, and f16 and bf16 round
+    large numbers to infinity. A complex number counts as real if its imaginary part is 0.
     """
     if type(value) is complex:
         if of.category == BOOL:
@@ -60,7 +60,8 @@ def largest_float(of: dtype) -> float:
 
 
 def check(op: str, arg: str, value: complex, of: dtype) -> None:
-    """Raises: NumberRangeError, a RuntimeError and an OverflowError, unless the number fits."""
+    """Raises: NumberRangeError, which is a RuntimeError and an OverflowError, if the number does
+    not fit."""
     if not fits(value, of):
         raise errors.number_out_of_range(op, of, value, arg)
 
@@ -73,5 +74,5 @@ def in_64_bits(op: str, arg: str, value: complex) -> complex:
 
 
 def signed_word(number: int) -> int:
-    """Return the int64 that has the low 64 bits of an integer."""
+    """Return the low 64 bits of an integer as an int64."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,9 +1,9 @@
 """Type promotion: the common dtype of operands of different dtypes.
 
-This module only has rules: it converts no values, and the default dtype is an argument. Operands
-are (geometry, device) pairs for tensors and Python types for numbers. Source: PyTorch's
-c10/core/ScalarType.cpp (promoteTypes) and ATen/native/TypeProperties.cpp (result_type), frozen as
-tests/golden/promotion.txt.
+This module only holds the rules. It converts no values, and the default dtype is an argument.
+Operands are (geometry, device) pairs for tensors and Python types for numbers. Source: PyTorch's
+c10/core/ScalarType.cpp (promoteTypes) and ATen/native/TypeProperties.cpp (result_type).
+tests/golden/promotion.txt holds the table.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .dtype import (
 )  # fmt: skip
 
 # PyTorch promotes these unsigned types only with floating types and with themselves. Here they
-# promote as in the array API standard, to the smallest type that can represent both operands'
-# types. No type can represent both uint64 and a signed type.
+# promote as in the array API standard, to the smallest type that can represent the values of both
+# operands' types. No type can represent the values of both uint64 and a signed type.
 _BAREBONES = (uint16, uint32, uint64)
 _BY_ITEMSIZE = {1: int8, 2: int16, 4: int32, 8: int64}
 
 
 def _integers(a: dtype, b: dtype) -> dtype:
-    """Return the smallest type among uint8 and the signed integer types that can represent both."""
+    """Return the smallest of uint8 and the signed integer types that can represent both types."""
     if a is uint8 or b is uint8:
         # uint8 and int8 need int16; wider signed types can represent uint8.
         other = b if a is uint8 else a
@@ -65,18 +65,18 @@ def _promote(a: dtype, b: dtype) -> dtype | None:
 # _TABLE[a.code][b.code]; None if no promotion is defined.
 _TABLE = tuple([tuple([_promote(a, b) for b in HELD]) for a in HELD])
 
-# The dtype of a wrapped bool or int; float and complex follow the default dtype.
+# The promoted dtype of a Python bool or int. For float and complex it is the default dtype.
 _NUMBER = {bool: bool_, int: int64}
 
 
 def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
-    """The smallest dtype to which both may be cast.
+    """Return the smallest dtype to which both may be cast.
 
     Raises: DtypeError for uint64 with a signed integer, and for float8 with any other dtype.
     """
     try:
         promoted = _TABLE[a.code][b.code]
-    except AttributeError:  # for other names of dtypes, and for invalid values
+    except AttributeError:  # for other names of dtypes; raises for objects that are not dtypes
         first, second = [errors.plainly(element_type, op, x) for x in (a, b)]
         return promote_types(first, second, op)
     if promoted is None:
@@ -85,7 +85,8 @@ def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:
-    """True unless a cast loses the category: complex to real, floating to integer, any to bool."""
+    """True unless the cast loses the category, such as complex to real, floating to integer, or any
+    type to bool."""
     try:
         return from_.category <= to.category
     except AttributeError:
@@ -94,7 +95,7 @@ def can_cast(from_: dtype, to: dtype) -> bool:
 
 
 def number_dtype(kind: type, default_dtype: dtype) -> dtype:
-    """The dtype that a wrapped number of Python type `kind` has in promotion."""
+    """The dtype that a Python number of type `kind` has in promotion."""
     fixed = _NUMBER.get(kind)
     if fixed is not None:
         return fixed
@@ -102,7 +103,7 @@ def number_dtype(kind: type, default_dtype: dtype) -> dtype:
 
 
 # True if 0-d tensors promote like tensors with dimensions, as in the array API standard.
-# dispatch/defaults.py sets it and drops the plans that were made under the other rule.
+# dispatch/defaults.py sets it and drops the plans made under the previous rule.
 _zero_dim_counts = False
 
 
@@ -115,7 +116,7 @@ def result_type(op: str, operands: tuple[Any, ...], default_dtype: dtype) -> dty
     """The promoted dtype of `operands`.
 
     Tensors with dimensions take precedence over 0-d tensors, and 0-d tensors over numbers.
-    operands: (geometry, device) for a tensor, bool | int | float | complex for a wrapped number.
+    operands: (geometry, device) for a tensor, bool | int | float | complex for a Python number.
     """
     dimensioned = zero_dim = wrapped = None
     for x in operands:
@@ -136,9 +137,9 @@ def result_type(op: str, operands: tuple[Any, ...], default_dtype: dtype) -> dty
 
 
 def _combine(op: str, high: dtype | None, low: dtype | None) -> dtype | None:
-    """Combine the dtypes of two classes of operands.
+    """Combine the dtypes of two precedence classes (tensors with dimensions, 0-d tensors, numbers).
 
-    The class of lower precedence can change only the category, never the width within a category.
+    The class of lower precedence can raise the category, but never the width within a category.
     """
     if low is None or high is None:
         return high or low

@@ -1,4 +1,4 @@
-"""A mapping whose registrations may be removed in any order; the newest one of a key is used."""
+"""A mapping whose registrations may be removed in any order; a key has its newest value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class Registry(dict[K, V]):
-    """key -> the newest registered value that was not removed. It is read as a dict."""
+    """key -> the newest registered value that was not removed. Callers read it as a dict."""
 
     __slots__ = ("_stacks",)
 

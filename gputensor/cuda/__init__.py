@@ -1,7 +1,7 @@
-"""The public module `gputensor.cuda`: devices, streams, events, memory, users' kernels.
+"""The public module `gputensor.cuda`: devices, streams, events, memory, and users' kernels.
 
-All functions use the runtime chosen by `GPUTENSOR_CUDA`; without one, each call raises an error
-with the reason, and `is_available()` is False. Devices may be given as an index, a string
+All functions use the runtime chosen by `GPUTENSOR_CUDA`. If there is no runtime, each call raises
+an error with the reason, and `is_available()` is False. Devices may be given as an index, a string
 or a device; None is the current one.
 """
 
@@ -61,7 +61,7 @@ def is_emulated() -> bool:
 
 
 def get_device_name(device: Any = None) -> str:
-    """The device's name from its driver."""
+    """The device's name, as the driver reports it."""
     return str(runtime.cuda().device_name(_index(device, "get_device_name")))
 
 
@@ -80,8 +80,8 @@ def Event(enable_timing: bool = False) -> Any:
 
 
 def _memory(name: str, device: Any, absent: Any) -> Any:
-    """Return the runtime's answer for a device. Without CUDA, no memory is in use: return `absent`
-    for the current device."""
+    """Return a memory figure of the runtime for a device. Without CUDA, no memory is in use: return
+    `absent` for the current device."""
     found = runtime.cuda()
     if device is None and not found.is_available():
         return absent
@@ -89,7 +89,7 @@ def _memory(name: str, device: Any, absent: Any) -> Any:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes that tensors hold now."""
+    """The bytes that tensors use now."""
     return int(_memory("memory_allocated", device, 0))
 
 
@@ -114,7 +114,7 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 
 def empty_cache() -> None:
-    """Give free blocks back to the driver. Without CUDA there are none."""
+    """Return free blocks to the driver. Without CUDA there are none."""
     if runtime.cuda().is_available():
         runtime.cuda().empty_cache()
 
@@ -136,8 +136,8 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 # --- kernels of the user --------------------------------------------------------------------------
 
 
-# These modules are imported on first use, because most programs have no kernels or graphs of their
-# own.
+# These modules are imported on first use, because most programs do not use kernels or graphs of
+# their own.
 if TYPE_CHECKING:
     from .facts import (
         DeviceProperties as DeviceProperties, ExternalStream as ExternalStream,

@@ -11,9 +11,10 @@
 
 A case may also have "shared" bytes and the tolerances "rtol" and "atol", by default 0. `kernels` in
 the file maps a function's name to an entry, or to several instances of a template: `{"scale":
-["scale<float>", "scale<double>"]}`. A function with two parameters gets the instance as the second
-one. `defines` are macros, `options` the arguments of `Kernel`. A `blur.check.json` has cases
-without Python; see `_json_cases`. Arrays are NumPy's; on a GPU they are copied there and back.
+["scale<float>", "scale<double>"]}`. A function with two parameters receives the instance as the
+second one. `defines` are macros, `options` the arguments of `Kernel`. A `blur.check.json` describes
+cases without Python; see `_json_cases`. Arrays are NumPy arrays; on a GPU they are copied to the
+device and back.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Mismatch(errors.GpuTensorError):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One kernel and its cases."""
+    """One kernel and its test cases."""
 
     kernel: Kernel
     cases: Callable[[np.random.Generator], Iterable[Case]]
@@ -64,7 +65,8 @@ class Check:
 
 
 class _Given(NamedTuple):
-    """A kernel in a file of cases. entry: its name, a template's instance, or a list of them."""
+    """A kernel in a file of cases. entry: the kernel's name, a template instance, or a list of
+    instances."""
 
     entry: Any
     cases: Callable[..., Iterable[Case]]
@@ -131,7 +133,7 @@ def _text_of(path: str, options: Sequence[str] = ()) -> str:
 
 
 def _instance(path: str, entry: str, options: Sequence[str]) -> str:
-    """Return the entry; for a template, an instance of it. Raises: Mismatch if there is none."""
+    """Return the entry; for a template, one of its instances. Raises: Mismatch if there is none."""
     if "<" in entry:
         return entry
     template = _templates(_text_of(path, options)).get(entry)
@@ -162,14 +164,15 @@ def _example(entry: str, template: str) -> str:
 
 
 def _cases_of(function: Callable[..., Iterable[Case]], entry: str) -> Callable[..., Iterable[Case]]:
-    """Return the function that yields a file's cases. A function of two parameters also gets the
-    instance."""
+    """Return the function that yields a file's cases. A function with two parameters also receives
+    the instance."""
     wants_entry = len(inspect.signature(function).parameters) > 1
     return functools.partial(function, entry=entry) if wants_entry else function
 
 
 def skeleton(path: str) -> str:
-    """Return a file of cases to complete, for the first kernel; "" without kernels."""
+    """Return an incomplete file of cases for the first kernel, to be completed by the user; ""
+    without kernels."""
     kernels = _text_of(path)
     name = next((name for name, _ in kernels_of(kernels)), None)
     if name is None:
@@ -179,7 +182,7 @@ def skeleton(path: str) -> str:
     made, given, expected = [], [], []
     try:
         taken = Kernel(Path(path), entry).declaration.taken
-    except errors.KernelError:  # the template has other parameters
+    except errors.KernelError:  # the template's parameters do not match
         return ""
     for parameter in taken:
         element = parameter.element
@@ -209,8 +212,8 @@ def _module(path: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Compile the text itself: Python finds bytecode by the file's time and size, and an edit within
-    # one second can leave both unchanged.
+    # Compile the text itself: Python looks up bytecode by the file's time and size, and an edit
+    # within one second can leave both unchanged.
     exec(compile(Path(path).read_bytes(), path, "exec"), module.__dict__)
     return module
 
@@ -219,7 +222,7 @@ def _module(path: str) -> Any:
 
 
 def run_case(kernel: Kernel, case: Case, title: str) -> None:
-    """Launch once, on copies of the case's arrays, and compare."""
+    """Launch the kernel once, on copies of the case's arrays, and compare."""
     unknown = set(case) - _KEYS
     if unknown:
         known = f"unknown {', '.join(sorted(unknown))}; a case has {', '.join(sorted(_KEYS))}"

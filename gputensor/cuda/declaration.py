@@ -1,7 +1,7 @@
 """The types of a kernel's parameters, read from its CUDA C declaration.
 
-This is no C++ parser: it replaces object-like macros, typedefs and template arguments word by word.
-For declarations that it cannot read, such as a struct by value, use `signature=`.
+This is not a C++ parser: it replaces object-like macros, typedefs and template arguments word by
+word. Pass `signature=` for declarations that it cannot read, such as a struct by value.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Parameter:
     """One parameter of a kernel.
 
     kind: POINTER, NUMBER, VECTOR, STRUCT or LAYOUT. element: see Element; None for structs.
-    is_const: True for a pointer to read-only memory. of: for a Layout, the number of its pointer.
-    offset, size: position and number of its bytes; the size of a struct may be unknown (0).
+    is_const: True for a pointer to read-only memory. of: for a Layout, the index of its pointer
+    parameter. offset, size: position and number of its bytes; 0 if the size of a struct is unknown.
     """
 
     __slots__ = ("alignment", "element", "is_const", "kind", "name", "of", "offset", "size", "text")
@@ -97,7 +97,7 @@ class Parameter:
 
 
 class Declaration:
-    """A kernel, as its text declares it. entry: the name that a compiler gets, such as
+    """The declaration of a kernel. entry: the name passed to the compiler, such as
     `scale<float>`."""
 
     __slots__ = ("bound", "entry", "has_c_name", "line", "name", "parameters", "taken", "written")
@@ -113,7 +113,7 @@ class Declaration:
         self.parameters: tuple[Parameter, ...] = tuple(parameters)
         # the arguments that a caller passes: all parameters except Layouts
         self.taken: tuple[Parameter, ...] = tuple(p for p in parameters if p.kind != LAYOUT)
-        # the numbers of the pointers with a Layout, and of the pointers that are not const
+        # the indices of the pointers with a Layout, and of the pointers that are not const
         self.bound: frozenset[int] = frozenset(p.of for p in parameters if p.kind == LAYOUT)
         written = [p.kind == POINTER and not p.is_const for p in parameters]
         self.written: frozenset[int] = frozenset(
@@ -137,9 +137,9 @@ def kernels_of(text: str) -> list[tuple[str, int]]:
 def read(
     text: str, entry: str, defines: Mapping[str, object], signature: str | None = None
 ) -> Declaration:
-    """Return the declaration of `entry`. Raises: KernelError that lists the existing kernels.
+    """Return the declaration of `entry`. Raises: KernelError that lists the kernels of the text.
 
-    signature: a parameter list that is used instead of the text's, `const float*, float*, int`.
+    signature: a parameter list to use instead of the text's, such as `const float*, float*, int`.
     """
     bare = macros.expanded(source.without_comments(text))
     base, _, given = entry.partition("<")
@@ -308,7 +308,8 @@ def _parameter(
 
 
 def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
-    """Assign `x` to the Layout `x_layout`; without an `x`, the pointer before the Layout."""
+    """Assign the pointer `x` to the Layout `x_layout`; without an `x`, the pointer before the
+    Layout."""
     free = []
     for number, parameter in enumerate(parameters):
         if parameter.kind == POINTER:

@@ -55,7 +55,7 @@ def get_device_properties(device: Any = None) -> DeviceProperties:
 
 
 def get_arch_list() -> list[str]:
-    """The architectures for which kernels are compiled: those of the present devices."""
+    """The architectures that kernels are compiled for: the architectures of the present devices."""
     found = [get_device_capability(n) for n in range(device_count())]
     return sorted({f"sm_{major}{minor}" for major, minor in found})
 
@@ -100,9 +100,10 @@ def device_of(obj: Tensor) -> Any:
 
 
 def set_stream(stream: Any) -> None:
-    """Make a stream the current one of this thread and its device; None changes nothing."""
+    """Make a stream current for this thread and the stream's device. None changes nothing."""
     if stream is not None:
-        chosen = CurrentStream(runtime.cuda(), stream)  # raises if this is no stream
+        # `ptr` raises if the argument is not a stream
+        chosen = CurrentStream(runtime.cuda(), stream)
         runtime.cuda().set_stream(chosen.stream)
 
 
@@ -114,7 +115,7 @@ def ExternalStream(stream_ptr: int, device: Any = None) -> Any:
 
 
 def get_stream_from_external(data_ptr: int, device: Any = None) -> Any:
-    """`ExternalStream` under PyTorch's other name."""
+    """`ExternalStream` under the other name that PyTorch has for it."""
     return ExternalStream(data_ptr, device)
 
 
@@ -146,7 +147,7 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """Return `memory_stats` as lines of text. abbreviated: without zeros."""
+    """Return `memory_stats` as lines of text. abbreviated: leave out zeros."""
     stats = memory_stats(device)
     is_short = flag("memory_summary", "abbreviated", abbreviated)
     rows = [(name, n) for name, n in stats.items() if n or not is_short]

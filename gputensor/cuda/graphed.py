@@ -114,14 +114,14 @@ def make_graphed_callables(
 ) -> Any:  # fmt: skip
     """Return functions or modules that launch their forward and backward passes as one graph each.
 
-    Call the result like the original, with tensors that have the samples' sizes, dtypes and
-    devices. A module itself is returned. It runs its graphs only in the mode of the capture,
-    training or evaluation. Gradients cannot be differentiated again.
+    Call the result like the original, with tensors that have the sample arguments' sizes, dtypes
+    and devices. For a module, the module itself is returned. It uses its graphs only in the mode of
+    the capture (training or evaluation). Second derivatives are not available.
 
     Args:
         callables: a function or module, or a tuple of them in the order in which they will run.
-        sample_args: the tuple of tensors that it takes, or a tuple of such tuples.
-        num_warmup_iters: the number of runs of each before its capture, at most 10000.
+        sample_args: the tuple of tensors for the callable, or one tuple for each callable.
+        num_warmup_iters: the number of runs of each callable before its capture, at most 10000.
         allow_unused_input: allow an input that no output depends on.
         pool: the handle of the memory pool; by default a new one.
     """

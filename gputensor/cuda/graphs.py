@@ -1,8 +1,8 @@
 """CUDA graphs: work recorded once and launched as a whole by one call of the host.
 
-Names and rules are PyTorch's (torch/cuda/graphs.py). runtime/capture.py describes calls that cannot
-be captured and random numbers in replays, runtime/allocator the memory pools.
-`make_graphed_callables` is in graphed.py.
+Names and rules are taken from PyTorch (torch/cuda/graphs.py). runtime/capture.py describes the
+calls that cannot be captured, and random numbers in replays. runtime/allocator describes the memory
+pools. `make_graphed_callables` is in graphed.py.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ def is_current_stream_capturing() -> bool:
 
 
 def graph_pool_handle() -> capture.Handle:
-    """Return the name of a new memory pool that graphs can share; see `CUDAGraph.pool`."""
+    """Return the handle of a new memory pool that graphs can share; see `CUDAGraph.pool`."""
     return capture.new_handle()
 
 
 class CUDAGraph:
     """Work of a stream, recorded by a capture, which `replay` launches as a whole.
 
-    A replay reads and writes the memory of the capture: copy new values into the tensors that the
-    captured code read, and read results from the tensors it made. Nothing runs during a capture.
+    A replay reads and writes the memory of the capture. Before it, copy new values into the tensors
+    that the captured code reads; after it, read results from the tensors that the code made. During
+    a capture the work is not run.
 
     keep_graph: keep the graph for `raw_cuda_graph`.
     """
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._keeps = flag("CUDAGraph", "keep_graph", keep_graph)
-        self._capture: capture.Capture | None = None  # the capture; after its end, its result
+        # The running capture; after its end, its result.
+        self._capture: capture.Capture | None = None
         self._recorded: Any = None
         self._handle: capture.Handle | None = None
         self._allocators: list[Any] = []  # allocators that keep the pool for this graph
@@ -54,8 +56,8 @@ class CUDAGraph:
         self._replay: Any = None
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
-        """Record all work queued on the current stream, which may not be the default stream, from
-        now on.
+        """Record all work queued on the current stream from now on. It may not be the default
+        stream.
 
         Args:
             pool: the handle of a memory pool shared with graphs that are replayed in the order of
@@ -155,19 +157,19 @@ class CUDAGraph:
             self.reset()
 
     def pool(self) -> capture.Handle:
-        """Return the name of the memory pool, for `pool=` of later captures."""
+        """Return the handle of the memory pool, for `pool=` of later captures."""
         if self._handle is None or self._recorded is None:
             raise errors.no_graph("pool", "holds no capture")
         return self._handle
 
     def register_generator_state(self, generator: Generator) -> None:
-        """Does nothing; PyTorch's programs may call it. A capture finds its generators itself."""
+        """Does nothing; it exists for PyTorch programs. A capture finds its generators itself."""
         if not isinstance(generator, Generator):
             rule = "be a gputensor.Generator"
             raise errors.wrong_type("register_generator_state", "generator", rule, generator)
 
     def instantiate(self) -> None:
-        """Does nothing: an ended capture can be replayed already."""
+        """Does nothing: after its end a capture can be replayed."""
         self._graph("instantiate")
 
     def enable_debug_mode(self) -> None:

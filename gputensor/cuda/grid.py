@@ -16,8 +16,8 @@ def grid_for(
     """Return the grid for `elements`, with `per_thread` elements per thread.
 
     elements: a number; a TensorIterator or a plan, whose elements are counted; or a shape (rows,
-    columns) with a block (x, y), where x belongs to the last dimension: `grid_for((480, 640), (32,
-    8))` is (20, 60).
+    columns) with a block (x, y). In the last case x applies to the columns: `grid_for((480, 640),
+    (32, 8))` is (20, 60).
     """
     blocks = (int(block),) if hasattr(block, "__index__") else tuple(block)
     if hasattr(elements, "numel"):

@@ -1,7 +1,7 @@
-"""NumPy arrays as arguments of a launch on the emulator: copied to the device before the launch,
-and back after it.
+"""NumPy arrays as arguments of a launch on the emulator. They are copied to the device before the
+launch, and back after it.
 
-Arrays that share memory share it on the device, too. On a GPU nothing is copied: the caller must
+Arrays that share memory also share it on the device. On a GPU no array is copied: the caller must
 copy explicitly.
 """
 
@@ -40,7 +40,7 @@ def to_device(
 
 
 def to_host(cuda: Any, device_index: int, stream: Any, regions: list[_Region]) -> None:
-    """Wait for the kernel and copy back memory that it may have written."""
+    """Wait for the kernel and copy back all memory that it may have written."""
     for region in regions:
         if region.is_written:
             nbytes = region.end - region.begin

@@ -1,12 +1,12 @@
-"""Kernel: users' CUDA C on a GPU, on the emulator, or compiled for another machine's GPU.
+"""Kernel: users' CUDA C on a GPU or on the emulator, or compiled for a GPU of another machine.
 
     >>> scale = gt.cuda.Kernel(text, "scale")
     >>> scale[grid, block](x, y, 2.0, n)
 
-Arrays may be gputensor's, CuPy's or torch's; on the emulator also NumPy's and torch's CPU tensors.
-Arguments are checked against the declaration: an array must have its pointer's dtype, and must be
-contiguous unless the kernel takes its Layout. The arguments determine device and stream. A launch
-on a GPU allocates nothing.
+Arrays may be gputensor's, CuPy's or torch's. On the emulator they may also be NumPy arrays and
+torch's CPU tensors. Arguments are checked against the declaration: an array must have its pointer's
+dtype, and must be contiguous unless the kernel takes its Layout. The arguments determine device and
+stream. A launch on a GPU allocates no memory.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Kernel:
         self, cuda: Any, device_index: int, found: Mapping[int, ForeignArray], own: Any, given: Any
     ) -> tuple[Any, list[Any]]:
         """Return the stream for the launch, and the streams to synchronise with it. For a given
-        stream there are none, because the caller synchronises."""
+        stream the second list is empty, because the caller synchronises."""
         if given is None:
             return operands.streams_of(found, cuda, device_index, own)
         return stream_given(self.entry, cuda, device_index, given), []
@@ -221,7 +221,7 @@ class Kernel:
     # --- compiling ------------------------------------------------------------------------------
 
     def _function(self, cuda: Any, device_index: int) -> tuple[Any, tuple[int, ...]]:
-        """Return the loaded function, and the offsets of its parameters."""
+        """Return the loaded function and the offsets of its parameters."""
         key = (cuda, device_index, cuda.is_emulated and settings.current().build)
         function = self._functions.get(key)
         if function is None:
@@ -301,7 +301,7 @@ class Kernel:
             cuda.write_symbol(address, data.tobytes(), stream)
         else:
             cuda.copy_async(address, index, data.ctypes.data, -1, data.nbytes, stream)
-            stream.synchronize()  # the memory of `data` may be freed after this
+            stream.synchronize()  # the memory of `data` may be freed after this call
 
     def compile(self, arch: str) -> bytes:
         """Return the cubin for an architecture such as `sm_90`. Needs NVRTC and no GPU."""
@@ -321,7 +321,7 @@ class Kernel:
 
 
 class Launcher:
-    """A kernel with a grid, a block, bytes of dynamic shared memory and a stream."""
+    """A kernel with grid, block, bytes of dynamic shared memory and stream."""
 
     __slots__ = ("block", "grid", "kernel", "shared", "stream")
     kernel: Kernel

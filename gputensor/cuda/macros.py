@@ -1,8 +1,8 @@
 """Expansion of macros that define kernels, such as `DEFINE_SCALE(scale_f32, float)`.
 
 Only macros that define a `__global__` function are expanded, and only for reading declarations.
-Each expansion is one line, so that all other words keep their lines. The compiler expands all
-macros itself.
+Each expansion is one line, so that the following words keep their line numbers. The compiler
+expands all macros itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Arguments of a kernel's pointer parameters: arrays of any library, their streams and writes.
+"""Arguments of a kernel's pointer parameters: arrays of any library, with their streams and writes.
 
-Host memory is copied for a launch on the emulator, and back; see host_memory.py.
+For a launch on the emulator, host memory is copied to the device and back; see host_memory.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..tensor.base import bump_version
 
 
 def describe(entry: str, arg: str, value: Any) -> ForeignArray:
-    """Describe `value` as an array. Raises: ArgumentTypeError if it is none."""
+    """Describe `value` as an array. Raises: ArgumentTypeError if it is not an array."""
     found = foreign.described(entry, arg, value)
     if found is None:
         rule = "be an array of gputensor, CuPy, torch or NumPy, on a CUDA device or on the host"
@@ -29,11 +29,12 @@ def describe(entry: str, arg: str, value: Any) -> ForeignArray:
 def streams_of(
     found: Mapping[int, ForeignArray], cuda: Any, device_index: int, own: Any
 ) -> tuple[Any, list[Any]]:
-    """Return the stream for the launch, the streams for which it waits, and the streams that wait
+    """Return the stream for the launch, the streams that it waits for, and the streams that wait
     for it.
 
     Streams of other libraries synchronise neither with our streams nor with the legacy default
-    stream. So a launch uses a library's own stream if all arrays belong to it, otherwise ours.
+    stream. So a launch uses a library's own stream if all arrays belong to that library, otherwise
+    one of ours.
     """
     theirs: dict[Any, Any] = {}
     is_all_theirs = True

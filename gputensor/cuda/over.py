@@ -1,4 +1,4 @@
-"""A kernel over the elements of a TensorIterator: operands, layouts and grid come from its plan."""
+"""A kernel over the elements of a TensorIterator. Operands, layouts and grid come from its plan."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Over:
             raise errors.cannot_launch(kernel.entry, "parameters", rule, kernel.declaration)
 
     def __call__(self, *args: Any, shared: int = 0, stream: Any = None) -> None:
-        """Queue the launch. Without elements it does nothing."""
+        """Queue the launch. Without elements, do nothing."""
         it = self.iterator
         tensors = [it.tensor(i) for i in range(it.ntensors)]
         if it.numel:

@@ -1,4 +1,5 @@
-"""Conversion of a call's arguments to a launch's parameter bytes, checked against the signature."""
+"""Conversion of a call's arguments to the parameter bytes of a launch, checked against the
+signature."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from .declaration import LAYOUT_DIMS, NUMBER, VECTOR, Parameter
 from ..exchange.foreign import ForeignArray
 
 _LAYOUT = Struct(f"<iI{2 * LAYOUT_DIMS}q")
-# An element of a pointer's type may consist of several parts of an element of the array: float2 is
-# a complex64.
+# An element of a pointer's type may correspond to an array element with several components: float2
+# is a complex64.
 _PAIRS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 
 
@@ -80,7 +81,7 @@ def _check_dtype(entry: str, parameter: Parameter, operand: ForeignArray) -> Non
 
 
 def packer(entry: str, parameter: Parameter) -> Callable[[Any], bytes]:
-    """Return a packer of one parameter that is no pointer, with a fast path for plain numbers."""
+    """Return a packer for a parameter that is not a pointer, with a fast path for plain numbers."""
     element = parameter.element
     without_code = (dtypes.bfloat16, dtypes.bool_)
     if parameter.kind != NUMBER or element is None or element.dtype in without_code:
@@ -93,14 +94,14 @@ def packer(entry: str, parameter: Parameter) -> Callable[[Any], bytes]:
             try:
                 return pack(value)
             except (StructError, OverflowError):
-                pass  # out of range; the slow path raises
+                pass  # the number is out of range, and the slow path raises the error
         return value_bytes(entry, parameter, value)
 
     return packed
 
 
 def value_bytes(entry: str, parameter: Parameter, value: Any) -> bytes:
-    """Return the bytes of a parameter that is no pointer."""
+    """Return the bytes of a parameter that is not a pointer."""
     if parameter.kind == NUMBER:
         return _number(entry, parameter, value)
     if parameter.kind == VECTOR:
@@ -162,7 +163,7 @@ def _wrong(entry: str, parameter: Parameter, rule: str, value: Any) -> Exception
 
 
 def layouts(entry: str, pointers: dict[int, tuple[Parameter, ForeignArray]]) -> dict[int, bytes]:
-    """Return the Layout of each of these pointers, over their common broadcast shape."""
+    """Return the Layouts of these pointers, over their common broadcast shape."""
     shape = _broadcast(entry, [(p, o) for p, o in pointers.values()])
     for parameter, operand in pointers.values():
         if not parameter.is_const and operand.sizes != shape:

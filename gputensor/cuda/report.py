@@ -1,6 +1,7 @@
-"""The report of ptxas on a kernel: registers, spills, memory, and widths of loads and stores.
+"""The compiler's report on a kernel: registers, spills, memory, and widths of loads and stores.
 
-No GPU is needed. Widths of accesses are counted in the PTX, because ptxas does not change them.
+No GPU is needed. ptxas reports the resources. Widths of accesses are counted in the PTX, because
+ptxas does not change them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _ACCESS = re.compile(r"\b(ld|st)((?:\.\w+(?:::\w+)*)*?)(?:\.v(\d))?\.[busf](\d+)
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One kernel on one architecture. loads, stores: {bytes of an access: their number}."""
+    """One kernel on one architecture. loads, stores: {width of an access in bytes: number of
+    accesses}."""
 
     arch: str
     registers: int = 0
@@ -104,7 +106,7 @@ def _count_accesses(result: Row, ptx: str, name: str) -> None:
         if spaces & {"param", "local", "const"}:
             continue
         width = int(bits) // 8 * int(lanes or 1)
-        # without "shared", the memory is global or the pointer is generic
+        # without "shared", the access is to global memory or through a generic pointer
         prefix = "shared_" if "shared" in spaces else ""
         counts = getattr(result, prefix + ("loads" if kind == "ld" else "stores"))
         counts[width] = counts.get(width, 0) + 1

@@ -1,7 +1,7 @@
 """The text of a user's kernel: a string or a file, with included files inlined.
 
-Messages of a compiler and findings of the emulator then point into those files, and the cache's key
-covers them.
+Inlining lets compiler messages and findings of the emulator refer to these files, and makes them
+part of the cache key.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def headers() -> dict[str, str]:
 
 def load(text_or_path: str | os.PathLike[str], entry: str, folders: Sequence[str] = ()) -> Source:
     """Return the text itself, or the text of a file. A file is a path object, or one line that ends
-    in .cu.
+    in `.cu`.
 
-    folders: further folders of included files.
+    folders: further folders to search for included files.
     """
     if not isinstance(entry, str):
         raise errors.wrong_type("Kernel", "entry", "be a str", entry)

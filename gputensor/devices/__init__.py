@@ -1,1 +1,1 @@
-"""Devices from outside the package: registration, public module, fallback to the CPU."""
+"""Devices registered from outside the package: registration, public module, CPU fallback."""

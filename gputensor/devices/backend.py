@@ -7,10 +7,11 @@
     scalars)
 
 The runtime allocates and copies memory; this is sufficient for the operators of MINIMAL. A stub
-adds the operators of a family, `device.impl` adds one operator, and the CPU fallback serves all
-others. The handle undoes everything. The entry point of the group `gputensor.backends` that has the
-device's name is called at the first use of that name. docs/new_device.md is the guide; `gputensor
-backend new NAME` writes such a package.
+implements the operators of a family, `device.impl` implements one operator, and all other operators
+can run by the CPU fallback. `remove()` of the handle undoes all registrations. A package can
+declare an entry point of the group `gputensor.backends` with the device's name. It is called at the
+first use of that name. docs/new_device.md is the guide; `gputensor backend new NAME` writes a
+package of this kind.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ BACKENDS = {
     "PrivateUse3": "privateusethree",
 }
 GROUP = "gputensor.backends"
-# Operators that every device needs. They have no kernel: they use the runtime's allocation and
-# copies, sizes and strides. Source: PyTorch's openreg, "operator set".
+# Operators that every device has. They need no kernel, because the runtime's allocation and copies
+# are sufficient. Source: PyTorch's openreg, "operator set".
 MINIMAL = (
     "aten::empty.memory_format", "aten::empty_strided", "aten::as_strided", "aten::view",
     "aten::_reshape_alias", "aten::resize_", "aten::_copy_from", "aten::_copy_from_and_resize",
@@ -70,14 +71,14 @@ def register(
     name: str, backend: str = "PrivateUse1", *, runtime: Any, cpu_fallback: bool = False,
     generate_methods: bool = True,
 ) -> Backend:  # fmt: skip
-    """Register a device type; return the handle for registering kernels and for undoing it.
+    """Register a device type. The returned handle registers kernels and undoes registrations.
 
     name: as in `gt.device("openreg:1")`, `gt.openreg` and `x.openreg()`. backend: the dispatch key
     of its tensors. runtime: a module or object with the functions of `gputensor.runtime.REQUIRED`,
     and any of OPTIONAL. cpu_fallback: operators without a kernel run on the CPU, with one warning
     each (`fall_back_to_cpu` of the handle selects operators).
     generate_methods: add `x.<name>()` and `x.is_<name>`.
-    Raises: RegistrationError if the key is taken or the runtime lacks something.
+    Raises: RegistrationError if the key is taken or the runtime lacks a required function.
     """
     site = caller_site()
     check_name(name, generate_methods)
@@ -127,8 +128,8 @@ class Backend:
         self.name, self.key, self.runtime, self.site = name, key, runtime, site
         self.module: DeviceModule = DeviceModule(name, runtime)
         self._undos: list[Callable[[], None]] = []
-        # (family, ops, undo functions) of each stub. The functions also cover families that were
-        # installed later.
+        # (family, ops, undo functions) of each stub. The undo functions also cover families that
+        # were installed after the stub.
         self._stubs: list[tuple[str, tuple[str, ...], list[Callable[[], None]]]] = []
 
     def __repr__(self) -> str:
@@ -147,8 +148,7 @@ class Backend:
         those in `ops`.
 
         bind returns callable(device index, operands, scalars). Operands are addresses in the order
-        of `plan.stride_bytes`, outputs first; a None there means that the operand is a Python
-        number.
+        of `plan.stride_bytes`, outputs first; None stands for an operand that is a Python number.
         """
 
         def decorate(bind_op: stubs.Bind) -> stubs.Bind:
@@ -178,7 +178,7 @@ class Backend:
             undos.append(self._native(operator, kernel, site))
 
     def _installed(self, family: str, entry: further.Entry) -> None:
-        """Mark a newly loaded operator as native if it needs no kernel, or if a stub covers it."""
+        """Mark a newly loaded operator as native if it needs no kernel or a stub covers it."""
         # these operators need only sizes and memory
         if family == "copy" or family not in stubs.families():
             self._take_over(entry, family, (), self._undos)
@@ -198,11 +198,11 @@ class Backend:
     def impl(
         self, op_name: str, fn: Any = None, *, with_keyset: bool = False, boxed: bool = False
     ) -> Any:
-        """Register a kernel for one operator at the device's key; it replaces ours. Without `fn`,
-        return a decorator.
+        """Register a kernel for one operator at the device's key; it replaces gputensor's kernel.
+        Without `fn`, return a decorator.
 
-        op_name: `abs`, `add.Tensor` or `mylib::scale`. The conventions are those of `Library.impl`,
-        but replacing a kernel does not warn. Returns a handle.
+        op_name: `abs`, `add.Tensor` or `mylib::scale`. The conventions are the same as for
+        `Library.impl`, but replacing a kernel does not warn. Returns a handle.
         """
         self._check_alive()
         site = caller_site()
@@ -238,8 +238,8 @@ class Backend:
     ) -> Handle:
         """Enable `gt.autocast` on the device; only for PrivateUse1, which has an Autocast key.
 
-        dtypes: the dtypes to which it can cast, the default first. policies: operator -> cast
-        policy (docs/autocast.md), also for your own operators; by default those of CUDA.
+        dtypes: the dtypes that the device can cast to, the default first. policies: operator ->
+        cast policy (docs/autocast.md), also for custom operators; by default the policies of CUDA.
         """
         from ..amp.cast_policies import register_device
 
@@ -263,11 +263,10 @@ class Backend:
         return _backends.get(self.name) is self
 
     def remove(self) -> None:
-        """Undo all registrations. Remaining tensors can then only be dropped. It may be called
-        twice.
+        """Undo all registrations. Existing tensors of the device can afterwards only be deleted. A
+        second call has no effect.
 
-        The device stays removed until it is registered again, because its entry point is not called
-        again.
+        The entry point is not called again, so the device stays removed until `register` is called.
         """
         with dispatcher.lock:
             while self._undos:
@@ -319,7 +318,7 @@ class Backend:
 
     def _allocate(self, nbytes: int, place: devices.device) -> Any:
         count = self.runtime.device_count()
-        index: Any = place.index  # the device of a storage has an index
+        index: Any = place.index  # a storage's device always has an index
         if not 0 <= index < count:
             raise errors.device_index_out_of_range(self.name, index, count)
         return self.runtime.allocate(nbytes, index)
@@ -377,7 +376,7 @@ def registered() -> list[Backend]:
 
 
 def get(name: str) -> Backend:
-    """Return the device of this name. If an entry point has the name, its package is loaded first.
+    """Return the device of this name. If an entry point has this name, load its package first.
 
     Raises: DeviceError if there is none.
     """
@@ -393,7 +392,7 @@ def load(name: str) -> bool:
     """Call the entry point of this name in an installed package. Returns True if the name is known
     afterwards.
 
-    Raises: RegistrationError that names the package's entry point if it fails.
+    Raises: RegistrationError that names the entry point, if the package fails to load.
     """
     if name in _loaded or os.environ.get("GPUTENSOR_BACKEND_AUTOLOAD") == "0":
         return name in _backends

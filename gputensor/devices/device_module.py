@@ -1,8 +1,8 @@
 """The public modules `gputensor.<device>`: `gt.cuda.device(1)`, `gt.openreg.device(1)`.
 
-`gt.cuda` uses the runtime chosen by `GPUTENSOR_CUDA`; a further device's module also has its
-runtime's other functions. Devices may be given as an index, a string or a device; None is the
-current one.
+`gt.cuda` uses the runtime chosen by `GPUTENSOR_CUDA`. The module of a registered device also has
+the other functions of its runtime. Devices may be given as an index, a string or a device; None is
+the current one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..runtime.current import CurrentDevice, CurrentStream
 
 
 class DeviceFace:
-    """The public functions of a device type, calling its runtime."""
+    """The public functions of a device type. They call its runtime."""
 
     _runtime: Any
 
@@ -48,7 +48,7 @@ class DeviceFace:
         return CurrentDevice(self._runtime, self._index(device, "device"))
 
     def synchronize(self, device: Any = None) -> None:
-        """Wait until the device has finished everything that was queued on it."""
+        """Wait until the device has finished all queued work."""
         self._runtime.synchronize(self._index(device, "synchronize"))
 
     def current_stream(self, device: Any = None) -> Any:
@@ -56,7 +56,7 @@ class DeviceFace:
         return self._runtime.current_stream(self._index(device, "current_stream"))
 
     def default_stream(self, device: Any = None) -> Any:
-        """The initial current stream of a device."""
+        """The stream of a device that is current at first."""
         return self._runtime.default_stream(self._index(device, "default_stream"))
 
     def Stream(self, device: Any = None, priority: int = 0) -> Any:

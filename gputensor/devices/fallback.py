@@ -1,4 +1,4 @@
-"""Boxed kernels for any operator: they run it on the CPU, raise, or run it without a derivative.
+"""Boxed kernels for any operator: CPU fallback, error, or call without a derivative.
 
     with gt.fallback.enable_cpu_fallback("CUDA", deny=["mm"]):      # off otherwise
         ...
@@ -8,8 +8,8 @@
 
 See also `library.fallthrough_kernel`. The kernel that materialises conjugates and zeros is in
 `fallbacks/lazy_views.py`, the kernel without a derivative in `autograd/fallback.py`. Source:
-aten/src/ATen/native/CPUFallback.cpp. Two things differ from PyTorch's fallback: operands that share
-memory share it on the CPU too, and results that are views stay views.
+aten/src/ATen/native/CPUFallback.cpp. It differs in two points: operands that share memory also
+share it on the CPU, and results that are views stay views.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ _CPU_KEYS = keys.key_set(("CPU",))
 
 
 def not_implemented(operator: Operator, key_set: int, stack: Stack) -> None:
-    """Raise an error for an operator. It is registered at a key whose operators are not
-    implemented.
+    """Raise the error for an operator that is not implemented at this key.
 
     Raises: DispatchError naming operator and key.
     """
@@ -65,14 +64,15 @@ def not_implemented(operator: Operator, key_set: int, stack: Stack) -> None:
 
 # --- on the CPU -----------------------------------------------------------------------------------
 
-# Operators that have warned.
+# Operators for which the warning was issued.
 _warned: set[Operator] = set()
 
 
 def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
-    """Run an operator on the CPU: copy operands there, and results and writes back.
+    """Run an operator on the CPU: copy the operands there, then copy results and writes back.
 
-    Operands that share memory share it on the CPU too, and results that view an operand stay views.
+    Operands that share memory also share it on the CPU, and results that view an operand stay
+    views.
     Warns once for each operator.
     Raises: DispatchError if neither an operand nor a `device` argument gives the results' device.
     """
@@ -83,7 +83,7 @@ def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
     if place is None:
         raise errors.no_device_for_fallback(operator)
     _warn_once(operator, place, given)
-    with AutoDispatchBelowADInplaceOrView():  # the kernels of these keys have run already
+    with AutoDispatchBelowADInplaceOrView():  # the kernels of these keys have already run
         host = _Host(given)
         results = [host.bring(value) for value in given]
         for number, argument in enumerate(schema.arguments):
@@ -129,7 +129,7 @@ def _levels_to_the_program() -> int:
 
 
 class _Region:
-    """The bytes of a device's storage that operands use, and their copy on the CPU."""
+    """The part of a device's storage that operands use, and its copy on the CPU."""
 
     __slots__ = ("of", "storage", "begin", "end", "copy")
 
@@ -180,8 +180,8 @@ class _Host:
                 self.regions.setdefault(tensor._get_storage(), _Region(tensor)).cover(tensor)
 
     def bring(self, value: Any) -> Any:
-        """Replace the device's tensors in a value by CPU tensors. A tensor is always replaced by
-        the same object."""
+        """Replace the device's tensors in a value by CPU tensors. Each tensor is always replaced by
+        one and the same CPU tensor."""
         if isinstance(value, (list, tuple)):
             return [self.bring(item) for item in value]
         if not hasattr(value, "_geometry") or value._device is CPU:
@@ -194,7 +194,7 @@ class _Host:
         return self.twins[id(value)][1]
 
     def return_written(self, tensors: Iterable[Tensor]) -> None:
-        """Copy what the CPU has written back to the device: bytes, a new shape (t_) or a new
+        """Copy everything that the CPU wrote back to the device: bytes, a new shape (t_) or a new
         storage (resize_)."""
         regions = []
         for tensor in tensors:
@@ -247,9 +247,9 @@ class enable_cpu_fallback:
 
     key: the backend, "CUDA" or "PrivateUse1". ops: operators that fall back, by name ("mm") or
     overload ("aten::add.out"); None for all. deny: operators that must not fall back. An operator
-    that has a kernel of the backend keeps it.
-    Raises: RegistrationError if the backend has a fallback already; ArgumentError for a composite
-    operator, since the operators it calls fall back.
+    with a kernel of the backend keeps this kernel. Raises: RegistrationError if the backend has a
+    fallback already; ArgumentError for a composite operator, since the operators that it calls fall
+    back.
     """
 
     __slots__ = ("_handles",)

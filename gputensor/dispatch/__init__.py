@@ -1,6 +1,6 @@
 """The dispatcher: keys, operators, tables, and the path of a call through them.
 
-It sees only the key sets of operands, never tensors. `dispatcher.py` lists the steps of a call. The
+It uses only the key sets of operands, never tensors. `dispatcher.py` lists the steps of a call. The
 public module is `gt.dispatch`; its names are imported on first use.
 """
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core import lazy
 
-# Imported at once, so that the name `trace` is the class and not the module.
+# Imported here and not lazily, so that the name `trace` is the class and not the module.
 from .trace import trace as trace
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The backend of a factory call: the rule behind the BackendSelect key.
 
-A factory function has no tensor to dispatch on; its `device`, or the default device, names the
+A factory function has no tensor to dispatch on. Its `device`, or the default device, selects the
 backend. Source: torchgen's register_backend_select and c10/core/TensorOptions.h.
 """
 
@@ -28,7 +28,7 @@ BACKEND_OF_TYPE = {
     "privateusetwo": "PrivateUse2", "privateusethree": "PrivateUse3",
 }  # fmt: skip
 # device type -> the key set of its plain tensors, and the key set of its Dense key alone. A factory
-# without tensor arguments calls the Dense key and ignores keys that the thread includes, as in
+# without tensor arguments calls the Dense key and ignores the keys that the thread includes, as in
 # PyTorch.
 TENSOR_KEYS = _Keys({kind: keys.tensor_keys(name) for kind, name in BACKEND_OF_TYPE.items()})
 DENSE_KEYS = _Keys({kind: keys.key_set((name,)) for kind, name in BACKEND_OF_TYPE.items()})
@@ -37,20 +37,20 @@ DENSE_KEYS = _Keys({kind: keys.key_set((name,)) for kind, name in BACKEND_OF_TYP
 default_devices: ContextVar[tuple[device, ...]] = ContextVar(
     "gputensor_default_device", default=(CPU,)
 )
-# device type -> functions to call when the type is removed; they remove the kernels registered
-# under its name
+# device type -> functions to call when the type is removed. They remove the kernels registered
+# under its name.
 ends_with: dict[str, list[Callable[[], None]]] = {}
-# device type -> function that returns the current index, which "cuda" without a number means. Each
-# device type registers its own.
+# device type -> function that returns the current index, which "cuda" without an index stands for.
+# Each device type registers its own function.
 _current_index: Registry[str, Callable[[], int]] = Registry()
-# Key name -> the remedy that an error names for an operator without a kernel at this key;
+# Key name -> the remedy that an error suggests for an operator without a kernel at this key.
 # backend.py sets it.
 remedies: Registry[str, Callable[[Any], str]] = Registry()
 
 
 def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
-    """Let tensors of a device type carry the keys of `backend`. Return a function that undoes
-    it."""
+    """Let tensors of a device type carry the keys of `backend`. Return a function that undoes the
+    registration."""
     TENSOR_KEYS[device_type] = keys.tensor_keys(backend)
     DENSE_KEYS[device_type] = keys.key_set((backend,))
     BACKEND_OF_TYPE[device_type] = backend
@@ -65,7 +65,7 @@ def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
 
 
 def user_name(key: keys.DispatchKey) -> str:
-    """The key's name for messages: `PrivateUse1 (openreg)` once the device has a name."""
+    """Return the key's name for messages: `PrivateUse1 (openreg)` once the device has a name."""
     for device_type, backend in BACKEND_OF_TYPE.items():
         is_renamed = backend.startswith("Private") and not device_type.startswith("private")
         if backend == key.backend and is_renamed:
@@ -80,8 +80,8 @@ def remedy(key: keys.DispatchKey, operator: Any) -> str:
 
 
 def resolve(target: device | None) -> device:
-    """Return the device of a factory's tensor: the default device for None. It has an index if the
-    type has indices."""
+    """Return the device for a factory's new tensor: the default device for None. The device has an
+    index if its type has indices."""
     if target is None:
         target = default_devices.get()[-1]
     if target.index is None and target.type in _current_index:
@@ -116,9 +116,9 @@ def _push(target: device) -> None:
 
 
 def _without(target: device) -> tuple[device, ...]:
-    """Remove the innermost block of this device from the devices.
+    """Remove the innermost block of this device from `devices`.
 
-    Blocks entered since then stay.
+    Blocks entered after it stay.
     """
     stack = default_devices.get()
     at = len(stack) - 1

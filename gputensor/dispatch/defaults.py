@@ -30,9 +30,9 @@ def set_default_dtype(d: dtype) -> None:
     if d is _default:
         return
     _default = d
-    # Plans contain result dtypes, but not the rules that gave them (structured/pointwise/), so all
-    # plans are dropped: operators get new tables. A call that is running now stores its plan on the
-    # old table, which is no longer used.
+    # Plans contain result dtypes, but not the rules that produced them (structured/pointwise/). So
+    # all plans are dropped: every operator gets a new table. A running call stores its plan on the
+    # previous table, which is no longer used.
     dispatcher.forget_plans()
 
 
@@ -49,9 +49,9 @@ def get_type_promotion() -> str:
 def set_type_promotion(rules: str) -> None:
     """Choose the promotion rules for the whole process, as GPUTENSOR_TYPE_PROMOTION does.
 
-    rules: "pytorch", where a 0-d tensor combined with a tensor with dimensions changes only the
-    category of the result, not its width; or "array_api", where it promotes like any tensor, and a
-    mask index with an empty dimension selects nothing instead of raising.
+    rules: with "pytorch", a 0-d tensor combined with a tensor with dimensions changes only the
+    category of the result, not its width. With "array_api", it promotes like any tensor, and a mask
+    index with an empty dimension selects nothing instead of raising.
     Raises: ArgumentError for any other value.
     """
     global _promotion

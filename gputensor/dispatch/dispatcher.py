@@ -1,21 +1,23 @@
-"""All operators, and every change to them.
+"""The dictionary of all operators, and all functions that change it.
 
 The path of a call, with the file of each step:
- 1. `a + b` runs Tensor.__add__ in `_generated/families/binary.py`, which `families.py` loads. It
- gathers the operands' key sets and applies this thread's or task's keys (`tls.py`),
- 2. looks the set up in the operator's table (`operator.py`; a set seen for the first time is
-    resolved by `precedence.py`) and calls what it finds with (key_set, *arguments).
- 3. Factory functions pass a kernel of `makers/backend_select.py`: `device=` becomes a backend key.
- 4. Differentiable operators pass one of `makers/autograd.py`, which records a node where an operand
-    requires grad; operators that write or return a view then one of `makers/inplace_or_view.py`,
-    which increments the version, or records the base of the view.
- 5. The backend's key holds `native/<family>.py`: it finds the plan (`iterator/`), makes the output,
- 6. and runs what `kernels/stub.py` bound for the device: a NumPy loop of `kernels/cpu/<family>.py`,
-    or a launch of `kernels/cuda/<family>.cu` through `runtime/`.
-`tests/dispatch/test_call_path.py` pins these steps.
+ 1. `a + b` runs Tensor.__add__ in `_generated/families/binary.py`, which `families.py` loads. The
+    method collects the operands' key sets and applies the keys of this thread or task (`tls.py`).
+ 2. It looks up the key set in the operator's table (`operator.py`) and calls the kernel found there
+    with (key_set, *arguments). `precedence.py` chooses the kernel of a set on its first use.
+ 3. A factory function passes a kernel of `makers/backend_select.py`: `device=` becomes a backend
+    key.
+ 4. A differentiable operator passes a kernel of `makers/autograd.py`, which records a node if an
+    operand requires grad. An operator that writes or returns a view then passes a kernel of
+    `makers/inplace_or_view.py`, which increments the version or records the base of the view.
+ 5. The kernel at the backend's key is in `native/<family>.py`. It finds the plan (`iterator/`) and
+    allocates the output.
+ 6. It runs the loop that `kernels/stub.py` has bound for the device: a NumPy loop of
+    `kernels/cpu/<family>.py`, or a launch of `kernels/cuda/<family>.cu` through `runtime/`.
+`tests/dispatch/test_call_path.py` checks these steps.
 
-Every change first checks, under `lock`, and then replaces whole objects, so that a failed change
-changes nothing. See Note [Tables are swapped whole].
+Each function that changes operators first checks its arguments, under `lock`, and then replaces
+whole objects, so that a failed call changes nothing. See Note [Tables are swapped whole].
 """
 
 from __future__ import annotations
@@ -35,10 +37,10 @@ if TYPE_CHECKING:
 
 lock = families.lock
 _operators: dict[str, Operator] = {}
-# Operators that have no registrations but are still referenced. If a name is registered again, the
-# same object is used again.
+# Operators without registrations that are still referenced. If a name is registered again, the same
+# object is used again.
 _unused: WeakValueDictionary[str, Operator] = WeakValueDictionary()
-# The fallbacks with which every process starts; the first call adds more. Source:
+# Fallbacks that exist from the start of the process; the first call adds more. Source:
 # aten/src/ATen/core/VariableFallbackKernel.cpp and BackendSelectFallbackKernel.cpp. At the autograd
 # keys, operators without an autograd kernel fall through. AutocastPrivateUse1 has no fallback, so
 # that the author of a device can install one.
@@ -47,20 +49,21 @@ _fallbacks: Mapping[DispatchKey, Kernel] = {
     key: Kernel(None, "fallthrough", caller_site(1))
     for key in (*map(keys.runtime_key, _PASSED), *keys.Autograd.keys)
 }
-# Functions that wrap all kernels while a trace or a profile is on, innermost first: pairs of
-# functions (table, key, kernel) -> kernel, one for calls and one for redispatches.
+# Functions that wrap all kernels while a trace or a profile is on, innermost first. Each item is a
+# pair of functions (table, key, kernel) -> kernel, one for calls and one for redispatches.
 Wrap = Callable[["Table", DispatchKey, Callable[..., Any]], Callable[..., Any]]
 _wraps: tuple[tuple[Wrap, Wrap], ...] = ()
-# The number of tables replaced so far, in a list of one. Code that caches results of several tables
-# compares it to detect changes.
+# The number of tables replaced so far, in a list of one element. Code that caches results of
+# several tables compares the number to detect changes.
 generation = [0]
-# Called with the operator after each definition and after its removal (ops.py keeps its names
-# current).
+# Called with the operator after each definition and after its removal, so that ops.py can update
+# its names.
 definition_hooks: list[Callable[[Operator], None]] = []
 
 
 class Handle:
-    """Undoes one registration; safe to call twice, and in any order with others."""
+    """Undoes one registration. `remove` may be called twice, and handles may be removed in any
+    order."""
 
     __slots__ = ("_undo",)
 
@@ -84,14 +87,14 @@ class Handle:
 
 
 def find(qualified_name: str) -> Operator:
-    """The defined operator `aten::add.Tensor`. Raises DispatchError if it has no schema."""
+    """Return the defined operator `aten::add.Tensor`. Raises: DispatchError if it has no schema."""
     operator = get(qualified_name)
     if operator is None or operator.definition is None:
         raise errors.operator_not_found(qualified_name, operator)
     return operator
 
 
-# An operator is copied and pickled as its name.
+# An operator is copied and pickled by name.
 copyreg.pickle(Operator, lambda operator: (find, (operator.qualified_name,)))
 
 
@@ -155,8 +158,8 @@ def _commit(operator: Operator) -> None:
 
 
 def _swap(operator: Operator) -> None:
-    """Give the operator a new table of its current registrations. See Note [Tables are swapped
-    whole]."""
+    """Replace the operator's table by one made from its current registrations. See Note [Tables are
+    swapped whole]."""
     generation[0] += 1
     if not families.is_complete(operator.qualified_name):
         operator.table = Pending(operator, "table", _settle)
@@ -171,7 +174,7 @@ def _swap(operator: Operator) -> None:
 
 
 def _settle(operator: Operator) -> None:
-    """Load the kernels that a call of the operator may need, and give it a complete table."""
+    """Load the kernels that a call of the operator may need, and install a complete table."""
     if isinstance(operator.table, Pending):
         with lock:
             families.begin()
@@ -205,12 +208,12 @@ def define(
 ) -> Operator:  # fmt: skip
     """Define the operator of `schema_text`, which includes the namespace. Return the Operator.
 
-    numbers: Tensor arguments for which Python numbers may be given.
+    numbers: Tensor arguments that accept Python numbers.
 
     parsed: the parsed schema, if the caller has it. Otherwise the text is parsed on first use of
-    the schema; generated operators are known to parse (`python -m codegen --check`).
-    Raises: RegistrationError if it is defined already, even by the same text, or if a kernel
-    registered before it does not accept its arguments.
+    the schema; `python -m codegen --check` proves that schemas of generated operators parse.
+    Raises: RegistrationError if the operator is already defined, even by the same text, or if a
+    kernel registered before does not accept its arguments.
     """
     with lock:
         operator = _get_or_make(schema_text[: schema_text.index("(")])
@@ -230,7 +233,7 @@ def define(
 
 
 def undefine(operator: Operator) -> None:
-    """Remove the schema; the kernels stay for another definition."""
+    """Remove the schema. The kernels stay, for a later definition."""
     with lock:
         operator.definition = None
         _commit(operator)
@@ -239,7 +242,7 @@ def undefine(operator: Operator) -> None:
 
 
 def undefining(operator: Operator) -> Handle:
-    """A handle that removes the present schema, unless another one has replaced it."""
+    """Return a handle that removes the present schema, unless another schema has replaced it."""
     definition = operator.definition
 
     def undo() -> None:

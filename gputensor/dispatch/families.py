@@ -1,22 +1,26 @@
-"""Loading of families of operators: a family loads when one of its names is first used.
+"""Lazy loading of operator families. A family loads when one of its names is first used.
 
 An import reads only `_generated/index.py`, which lists the family of every name. A family loads in
-two steps. `_generated/families/<family>.py` has one block for each operator: `op_add_out` is an
-overload's Operator, `add` the function, `Tensor_add` the method, `call_add_out` the function that
-native code calls. Functions and methods choose the overload, collect the operands' keys and call
-through its table. Native code checks values; if it fails with an error of another class, `_refuse`
-raises one of ours if the schema tells which argument is wrong. Until a family is loaded a
-placeholder stands for each name: for `gt.add` and `calls.add_Tensor` in the module-like objects
-beside the index, for `x.add` and `x + y` in Tensor's base class. The first use replaces the
-placeholder, so that later uses cost nothing extra. `_generated/kernels/<family>.py` registers the
-kernels at the first call of one of the operators, or earlier, when a kernel is registered for it or
+two steps. The first step imports `_generated/families/<family>.py`, which has one block for each
+operator: `op_add_out` is an overload's Operator, `add` the function, `Tensor_add` the method, and
+`call_add_out` the function that native code calls. Functions and methods choose the overload,
+collect the operands' keys and call through its table. Native code checks values. If native code
+fails with an error of another class, `_refuse` raises one of ours, provided that the schema shows
+which argument is wrong.
+
+The second step imports `_generated/kernels/<family>.py`, which registers the kernels. It runs at
+the first call of one of the operators, or earlier, when a kernel is registered for an operator or
 its name is looked up. So our kernels are always the oldest. A failed step is undone completely and
 tried again at the next use.
 
+Until the first step, a placeholder stands for each name: for `gt.add` and `calls.add_Tensor` in the
+module-like objects beside the index, for `x.add` and `x + y` in Tensor's base class. The first use
+replaces the placeholder, so that later uses cost nothing extra.
+
 Note [Loads take one lock first]
 A load takes `lock` and then, in imports, Python's module locks. So no module that a load may import
-uses an operator at its top level (`calls.add_Tensor`): another thread that imports it would hold
-the module's lock and wait for `lock`. A test checks the modules.
+uses an operator at its top level (`calls.add_Tensor`). Otherwise another thread that imports the
+module would hold the module's lock and wait for `lock`: a deadlock. A test checks the modules.
 """
 
 from __future__ import annotations
@@ -41,11 +45,11 @@ os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
-# The module that every call needs. It is imported by name, because it may import the dispatcher but
-# not the other way round.
+# The module that every call needs. It is imported by name: it may import the dispatcher, but the
+# dispatcher may not import it.
 _START = f"{_PACKAGE}.fallbacks.start"
-# Finished steps: module name -> module. Below: steps in progress, with the functions that undo
-# them.
+# Finished steps: module name -> module. The next variable holds the steps in progress, with the
+# functions that undo them.
 _done: dict[str, ModuleType] = {}
 _under_way: dict[str, list[Callable[[], object]]] = {}
 # Family -> registrations to make after the family's own kernels.
@@ -53,14 +57,14 @@ _waiting: dict[str, list[Callable[[], object]]] = {}
 
 
 def note(undo: Callable[[], object]) -> None:
-    """Register how a change is undone if its step fails. Call this before the change, because
-    Ctrl-C may come between any two lines."""
+    """Register a function that undoes a change if its step fails. Call this before the change,
+    because Ctrl-C may come between any two lines."""
     if _under_way:
         next(reversed(_under_way.values())).append(undo)
 
 
 def called(family: str) -> ModuleType:
-    """Return the module of the family's operators, functions and methods."""
+    """Return the module with the family's operators, functions and methods."""
     module = f"{_GENERATED}.families.{family}"
     return _done.get(module) or _step(module, _name)
 
@@ -91,9 +95,9 @@ def _install(module: ModuleType, family: str) -> None:
 
 
 def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
-    """Import and finish a module once. Undo a failed import."""
+    """Import a module once and finish its step. Undo a failed import."""
     with lock:
-        # another thread, or an outer call of this one, has done it
+        # another thread, or an outer call in this thread, has done it
         if module in _done or module in _under_way:
             return _done.get(module)
         undos: list[Callable[[], object]] = []
@@ -108,7 +112,8 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
             sys.modules.pop(module, None)
             for undo in reversed(undos):
                 undo()
-            if isinstance(error, AttributeError):  # this raises the right error for an unknown name
+            # this call raises the right error for an unknown name
+            if isinstance(error, AttributeError):
                 raise ImportError(f"{module} does not load: {error}") from error
             raise
         finally:
@@ -145,7 +150,7 @@ def complete_all() -> None:
 
 
 def behind(qualified_name: str, action: Callable[[], object]) -> None:
-    """Run `action` after the operator's family has registered its kernels; at once if it already
+    """Run `action` once the operator's family has registered its kernels; immediately if it already
     has."""
     family = family_of(qualified_name)
     with lock:
@@ -210,9 +215,8 @@ def lazy_operators(module: dict[str, Any]) -> Any:
 def _face(
     module: dict[str, Any], prefix: str, families: Mapping[str, str], base: type = object
 ) -> Any:
-    """Make an object that replaces a module. module: the module's globals, from which the object
-    takes the dunder names. base: ModuleType for public modules; a plain class for objects that
-    every call reads.
+    """Make an object that replaces a module. module: the module's globals, which supply the dunder
+    names. base: ModuleType for public modules; a plain class for objects that every call reads.
     """
     kept = {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
     kept |= {"__all__": list(families), "_families": families, "_prefix": prefix}
@@ -225,9 +229,9 @@ def _face(
 
 
 class _Stand(str):
-    """A placeholder for an attribute until its first use. It is a string, the attribute's name.
+    """A placeholder for an attribute until its first use. It is a string with the attribute's name.
 
-    With strings an import runs no line of Python per name. A module with `__getattr__` would be
+    With strings, an import runs no Python code per name. A module with `__getattr__` would be
     simpler, but Python does not specialise reads of it: each attribute of each call would take 40
     to 60 ns instead of 7.
     """
@@ -253,7 +257,7 @@ class Later(str):
     __slots__ = ()
 
     def __get__(self, tensor: Any, owner: type | None = None) -> Any:
-        # Not `getattr(tensor, name)`, which would find a subclass's override twice under `super()`.
+        # Not `getattr(tensor, name)`: under `super()` it would find a subclass's override again.
         return self._real().__get__(tensor, owner)
 
     def _real(self) -> Any:
@@ -268,7 +272,7 @@ class Later(str):
 
 
 class LaterProperty(Later):
-    """`Later` for a property. It rejects assignment, as the property does."""
+    """`Later` for a property. It rejects assignment, as the property itself does."""
 
     __slots__ = ()
 
@@ -277,6 +281,6 @@ class LaterProperty(Later):
 
 
 def later_methods() -> dict[str, Later]:
-    """Return every method, property and method of Python's operators, for Tensor's base class."""
+    """Return every method, property and operator method (`__add__`), for Tensor's base class."""
     found: dict[str, Later] = dict(zip(index.METHODS, map(Later, index.METHODS)))
     return found | dict(zip(index.PROPERTIES, map(LaterProperty, index.PROPERTIES)))

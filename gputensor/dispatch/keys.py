@@ -1,9 +1,9 @@
 """Dispatch keys and key sets, as in PyTorch.
 
 A key set is one int: low bits for backends and high bits for functionalities. A run-time key such
-as AutogradCUDA has no bit of its own: it is the Autograd bit and the CUDA bit. The highest
-functionality bit selects the row of a table, and for per-backend functionalities the highest
-backend bit selects the column. Alias keys exist at registration only. Source:
+as AutogradCUDA has no bit of its own; it is the Autograd bit together with the CUDA bit. The
+highest functionality bit selects the row of a table. For per-backend functionalities, the highest
+backend bit selects the column. Alias keys exist only at registration. Source:
 c10/core/DispatchKey.h.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from ..core import errors
 
 BACKENDS = ("CPU", "CUDA", "XLA", "PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta")
-# Lowest priority first. Fuse is not a key of PyTorch (fusion/). Keys without a backend here keep
+# Lowest priority first. Fuse is not a key of PyTorch (fusion/). Keys without a backend here make
 # tables and their tests complete.
 FUNCTIONALITIES = (
     "Dense", "Quantized", "Sparse", "BackendSelect", "Fuse", "Python", "Functionalize",
@@ -31,7 +31,7 @@ FUNCTIONALITY_MASK = ((1 << len(FUNCTIONALITIES)) - 1) << N_BACKENDS
 
 
 class _Named:
-    """Base of keys; a key prints as its name."""
+    """The base class of keys. A key prints as its name."""
 
     __slots__ = ("name",)
     name: str
@@ -47,7 +47,8 @@ class _Named:
 
 
 class DispatchKey(_Named):
-    """A run-time key: a slot of every operator's table. `bits`: the smallest key set with it."""
+    """A run-time key: a slot of every operator's table. `bits`: the smallest key set that contains
+    it."""
 
     __slots__ = ("functionality", "backend", "bits", "index")
     functionality: str
@@ -64,7 +65,8 @@ class DispatchKey(_Named):
 
 
 class AliasKey(_Named):
-    """A name for many run-time keys: kernels can be registered to it, but it is never called."""
+    """A name for several run-time keys. Kernels can be registered for it, but no call is dispatched
+    to it."""
 
     __slots__ = ("keys",)
     keys: tuple[DispatchKey, ...]
@@ -124,7 +126,7 @@ _by_name.update(_OLDER)
 
 
 def key(name: str) -> DispatchKey | AliasKey:
-    """Return the key called `name`. Raises: ArgumentError if there is none, with a similar name."""
+    """Return the key called `name`. Raises: ArgumentError with a similar name if there is none."""
     found = _by_name.get(name) if isinstance(name, str) else None
     if found is None:
         raise errors.unknown_key(name, _by_name)
@@ -147,8 +149,8 @@ def highest(key_set: int) -> DispatchKey:
     if len(row) == 1:
         return row[0]
     backend = (key_set & BACKEND_MASK).bit_length()
-    # A per-backend bit without a backend bit names no slot. PyTorch prints this set as empty but
-    # calls the CPU's slot; here the set is empty.
+    # A per-backend functionality bit without a backend bit selects no slot. PyTorch prints this set
+    # as empty but calls the CPU's slot; here it is treated as empty.
     return row[backend - 1] if backend else UNDEFINED
 
 
@@ -159,9 +161,9 @@ def without_highest(key_set: int) -> int:
 
 
 def below(functionality: str) -> int:
-    """Return the mask of everything strictly below `functionality`, with all backends.
+    """Return the mask of all keys strictly below `functionality`, with all backends.
 
-    PythonDispatcher stays in it. Source: c10/core/DispatchKeySet.h, full_after.
+    The mask contains PythonDispatcher. Source: c10/core/DispatchKeySet.h, full_after.
     """
     return (functionality_bit(functionality) - 1) | functionality_bit("PythonDispatcher")
 
@@ -181,7 +183,7 @@ def full_after(name: str) -> KeySet:
 
 
 def tensor_keys(backend: str, *, inference: bool = False) -> int:
-    """Return the set that a strided tensor of this backend carries."""
+    """Return the key set of a strided tensor of this backend."""
     names = [backend] if inference else [backend, "ADInplaceOrView", "Autograd" + backend]
     if f"Autocast{backend}" in _by_name:
         names.append(f"Autocast{backend}")
@@ -191,7 +193,8 @@ def tensor_keys(backend: str, *, inference: bool = False) -> int:
 def bits_of(names: Keys, expand: bool = True) -> int:
     """Convert a key set, a key, a name, or several of these to a key set.
 
-    expand: an alias gives all its keys; otherwise it gives none, because no call is at an alias.
+    expand: an alias stands for all its keys. Otherwise it stands for none, because no call has an
+    alias key.
     """
     if isinstance(names, int):
         return int(names)
@@ -229,8 +232,8 @@ def iterate(bits: int) -> Iterator[DispatchKey]:
 
 
 def describe(bits: int) -> str:
-    """Return the text `{AutogradCPU, ADInplaceOrView, CPU}`; `Autograd*` means that all backends,
-    or none, are in the set."""
+    """Return the text `{AutogradCPU, ADInplaceOrView, CPU}`. `Autograd*` means that the set
+    contains all backends, or none."""
     names = []
     rest = bits
     while rest >> N_BACKENDS:
@@ -274,10 +277,11 @@ class KeySet(int):
     def __and__(self, other: int | str | DispatchKey) -> KeySet:
         if not isinstance(other, int):
             other = bits_of(other)
-        return KeySet(_and(self, other))  # kernels mask before every redispatch (bench/dispatch.py)
+        # kernels mask the set before every redispatch (bench/dispatch.py)
+        return KeySet(_and(self, other))
 
     def __sub__(self, other: int | str | DispatchKey) -> KeySet:
-        """Set difference; a per-backend key takes its functionality and leaves the backend."""
+        """Set difference. A per-backend key removes its functionality but not the backend."""
         return KeySet(int(self) & ~(bits_of(other) & FUNCTIONALITY_MASK))
 
     def highest(self) -> DispatchKey:

@@ -1,13 +1,13 @@
 """Operators: a definition, the kernels registered for it, and the table that calls go through.
 
 Note [Tables are swapped whole]
-A `Table` is made from a snapshot of the registrations and is never updated: a registration builds a
+A `Table` is made from a snapshot of the registrations and is never updated. A registration builds a
 new table under the dispatcher's lock and stores it in the operator with one attribute store. So a
-call takes no lock and sees the state before or after a registration, never a mixture. Everything
+call takes no lock and uses the state before or after a registration, never a mixture. All data
 derived from the registrations (key set -> kernel, and the iterator's plans) is kept on the table,
-so it cannot outlive them. A kernel reads the table before it reads anything that its plan depends
-on, and stores the plan or short cut on that table; if the table was replaced meanwhile, the entry
-is never read. The snapshot costs nothing: `Operator.kernels` and the fallbacks are replaced, never
+so it cannot outlive them. A kernel reads the table before it reads any input of its plan, and
+stores the plan or short cut on that table. If the table was replaced in the meantime, the entry is
+never read. The snapshot is free, because `Operator.kernels` and the fallbacks are replaced, never
 changed in place.
 """
 
@@ -30,7 +30,7 @@ Key = DispatchKey | AliasKey
 # A snapshot of an operator's kernels, newest first per key.
 Kernels = Mapping[Key, tuple["Kernel", ...]]
 
-# A plain dict with a bound: see `Table.remember`.
+# A plain dict with a size limit: see `Table.remember`.
 PLANS_BOUND = 1 << 14
 
 _state = tls.state
@@ -39,7 +39,7 @@ _state = tls.state
 passing: dict[int, Callable[[Table, Callable[..., Any]], Callable[..., Any]]] = {}
 
 
-# Operators whose table has computed a kernel or stored a plan: only these need a new table when the
+# Operators whose table has computed a kernel or stored a plan. Only these need a new table when the
 # rules behind plans change. Operators are never removed from the set.
 called: set[Operator] = set()
 
@@ -47,11 +47,11 @@ called: set[Operator] = set()
 class Kernel:
     """A registered function, its calling convention, and the site of its registration.
 
-    convention: "native" takes (key_set, *all arguments positionally); "user" takes the schema's own
-    signature; "keyset" the same after the key set; "handler" takes (operator, *args, **kwargs)
-    without the arguments that equal their defaults; "keyset_handler" the same after the key set;
-    "boxed" takes (operator, key_set, stack); "maker" takes (table, key_set) when the slot is first
-    used and returns a native kernel for that operator; "fallthrough" is never called.
+    convention: "native" takes (key_set, *all arguments positionally). "user" takes the schema's own
+    signature; "keyset" takes the key set before that. "handler" takes (operator, *args, **kwargs)
+    without the arguments that equal their defaults; "keyset_handler" takes the key set before that.
+    "boxed" takes (operator, key_set, stack). "maker" takes (table, key_set) when the slot is first
+    used and returns a native kernel for that operator. "fallthrough" is never called.
     """
 
     __slots__ = ("function", "convention", "site")
@@ -68,8 +68,8 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """Return the function, or its maker, as `gputensor/native/copy.py: clone`; empty for a
-        fallthrough."""
+        """Return the function, or its maker, as `gputensor/native/copy.py: clone`; an empty text
+        for a fallthrough."""
         function = self.function
         if function is None:
             return ""
@@ -82,7 +82,7 @@ class Kernel:
 
 
 class Definition:
-    """A schema's text, its site and tags; parsed forms are made on first use."""
+    """A schema's text, its site and tags. Parsed forms are made on first use."""
 
     __slots__ = ("text", "site", "tags", "alias_analysis", "numbers", "_schema", "_signature")
     text: str
@@ -102,8 +102,8 @@ class Definition:
 
     @property
     def schema(self) -> FunctionSchema:
-        """The parsed schema. It is parsed on first use, because an import defines hundreds of
-        schemas."""
+        """The parsed schema. It is parsed on first use, because importing gputensor defines
+        hundreds of schemas."""
         if self._schema is None:
             from ..core import schema
 
@@ -121,12 +121,12 @@ class Definition:
 
 
 class Table(dict[int, Callable[..., Any]]):
-    """key set -> kernel for one operator; `__missing__` computes the entry of a new set.
+    """key set -> kernel for one operator. `__missing__` computes the entry of a new set.
 
-    plans: the iterator's plans for this operator, all cleared at their maximum number. prepared:
-    the signature, made on first use. n_tensors: the number of arguments if all are plain tensors,
-    otherwise -1; set with the signature. short: see Note [Short cuts]; learners: kernels that may
-    add short cuts, by device type.
+    plans: the iterator's plans for this operator; all are dropped when their number reaches the
+    maximum. prepared: the signature, made on first use. n_tensors: the number of arguments if all
+    are plain tensors, otherwise -1; set with the signature. short: see Note [Short cuts]. learners:
+    kernels that may add short cuts, by device type.
     """
 
     __slots__ = (
@@ -156,7 +156,7 @@ class Table(dict[int, Callable[..., Any]]):
     def signature(self) -> Signature:
         """The schema in the form of calling.py, made at the first call.
 
-        Raises: DispatchError if there are only kernels.
+        Raises: DispatchError if the operator has kernels but no schema.
         """
         if self.definition is None:
             raise errors.schema_missing(self.operator)
@@ -177,14 +177,14 @@ class Table(dict[int, Callable[..., Any]]):
         return found
 
     def _open(self, key_set: int) -> None:
-        """Allow short cuts to be stored and used, if the table can have them. See Note [Short
+        """Allow short cuts to be stored and used, if this table can have them. See Note [Short
         cuts]."""
         for place, plain in shortcuts.OPENING[key_set]:
             learner = shortcuts.learner(self, plain, place)
             if learner is not None and self.learners.get(place) is not learner:
                 self.learners = {**self.learners, place: learner}
                 self.short = {}
-                # then the next call of each kind makes its plan and its short cut again
+                # the next call of each kind then makes its plan and its short cut again
                 self.plans.clear()
 
     def forget(self) -> None:
@@ -194,10 +194,10 @@ class Table(dict[int, Callable[..., Any]]):
             self.short = {}
 
     def settle(self) -> None:
-        """Give the operator a table with all registrations."""
+        """Replace the operator's table by one with all registrations."""
 
     def slot(self, key: DispatchKey) -> tuple[Kernel | None, str]:
-        """Return the kernel of a key's slot and the reason, by `precedence.py`."""
+        """Return the kernel of a key's slot and the reason for the choice, by `precedence.py`."""
         return precedence.compute_slot(key, self.kernels, self.fallbacks)
 
     def resolve(self, key_set: int) -> tuple[Callable[..., Any], DispatchKey]:
@@ -229,8 +229,8 @@ class Table(dict[int, Callable[..., Any]]):
         return kept
 
     def remember(self, key: Any, plan: Any) -> Any:
-        """Store a plan in a plain dict, which is cleared when full. An LRU cache would need a lock
-        in every call."""
+        """Store a plan in a plain dict, which is cleared when it is full. An LRU cache would need a
+        lock in every call."""
         if not self.plans:
             called.add(self.operator)
         elif len(self.plans) >= PLANS_BOUND:
@@ -240,9 +240,10 @@ class Table(dict[int, Callable[..., Any]]):
 
 
 class Pending(Table):
-    """A table before the first call, which loads the registrations.
+    """A table that exists before the first call and then loads the registrations.
 
-    attribute: the operator's attribute that holds this table. fill: puts the complete table there.
+    attribute: the operator's attribute that holds this table. fill: stores the complete table in
+    that attribute.
     """
 
     __slots__ = ("attribute", "fill")
@@ -309,7 +310,7 @@ class Operator:
 
     @property
     def short_name(self) -> str:
-        """The name that errors use, without the namespace `aten`."""
+        """The operator's name in errors, without the namespace `aten`."""
         return self.name.removeprefix("aten::")
 
     @property
@@ -337,7 +338,7 @@ class Operator:
 
     @property
     def schema(self) -> FunctionSchema:
-        """The parsed schema. Raises: DispatchError if there are only kernels."""
+        """The parsed schema. Raises: DispatchError if the operator has kernels but no schema."""
         if self.definition is None:
             raise errors.schema_missing(self)
         return self.definition.schema
@@ -361,8 +362,9 @@ class Operator:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call through the dispatcher with any mix of positional and keyword arguments."""
         table = self.table
-        # All arguments are given and are tensors, so nothing is converted. One and two tensors have
-        # code of their own: unpacking `*args` again costs 0.1 of 0.4 us (1.3x, bench/dispatch.py).
+        # All arguments are given and are tensors, so none is converted. Calls with one and two
+        # tensors have their own code: unpacking `*args` again costs 0.1 of 0.4 us (1.3x,
+        # bench/dispatch.py).
         n = len(args)
         if n == table.n_tensors and not kwargs:
             include, keep = _state.get()
@@ -405,7 +407,8 @@ class Operator:
             raise
 
     def redispatch(self, key_set: int, /, *args: Any, **kwargs: Any) -> Any:
-        """Call with exactly this key set; neither arguments nor the thread's state change it."""
+        """Call with exactly this key set. Neither the arguments nor the thread's state change
+        it."""
         table = self.redispatch_table
         key_set = int(key_set)
         if len(args) == table.n_tensors and not kwargs:

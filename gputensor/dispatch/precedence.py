@@ -1,8 +1,8 @@
 """Choice of the kernel for a table's slot: PyTorch's rules, but independent of the order of
 registration.
 
-Every slot is computed from the whole set of registrations, so the result cannot depend on the order
-in which they were made (in PyTorch the AutogradOther slot depends on it).
+Every slot is computed from the whole set of registrations, so the result does not depend on their
+order. In PyTorch the AutogradOther slot depends on it.
 Source: aten/src/ATen/core/dispatch/OperatorEntry.cpp, computeDispatchTableEntryWithDebug.
 """
 
@@ -27,7 +27,7 @@ _IN_AUTOGRAD = frozenset(keys.Autograd.keys)
 
 _OF_BACKENDS = ("Dense", "Quantized", "Sparse")
 _BACKEND_KEYS = tuple(k for k in keys.RUNTIME_KEYS if k.functionality in _OF_BACKENDS)
-# The backend keys of each autograd key: X for AutogradX, and for AutogradOther the keys without an
+# The backend keys of each autograd key: X for AutogradX. For AutogradOther, the keys without an
 # autograd key of their own.
 _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
     k: (

@@ -1,9 +1,9 @@
-"""Errors for failed calls of public functions: find the unfit argument by the schema and name it.
+"""Errors for failed calls of public functions: use the schema to find and name the wrong argument.
 
 Only failed calls run this code, so successful calls pay nothing. Native code must fail before it
-writes; `tests/test_bad_values.py` checks that. If a 0-d tensor stands for a number, the number is
-read here and the call repeated. Other errors, such as those of users' kernels, propagate unchanged.
-Functions that are no operators declare their arguments with `declares`.
+writes; `tests/test_bad_values.py` checks that. If a 0-d tensor was passed for a number, this module
+reads the number and repeats the call. Other errors, such as errors of users' kernels, propagate
+unchanged. Functions that are not operators declare their arguments with `declares`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _OF_NUMBERS = frozenset(
     ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide")
 )
 F = TypeVar("F", bound=Callable[..., Any])
-# While as_torch is installed: calls `__torch_function__` of an argument that has it, and returns a
-# tuple with its result, or None.
+# While as_torch is installed: a function that calls `__torch_function__` of an argument that has
+# it. It returns a tuple with the result, or None.
 overriding: list[Callable[[Callable[..., Any], Mapping[str, Any]], tuple[Any] | None]] = []
 
 
@@ -40,7 +40,7 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
     """Repeat the call with the numbers in 0-d tensors and return its result, or raise the error
     that explains why the public function `op` failed.
 
-    given: the function's local variables, including the values of the schema's arguments.
+    given: the function's local variables, which contain the values of the schema's arguments.
     """
     # Up to Python 3.12 the function's frame keeps this dict, and the error's traceback keeps that
     # frame.
@@ -56,7 +56,7 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
         _explain(error, op, given)
         raise error
     finally:
-        del error, given  # the error's traceback would keep them alive
+        del error, given  # remove them, because the error's traceback would keep them alive
 
 
 def _is_single(x: Any) -> bool:
@@ -68,7 +68,7 @@ def _overloads(op: str) -> list[Operator]:
 
 
 def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return, by variable, the numbers in tensors that were given for arguments declared as
+    """Return, by variable, the numbers in tensors that were passed for arguments declared as
     numbers."""
     if not any(map(_is_single, given.values())):
         return {}
@@ -87,7 +87,8 @@ _NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
 
 def _number_in(x: Any, types: Iterable[Type]) -> Any:
     """Return the number in a 0-d tensor if all types are numbers; otherwise None."""
-    bases = {kind.base for kind in types} - {"str"}  # a tensor cannot replace a string
+    # skip string types, because a tensor cannot replace a string
+    bases = {kind.base for kind in types} - {"str"}
     if not hasattr(x, "_keys") or not bases or not bases <= _NUMERIC:
         return None
     found = number_in(x)
@@ -95,7 +96,7 @@ def _number_in(x: Any, types: Iterable[Type]) -> Any:
 
 
 def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Call the function with these values of its variables, which already include arguments given
+    """Call the function with these values of its variables. They include arguments that were passed
     by NumPy's names.
     """
     args: list[Any] = []
@@ -111,7 +112,7 @@ def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 
 def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call the function; its exception is not chained to the previous one."""
+    """Call the function. Its exception is not chained to the previous one."""
     try:
         return function(*args, **kwargs)
     except Exception as error:
@@ -120,7 +121,7 @@ def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[s
 
 
 def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
-    """Raise the error that explains the failure of function `op`; return if none fits."""
+    """Raise the error that explains the failure of function `op`. Return if none applies."""
     if isinstance(error, errors.GpuTensorError):
         refuse_opaque(error, op, given)
         _name_the_caller(error, op, given)
@@ -145,16 +146,14 @@ def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
 
 
 def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any]) -> None:
-    """Raise an error about an argument that another argument excludes, because no overload has
-    both.
-    """
+    """Raise an error if two arguments were passed that no overload has together."""
     unfit = []
     for operator in overloads:
         wrong = []
         for name, (fit,) in _arguments([operator]).items():
             place = _place(name, given)
             value = None if place is None else given[place]
-            # True if this value is meant for another overload
+            # True if this value is intended for another overload
             meant = fit.type.has_tensor or not hasattr(value, "_keys")
             if place is not None and not (meant and fit(value)):
                 wrong.append((name, fit.type, value))
@@ -167,13 +166,14 @@ def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any
 
 
 def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F], F]:
-    """Decorator that declares the argument types of a function that is no operator.
+    """Decorator that declares the argument types of a function that is not an operator.
 
-    types: by argument name, such as `"Tensor|Tensor[]"`; a schema's types, Callable, Iterable or
-    dict; by default from the annotations. NumPy numbers are converted to Python numbers, and so are
-    0-d tensors if the function fails with them. op: the name in messages. first: arguments that are
-    checked before the function runs, because it stores them and would fail later or never. Errors
-    of a constructor name its class, and its own arguments before those of functions it calls.
+    types: by argument name, such as `"Tensor|Tensor[]"`. A type is a schema's type, Callable,
+    Iterable or dict; by default the annotations are used. NumPy numbers are converted to Python
+    numbers. 0-d tensors are converted too if the function fails with them. op: the name in
+    messages. first: arguments that are checked before the function runs, because it only stores
+    them and would fail later or never. Errors of a constructor name its class. Its own arguments
+    are checked before the arguments of functions that it calls.
     """
 
     def decorate(function: F) -> F:
@@ -227,8 +227,8 @@ def _name_of(function: str, args: tuple[Any, ...]) -> str:
 
 
 def declare_constructor(kind: type, ours: str | tuple[str, ...], *, first: bool = False) -> None:
-    """`declares` for the constructor of a class in one of our packages. ours: the package's
-    names."""
+    """`declares` for the constructor of a class in one of our packages. ours: the names in the
+    package."""
     constructor = vars(kind).get("__init__")
     if constructor is not None and kind.__module__.startswith(ours):
         kind.__init__ = declares(first=first)(constructor)  # type: ignore[misc]
@@ -263,8 +263,8 @@ def read(
     op: str, function: Callable[..., Any], types: dict[str, str], args: tuple[Any, ...],
     kwargs: dict[str, Any], *, refuses: bool = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-    """Return the arguments with NumPy numbers converted. refuses: raises the error for an unfit
-    argument."""
+    """Return the arguments with NumPy numbers converted. refuses: raises the error for an argument
+    that does not fit."""
     from .boxing import conversions
 
     try:
@@ -298,8 +298,8 @@ _SCHEMA = (
 
 
 def _annotated(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the declared types of a function's arguments, from its annotations. Any declares
-    nothing."""
+    """Return the declared types of a function's arguments, from its annotations. An argument
+    annotated with Any has no declared type."""
     found = {}
     for name, text in function.__annotations__.items():
         plain = text.removesuffix(" | None")
@@ -329,7 +329,7 @@ def is_iterable(value: Any) -> bool:
     """True for an iterable other than a str."""
     try:
         iter(value)
-    except Exception:  # for example of an array without dimensions
+    except Exception:  # the value is, for example, an array without dimensions
         return False
     return not isinstance(value, (str, bytes))
 
@@ -355,13 +355,14 @@ def _is_a(kind: Type, value: Any) -> bool:
 
 
 def _is_of_others(kind: Type, value: Any) -> bool:
-    """True for a number of a class that no operator takes, such as Fraction."""
+    """True for a number of a class that no operator accepts, such as Fraction."""
     is_number = kind.required.base in ("Scalar", "float") and isinstance(value, numbers.Number)
     return is_number and not isinstance(value, (int, float, complex, np.generic))
 
 
 def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, Any]) -> None:
-    """Replace the name in `empty: 'size' must …` by `zeros`, the function that the user called."""
+    """Replace the name in `empty: 'size' must …` by the name of the function that the user
+    called."""
     inner, colon, rest = str(error).partition(": '")
     name = rest.partition("'")[0]
     is_named = colon and inner.isidentifier() and name in given and name not in ("self", "input")
@@ -408,7 +409,8 @@ def _arguments(overloads: list[Operator]) -> dict[str, list[_Fit]]:
 
 
 def _place(name: str, given: Mapping[str, Any]) -> str | None:
-    """Return the variable of an argument. Functions call `self` `input`, and `from` `from_`."""
+    """Return the function's variable for a schema argument: `input` for `self`, and `from_` for
+    `from`."""
     for variable in (name, f"{name}_", "input" if name == "self" else name):
         if variable in given:
             return variable

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[str, Any]) -> None:
-    """Raise the error for exhausted, read-only or opaque memory; return for other failures.
+    """Raise the error for exhausted, read-only or opaque memory. Return for other failures.
 
     given: the operator's arguments by name.
     """
@@ -30,7 +30,7 @@ def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[
 
 
 def refuse_opaque(error: Exception, op: str, given: Mapping[str, Any]) -> None:
-    """Raise the error for complex32 or float8 in a loop that does not support it; return for other
+    """Raise the error for complex32 or float8 in a loop that does not support it. Return for other
     failures."""
     is_foreign = not isinstance(error, errors.GpuTensorError)
     is_of_array = isinstance(error, errors.NotComputedError) and str(error).startswith("array:")
@@ -42,14 +42,15 @@ def refuse_opaque(error: Exception, op: str, given: Mapping[str, Any]) -> None:
                     raise errors.not_computed(op, name, shape.dtype, x) from None
 
 
-# NumPy's messages for sizes beyond any memory.
+# NumPy's messages for sizes that exceed any memory.
 _TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded")
 # NumPy's messages for read-only memory; the second is np.dot's.
 _NOT_WRITABLE = ("read-only", "output array is not acceptable")
 
 
 def is_of_the_host(error: Exception) -> bool:
-    """True if Python or NumPy ran out of memory; errors of subclasses are more specific."""
+    """True if Python or NumPy ran out of memory. Errors of subclasses are more specific and return
+    False."""
     if type(error) is ValueError and any(words in str(error) for words in _TOO_LARGE):
         return True
     home = type(error).__module__.partition(".")[0]
@@ -57,6 +58,6 @@ def is_of_the_host(error: Exception) -> bool:
 
 
 def is_read_only(tensor: Any) -> bool:
-    """True if a tensor's elements are in another library's read-only memory."""
+    """True if another library owns a tensor's elements and they are read-only."""
     array = getattr(tensor, "_array", None)
     return array is not None and not array.flags.writeable

@@ -1,35 +1,36 @@
-"""Short cuts: a repeated call goes from the public function to the loop directly.
+"""Short cuts: a repeated call goes directly from the public function to the loop.
 
 Note [Short cuts]
-`a + b` of plain tensors goes through a table, the Autograd kernel, the table again, and the plans
-of the backend's kernel; this is half of the call's cost. A kernel with a plan may store on the
-operator's table, under the operands' geometries, a function that does the whole call. The public
-function, native code's calls (codegen/gather.py) and `op(x)` look there first. The kernel stores it
-when a plan is used again, so shapes used once cost nothing extra. A short cut first checks that the
-call is the plain case, in which the kernels in between would do nothing, and returns None if it is
-not:
+`a + b` of plain tensors passes a table, the Autograd kernel, the table again, and the plans of the
+backend's kernel. This is half of the call's cost. A kernel with a plan may store a function that
+does the whole call. It is stored on the operator's table, under the operands' geometries. The
+public function, native code's calls (codegen/gather.py) and `op(x)` look there first. The kernel
+stores it when a plan is used again, so a shape that is used once costs nothing extra. A short cut
+first checks that the call is the plain case, in which the kernels in between would do nothing.
+Otherwise it returns None. In the plain case,
 
 - every operand has the plain keys of its device,
-- the thread's state is that outside of every block (`tls.PLAIN`), or that state below autograd,
-- the operands have no autograd history; or autograd only records a node, which the short cut then
+- the thread's state is the state outside of every block (`tls.PLAIN`), or that state below
+  autograd,
+- the operands have no autograd history, or autograd only records a node, which the short cut then
   does itself (`recording`),
-- the other arguments (dims, dtypes, bounds) equal those it was made with.
+- the other arguments (dims, dtypes, bounds) equal the arguments for which it was made.
 
 The table makes the other checks once, at the first call with plain keys (`Table._open`): only
 makers' kernels and fallthroughs are above the backend's kernel, no trace or profile is on, and the
-kernel that stores short cuts is that backend kernel. Short cuts are on the table, so any
+kernel that stores short cuts is that backend kernel. Short cuts are stored on the table, so any
 registration, removal, wrapping of kernels or change of the default dtype drops them. The table
-opens for each device separately; if operands of two devices have one geometry, either short cut may
+opens for each device separately. If operands of two devices have one geometry, either short cut may
 be found.
 
-Short cuts of a composite kernel skip the operators that it calls: `contiguous` calls `clone`, which
-calls `empty_like` and `copy_`. The kernel declares them with `jumps`. Its short cuts are stored
-only if each of those tables leads a plain call directly to the expected kernel; and when an
-operator's table is swapped, the tables of operators that skip it are swapped too
+Short cuts of a composite kernel skip the operators that the kernel calls: `contiguous` calls
+`clone`, which calls `empty_like` and `copy_`. The kernel declares these operators with `jumps`. Its
+short cuts are stored only if each of their tables leads a plain call directly to the expected
+kernel. When an operator's table is swapped, the tables of operators that skip it are swapped too
 (`dispatcher._swap`).
 A built-in kernel may also do the work of small operators inline, at every call (`x[mask]`,
-`stack`), if `comes_straight` is true for each of these operators. GPUTENSOR_SHORTCUTS=0 turns them
-off; this changes only the cost of calls.
+`stack`), if `comes_straight` is true for each of these operators. GPUTENSOR_SHORTCUTS=0 disables
+short cuts; this changes only the cost of calls.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ ShortCut = Callable[..., Any]
 
 VARIABLE = "GPUTENSOR_SHORTCUTS"
 is_on = os.environ.get(VARIABLE) != "0"
-# The short cuts of tables that have none. It is never written to.
+# The empty dict of short cuts of a table without any. It is never written to.
 NONE: dict[Any, ShortCut] = {}
 NOBODY: dict[str, Callable[..., Any]] = {}  # no learners
 BOUND = 1 << 12
@@ -61,28 +62,29 @@ def plain(tensor_keys: int) -> int:
     return (tensor_keys | include) & keep
 
 
-# A table opens at the first call with one of these key sets. Key set -> the devices whose short
-# cuts are then allowed, and the key set of the call that must lead directly to a kernel: calls with
-# tensors (also below autograd), and calls of factories without tensors. Kernels of other devices
-# have no short cuts.
+# A table opens at the first call with one of these key sets. Each maps to the devices whose short
+# cuts are then allowed, and to the key set of the call that must lead directly to a kernel. There
+# are calls with tensors (also below autograd), and calls of factories without tensors. Kernels of
+# other devices have no short cuts.
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
 CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
-FUSED = CPU | tls.FUSING[0]  # the key set of CPU tensors in a block of `gt.fuse`
+FUSED = CPU | tls.FUSING[0]  # The key set of CPU tensors in a block of `gt.fuse`.
 # The key set of a plain call below ADInplaceOrView.
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
 OPENING = {
     CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),), CUDA: (("cuda", CUDA),),
     FACTORY: (("cpu", FACTORY), ("cuda", FACTORY)),
 }  # fmt: skip
-# (operands) -> True if an operator on them runs immediately, not recorded, in a block of `gt.fuse`.
+# (operands) -> True if, in a block of `gt.fuse`, an operator on them runs immediately and is not
+# recorded.
 in_block: list[Callable[..., bool]] = [lambda *operands: False]
 # the key sets on CUDA that correspond to those on the CPU
 _ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}
 
 # An operator that a short cut skips, the key set of its call, and the kernel that must run.
-# The text `copy.copy_` names a kernel of native/copy.py, which not every module may import, and
-# `structured.forms.copy.<locals>.kernel` a kernel of structured/forms.py.
+# The text `copy.copy_` names a kernel of native/copy.py, which not every module may import. The
+# text `structured.forms.copy.<locals>.kernel` names a kernel of structured/forms.py.
 Step = tuple["Operator", int, Callable[..., Any] | str]
 _jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
 # Operator -> the operators whose short cuts skip it; guarded by the dispatcher's lock.
@@ -91,7 +93,7 @@ jumped: dict[Operator, set[Operator]] = {}
 
 def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> None:
     """Declare the operators that a kernel's short cuts skip. over: called before the first short
-    cut."""
+    cut is stored."""
     _jumps[kernel] = over
 
 
@@ -109,7 +111,7 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
             function = kernel.function
             return function if function not in _jumps or _leads(table, function, place) else None
         # For plain operands, a maker's kernel only counts writes, which the short cut does itself.
-        # No short cut is allowed if a user made the key fall through, because writes must not be
+        # If a user made the key fall through, no short cut is allowed, because writes must not be
         # counted then.
         counts_nothing = kernel.is_fallthrough and key.functionality == "ADInplaceOrView"
         if kernel.convention not in ("maker", "fallthrough") or (
@@ -122,7 +124,7 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
 
 
 def _leads(table: Table, kernel: Any, place: str) -> bool:
-    """True if a plain call of each operator that a kernel skips reaches the expected kernel."""
+    """True if a plain call of each operator that a kernel skips runs the expected kernel."""
     with families.lock:
         for operator, key_set, there in _jumps[kernel]():
             operator.table.settle()
@@ -159,7 +161,7 @@ def _names(there: Callable[..., Any] | str) -> tuple[str, str]:
     return f"{_PACKAGE}.native.{there}", f"{_PACKAGE}.{there}"
 
 
-# The value that `begin` returns if the operands need the full dispatch.
+# Returned by `begin` if the operands need the full dispatch.
 LONG = object()
 
 
@@ -212,8 +214,8 @@ def left(table: Table, key: Any, at: device = CPU_DEVICE) -> ShortCut | None:
 
 
 def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
-    """Join the short cuts of several devices for operands of equal geometry: return a short cut
-    that calls the one of the operands' device."""
+    """Join the short cuts of several devices for operands of equal geometry. Return a short cut
+    that calls the short cut of the operands' device."""
     by_device = {getattr(before, "at", CPU_DEVICE): before} | getattr(before, "by_device", {})
     by_device.pop(None, None)
     by_device[at] = found
@@ -231,9 +233,9 @@ def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
 
 
 class Seen:
-    """A memo entry of a call that may get a short cut. short: the dict of short cuts that the table
-    had when the call was last seen. If the table's dict has been replaced since, the short cut must
-    be stored in the new one.
+    """A memo entry of a call that may get a short cut. short: the table's dict of short cuts when
+    the call was last made. If the table's dict has been replaced since, the short cut must be
+    stored in the new dict.
     """
 
     __slots__ = ("value", "short")

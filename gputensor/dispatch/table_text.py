@@ -1,4 +1,4 @@
-"""The text of one operator's table, for dumps and for messages."""
+"""The text of one operator's table, for dumps and for error messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
 def way(table: Table, key_set: int) -> list[dict[str, str]]:
     """Return the slots that a call with this set visits, highest key first, down to its kernel.
 
-    does: "kernel", "falls through" or "nothing is there" for each slot.
+    does: "kernel", "falls through" or "nothing is there", for each slot.
     """
     found = []
     while (key := keys.highest(key_set)) is not keys.UNDEFINED:

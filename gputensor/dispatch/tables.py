@@ -53,7 +53,7 @@ def compute(operator: Operator, key: DispatchKey) -> tuple[Kernel | None, str]:
 
 
 def key_set(tensor: Any) -> keys.KeySet:
-    """Return the dispatch keys that a tensor adds to a call."""
+    """Return the dispatch keys that a tensor contributes to a call."""
     if not hasattr(tensor, "_keys"):
         raise errors.wrong_type("key_set", "tensor", "be a Tensor", tensor)
     return keys.KeySet(tensor._keys)
@@ -82,7 +82,7 @@ def is_alias_key(key: str) -> bool:
 
 
 def is_included_in_alias(key: str, alias: str) -> bool:
-    """True if the alias includes the run-time key, or both are the same key."""
+    """True if the alias includes the run-time key, or if both are the same key."""
     found, of = keys.key(key), keys.key(alias)
     return found is of or isinstance(of, AliasKey) and found in of.keys
 
@@ -115,7 +115,7 @@ def check_invariants() -> None:
             assert table.fallbacks is dispatcher.fallbacks(), operator
             assert all(operator.kernels.values()), (operator, "empty stack")
             # Tables store native kernels unwrapped, except within `gt.fuse` (`passing`). Other
-            # kernels are stored in adapters; two adapters are equal if they have the same code.
+            # kernels are stored in adapters. Two adapters are equal if they have the same code.
             for key_set, entry in list(table.items()):
                 fresh, key = table.resolve(key_set)
                 if table._wrap is None and key_set not in passing:

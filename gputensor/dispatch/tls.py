@@ -1,8 +1,8 @@
 """The dispatch keys that the current thread or task adds to and removes from every call.
 
-`state` holds (include, keep): a call's keys are (keys of its arguments | include) & keep, so
-exclusion takes precedence. It is a ContextVar: per thread and per async task,
-and reading it costs 19 ns (a threading.local attribute 54).
+`state` is (include, keep): a call's keys are (keys of its arguments | include) & keep, so exclusion
+takes precedence. It is a ContextVar, so it belongs to one thread or async task. Reading it costs 19
+ns (a threading.local attribute 54).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ AD_INPLACE_OR_VIEW = keys.functionality_bit("ADInplaceOrView")
 AUTOGRAD = keys.functionality_bit("Autograd") | keys.functionality_bit("AutogradOther")
 
 # Values of `state` outside of every block, below autograd, and in a block of `gt.fuse`. A state
-# equal to one of these tuples is always the same object, so that short cuts compare with `is`. Code
-# that restores a state calls `same` to keep this rule.
+# equal to one of these tuples is always the same object, so that short cuts can compare with `is`.
+# Code that restores a state calls `same` to keep this rule.
 PLAIN = (DEFAULT_INCLUDE, ALL & ~AUTOCAST)
 BELOW = (DEFAULT_INCLUDE, ALL & ~AUTOCAST & ~(AUTOGRAD | AD_INPLACE_OR_VIEW))
 FUSING = (DEFAULT_INCLUDE | keys.functionality_bit("Fuse"), PLAIN[1])
@@ -37,8 +37,8 @@ def same(found: tuple[int, int]) -> tuple[int, int]:
 class _Guard(Guard):
     """Changes the state for a block; leaving the block undoes only the block's own changes.
 
-    So blocks may be left in any order. Also a decorator. A guard belongs to the thread or task that
-    entered it; make one for each block.
+    Blocks may therefore be left in any order. Also a decorator. A guard belongs to the thread or
+    task that entered it, so make one for each block.
     """
 
     __slots__ = ("_include", "_exclude", "_allow", "_changed")
@@ -50,7 +50,7 @@ class _Guard(Guard):
         self._changed: list[tuple[tuple[int, int], tuple[int, int]]] = []
 
     def _wanted(self, include: int, keep: int) -> tuple[int, int]:
-        # Exclusion acts on functionalities: removing AutogradCPU leaves the CPU bit (keys.py).
+        # Exclusion removes functionalities: removing AutogradCPU leaves the CPU bit (keys.py).
         keep = (keep | self._allow) & ~(self._exclude & keys.FUNCTIONALITY_MASK)
         return include | self._include, keep
 
@@ -89,8 +89,7 @@ class IncludeDispatchKeys(_Guard):
     """`with IncludeDispatchKeys("Meta"):` adds these keys to every call in the block.
 
     added: a key set, a key, its name, or several of them; an alias adds nothing, as in PyTorch. If
-    the kernel of a backend is called for operands of another device, it works on the operands'
-    device.
+    a backend's kernel is called for operands of another device, it works on the operands' device.
     """
 
     def __init__(self, added: keys.Keys) -> None:
@@ -106,7 +105,7 @@ class ExcludeDispatchKeys(_Guard):
 
 
 class AllowDispatchKeys(_Guard):
-    """Calls in the block no longer exclude these keys. Autocast enables its own key in this way."""
+    """Calls in the block do not exclude these keys. Autocast enables its own key in this way."""
 
     def __init__(self, allowed: keys.Keys) -> None:
         super().__init__(allow=keys.bits_of(allowed))
@@ -127,10 +126,11 @@ class AutoDispatchBelowADInplaceOrView(_Guard):
 
 
 class InferenceMode(Guard):
-    """Calls in the block record nothing: no autograd key, and no ADInplaceOrView by default.
+    """Calls in the block record no history: no autograd key applies, and by default no
+    ADInplaceOrView.
 
-    enabled: False ends an outer inference mode for the block. Tensors made in the block carry no
-    autograd keys (`keys.tensor_keys`). A block restores the mode that it found, also if blocks are
+    enabled: False ends an outer inference mode for the block. Tensors made in the block have no
+    autograd keys (`keys.tensor_keys`). Each block restores the previous mode, even if blocks are
     left out of order. Source: c10/core/InferenceMode.h.
     """
 
@@ -175,7 +175,7 @@ class InferenceMode(Guard):
             inference_blocks.pop()
 
 
-# Non-empty while any thread is in inference mode, also if blocks are left out of order. While it is
+# Non-empty while any thread is in inference mode, even if blocks are left out of order. While it is
 # empty, making a tensor skips the check (10 ns instead of 30 each, bench/overhead.py).
 inference_blocks: list[bool] = []
 
@@ -191,7 +191,7 @@ def is_inference_mode() -> bool:
 
 
 def keys_now(tensor_keys: int) -> int:
-    """Return the keys of a new tensor; in inference mode autograd's keys are not among them."""
+    """Return the keys of a new tensor. In inference mode they do not include the autograd keys."""
     return tensor_keys & ~(AUTOGRAD | AD_INPLACE_OR_VIEW) if is_inference_mode() else tensor_keys
 
 
@@ -201,7 +201,7 @@ def included() -> keys.KeySet:
 
 
 def excluded() -> keys.KeySet:
-    """Return the keys that the current context removes; a functionality is removed for all
+    """Return the keys that the current context removes. A functionality is removed for all
     backends."""
     taken = ALL & ~state.get()[1]
     return keys.KeySet(taken | keys.BACKEND_MASK if taken else 0)

@@ -1,10 +1,10 @@
-"""The dispatch trace: every hop of every call, printed in PyTorch's form.
+"""The dispatch trace: every step of every call, printed in PyTorch's form.
 
 GPUTENSOR_SHOW_DISPATCH_TRACE=1 prints `[call] op=[aten::clone], key=[AutogradCPU]`, indented by
-depth. With 2 it also prints each argument's keys, the keys that the thread includes and excludes,
-and why this kernel was chosen. Each hop is a `Hop`, which is shown as lines or drawn by `gputensor
-trace --svg`. Turning a trace on wraps every kernel of every table; without a trace, nothing in this
-module runs.
+depth. Level 2 also prints each argument's keys, the keys that the thread includes and excludes, and
+the reason for the choice of the kernel. Each step is a `Hop`, which is printed as lines or drawn by
+`gputensor trace --svg`. Turning a trace on wraps every kernel of every table. Without a trace, no
+code of this module runs.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _wraps: dispatcher.Handle | None = None
 
 
 class Hop(NamedTuple):
-    """A kernel that a call reached: by `call` from outside or by `redispatch` from the kernel
-    above.
+    """One step of a call: a kernel reached by `call` from outside, or by `redispatch` from the
+    kernel above.
 
     depth: the number of kernels of the thread or task around this one. head: the line that PyTorch
     prints. arguments: (name, keys) of each tensor, if a trace of level 2 is on. included, excluded:
@@ -75,10 +75,11 @@ class Hop(NamedTuple):
 
 
 class trace:
-    """Trace the calls of a block in every thread; `as` gives the list that receives the lines.
+    """Trace the calls of a block in every thread; the `as` variable is the list that receives the
+    lines.
 
-    level: 1 for the hops, 2 for the reasons too. write: called with each line. hops: the hops as
-    data. Traces nest; each receives all calls.
+    level: 1 for the steps, 2 for the reasons too. write: called with each line. hops: the steps as
+    objects. Traces nest; each receives all calls.
     """
 
     __slots__ = ("level", "lines", "hops", "_write")
@@ -115,7 +116,7 @@ class _StandardError(trace):
 
 
 def start_from_environment() -> None:
-    """Trace the whole process to standard error if GPUTENSOR_SHOW_DISPATCH_TRACE asks for it."""
+    """Trace the whole process to standard error if GPUTENSOR_SHOW_DISPATCH_TRACE is set."""
     level = os.environ.get("GPUTENSOR_SHOW_DISPATCH_TRACE", "0")
     if level not in ("", "0"):
         _StandardError(2 if level == "2" else 1).__enter__()

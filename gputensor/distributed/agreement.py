@@ -1,8 +1,8 @@
-"""`GPUTENSOR_DISTRIBUTED_DEBUG=detail`: before each call, all ranks exchange descriptions of the
-call.
+"""`GPUTENSOR_DISTRIBUTED_DEBUG=detail`: before each call, all ranks exchange descriptions of it.
 
-A timeout then names the ranks that did not call. Ranks whose calls differ raise with or without
-this mode (distributed/records.py). The mode costs a message to and from each rank for each call.
+A timeout then names the ranks that did not make the call. If calls differ, all ranks raise even
+without this mode (distributed/records.py). The mode costs one message to and from each rank for
+each call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def check(op: str, group: ProcessGroup, what: str) -> None:
     """Raise unless every rank of the group makes the same call.
 
     what: the call's description, which must be equal on all ranks. For all_to_all it ends in
-    `|given>wanted`: the rows that this rank sends to each rank, and those that it receives.
+    `|given>wanted`: the rows that this rank sends to each rank, and the rows that it receives from
+    each.
     """
     here, control = group.ranks[group.rank()], world.control
     text = f"group {group.name}: {what}".encode()

@@ -1,9 +1,9 @@
-"""Public collectives with PyTorch's names; they write into the caller's tensors.
+"""Public collectives with PyTorch's names. They write into the caller's tensors.
 
 With `async_op=True` a collective returns a Work, and the caller must not use the tensors before the
-Work has ended. Otherwise the collective has ended when it returns. Ranks are counted in the world,
-`group_src` and `group_dst` in the group. This module records nothing for gradients; the operators
-of distributed/operators.py are differentiable.
+Work has finished. Otherwise the collective has finished when it returns. Arguments with a rank mean
+the rank in the world; `group_src` and `group_dst` mean the rank in the group. This module records
+no gradients; the operators of distributed/operators.py are differentiable.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _all_reduce_ = operator("all_reduce_")
 
 
 class ReduceOp:
-    """Values of the argument `op` of reductions. AVG takes floats; the bitwise operators take
-    integers. For bool, SUM and MAX mean any, and PRODUCT and MIN mean all."""
+    """Values of the argument `op` of reductions. AVG accepts only floats, the bitwise operators
+    only integers. For bool, SUM and MAX mean any, and PRODUCT and MIN mean all."""
 
     SUM: str = "sum"
     AVG: str = "avg"
@@ -108,7 +108,7 @@ def copying(to: Sequence[Tensor], source: Sequence[Tensor] | Tensor) -> Any:
 def all_reduce(
     tensor: Tensor, op: str = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Reduce a tensor over all ranks, in place; all ranks get the same bits.
+    """Reduce a tensor over all ranks, in place. All ranks get bitwise equal results.
 
     Args:
         tensor: (*), any strides. f16 and bf16 are reduced in f32 and rounded once.
@@ -172,7 +172,8 @@ def all_gather_into_tensor(
 def all_gather(
     tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Copy the tensors of all ranks, of one shape, to the tensors of a list, on all ranks."""
+    """Copy the tensors of all ranks, which have one shape, to the tensors of a list, on all
+    ranks."""
     _check_flag("all_gather", async_op)
     x = _tensor("all_gather", "tensor", tensor)
     where = _group("all_gather", group, x)
@@ -221,7 +222,7 @@ def all_to_all_single(
     output: Tensor, input: Tensor, output_split_sizes: list[int] | None = None,
     input_split_sizes: list[int] | None = None, group: Any = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
-    """Send part n of the input, along the first dimension, to rank n, on all ranks.
+    """Send part n of the input, along the first dimension, to rank n. All ranks call it.
 
     Args:
         output_split_sizes, input_split_sizes: rows from and to each rank; by default equal.
@@ -329,7 +330,7 @@ def _list_of_root(
 
 
 def _root(op: str, arg: str, group: ProcessGroup, of_world: Any, of_group: Any) -> int:
-    """Return the number, in the group, of the given rank; by default of rank 0 of the world."""
+    """Return the group rank of the given rank; by default of rank 0 of the world."""
     if of_group is None:
         return rank_in(op, arg, group, 0 if of_world is None else of_world)
     if of_world is not None:
@@ -341,7 +342,7 @@ def _root(op: str, arg: str, group: ProcessGroup, of_world: Any, of_group: Any) 
 
 
 def barrier(group: Any = None, async_op: bool = False) -> Work | None:
-    """Wait until all ranks have called it."""
+    """Wait until all ranks have called this function."""
     _check_flag("barrier", async_op)
     where = group_of("barrier", group)
     if agreement.is_on():

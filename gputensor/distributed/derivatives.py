@@ -1,4 +1,4 @@
-"""Derivatives of the operators `_c10d_functional::…`. They are collectives too, and wait for their
+"""Derivatives of the operators `_c10d_functional::…`. They are also collectives, and wait for their
 results.
 
 All ranks of a group must call backward.
@@ -90,5 +90,5 @@ def broadcast_backward(grad: Tensor, src: int, group_name: str) -> Tensor:
 
 
 def not_by_writing(op: str) -> Any:
-    """Raise, as PyTorch does: operators that write to an argument have no derivative."""
+    """Raise, as in PyTorch: operators that write to an argument have no derivative."""
     raise errors.derivative_not_implemented(op)

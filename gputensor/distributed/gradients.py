@@ -1,7 +1,7 @@
 """Data-parallel training: each gradient is replaced by its mean over all ranks, bucket by bucket.
 
 A bucket is a flat tensor of several parameters' gradients, which are reduced in one message. With
-one message per gradient, latency would dominate; one message for all gradients could not begin
+one message per gradient, latency would dominate. One message for all gradients could not begin
 before backward has ended.
 """
 
@@ -25,15 +25,15 @@ BUCKET_BYTES = 25 << 20
 class Bucket:
     """Parameters whose gradients are reduced in one message.
 
-    reduce: starts to reduce a bucket's flat tensor over a group, and returns a Work, or a Future
-    of the reduced tensor; by default the mean.
+    reduce: starts to reduce a bucket's flat tensor over a group, and returns a Work, or a Future of
+    the reduced tensor. The default computes the mean.
     """
 
     __slots__ = ("parameters", "missing", "flat", "work", "reduce")
 
     def __init__(self, parameters: list[Tensor]) -> None:
         self.parameters: list[Tensor] = parameters
-        self.missing: int = len(parameters)  # gradients that backward has not computed yet
+        self.missing: int = len(parameters)  # gradients that backward has not yet computed
         self.flat: Any = None
         self.work: Work | Future | None = None
         self.reduce: Callable[[Bucket, ProcessGroup], Work | Future] = mean
@@ -41,7 +41,7 @@ class Bucket:
     def start(self, group: ProcessGroup, counts: bool = True) -> None:
         """Start the reduction.
 
-        Missing gradients count as zeros; with counts=False, all gradients do.
+        Missing gradients count as zeros. With counts=False, all gradients count as zeros.
         """
         with no_grad():
             parts = [p.grad.reshape(-1) if counts and p.grad is not None
@@ -50,7 +50,7 @@ class Bucket:
             self.work = self.reduce(self, group)
 
     def is_completed(self) -> bool:
-        """Poll the reduction. Return True unless it is still running."""
+        """Poll the reduction. Return False if it is still running."""
         work = self.work
         return work is None or (work.done() if isinstance(work, Future) else work.is_completed())
 
@@ -135,9 +135,9 @@ def start_ready(group: ProcessGroup, buckets: list[Bucket], started: int) -> int
 
 
 def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> None:
-    """End the reduction of all buckets. A parameter without a gradient on any rank keeps none.
+    """End the reduction of all buckets. A parameter without a gradient on all ranks keeps none.
 
-    agrees: True if the ranks must exchange which gradients exist; False if all parameters have one.
+    agrees: True if the ranks must exchange which gradients exist. False if all parameters have one.
     """
     if not buckets:
         return
@@ -155,7 +155,7 @@ def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> N
 
 
 def shadow(group: ProcessGroup, buckets: list[Bucket], agrees: bool) -> None:
-    """Take part with zeros in the other ranks' reduction; this rank's gradients stay unchanged."""
+    """Take part with zeros in the other ranks' reduction. This rank's gradients stay unchanged."""
     for bucket in buckets:
         bucket.start(group, counts=False)
     if agrees:
@@ -170,10 +170,11 @@ def shadow(group: ProcessGroup, buckets: list[Bucket], agrees: bool) -> None:
 def average_gradients(
     parameters: Iterable[Tensor], bucket_bytes: int = BUCKET_BYTES, group: Any = None
 ) -> None:
-    """Replace each parameter's gradient by its mean over all ranks. All ranks get the same bits.
+    """Replace each parameter's gradient by its mean over all ranks. All ranks get bitwise equal
+    results.
 
-    All ranks call it after backward, with the same parameters in the same order. A missing gradient
-    counts as zeros; a parameter without a gradient on any rank keeps none.
+    All ranks must call it after backward, with the same parameters in the same order. A missing
+    gradient counts as zeros; a parameter without a gradient on all ranks keeps none.
     """
     where = group_of("average_gradients", group)
     buckets = buckets_of("average_gradients", parameters, bucket_bytes)
@@ -183,7 +184,7 @@ def average_gradients(
 
 
 class GradientAverager:
-    """Averages gradients as `average_gradients` does, but begins while backward still runs.
+    """Averages gradients as `average_gradients` does, but begins while backward is still running.
 
         averager = gt.distributed.GradientAverager(model.parameters())
         loss.backward()
@@ -217,7 +218,7 @@ class GradientAverager:
         return made
 
     def wait(self) -> None:
-        """Wait until the gradients are the means over all ranks. All ranks call it."""
+        """Wait until the gradients are the means over all ranks. All ranks must call it."""
         for bucket in self._buckets[self._started :]:
             bucket.start(self._group)
         self._started = 0

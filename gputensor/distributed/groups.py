@@ -37,10 +37,10 @@ class ProcessGroup:
         self.ranks: tuple[int, ...] = ranks
         self.timeout_s: float = timeout_s
         self.comm: Any = comm
-        self.nccl: Any = None  # set by the first collective between GPUs
-        self.is_open: bool = True  # False after the group is destroyed
-        # Collectives whose data is not being moved yet: Note [A record first],
-        # distributed/records.py
+        self.nccl: Any = None  # Set by the first collective between GPUs.
+        self.is_open: bool = True  # False after the group is destroyed.
+        # Collectives whose data transfer has not started. See Note [A record first] in
+        # distributed/records.py.
         self.queue: deque[Any] = deque()
         self.advancing: threading.Lock = threading.Lock()
         self._rank: int = comm.rank
@@ -54,7 +54,7 @@ class ProcessGroup:
         return len(self.ranks)
 
     def __deepcopy__(self, memo: Any) -> ProcessGroup:
-        """Return the group itself: a copied module uses the same ranks."""
+        """Return the group itself, because a copied module uses the same ranks."""
         return self
 
     def __reduce__(self) -> Any:
@@ -68,8 +68,8 @@ class ProcessGroup:
 
 
 class GroupMember:
-    """Constants: the world's group, and the value that stands for a group to which this process
-    does not belong."""
+    """Constants: the world's group, and the value that stands for a group that this process does
+    not belong to."""
 
     WORLD: ProcessGroup | None = None
     NON_GROUP_MEMBER: Any = object()
@@ -79,25 +79,26 @@ class _World:
     """The state of all groups in this process. `world` is its only instance."""
 
     def __init__(self) -> None:
-        self.mpi: Any = None  # the module mpi4py.MPI
-        self.control: Any = None  # the communicator of messages that carry no users' data
-        self.base: Any = None  # the communicator from which groups are made
+        self.mpi: Any = None  # The module mpi4py.MPI.
+        self.control: Any = None  # The communicator of messages without users' data.
+        self.base: Any = None  # The communicator from which groups are made.
         self.groups: dict[str, ProcessGroup] = {}
         self.made = 0  # the number of groups that were made; it names the next group
         self.gone: set[int] = set()
         self.looking = threading.Lock()
-        # why a call failed that may have succeeded on other ranks; otherwise empty
+        # why a call failed although it may have succeeded on other ranks; empty if none failed
         self.broken = ""
 
     def look_who_left(self) -> None:
         """Read the messages of processes that have ended.
 
         Note [Who leaves]: a process that ends sends a message to all others. Waiting processes read
-        it, because the message for which they wait may never arrive. A process that ends by an
+        it, because the message that they wait for may never arrive. A process that ends by an
         exception prints its traceback and aborts all others. If a process is killed, mpiexec ends
         the others.
         """
-        if not self.looking.acquire(blocking=False):  # another thread is reading the messages
+        # another thread is already reading the messages
+        if not self.looking.acquire(blocking=False):
             return
         try:
             status = self.mpi.Status()
@@ -112,7 +113,7 @@ world = _World()
 
 
 def is_available() -> bool:
-    """Return True if mpi4py is installed, which collectives need."""
+    """Return True if mpi4py, which collectives need, is installed."""
     return util.find_spec("mpi4py") is not None
 
 
@@ -160,7 +161,7 @@ def group_of(op: str, group: Any) -> ProcessGroup:
 
 
 def group_named(op: str, name: str) -> ProcessGroup:
-    """Return the group with this name. Operators take a group's name."""
+    """Return the group with this name. Operators take the name as an argument."""
     try:
         return world.groups[name]
     except KeyError:
@@ -168,16 +169,16 @@ def group_named(op: str, name: str) -> ProcessGroup:
 
 
 def get_rank(group: Any = None) -> int:
-    """Return this process's rank in a group, by default in the world; -1 if it does not belong to
-    the group."""
+    """Return this process's rank in a group, by default in the world. Return -1 if the process does
+    not belong to the group."""
     if group is GroupMember.NON_GROUP_MEMBER:
         return -1
     return group_of("get_rank", group).rank()
 
 
 def get_world_size(group: Any = None) -> int:
-    """Return the number of processes in a group, by default in the world; -1 if this process does
-    not belong to the group."""
+    """Return the number of processes in a group, by default in the world. Return -1 if this process
+    does not belong to the group."""
     if group is GroupMember.NON_GROUP_MEMBER:
         return -1
     return group_of("get_world_size", group).size()

@@ -1,4 +1,4 @@
-"""How processes join the world, form groups, and leave.
+"""Functions by which processes join the world, form groups, and leave.
 
 `init_process_group` imports and starts MPI. When a process ends, with or without an exception, the
 others do not wait for it: see Note [Who leaves] in distributed/groups.py.
@@ -26,11 +26,11 @@ from ..core import errors
 
 
 def init_process_group(backend: str | None = None, *, timeout: Timeout = None) -> None:
-    """Join the processes of one launcher as the world. Every process calls it.
+    """Join the processes of one launcher as the world. Every process must call it.
 
     Args:
-        backend: "mpi" or None: MPI moves tensors on the CPU, NCCL tensors on GPUs, and MPI those
-            on emulated devices. "nccl": the same, but tensors on the CPU raise.
+        backend: "mpi" or None: MPI transfers tensors on the CPU and on emulated devices, NCCL
+            transfers tensors on GPUs. "nccl": the same, but tensors on the CPU raise.
         timeout: seconds, or a timedelta, after which waiting for other ranks raises; by default
             30 minutes.
         Raises: DistributedError if mpi4py is missing, if there is a world already, and for "nccl"
@@ -92,9 +92,9 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 def new_group(
     ranks: Sequence[int] | None = None, timeout: Timeout = None, backend: str | None = None
 ) -> Any:
-    """Make a group of some ranks of the world. All members call it, in the same order.
+    """Make a group of some ranks of the world. All members must call it, in the same order.
 
-    Returns the group, or `GroupMember.NON_GROUP_MEMBER` in a process that is not in it.
+    Returns the group, or `GroupMember.NON_GROUP_MEMBER` in a process that is not a member.
     """
     whole = group_of("new_group", None)
     chosen = whole.ranks if ranks is None else _checked_ranks(ranks, whole.size())
@@ -142,7 +142,7 @@ class _EndsAll:
     ) -> None:
         said = errors.rank_ended(world.base.rank, kind.__name__)
         if self.before is sys.__excepthook__:
-            # One write, so that output of other ranks does not come between the lines.
+            # One write, so that no output of other ranks comes between the lines.
             said = "".join([*traceback.format_exception(kind, value, trace), said])
         else:
             self.before(kind, value, trace)
@@ -152,7 +152,7 @@ class _EndsAll:
 
 
 def _leave() -> None:
-    """At exit, tell the other ranks that this one leaves, and finish its work."""
+    """At exit, notify the other ranks and finish this rank's work."""
     if world.mpi.Is_finalized():
         return
     if world.broken:
@@ -162,7 +162,7 @@ def _leave() -> None:
         if rank != world.control.rank:
             world.control.Isend(b"\0", dest=rank, tag=LEFT)
     try:
-        finish_all(None)  # MPI still uses memory that is freed after this
+        finish_all(None)  # MPI still uses memory that is freed after this call
         finish_pending(None)
     except errors.GpuTensorError as error:
         print(f"{error}\n{errors.rank_ended(world.base.rank, 'an error')}", file=sys.stderr)

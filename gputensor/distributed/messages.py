@@ -20,7 +20,7 @@ _LARGEST_TAG = 32767
 
 def isend(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> Work:
     """Start to send a tensor to a rank of the world. The tensor must not change before the Work has
-    ended."""
+    finished."""
     x = _tensor("send", "tensor", tensor)
     where = _group("send", group, x)
     to = _other("send", "dst", where, dst)
@@ -30,17 +30,17 @@ def isend(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> Work:
 
 
 def send(tensor: Tensor, dst: int, group: Any = None, tag: int = 0) -> None:
-    """Send a tensor to a rank of the world. On return its memory may be used again."""
+    """Send a tensor to a rank of the world. The tensor may be changed after the call returns."""
     isend(tensor, dst, group, tag).wait()
 
 
 def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0) -> Work:
-    """Start to receive into a tensor from a rank of the world, by default from any."""
+    """Start to receive a tensor from a rank of the world, by default from any rank."""
     return _receive(tensor, src, group, tag, [])
 
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0) -> int:
-    """Receive into a tensor from a rank of the world, by default from any; return the sender's
+    """Receive a tensor from a rank of the world, by default from any rank. Return the sender's
     rank.
 
     Raises: DistributedError if message and tensor differ in size.
@@ -89,7 +89,7 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
 
     Between GPUs they are one launch of NCCL. Messages with one tag from one rank to another arrive
     in the order in which they were sent. Before any message is started, it raises ArgumentTypeError
-    unless the argument is a list of P2POp, and ArgumentValueError for an empty list or several
+    if the argument is not a list of P2POp, and ArgumentValueError for an empty list or for several
     groups.
     """
     op = "batch_isend_irecv"

@@ -1,12 +1,12 @@
 """Kernels of the operators `_c10d_functional::…`: PyTorch's functional collectives and schemas.
 
-They return at once; `wait_tensor` waits for the result. Kernels: CPU by MPI on the tensor's memory;
-CUDA by NCCL, on emulated devices by MPI after the stream's work; Meta for shapes. Operators that
-return new tensors have derivatives, which are collectives too: all ranks of a group must call
-backward.
+They return at once; `wait_tensor` waits for the result. The CPU kernels use MPI on the tensor's
+memory. The CUDA kernels use NCCL, or on emulated devices MPI after the stream's work. The Meta
+kernels compute shapes. Operators that return new tensors have derivatives, which are also
+collectives, so all ranks of a group must call backward.
 
-The operators are rows of native_functions.yaml, of the family `collective`. The first use of one
-of their names loads this module.
+The operators are rows of native_functions.yaml, in the family `collective`. The first use of one of
+their names loads this module.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BY_LIBRARY = True
 
 
 def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
-    """Return the module that moves these tensors, nccl or transport, and its operands.
+    """Return the module that transfers these tensors, nccl or transport, and its operands.
 
     nccl takes tensors, transport takes arrays. The work of an emulated device is finished first.
     """
@@ -63,14 +63,15 @@ def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
 
 
 def together(op: str, inputs: Sequence[Tensor], group_name: str) -> Any:
-    """Return a block whose collectives are one launch if NCCL runs them."""
+    """Return a context manager. If NCCL runs its collectives, they are one launch."""
     if any(x._device.type == "cuda" for x in inputs) and nccl.library(op) is not None:
         return nccl.coalesced(op, group_named(op, group_name))
     return nullcontext()
 
 
 def start(op: str, group: ProcessGroup, kept: Any, make: Callable[..., Work], *args: Any) -> Work:
-    """Return the Work of `make(op, group, *args)`, which keeps `kept` alive until it has ended."""
+    """Return the Work of `make(op, group, *args)`. The Work keeps `kept` alive until it has
+    finished."""
     if world.broken:
         check_usable(op)
     try:
@@ -100,7 +101,8 @@ def start_agreed(
 
 
 def agree(op: str, group: ProcessGroup, x: Tensor, more: str = "", shape: Any = None) -> str:
-    """Return the call's description, equal on all ranks; in debug mode compare it first."""
+    """Return the call's description, equal on all ranks. In debug mode, first compare it with the
+    other ranks."""
     g = x._geometry
     what = _said(op, g.dtype.short, g.sizes if shape is None else shape, x._device.type, more)
     if agreement.is_on():
@@ -114,7 +116,7 @@ def _said(op: str, dtype: str, sizes: tuple[Any, ...], device: str, more: str) -
 
 
 def in_place(op: str, x: Tensor, arg: str = "input") -> None:
-    """Raise if elements of the tensor share memory, because it cannot be written to."""
+    """Raise if elements of the tensor share memory, because then it cannot be written to."""
     g = x._geometry
     if g.numel and not g.is_contiguous:
         if any(s == 0 and n > 1 for s, n in zip(g.strides, g.sizes)):
@@ -326,8 +328,8 @@ meta_out = shapes.last
 
 
 def _refuse_lazy(op: str, place: int = 0) -> Callable[..., Any]:
-    """Make a kernel that rejects lazy views: to unpack one, another kernel would run before the
-    collective has ended."""
+    """Make a kernel that rejects lazy views. To materialise a lazy view, another kernel would run
+    before the collective has finished."""
 
     def refuse(key_set: int, *args: Any) -> Any:
         remedy = "use .resolve_conj() or .resolve_neg(), which copy"

@@ -1,14 +1,16 @@
-"""Comparison of the calls of all ranks before data is moved: if they differ, all ranks raise.
+"""Comparison of the calls of all ranks before data is transferred. If they differ, all ranks raise.
 
 Note [A record first]
 The first message of every collective is a record of fixed length: a digest of the call (operator,
-dtype, sizes, reduction, root), the call as text, and room for data. All ranks get all records. Data
-that fits in the room needs no other message; larger data follows once the records agree. If records
-differ, all ranks raise the same error before anything is written; the group stays usable.
+dtype, sizes, reduction, root), the call as text, and space for data. All ranks receive all records.
+Data that fits into the record needs no further message. Larger data follows once the records agree.
+If records differ, all ranks raise the same error before anything is written, and the group stays
+usable.
 
-MPI needs the collectives of a communicator in one order on all ranks. So a group has a queue: a
-record is sent after all records before it have arrived and their data has been started. A thread
-that waits for anything advances the queues of all groups, because other ranks may wait for them.
+MPI requires the same order of a communicator's collectives on all ranks. So each group has a queue:
+a record is sent after all previous records have arrived and the transfer of their data has started.
+A thread that waits for anything advances the queues of all groups, because other ranks may wait for
+them.
 """
 
 from __future__ import annotations
@@ -28,20 +30,20 @@ from ..core import errors
 
 Array = np.ndarray[Any, Any]
 
-# Numbers of bytes. The head has 8 bytes of digest, 1 for the text's length, and the text.
+# Sizes in bytes. The head has 8 bytes of digest, 1 for the text's length, and the text.
 RECORD, HEAD = 256, 96
 ROOM = RECORD - HEAD
 _TEXT = HEAD - 9
 
 
 class Plan(NamedTuple):
-    """How the data of a collective is moved.
+    """Functions and data that transfer the data of a collective.
 
-    begin: starts MPI's request and returns it; None if the record carries all data. finish: called
-    after the request. held: objects whose memory MPI uses until then. rides: bytes for the record's
-    room. arrive: copies the data out of the records of all ranks. It is given if the record carries
-    all data, and then on all ranks. splits: the elements sent to each rank and received from each
-    rank, if ranks may differ in them.
+    begin: starts MPI's request and returns it; None if the record contains all data. finish: called
+    after the request. held: objects whose memory MPI uses until then. rides: bytes to send in the
+    record. arrive: copies the data out of the records of all ranks. It is set on all ranks if the
+    record contains all data, otherwise on none. splits: the number of elements sent to each rank
+    and received from each rank, if ranks may differ in them.
     """
 
     begin: Callable[[], Any] | None
@@ -86,8 +88,8 @@ def difference(op: str, group: ProcessGroup, room: Array) -> errors.GpuTensorErr
 
 
 def unusual(said: dict[int, Any]) -> list[int]:
-    """Return the ranks that differ from the majority. In a tie, the first rank's value counts as
-    the majority."""
+    """Return the ranks that differ from the majority. In a tie, the value of the first rank counts
+    as the majority."""
     counts = Counter(said.values())
     first = next(iter(said.values()))
     usual = max(counts, key=lambda text: (counts[text], text == first))
@@ -103,7 +105,7 @@ def splits_differ(given: Array, wanted: Array) -> int | None:
 
 
 class Agreement:
-    """A collective, from its record until its data is being moved."""
+    """A collective, from its record until the transfer of its data has started."""
 
     __slots__ = ("op", "group", "what", "plan", "sent", "room", "record", "counts", "is_settled",
                  "data", "error")  # fmt: skip
@@ -111,11 +113,11 @@ class Agreement:
     def __init__(self, op: str, group: ProcessGroup, what: str, plan: Plan) -> None:
         self.op, self.group, self.what, self.plan = op, group, what, plan
         self.sent, self.room = buffers(what, group.size())
-        self.record: Any = None  # a function that tests if all records have arrived
-        # the test and the splits, if these are sent separately
+        self.record: Any = None  # A function that tests if all records have arrived.
+        # The test and the splits, if the splits are sent separately.
         self.counts: tuple[Any, Array] | None = None
-        self.is_settled = False  # True if nothing is left to start
-        self.data: Any = None  # a function that tests if the data has arrived
+        self.is_settled = False  # True if nothing is left to start.
+        self.data: Any = None  # A function that tests if the data has arrived.
         self.error: errors.GpuTensorError | None = None
 
     def go_on(self) -> bool:
@@ -203,7 +205,7 @@ class Agreement:
 
 def advance(group: ProcessGroup) -> None:
     """Start the collectives in the group's queue whose predecessors have been started."""
-    if not group.advancing.acquire(blocking=False):  # another thread is doing it
+    if not group.advancing.acquire(blocking=False):  # another thread is already advancing the queue
         return
     try:
         queue = group.queue

@@ -18,7 +18,7 @@ def empty(like: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def check_size(op: str, group_size: int, size: int | None = None) -> None:
-    """Raise for a wrong group_size. size: the group's size; None for Meta, which is in no group."""
+    """Raise for a wrong group_size. size: the group's size; None for Meta, which has no group."""
     if group_size != size if size else group_size < 1:
         rule = f"be the group's size, {size}" if size else "be the size of a group"
         raise errors.wrong_value(op, "group_size", rule, group_size)

@@ -1,6 +1,7 @@
-"""Change the dimension along which an array is divided over ranks.
+"""Change the dimension along which an array is divided among ranks.
 
-It is a layout copy across ranks: layout kernels pack and unpack, and one all-to-all moves the data.
+This is a layout copy across ranks: layout kernels pack and unpack, and one all-to-all transfers the
+data.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ from ..tensor.tensor import Tensor
 
 
 def shard_sizes(size: int, parts: int) -> list[int]:
-    """Return the sizes of parts as in `tensor_split`: the first ones may have one more element."""
+    """Return the sizes of parts as in `tensor_split`: the first parts may have one more element."""
     return [size // parts + (n < size % parts) for n in range(parts)]
 
 
 def redistribute(x: Tensor, from_dim: int, to_dim: int, group: Any = None) -> Tensor:
-    """Change the division of an array over ranks from one dimension to another.
+    """Change the division of an array among ranks from one dimension to another.
 
-    All ranks call it. `redistribute(x, 0, 1)` turns a division by rows into one by columns; `.t()`
-    of it is this rank's part of the transpose. It is differentiable.
+    All ranks must call it. `redistribute(x, 0, 1)` changes a division by rows to a division by
+    columns. Its `.t()` is this rank's part of the transpose. It is differentiable.
 
     Args:
-        x: (*), this rank's part: any size along from_dim, the array's size along all others.
+        x: (*), this rank's part: any size along from_dim, the array's size along all other
+        dimensions.
     Returns: (*), this rank's part: the array's size along from_dim, and along to_dim a part as in
         `tensor_split`.
     """

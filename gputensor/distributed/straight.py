@@ -1,14 +1,14 @@
-"""Short cuts of synchronous collectives: they call MPI directly, without the dispatcher, a Work or
+"""Short cuts of synchronous collectives. They call MPI directly, without the dispatcher, a Work or
 a timeout.
 
 A collective of 4 bytes takes MPI 2 us; a call through the dispatcher takes four times as long. The
 kernels of distributed/operators.py store short cuts on their operators' tables (Note [Short cuts]
 in dispatch/shortcuts.py) under (geometries, reduction or root, group). The functions of
-distributed/collectives.py look them up, because only they know whether the caller wants a Work. A
-short cut sends the kernel's messages (Note [A record first] in distributed/records.py), so some
-ranks may take it and others not. After polling MPI `_HOT` times it makes a Work that continues the
+distributed/collectives.py look them up, because only these functions receive `async_op`. A short
+cut sends the same messages as the kernel (Note [A record first] in distributed/records.py), so some
+ranks may use it and others not. After polling MPI `_HOT` times it makes a Work that continues the
 collective and reports lost ranks and timeouts. Strided tensors, dtypes that are reduced in a wider
-one, and the debug mode have no short cuts.
+dtype, and the debug mode have no short cuts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Array = records.Array
 class _Records:
     """Memory for the records of one call, and views of it.
 
-    given, parts: the room of the sent record and of each received record, as arrays of the
+    given, parts: the data space of the sent record and of each received record, as arrays of the
     operand's shape; None and empty if the operand does not fit into a record.
     """
 
@@ -55,7 +55,7 @@ class _Records:
 
 
 class _Way:
-    """One collective for one geometry. Repeated calls differ only in their arrays."""
+    """One collective for one geometry. Its repeated calls differ only in their arrays."""
 
     __slots__ = ("op", "group", "what", "shape", "dtype", "fits", "plan_of", "spare", "begin",
                  "own", "size")  # fmt: skip
@@ -73,7 +73,7 @@ class _Way:
         self.size: int = group.size()
 
     def take(self) -> _Records:
-        """Return records that no other call uses."""
+        """Return records that no other call is using."""
         try:
             return self.spare.pop()
         except IndexError:
@@ -248,8 +248,8 @@ def all_gather(
 
 
 def _is_known(table: Table, key: Any, x: Tensor, group: ProcessGroup) -> bool:
-    """Return True if a short cut exists or is impossible, as for dtypes of kind V, whose arrays
-    have no buffer.
+    """Return True if a short cut exists or is impossible. It is impossible for dtypes of kind V,
+    whose arrays have no buffer.
     """
     g = x._geometry
     has_none = x._device is not CPU or not g.is_contiguous or g.dtype.np.kind == "V"
@@ -278,7 +278,7 @@ def _end(
                 return
     except world.mpi.Exception as reason:
         raise _broken(op, errors.mpi_failed(op, reason)) from None
-    except BaseException:  # after an interrupt, wait: MPI still uses the memory
+    except BaseException:  # wait even after an interrupt, because MPI still uses the memory
         Work(op, group, test, None, (given, held))
         raise
     Work(op, group, test, None, (given, held)).wait()

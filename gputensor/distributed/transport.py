@@ -1,12 +1,12 @@
 """Collectives and messages of arrays by MPI, non-blocking.
 
-A collective returns a Plan, by which distributed/records.py moves the data after all ranks agree. A
-message returns the Work that it started. Arrays must be in memory that MPI can read; strided arrays
-are packed first and unpacked at the end. Data is moved as bytes. This module knows neither tensors
-nor devices.
+A collective returns a Plan, with which distributed/records.py transfers the data after all ranks
+agree. A message returns the Work that it started. Arrays must be in memory that MPI can read;
+strided arrays are packed first and unpacked at the end. Data is transferred as bytes. This module
+handles neither tensors nor devices.
 
 Reductions: f16 and bf16 are added in f32 and rounded once. MIN and MAX of floats call NumPy, which
-returns NaN on all ranks; with MPI's own operations, the result would depend on the order of
+returns NaN on all ranks. With MPI's own operations, the result would depend on the order of
 comparison.
 """
 
@@ -38,10 +38,10 @@ _MPI_NAMES = {
 
 
 class Reduction(NamedTuple):
-    """How a dtype is reduced.
+    """The reduction of a dtype.
 
     wide, seen: the dtypes of the computation and of MPI's argument, if they differ from the
-    tensor's.
+    tensor's dtype.
     """
 
     op: Any
@@ -52,9 +52,10 @@ class Reduction(NamedTuple):
 
 @cache
 def reduction(op: str, how: str, dtype: Any) -> Reduction:
-    """Return how a dtype is reduced.
+    """Return the Reduction of a dtype.
 
-    Raises: DtypeError if the dtype has no such reduction, ArgumentValueError for an unknown one.
+    Raises: DtypeError if the dtype does not support the reduction, ArgumentValueError for an
+    unknown reduction.
     """
     if how not in REDUCTIONS:
         raise errors.wrong_value(op, "reduce_op", f"be one of {', '.join(REDUCTIONS)}", how)
@@ -95,8 +96,8 @@ def _dense(array: Array) -> Array:
 
 
 def _apart(array: Array, out: Array | None) -> Array:
-    """Return a contiguous array that shares no memory with `out`, because MPI must not send from
-    `out`.
+    """Return a contiguous array that does not share memory with `out`, because MPI must not send
+    from `out`.
     """
     dense = _dense(array)
     return dense.copy() if out is not None and np.may_share_memory(dense, out) else dense
@@ -113,12 +114,12 @@ def _bytes(array: Array) -> Array:
 
 
 def _put(out: Array, room: Array, divide_by: int = 0) -> Any:
-    """Return a function that divides and copies a result to `out`; None if that is not needed."""
+    """Return a function that divides a result and copies it to `out`; None if neither is needed."""
     if not divide_by:
         return None if room is out else lambda: np.copyto(out, room, casting="unsafe")
 
     def finish() -> None:
-        # A division by a complex number would turn infinities into NaN.
+        # A division by a complex number would convert infinities to NaN.
         parts = room.reshape(-1)
         parts = parts.view(parts.real.dtype)
         np.divide(parts, divide_by, out=parts)
@@ -148,7 +149,8 @@ def _parts(room: Array, first: int, nbytes: int, dtype: Any) -> Array:
 
 
 def _reduced(parts: Array, how: str, r: Reduction) -> Array:
-    """Reduce rows in the order of ranks. All ranks get the same bits. bool is computed as uint8."""
+    """Reduce rows in the order of ranks, so that all ranks get bitwise equal results. bool is
+    computed as uint8."""
     function = _FUNCTIONS[how]
     parts = parts.astype(r.wide) if r.wide is not None else parts
     made: Array = parts[0].copy()
@@ -283,8 +285,8 @@ def broadcast(op: str, group: ProcessGroup, x: Array, src: int) -> Plan:
 def all_to_all(
     op: str, group: ProcessGroup, x: Array, out: Array, given: Sequence[int], wanted: Sequence[int]
 ) -> Plan:
-    """Send part n of x to rank n. given, wanted: the elements sent to each rank, and those received
-    from each rank."""
+    """Send part n of x to rank n. given, wanted: the number of elements sent to each rank, and
+    received from each rank."""
     size, dense, room = x.dtype.itemsize, _dense(x), _room(out)
     byte = world.mpi.BYTE
     begin = lambda: group.comm.Ialltoallv(  # noqa: E731
@@ -310,7 +312,8 @@ def send(op: str, group: ProcessGroup, x: Array, dst: int, tag: int) -> Work:
 def receive(
     op: str, group: ProcessGroup, out: Array, src: int | None, tag: int, came_from: list[int]
 ) -> Work:
-    """Receive from rank src. At the end the sender's rank in the group is appended to came_from."""
+    """Receive from rank src. At the end, the sender's rank in the group is appended to
+    came_from."""
     room = _room(out)
     buffer, status = _bytes(room), world.mpi.Status()
     source = world.mpi.ANY_SOURCE if src is None else src

@@ -1,9 +1,9 @@
 """Running NCCL collectives, and a thread that ends the program if one of them hangs.
 
-A collective between GPUs blocks a stream, not the host. If a rank is lost, the host could wait for
-that stream for ever, inside the driver. So a thread polls the events of running collectives. After
-the group's timeout, an NCCL error, or the end of a participating rank it aborts the communicator,
-prints the reason and ends all ranks, because their tensors hold no valid results.
+A collective between GPUs blocks a stream, not the host. If a rank is lost, the host could wait
+inside the driver for that stream for ever. So a thread polls the events of running collectives.
+After the group's timeout, an NCCL error, or the end of a participating rank, the thread aborts the
+communicator, prints the reason and ends all ranks, because their tensors hold no valid results.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .groups import ProcessGroup, Timeout, seconds, world
 from .work import Work, _GRACE_S, _broken, end_all, wait_until
 
 _LOOK_S = 0.05
-# Running collectives, in the order in which they were started. They keep the memory that NCCL uses
-# alive.
+# Running collectives, in the order in which they were started. They keep alive the memory that NCCL
+# uses.
 _pending: list[OnStream] = []
 _lock = threading.Lock()
 _wake = threading.Event()
@@ -32,7 +32,7 @@ _thread: threading.Thread | None = None
 
 
 class OnStream(Work):
-    """A collective on NCCL's stream. `wait` makes the current stream wait, but not the host.
+    """A collective on NCCL's stream. `wait` blocks the current stream, but not the host.
 
     held: tensors that NCCL reads and writes. finish: unpacks the results on the waiting stream.
     """
@@ -50,14 +50,14 @@ class OnStream(Work):
         self.is_taken: bool = False
 
     def is_completed(self) -> bool:
-        """Return True if the GPU has finished; the tensors are valid then."""
+        """Return True if the GPU has finished. The tensors are valid then."""
         if self.event.query():
             self._take()
             return True
         return False
 
     def wait(self, timeout: Timeout = None) -> bool:
-        """Make the current stream wait, and return True; with a timeout the host waits too.
+        """Make the current stream wait, and return True. With a timeout the host waits too.
 
         timeout: seconds or a timedelta. Raises: DistributedError after that time.
         """
@@ -82,7 +82,8 @@ class OnStream(Work):
         finish, self._finish = self._finish, None
         if finish is not None:
             finish()
-            if current.key != self.stream.key:  # the allocation belongs to another stream
+            # record the use, because the allocation belongs to another stream
+            if current.key != self.stream.key:
                 for x in _tensors(self._held):
                     x.record_stream(current)
 
@@ -99,8 +100,8 @@ def _tensors(held: Any) -> list[Tensor]:
 
 @contextmanager
 def watching(works: Sequence[OnStream], stream: Any) -> Iterator[None]:
-    """Watch the collectives that the block launches on a stream, and the launch itself, which may
-    hang too."""
+    """Watch the collectives that the block launches on a stream. Also watch the launch itself,
+    which may hang."""
     global _thread
     with _lock:
         _forget_passed()

@@ -1,7 +1,7 @@
-"""Work: a handle of a started collective or message, and waiting for it.
+"""Work: a handle of a started collective or message.
 
-Waiting polls MPI, which makes no progress otherwise, and checks from time to time for ranks that
-have ended: see Note [Who leaves] in distributed/groups.py.
+Waiting polls MPI, which makes progress only when it is polled. From time to time it checks for
+ranks that have ended: see Note [Who leaves] in distributed/groups.py.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 from ..core import errors
 from .groups import ProcessGroup, Timeout, seconds, world
 
-# The number of polls before the clock is read. A small collective ends within them.
+# The number of polls before the clock is read. A small collective finishes within this number.
 _HOT = 200
 _LOOK_S = 0.05
-# The number of seconds for which messages of a process that has ended may still arrive.
+# The number of seconds in which messages of an ended process may still arrive.
 _GRACE_S = 2.0
 
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -61,7 +61,7 @@ def wait_until(
             whom = None if missing is None else missing()
             rank = group.ranks[group.rank()]
             raise _broken(op, errors.timed_out(op, rank, limit, whom))
-        if now - began > 1:  # leave the cores to processes that compute
+        if now - began > 1:  # let other processes use the CPU cores
             time.sleep(1e-4)
             next_look = now
 
@@ -77,13 +77,13 @@ def check_usable(op: str) -> None:
         raise errors.is_broken(op, world.broken)
 
 
-# Works that have not ended. They are kept alive even if no code waits for them, because MPI writes
-# to their memory.
+# Works that have not finished. They are kept alive even if no code waits for them, because MPI
+# writes to their memory.
 _under_way: set[Work] = set()
 
 
 class Work:
-    """A started collective or message. Its tensors must not be used before it has ended."""
+    """A started collective or message. Its tensors must not be used before it has finished."""
 
     __slots__ = ("_test", "_op", "_group", "_finish", "_held", "_results", "__weakref__")
 
@@ -93,13 +93,13 @@ class Work:
     ) -> None:  # fmt: skip
         self._op, self._group, self._finish = op, group, finish
         self._test: Callable[[], bool] | None = test
-        self._held: Any = held  # tensors and arrays whose memory MPI uses
-        self._results: list[Any] = []  # the caller's tensors, if it asked for the Work
+        self._held: Any = held  # Tensors and arrays whose memory MPI uses.
+        self._results: list[Any] = []  # The caller's tensors, if the caller requested the Work.
         if test is not None:
             _under_way.add(self)
 
     def is_completed(self) -> bool:
-        """Return True if it has ended. The tensors are valid then."""
+        """Return True if it has finished. The tensors are valid then."""
         test = self._test
         if test is None:
             return True
@@ -124,9 +124,9 @@ class Work:
         return True
 
     def wait(self, timeout: Timeout = None) -> bool:
-        """Wait until it has ended, and return True.
+        """Wait until it has finished, and return True.
 
-        timeout: seconds or a timedelta; by default the group's.
+        timeout: seconds or a timedelta; by default the timeout of the group.
         Raises: DistributedError after the timeout, or if a participating process has ended.
         """
         if self._test is not None:
@@ -135,13 +135,13 @@ class Work:
         return True
 
     def get_future(self) -> Future:
-        """Return a future of the list of the tensors that the collective writes."""
+        """Return a future whose value is the list of the tensors that the collective writes."""
         made = Future()
         made._work = self
         return made
 
     def _then(self, more: Callable[[], None]) -> Work:
-        """Call `more` at the end. Return self."""
+        """Call `more` when it finishes. Return self."""
         before = self._finish
 
         def finish() -> None:
@@ -157,10 +157,10 @@ class Work:
 
 
 class Future:
-    """A value that comes later: from a Work, from another Future, or from `set_result`.
+    """A value that becomes available later: from a Work, from another Future, or from `set_result`.
 
-    Nothing runs in the background: `wait` and `done` receive a Work's value and call the functions
-    given to `then`, in the thread that calls them.
+    No code runs in the background. `wait` and `done` receive a Work's value and call the functions
+    passed to `then`, in the thread that calls `wait` or `done`.
     """
 
     __slots__ = ("_value", "_work", "_before")
@@ -170,10 +170,10 @@ class Future:
 
         self._value: Any = futures.Future()
         self._work: Work | None = None
-        self._before: Future | None = None  # the Future whose `then` made this one
+        self._before: Future | None = None  # the Future on which `then` was called to make this one
 
     def __class_getitem__(cls, item: Any) -> Any:
-        return cls  # annotations such as `Future[Tensor]`
+        return cls  # for annotations such as `Future[Tensor]`
 
     def done(self) -> bool:
         """Return True if a value or an exception has been set."""
@@ -222,7 +222,7 @@ class Future:
             raise errors.must("Future", name, rule, errors.Got(repr(self)))
 
     def _arrive(self) -> None:
-        """Wait for the Work that the value comes from, if there is one."""
+        """Wait for the Work that produces the value, if there is one."""
         work = self._work
         if self._before is not None:
             self._before._arrive()
@@ -248,22 +248,22 @@ def _raising(error: errors.GpuTensorError) -> Callable[[], bool]:
     return test
 
 
-# Works that operators started, by id of the tensor's storage, until something waits for them. They
-# are stored here because operators return only tensors.
+# Works that operators started, by id of the tensor's storage, until another call waits for them.
+# They are stored here because operators return only tensors.
 _started: dict[int, list[Work]] = {}
 
 
 def started(work: Work, tensor: Any) -> None:
-    """Store a Work for a tensor's storage until something waits for it."""
+    """Store a Work for a tensor's storage until another call waits for it."""
     storage = tensor._get_storage()
-    work._held = (work._held, storage)  # keeps the storage's id in use
+    work._held = (work._held, storage)  # this reference keeps the storage's id in use
     _started.setdefault(id(storage), []).append(work)
 
 
 def taken(tensor: Any) -> Work:
     """Remove and return the last Work on a tensor's storage, for a caller that waits for it.
 
-    On the meta device there is no Work; return one that has ended.
+    On the meta device there is no Work. Return a finished one.
     """
     key = id(tensor._storage)
     works = _started.get(key)
@@ -277,7 +277,7 @@ def taken(tensor: Any) -> Work:
 
 def wait_for(tensor: Any) -> None:
     """Wait for all Works on a tensor's storage."""
-    storage = tensor._storage  # None: no Work was started on it
+    storage = tensor._storage  # None means that no Work was started on this storage
     works = None if storage is None else _started.pop(id(storage), None)
     for work in works or ():
         work.wait()
@@ -295,8 +295,8 @@ def end_all() -> None:
 def _wait_until_read() -> None:
     """Give the launcher time to read this rank's output.
 
-    A launcher under load may notice the abort before it reads the pipes of the ranks. Unread
-    output, and the error's message in it, would then be lost.
+    A launcher under load may react to the abort before it reads the pipes of the ranks. Unread
+    output, including the error's message, would then be lost.
     """
     until = time.monotonic() + _GRACE_S
     for stream in (1, 2):
@@ -305,7 +305,7 @@ def _wait_until_read() -> None:
 
 
 def _unread(stream: int) -> int:
-    """Return the number of unread bytes in the pipe of a stream; 0 if the stream is no pipe."""
+    """Return the number of unread bytes in the pipe of a stream; 0 if the stream is not a pipe."""
     count = bytearray(4)
     try:
         import fcntl

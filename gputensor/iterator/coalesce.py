@@ -6,7 +6,7 @@ Sizes = tuple[int, ...]
 
 
 def coalesce(shape: Sizes, operands: list[Sizes], order: list[int]) -> tuple[Sizes, list[Sizes]]:
-    """Return shape and strides of the same walk with fewer dimensions, innermost first.
+    """Return shape and strides of the same iteration with fewer dimensions, innermost first.
 
     Two neighbours merge if either has size 1 or if, for every operand, the inner size times its
     stride is the outer stride. Only neighbours in `order` are merged.

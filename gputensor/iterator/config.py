@@ -26,7 +26,7 @@ _DEFAULTS: dict[str, Any] = {
     "cast_common_dtype_to_outputs": False,
     # A given output must have a dtype to which the result can be cast.
     "enforce_safe_casting_to_output": False,
-    # The number of 0-d CPU tensors allowed among operands of another device.
+    # The allowed number of 0-d CPU tensors among operands of another device.
     "cpu_scalars": 0,
     # Elements are visited in row-major order: the last dimension is fastest.
     "enforce_linear_iteration": False,
@@ -38,7 +38,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class Config:
-    """An immutable set of flags; `Config(…).replace(…)` makes a changed copy."""
+    """An immutable set of flags. `Config(…).replace(…)` returns a changed copy."""
 
     __slots__ = tuple(_DEFAULTS)
 
@@ -78,7 +78,7 @@ COMPARISON = BINARY.replace(enforce_safe_casting_to_output=False, static_dtype=b
 UNARY = Config()
 UNARY_FLOAT = Config(**_PROMOTING, promote_integer_inputs_to_float=True)
 NULLARY = Config(check_all_same_dtype=False, resize_outputs=False)
-# Writing one value twice does no harm: fill and zero accept expanded tensors.
+# Writing the same value twice is harmless, so fill and zero accept expanded tensors.
 FILL = NULLARY.replace(check_mem_overlap=False)
 # Both branches may be CPU scalars. PyTorch moves them to the condition's device.
 _MASKED = _PROMOTING | {"promote_from": 1}

@@ -1,4 +1,4 @@
-"""The common device and dtype of operands, and which outputs are kept.
+"""The common device and dtype of operands, and the action for each output.
 
 All exceptions about devices and dtypes of an iteration are raised here.
 """
@@ -58,7 +58,7 @@ def is_read_write(output: Any, inputs: Operands) -> bool:
 
 
 def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> Any:
-    """Return the common dtype of the inputs that promote. A mask, which comes before them, must be
+    """Return the common dtype of the inputs that promote. The mask, which precedes them, must be
     bool."""
     start = config.promote_from
     if start:
@@ -68,7 +68,7 @@ def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> 
         inputs = inputs[start:]
     common = None
     for x in inputs:
-        # One dtype and no number: nothing to promote.
+        # One dtype and no number, so there is no promotion.
         if type(x) is not tuple or (common is not None and x[0].dtype is not common):
             common = promotion.result_type(op, inputs, default_dtype)
             break
@@ -80,8 +80,8 @@ def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> 
 
 
 def single_dtype(op: str, config: Any, outputs: Operands, inputs: Operands, fallback: Any) -> Any:
-    """Return the dtype of inputs that do not promote: that of the first one; without inputs, that
-    of the output."""
+    """Return the dtype of inputs that do not promote: the dtype of the first input, or of the
+    output if there are no inputs."""
     first = None
     for i, x in enumerate(inputs):
         if type(x) is tuple:
@@ -97,7 +97,7 @@ def single_dtype(op: str, config: Any, outputs: Operands, inputs: Operands, fall
 def output_action(
     op: str, config: Any, output: Any, inputs: Operands, sizes: Sizes, result: Any
 ) -> str:
-    """Return the action for an output, after a check that the result may be written to it."""
+    """Return the action for an output. Raise if the result may not be written to it."""
     if output is None:
         return ALLOCATE
     geometry = output[0]

@@ -1,4 +1,4 @@
-"""The order of the dimensions of a walk, and strides of results in that order.
+"""The order of the dimensions of an iteration, and strides of results in that order.
 
 Source: ATen/TensorIterator.cpp, compute_fast_setup_type, reorder_dimensions and
 allocate_or_resize_outputs. Checked against PyTorch by tests/oracle/test_iterator_oracle.py.
@@ -15,13 +15,13 @@ Sizes = tuple[int, ...]
 def dimension_order(shape: Sizes, operands: list[Sizes], n_reduced: int = 0) -> list[int]:
     """Return dimension numbers from the innermost outwards.
 
-    operands: strides over `shape` of every operand with a known layout, outputs first; the first
-    `n_reduced` are outputs of a reduction, with stride 0 on the reduced dimensions, which become
-    innermost.
+    operands: strides over `shape` of every operand with a known layout, outputs first. The first
+    `n_reduced` operands are outputs of a reduction, with stride 0 on the reduced dimensions, which
+    become innermost.
 
-    A stable insertion sort. A comparison of two dimensions is undecided if no operand determines
-    their order. A dimension moves inward only if a comparison decides so, and then also past
-    dimensions with undecided comparisons.
+    This is a stable insertion sort. A comparison of two dimensions is undecided if no operand
+    determines their order. A dimension moves inward only if a comparison decides so. It then also
+    moves past dimensions with undecided comparisons.
     """
     order = list(range(len(shape) - 1, -1, -1))
     for i in range(1, len(order)):

@@ -1,7 +1,7 @@
 """Memory overlap: checks that an output may be written while inputs are read.
 
-Checks that need only a geometry are made in the plan, checks that need addresses per call.
-Addresses are compared, not Storage objects: `.data` and memory that was imported twice have
+Checks that need only a geometry are made in the plan. Checks that need addresses are made at each
+call. Addresses are compared, not Storage objects: `.data`, and memory that was imported twice, have
 separate storages. This module reads only slots of tensors.
 Source: ATen/MemoryOverlap.cpp.
 """
@@ -18,14 +18,15 @@ NO, YES, TOO_HARD = range(3)
 FULL, PARTIAL = 3, 4
 
 # Limit of NumPy's search for a shared byte of two layouts with gaps, in candidate solutions.
-_MAX_WORK: Any = 1000  # NumPy's type stubs allow 0 and -1 only
-# The first address in a storage when offsets are used as addresses. NumPy treats address 0 as no
+_MAX_WORK: Any = 1000  # NumPy's type stubs allow only 0 and -1.
+# The first address of a storage if offsets are used as addresses. NumPy treats address 0 as no
 # memory.
 _BASE = 1 << 12
 
 
 def internal_overlap(geometry: Any) -> int:
-    """Return NO if each index has its own memory, YES if some share it, TOO_HARD if not decided."""
+    """Return NO if each index has its own memory, YES if some share memory, TOO_HARD if
+    undecided."""
     if geometry.is_non_overlapping_and_dense:
         return NO
     for size, stride in zip(geometry.sizes, geometry.strides):
@@ -58,7 +59,7 @@ def _walk(geometry: Any) -> list[tuple[int, int]]:
 
 
 def relation(out: Any, x: Any, shape: Any = None) -> int:
-    """Return the overlap of a tensor `out` with a tensor `x`, as pair_overlap.
+    """Return the overlap of a tensor `out` with a tensor `x`, as `pair_overlap` does.
 
     shape: the geometry that `out` will have; by default its present one.
     """
@@ -68,16 +69,16 @@ def relation(out: Any, x: Any, shape: Any = None) -> int:
 
 
 def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
-    """Return the first bytes of two tensors in one memory, or None if they share none.
+    """Return the first bytes of two tensors in one memory, or None if they share no memory.
 
-    A tensor `a` that outgrows its storage with geometry `shape` is moved together with all tensors
-    of the storage.
+    If a tensor `a` needs more than its storage for geometry `shape`, all tensors of the storage
+    move with it.
     """
     first, second = a._storage, b._storage
     if first is not None and first.is_twin(second):
         return a._offset * a._geometry.dtype.itemsize, b._offset * b._geometry.dtype.itemsize
-    # Different storages share bytes only if one storage was exported and other code made the second
-    # storage over its memory.
+    # Different storages share bytes only if one was exported and other code made the second one
+    # over its memory.
     if first is None or second is None or not (first.is_exposed and second.is_exposed):
         return None
     if not (first.may_alias or second.may_alias):

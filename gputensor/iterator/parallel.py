@@ -1,4 +1,4 @@
-"""Division of a walk over the CPU's threads, with the pool of runtime/cpu.py.
+"""Division of an iteration over the CPU's threads, with the pool of runtime/cpu.py.
 
 Ranges are cut between outer dimensions, so that no thread begins within a small inner dimension. No
 part has fewer than `GRAIN` elements.
@@ -17,11 +17,11 @@ from ..core.geometry import Sizes
 
 # PyTorch's at::internal::GRAIN_SIZE.
 GRAIN = 32768
-# Below this many elements, waking a second thread costs more than a bare ufunc gains.
+# Below this number of elements, waking a second thread costs more time than a single ufunc saves.
 POINTWISE_FROM = 1 << 20
-# The elements that a thread takes at a time. BLOCK: for a single ufunc. COMPOSED_BLOCK: for a loop
-# of several ufuncs, whose intermediate results must fit into the cache; such a loop uses several
-# threads from four blocks on.
+# The elements that a thread takes at a time. BLOCK is for a single ufunc. COMPOSED_BLOCK is for a
+# loop of several ufuncs, whose intermediate results must fit into the cache. Such a loop uses
+# several threads from four blocks on.
 BLOCK = 1 << 17
 COMPOSED_BLOCK = 1 << 16
 # More blocks than threads, so that the threads' shares differ little.
@@ -46,8 +46,8 @@ def for_each(shape: Sizes, work: Callable[[int, int], object], grain: int = GRAI
 def block_size(shape: Sizes, numel: int, n_blocks: int) -> int:
     """Return the size of the largest block of whole inner dimensions that gives `n_blocks` blocks.
 
-    Ranges that begin at its multiples have no partial rows, which would need additional steps for
-    each dimension.
+    Ranges that begin at multiples of this size have no partial rows, which would need additional
+    steps for each dimension.
     """
     block = 1
     for size in shape:
@@ -82,8 +82,8 @@ def pointwise(
 
 
 def slowest_dim(array: np.ndarray[Any, Any], n_parts: int) -> int:
-    """Return the dimension with the largest stride of those with at least `n_parts` elements, or
-    the longest if there is none."""
+    """Return the dimension with the largest stride among dimensions with at least `n_parts`
+    elements. If there is none, return the longest dimension."""
     wide = [d for d, size in enumerate(array.shape) if size >= n_parts]
     if wide:
         return max(wide, key=lambda d: array.strides[d])
@@ -91,7 +91,8 @@ def slowest_dim(array: np.ndarray[Any, Any], n_parts: int) -> int:
 
 
 def part(x: Any, axis: int, first: int, last: int) -> Any:
-    """Return `x[first:last]` along an axis counted from the end; x if it is broadcast there."""
+    """Return `x[first:last]` along an axis counted from the end, or x itself if it is broadcast
+    there."""
     if type(x) is not np.ndarray or x.ndim < -axis or x.shape[axis] == 1:
         return x
     where: tuple[Any, ...] = (..., slice(first, last), *[slice(None)] * (-axis - 1))

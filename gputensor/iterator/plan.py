@@ -1,8 +1,8 @@
 """Plans: decisions of an operator call that depend only on geometries, devices and number types.
 
-`build` and `build_reduction` are called on a plan cache miss; both are pure. A plan contains no
-values and addresses. Building one does not allocate, nor check partial overlap (`overlap.check`,
-per call).
+`build` and `build_reduction` are called on a plan cache miss. Both are pure functions. A plan
+contains no values and no addresses. Building one neither allocates nor checks partial overlap
+(`overlap.check` does that at each call).
 
 The steps are PyTorch's (ATen/TensorIterator.cpp, TensorIteratorBase::build): broadcast, device,
 dtype, outputs of the wrong size, then the fast set-up, or order, strides and coalescing.
@@ -25,7 +25,7 @@ from .order import dense_strides_like, dimension_order, strides_in_order
 from .overlap import YES, internal_overlap
 from .split import MAX_32BIT, can_use_32bit
 
-# Strides of one-dimensional walks: over dense memory, and of a repeated element.
+# Strides of one-dimensional iterations: over dense memory, and of a repeated element.
 _DENSE = {itemsize: (itemsize,) for itemsize in (1, 2, 4, 8, 16)}
 _STAY = (0,)
 
@@ -45,14 +45,14 @@ class OutputPlan:
 
 
 class Plan:
-    """How one operator walks its operands, outputs first.
+    """The iteration of one operator over its operands, outputs first.
 
-    sizes: the broadcast sizes. common_dtype: the dtype to compute in; without promotion the first
-    input's. device: None without a tensor operand.
+    sizes: the broadcast sizes. common_dtype: the dtype of the computation; without promotion, the
+    dtype of the first input. device: None without a tensor operand.
     dtypes: per operand as stored; common_dtype for numbers and scalar operands.
-    shape, stride_bytes: the coalesced walk, index 0 fastest; () where sizes is (). stride_bytes[i]
-    is None for a number and for a 0-d CPU tensor (`scalar_operands`) among operands of another
-    device, whose value is packed like a number.
+    shape, stride_bytes: the coalesced iteration, index 0 fastest; () where sizes is ().
+    stride_bytes[i] is None for a number, and for a 0-d CPU tensor (`scalar_operands`) among
+    operands of another device, whose value is packed like a number.
     n_reduced: the number of leading dimensions of `shape` that are reduced (0 unless a reduction).
     elementwise_dense: the tensor operands have equal sizes and strides and are dense, so that NumPy
     allocates the result in this plan's layout.
@@ -95,10 +95,10 @@ def build(
 
     Operands are (geometry, device) pairs, inputs also Python number types; an output may be None,
     to be allocated. An output that is also an input is the same pair object in both.
-    out_dtype: the result's dtype if it is not the common dtype, or a function of the common dtype
-    (abs of complex); is_like_input: a result of another dtype then has the layout of the first
-    input. static_sizes: the outputs' sizes, if operands do not determine them.
-    Raises: the house errors on shape, device, dtype and an output's internal overlap.
+    out_dtype: the result's dtype if it differs from the common dtype, or a function of the common
+    dtype (abs of complex). is_like_input: a result of another dtype then has the layout of the
+    first input. static_sizes: the outputs' sizes, if operands do not determine them.
+    Raises: gputensor's errors about shape, device, dtype and an output's internal overlap.
     """
     plan = Plan()
     plan.op, plan.config = op, config
@@ -150,7 +150,7 @@ def build(
 
 
 def over_sizes(model: Plan, sizes: Sizes) -> Plan:
-    """Return `model` for other sizes. The operands are row-major, and neither empty nor 0-d."""
+    """Return `model` for other sizes. The operands must be row-major, and neither empty nor 0-d."""
     plan = Plan()
     plan.op, plan.config, plan.sizes = model.op, model.config, sizes
     plan.common_dtype, plan.device = model.common_dtype, model.device
@@ -169,9 +169,8 @@ def _dense_walk(
 ) -> Sizes | None:
     """Return strides of new outputs if all operands are dense in one order, or None.
 
-    0-d operands and numbers have no strides. If there are 0-d operands or numbers, PyTorch sorts
-    dimensions instead; for row-major operands the result is the same. Source:
-    compute_fast_setup_type.
+    0-d operands and numbers have no strides. PyTorch sorts the dimensions if there are any; for
+    row-major operands the result is the same. Source: compute_fast_setup_type.
     """
     model: Any = None
     has_scalars = has_numbers
@@ -208,11 +207,11 @@ def _cast_strides(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     has_numbers: bool,
 ) -> Sizes | None:  # fmt: skip
-    """Return strides of new outputs if PyTorch orders dimensions by casted copies, or None.
+    """Return strides of new outputs if PyTorch orders dimensions by its casted copies, or None.
 
     PyTorch casts operands to the common dtype before it reads strides, and copies of operands with
-    gaps or repeats are dense. We do so on all devices, so that a result has one layout. Source:
-    TensorIterator.cpp, compute_types.
+    gaps or repeats are dense. This function does the same on all devices, so that a result has one
+    layout. Source: TensorIterator.cpp, compute_types.
     """
     config, common = plan.config, plan.common_dtype
     if config.promote_from is None or KEEP in actions:
@@ -238,7 +237,7 @@ def _lay_out_dense(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     elements: list[Any], fresh: Sizes,
 ) -> None:  # fmt: skip
-    """Make the plan's walk one-dimensional, or 0-d if the operands are."""
+    """Make the plan's iteration one-dimensional, or 0-d if the operands are."""
     sizes = plan.sizes
     made = []
     for x, action, element in zip(outputs, actions, elements):
@@ -264,7 +263,7 @@ def _lay_out_dense(
     plan.shape = (numel,) if sizes else ()
     plan.elementwise_dense = is_elementwise
     _finish(plan, made, elements, strides, numel)
-    # Only walks this long can have large offsets: no item has more than 16 bytes.
+    # Only iterations this long can have large offsets, because no element has more than 16 bytes.
     plan.can_use_32bit = numel * 16 <= MAX_32BIT or can_use_32bit(plan.shape, plan.stride_bytes)
 
 
@@ -272,7 +271,7 @@ def _lay_out_strided(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     elements: list[Any], known: list[Geometry], fresh: Sizes | None,
 ) -> None:  # fmt: skip
-    """Sort the dimensions, derive fresh outputs' strides from the order if not given, coalesce."""
+    """Sort the dimensions, compute the strides of new outputs if not given, and coalesce."""
     sizes = plan.sizes
     seen = [strides_over(g.sizes, g.stride_bytes, sizes) for g in known]
     if plan.config.enforce_linear_iteration:
@@ -333,7 +332,7 @@ def build_reduction(
 
     in_dtype: the dtype of the arithmetic, the plan's common_dtype. A new output is row-major for
     every layout of the input. The output's strides are 0 in the `n_reduced` leading dimensions of
-    the walk. Plan.sizes are the input's.
+    the iteration. Plan.sizes are the input's sizes.
     """
     plan = Plan()
     plan.op, plan.config = op, config
@@ -380,7 +379,7 @@ def _reduction_output(
         raise errors.dtypes_differ(op, "out", output, out_dtype)
     if given.sizes != sizes:
         return OutputPlan(contiguous_geometry(sizes, out_dtype), RESIZE)
-    # PyTorch allows this and writes one location from many rows.
+    # PyTorch allows this, although many rows then write one location.
     if internal_overlap(given) == YES:
         raise errors.internal_overlap(op, "out", output)
     return OutputPlan(given, KEEP)

@@ -1,7 +1,8 @@
-"""Walks along one dimension: rows of `n` elements with any strides, for softmax and similar
+"""Iteration along one dimension: rows of `n` elements with any strides, for softmax and similar
 operators.
 
-The row's dimension is kept; all other dimensions are sorted and coalesced, as in the iterator.
+The row's dimension stays separate; all other dimensions are sorted and coalesced, as in the
+iterator.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from .order import dimension_order
 
 
 class Rows:
-    """The plan for a stub: operands of equal sizes, walked along one dimension.
+    """The plan for a stub: operands of equal sizes, iterated along one dimension.
 
-    shape: (elements of a row, *other dimensions), coalesced, fastest first after the row's.
-    stride_bytes, dtypes: one entry for each operand, outputs first.
+    shape: (elements of a row, *other dimensions). The other dimensions are coalesced, fastest
+    first. stride_bytes, dtypes: one entry for each operand, outputs first.
     """
 
     __slots__ = (

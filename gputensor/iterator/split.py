@@ -1,4 +1,4 @@
-"""Division of a walk into pieces with 32-bit offsets, and of a range into 2-d steps.
+"""Division of an iteration into pieces with 32-bit offsets, and of a range into 2-d steps.
 
 The functions take coalesced shapes, innermost dimension first, and stride bytes per operand (None
 for an operand without memory).
@@ -32,10 +32,10 @@ def can_use_32bit(shape: Shape, stride_bytes: Strides) -> bool:
 
 
 class Piece:
-    """A part of a walk with offsets that fit 32 bits.
+    """A part of an iteration whose offsets fit 32 bits.
 
     offset_bytes: the first byte of each operand (None without memory). accumulate: an earlier piece
-    wrote to the same outputs. is_final: no later piece will.
+    wrote to the same outputs. is_final: no later piece writes to them.
     """
 
     __slots__ = ("shape", "offset_bytes", "accumulate", "is_final")
@@ -55,7 +55,7 @@ class Piece:
         return f"Piece({self.shape}, {self.offset_bytes}, {flags})"
 
     def halves(self, dim: int, stride_bytes: Strides, is_reduced: bool) -> tuple[Piece, Piece]:
-        """Split `dim` into its first floor(n/2) elements and the rest.
+        """Split dimension `dim` into its first floor(n/2) elements and the rest.
 
         Halves of a reduced dimension share outputs.
         """
@@ -72,8 +72,8 @@ class Piece:
 
 
 def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
-    """Return the dimension with the largest extent in bytes, in any operand. Of equal ones, return
-    the outermost.
+    """Return the dimension with the largest extent in bytes, in any operand. If several are equal,
+    return the outermost.
 
     Source: ATen/TensorIterator.cpp, get_dim_to_split.
     """
@@ -89,8 +89,8 @@ def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
 
 
 def split_32bit(shape: Shape, stride_bytes: Strides, n_reduced: int = 0) -> Iterator[Piece]:
-    """Return pieces with 32-bit offsets that together cover the walk once, in memory order of the
-    split dimensions.
+    """Return pieces with 32-bit offsets that together cover the iteration once, in memory order of
+    the split dimensions.
 
     n_reduced: the number of leading reduced dimensions.
     """
@@ -107,7 +107,7 @@ def split_32bit(shape: Shape, stride_bytes: Strides, n_reduced: int = 0) -> Iter
 
 
 class DimCounter:
-    """Walks the linear range [begin, end) of a shape in the largest 2-d steps.
+    """Iterate over the linear range [begin, end) of a shape in the largest possible 2-d steps.
 
     values: the index of the element at `offset`. Source: ATen/TensorIterator.cpp, DimCounter.
     """

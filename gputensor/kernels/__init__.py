@@ -1,5 +1,5 @@
-"""Loops and kernels, one file per family and backend. `stub.py` chooses among them.
+"""Loops and kernels, one file per family and backend. `stub.py` looks them up.
 
-They see pointers or ndarrays, shapes, stride bytes and dtypes, never a Tensor, so that a kernel
+They take pointers or ndarrays, shapes, stride bytes and dtypes, never a Tensor, so that a kernel
 cannot call back into the dispatcher.
 """

@@ -1,8 +1,8 @@
 """Factorisations by cuSOLVER, through CuPy's low-level bindings.
 
 CuPy's own `lu_factor` waits for the device twice and warns of a singular matrix, and its `cholesky`
-drops `info`. The functions here return `info` in device memory, with LAPACK's values, and do not
-wait for the device. cuSOLVER takes column-major matrices.
+discards `info`. The functions here return `info` in device memory, with LAPACK's values, and do not
+wait for the device. cuSOLVER expects column-major matrices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def potrf(namespace: Any, a: Any) -> Any:
     """Return lower Cholesky factors and infos of a matrix or a batch. Only the lower triangle is
     read.
 
-    For cuSOLVER a row-major matrix is its transpose, so the upper triangle is passed.
+    cuSOLVER reads a row-major matrix as its transpose, so the upper triangle is passed.
     """
     np, (routines, handle) = namespace.np, namespace.cusolver()
     letter, n = _LETTERS[a.dtype.char], a.shape[-1]
@@ -70,8 +70,8 @@ def sytrf(namespace: Any, a: Any) -> Any:
 
 
 def sytrs(ld: Any, pivots: list[int], b: Any, hermitian: bool) -> Any:
-    """Return X of A X = B, where `sytrf` has factorised A into L D L^T or L D L^H. CuPy has no
-    function for this.
+    """Return X of A X = B, given the factorisation of A into L D L^T or L D L^H by `sytrf`. CuPy
+    has no function for this.
 
     pivots: on the host. Source: LAPACK, SRC/dsytrs.f and SRC/zhetrs.f, lower triangle.
     """

@@ -1,7 +1,7 @@
 """Factorisations of matrices and of batches by LAPACK and cuSOLVER.
 
 Each function takes a `Library` and arrays. On the CPU, SciPy's LAPACK computes: the compiled
-library calls it for each matrix; without the library, Python calls it, or NumPy's batched function
+library calls it for each matrix. Without the library, Python calls it, or NumPy's batched function
 runs. On a GPU, CuPy's cuSOLVER computes. `info` is LAPACK's: 0, or the number of the pivot that
 failed. Values never cause an exception. Pivots count from 1.
 """
@@ -20,8 +20,8 @@ _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
 def routine(namespace: Any, name: str, x: Any, of: str = "lapack") -> Callable[..., Any]:
-    """Return the LAPACK routine, such as `getrf`, for the array's dtype. Not for a GPU, because
-    CuPy has no LAPACK."""
+    """Return the LAPACK routine, such as `getrf`, for the array's dtype. Not available on a GPU,
+    because CuPy has no LAPACK."""
     module = getattr(namespace.scipy("linalg"), of)
     found: Callable[..., Any] = getattr(module, _LETTERS[x.dtype.char] + name)
     return found
@@ -84,8 +84,8 @@ def lu_factor(namespace: Any, a: Any) -> Any:
 
 @_compiled_on_host
 def lu_solve(namespace: Any, lu: Any, pivots: Any, b: Any, transposed: bool) -> Any:
-    """Return X of A X = B, or of A^T X = B. All batches have one size. lu, pivots: the results of
-    lu_factor, perhaps broadcast. b: None for the identity."""
+    """Return X of A X = B, or of A^T X = B. All batches have the same size. lu, pivots: the results
+    of lu_factor, perhaps broadcast. b: None for the identity."""
     if b is None:
         b = namespace.np.broadcast_to(namespace.np.eye(lu.shape[-1], dtype=lu.dtype), lu.shape)
 
@@ -100,7 +100,7 @@ def lu_solve(namespace: Any, lu: Any, pivots: Any, b: Any, transposed: bool) -> 
 
 
 def _of_lu(namespace: Any, lu: Any, pivots: Any) -> tuple[Any, Any]:
-    """Return the sign of the permutation, and U's diagonal."""
+    """Return the sign of the permutation, and the diagonal of U."""
     np = namespace.np
     swaps = (pivots != np.arange(1, pivots.shape[-1] + 1)).sum(-1)
     return (1 - 2 * (swaps % 2)).astype(lu.dtype), np.diagonal(lu, 0, -2, -1)
@@ -130,7 +130,8 @@ def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
 
     def on_host(x: Any) -> Any:
         found, info = routine(namespace, "potrf", x)(x, lower=not upper, clean=1)
-        failed = np.isnan(found.diagonal())  # OpenBLAS continues after a failed pivot, with NaN
+        # OpenBLAS would continue after a failed pivot, with NaN
+        failed = np.isnan(found.diagonal())
         return found, np.int32(failed.argmax() + 1 if not info and failed.any() else info)
 
     if not namespace.is_gpu:
@@ -293,8 +294,8 @@ def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
 
 
 def _least_squares(namespace: Any, a: Any, b: Any, rcond: float | None) -> Any:
-    """`lstsq` of one matrix: by QR if it is assumed to have full rank (`rcond` is None), otherwise
-    by SVD. CuPy lacks LAPACK's drivers."""
+    """`lstsq` for one matrix: by QR if the matrix is assumed to have full rank (`rcond` is None),
+    otherwise by SVD. CuPy lacks LAPACK's drivers."""
     np = namespace.np
     m, n = a.shape
     k = min(m, n)

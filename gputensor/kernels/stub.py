@@ -1,12 +1,12 @@
-"""Lookup of kernels by (family, op, device): a NumPy loop, a CUDA launch, or a further device's
-kernel.
+"""Lookup of kernels by (family, op, device): a NumPy loop, a CUDA launch, or a kernel of a further
+device.
 
 There is no list: `kernels/cpu/<family>.py` and `kernels/cuda/<family>.cu` are found by their path,
-and a further device registers its own `bind`. Native code binds once per plan and calls the result;
-the CPU's callables take arrays, all others take (device index, operands, scalars) with an operand
-per pointer or Python number.
+and a further device registers its own `bind`. Native code binds once per plan and calls the result.
+The CPU's callables take arrays. All other callables take (device index, operands, scalars), where
+an operand is a pointer or a Python number.
 
-A user's family is declared first, so that a misspelt name raises:
+A user's family is declared first, so that a misspelled name raises:
     gelu = declare_stub("gelu")
     gelu.register("cuda", bind_gelu)              # bind_gelu(op, plan) -> callable, as above
     gelu.bind("gelu", "cuda", plan)(0, (out, x), ())
@@ -37,7 +37,7 @@ _cpu_loops: dict[str, Any] = {}
 
 def cpu(family: str) -> Any:
     """Return the CPU loops of a family by name: the functions of `kernels/compiled/<family>.py` and
-    of the library, otherwise NumPy's of `kernels/cpu/<family>.py`."""
+    of the library, otherwise NumPy's functions in `kernels/cpu/<family>.py`."""
     found = _cpu_loops.get(family)
     if found is None:
         plain = importlib.import_module(f"{__package__}.cpu.{family}")
@@ -55,7 +55,7 @@ def cpu(family: str) -> Any:
 
 def compiled(family: str, name: str) -> Callable[..., bool]:
     """Return a function of the library that has no NumPy counterpart. The function returns True if
-    it has done the work, and False if it declines the call or if there is no library."""
+    it has done the work, and False if it declines the call or there is no library."""
     if library.choice().library is None:
         return _never
     if family in library.faces():
@@ -77,7 +77,7 @@ def cpu_loop(
     family: str, op: str, inputs: tuple[Any, ...], common: dtype, out: dtype
 ) -> Callable[..., Any]:
     """Return the loop `(*inputs, *scalars, out=None)` of a pointwise operator on the CPU: the
-    compiled one if it exists, otherwise NumPy's."""
+    compiled loop if it exists, otherwise NumPy's."""
     found = library.bind(family, op, inputs, common, out, _Numpys(family, op, inputs, common, out))
     if found is not None:
         return found
@@ -91,14 +91,14 @@ def is_compiled(loop: object) -> bool:
 
 
 def looks_at_values(loop: object) -> bool:
-    """True if the loop raises an error for some values; then chains must not delay it."""
+    """True if the loop raises an error for some values. Chains must not delay such a loop."""
     if is_compiled(loop):
         return getattr(loop, "__name__", "") == "looking_loop"
     return getattr(loop, "looks_at_values", False)
 
 
 class _Numpys:
-    """NumPy's loop of an operator, bound when it is first called."""
+    """NumPy's loop of an operator. It is bound at the first call."""
 
     __slots__ = ("bound", "loop")
 
@@ -120,10 +120,11 @@ def cuda(family: str) -> ModuleType:
     return binding.launches(family)
 
 
-# The family of fused chains, and its op. Its `plan` is the chain (fusion/running.py).
+# The family of fused chains, and its op. The `plan` of this family is the chain
+# (fusion/running.py).
 CHAIN = "chain"
-# Ops whose operands differ from their family's. A stub for the whole family does not cover them; a
-# stub must name them.
+# Ops whose operands differ from those of their family. A stub for the whole family does not cover
+# them; a stub must name them.
 _APART = {("copy", "pack")}
 
 
@@ -136,13 +137,13 @@ def registered(family: str, op: str, device_type: str) -> Bind | None:
 
 
 def serves(family: str, op: str, device_type: str) -> bool:
-    """True if `bind` finds a kernel for this op on the device; always for built-in devices."""
+    """True if `bind` finds a kernel for this op on the device. Always true for built-in devices."""
     return device_type in ("cpu", "cuda", "meta") or registered(family, op, device_type) is not None
 
 
 def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., None]:
-    """Bind `op` to a plan's layout on a device other than the CPU. Returns: callable(device index,
-    (pointer or number per operand, outputs first), scalars). On meta it does nothing."""
+    """Bind `op` to a plan's layout on a device other than the CPU. Returns callable(device index,
+    (pointer or number per operand, outputs first), scalars). On meta the callable does nothing."""
     if device_type == "meta":
         return nothing
     found = registered(family, op, device_type)
@@ -160,14 +161,14 @@ def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., Non
 
 
 def nothing(device_index: int, operands: tuple[Any, ...], scalars: tuple[Any, ...] = ()) -> None:
-    """The kernel for meta tensors: it does nothing, because they have no elements."""
+    """The kernel for meta tensors. It does nothing, because they have no elements."""
 
 
 # --- registration -------------------------------------------------------------------------------
 
 
 class Stub:
-    """A user-declared family of kernels; see the top of this file."""
+    """A user-declared family of kernels. See the docstring of this module."""
 
     __slots__ = ("family",)
 
@@ -183,7 +184,7 @@ class Stub:
         return bind(self.family, op, device_type, plan)
 
     def remove(self) -> None:
-        """Remove the family; its registrations stay until they are undone."""
+        """Remove the family. Its registrations stay until they are undone."""
         if _declared.get(self.family) is self:
             del _declared[self.family]
 
@@ -214,8 +215,8 @@ def ops_of(family: str) -> frozenset[str]:
         return frozenset((CHAIN,))
     module = importlib.import_module(f"{__package__}.cpu.{family}")
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
-    if ops is None:  # a file without `OPS` has a function for each op
-        # for a partial, look at the function inside it
+    if ops is None:  # A file without `OPS` has a function for each op.
+        # For a partial, use the function inside it.
         functions = {n: getattr(f, "func", f) for n, f in vars(module).items()}
         own = [n for n, f in functions.items() if getattr(f, "__module__", "") == module.__name__]
         ops = [name for name in own if not name.startswith("_")]
@@ -223,11 +224,11 @@ def ops_of(family: str) -> frozenset[str]:
 
 
 def register_stub(device_type: str, family: str, bind_op: Bind, *ops: str) -> Callable[[], None]:
-    """Register `bind_op(op, plan)` for a family, or for these ops of it; return a function that
-    undoes it.
+    """Register `bind_op(op, plan)` for a family, or for some of its ops. Return a function that
+    undoes the registration.
 
-    The plan contains coalesced shape and stride bytes, and dtypes. The newest remaining
-    registration is used; they may be undone in any order.
+    The plan contains coalesced shape and stride bytes, and dtypes. The newest registration that was
+    not undone is used. Registrations may be undone in any order.
     Raises: ArgumentError for an unknown family, op or device type.
     """
     if family not in families():

@@ -1,4 +1,4 @@
-"""Activations and their gradients: pointwise operators whose further arguments are numbers."""
+"""Activations and their gradients: pointwise operators whose other arguments are numbers."""
 
 from __future__ import annotations
 

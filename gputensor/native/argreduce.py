@@ -34,7 +34,7 @@ from ..structured.resizing import resize_output
 class _Entry:
     """A plan over one dimension and its loop.
 
-    is_fresh: no call has used the stored entry yet; the first call that does so stores a short cut.
+    is_fresh: no call has used the stored entry yet. The first call that uses it stores a short cut.
     """
 
     __slots__ = ("plan", "geometry", "run", "axis", "keepdim", "is_fresh")

@@ -1,12 +1,13 @@
-"""Attention: softmax of products of queries and keys, times values. Composed of other operators.
+"""Attention: softmax of the products of queries and keys, times values. Composed of other
+operators.
 
-Where PyTorch uses its fused kernel, and with a mask that needs a gradient, scores are computed and
-used tile by tile, forward and backward: on the CPU by the compiled library, on CUDA for f32, f16,
-bf16 and rows of up to 128 elements by kernels (kernels/cuda/attention.cu), elsewhere by operators,
-whose tiles have some queries of some heads and all keys they attend to. The backward pass computes
-the scores again, and their softmax from the logarithm of each query's sum. Both passes draw the
-random numbers of dropout by the place of a weight, so no mask is stored. f16 and bf16 are computed
-in f32 and rounded once.
+In the cases in which PyTorch uses its fused kernel, and with a mask that needs a gradient, scores
+are computed tile by tile, forward and backward. On the CPU the compiled library does this. On CUDA
+kernels do it for f32, f16 and bf16 with rows of up to 128 elements (kernels/cuda/attention.cu).
+Otherwise operators do it; their tiles have some queries of some heads and all keys that these
+attend to. The backward pass computes the scores again, and their softmax from the logarithm of each
+query's sum. Both passes draw the random numbers of dropout by the position of a weight, so no mask
+is stored. f16 and bf16 are computed in f32 and rounded once.
 
 Source: aten/src/ATen/native/transformers/attention.cpp and sdp_utils_cpp.cpp; Dao et al.,
 FlashAttention, 2022.
@@ -68,7 +69,7 @@ def _check_mask(mask: Tensor | None, sizes: tuple[int, ...]) -> None:
 
 
 def _served(query: Tensor, x: Tensor, arg: str) -> int:
-    """Return the number of query heads that use each head of x."""
+    """Return the number of query heads per head of x."""
     if x._geometry.ndim < 3 or query._geometry.ndim < 3:
         raise errors.wrong_shape(OP, arg, "have heads, as enable_gqa wants them", x)
     wanted, found = query._geometry.sizes[-3], x._geometry.sizes[-3]
@@ -84,7 +85,7 @@ def _repeated(x: Tensor, served: int) -> Tensor:
 
 
 def _of_own_heads(grad: Tensor, heads: int, x: Tensor) -> Tensor:
-    """Sum the gradient of x over the query heads that share a head of x."""
+    """Sum the gradient of x over the query heads that share each head of x."""
     own = x._geometry.sizes[1]
     if own == heads:
         return grad
@@ -92,8 +93,8 @@ def _of_own_heads(grad: Tensor, heads: int, x: Tensor) -> Tensor:
 
 
 def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
-    """Return scores with the mask added, and -inf where a query must not attend to a key: with
-    is_causal, to keys after itself."""
+    """Return scores with the mask added, and -inf where a query must not attend to a key. With
+    is_causal, these are the keys after the query."""
     sizes = scores._geometry.sizes
     _check_mask(mask, sizes)
     if mask is not None:
@@ -108,8 +109,8 @@ def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
 
 
 def _is_fused(query: Tensor, key: Tensor, value: Tensor, served: Sequence[int]) -> bool:
-    """True if PyTorch uses its fused kernel for these operands, provided that no mask needs a
-    gradient and there is no dropout. The result then has the layout of query."""
+    """True if PyTorch uses its fused kernel for these operands, assuming that no mask needs a
+    gradient and that there is no dropout. The result then has the layout of query."""
     q, k, v = query._geometry, key._geometry, value._geometry
     return (
         q.ndim == k.ndim == v.ndim == 4
@@ -124,7 +125,8 @@ def _is_by_tiles(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
 ) -> bool:
     """True if tiles of scores are faster than all scores at once: if a kernel computes them, or if
-    there are many scores. Transforms have rules for random numbers of operators, not of tiles."""
+    there are many scores. Transforms (vmap, jvp) have rules for random numbers of operators, not of
+    tiles."""
     is_drawn_here = query._device.type in _TYPES and not tls.state.get()[0] & (BATCHED | DUAL)
     if dropout_p and not is_drawn_here:
         return False
@@ -182,7 +184,8 @@ def _attend(
     scaled = calls.mul_Tensor(wide(query), _scale(query, scale))
     scores = calls.matmul(scaled, calls.transpose_int(wide(key), -2, -1))
     scores = _added(scores, mask, is_causal)
-    # Without a mask every query attends to a key, so plain softmax has no row of -inf.
+    # Without a mask every query attends to at least one key, so plain softmax has no row of only
+    # -inf.
     weights = calls._softmax(scores, -1, False) if mask is None else calls._safe_softmax(scores, -1)
     if dropout_p:
         weights = calls.dropout(weights, dropout_p, True)
@@ -199,9 +202,9 @@ def _scale(query: Tensor, scale: float | None) -> float:
 # --- by tiles -------------------------------------------------------------------------------------
 
 
-# The devices whose random numbers can be drawn from any place of a generator's stream.
+# Devices that can draw random numbers from any position of a generator's stream.
 _TYPES = ("cpu", "cuda")
-# Up to this number of scores, one pass over all of them is faster than operators for tiles.
+# Up to this number of scores, one pass over all of them is faster than a pass per tile.
 _FEW = 1 << 15
 
 
@@ -217,7 +220,7 @@ def _scores(tile: Tile, query: Tensor, key: Tensor) -> Tensor:
 
 
 def _hide_later(scores: Tensor, tile: Tile) -> None:
-    """Mask the keys after each query; keys before the tile's first query need no mask."""
+    """Mask the keys after each query. Keys before the tile's first query need no mask."""
     first, behind = tile.queries[0], scores._geometry.sizes[2]
     if behind > first + 1:
         edge = calls.slice_Tensor(scores, 2, first, behind, 1)
@@ -234,7 +237,8 @@ def _matrices(x: Tensor) -> Tensor:
 def _fit(
     op: str, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
 ) -> tuple[int, int]:
-    """Check the operands. Return the query heads per head of key, and of value."""
+    """Check the operands. Return the number of query heads per head of key, and per head of
+    value."""
     _check(query, key, value, mask, dropout_p)
     for arg, x in (("query", query), ("key", key), ("value", value)):
         if x._geometry.ndim != 4:
@@ -246,8 +250,8 @@ def _fit(
 
 
 def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the softmax of the scores. Without a mask every query attends to a key, so plain
-    softmax has no row of -inf."""
+    """Return the softmax of the scores. Without a mask every query attends to at least one key, so
+    plain softmax has no row of only -inf."""
     return calls._softmax(scores, 2, False) if mask is None else calls._safe_softmax(scores, 2)
 
 
@@ -298,7 +302,7 @@ def _made(
         if is_causal:
             _hide_later(scores, tile)
         weights = _weights(scores, attn_mask)
-        # The largest weight is 1 / (sum of exponentials). Using it is cheaper than logsumexp.
+        # The largest weight is 1 / (sum of exponentials). This formula is cheaper than logsumexp.
         most, share = calls.amax(scores, (2,), True), calls.amax(weights, (2,), True)
         weights = _without_dropped(weights, dropout, tile, query, key)
         fill_part(tile.of_queries(made), calls.bmm(weights, tile.of_keys(v)))
@@ -314,7 +318,7 @@ def _made(
 def _without_dropped(
     x: Tensor, dropout: Dropout | None, tile: Tile, query: Tensor, key: Tensor
 ) -> Tensor:
-    """Return a tile with zeros where dropout drops a weight, and the other elements scaled."""
+    """Return a tile with zeros where dropout drops a weight, and the kept weights scaled."""
     if dropout is None:
         return x
     kept = draw_kept(dropout, query, key, tile.heads, tile.queries)
@@ -325,7 +329,7 @@ def _without_dropped(
 def draw_kept(
     dropout: Dropout, query: Tensor, key: Tensor, heads: tuple[int, int], rows: tuple[int, int]
 ) -> Tensor:
-    """Draw (heads, rows, keys): True where dropout keeps a weight. Heads are counted over all
+    """Draw (heads, rows, keys): True where dropout keeps a weight. Heads are numbered over all
     samples."""
     length, seen = query._geometry.sizes[2], key._geometry.sizes[2]
     count, place = (rows[1] - rows[0]) * seen, query._device
@@ -392,7 +396,8 @@ def _gradients(
     logsumexp: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None,
     dropout: Dropout | None, with_scores: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Return the gradients of query, key, value and, with `with_scores`, of all scores."""
+    """Return the gradients of query, key and value. With `with_scores`, also return the gradient of
+    all scores."""
     served = _fit(op, query, key, value, mask, dropout.p if dropout else 0.0)
     _check_made(op, query, value, grad_out, out, logsumexp)
     of_scores, by = None, float(_scale(query, scale))

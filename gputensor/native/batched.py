@@ -1,4 +1,4 @@
-"""Products of batches of matrices: bmm, baddbmm, and addbmm, which sums them."""
+"""Products of batches of matrices: bmm, baddbmm, and addbmm, which sums the products."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _into(out: Tensor, a: Tensor, b: Tensor) -> Tensor:
         return out
     count, m, n = shape.sizes
     k = a._geometry.sizes[2]
-    if out._device.type != "cuda":  # a further device has registered a kernel for matrix products
+    if out._device.type != "cuda":  # the device has its own registered kernel for matrix products
         if k == 0:
             return calls.zero_(out)
         for i in range(count):
@@ -122,7 +122,7 @@ def baddbmm_out(
 def addbmm(
     key_set: int, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    """Compute the sum of products as one product of longer rows, in the order of additions of that
+    """Compute the sum of products as one product of longer rows. Additions are in the order of that
     product.
     """
     _check_added("addbmm", self, batch1, batch2, beta, alpha)

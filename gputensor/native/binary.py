@@ -25,7 +25,7 @@ from ..structured.pointwise import Kernel, Rule
 
 
 _WITH_ALPHA = ("add", "sub")
-# Small ints are one object each, so alpha=1 is recognised by identity, and its product is left out.
+# Python has one object for each small int, so alpha=1 is recognised by identity and not multiplied.
 _ONE = 1
 
 
@@ -103,7 +103,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
-    """Return other - alpha * self. `other` may be a number, so the keys are those of self."""
+    """Return other - alpha * self. `other` may be a number, so the key set is the one of self."""
     table = operators.sub_Tensor.table
     return table[key_set](key_set, other, self, alpha)
 
@@ -117,8 +117,8 @@ def rsub_Tensor_out(key_set: int, self: Tensor, other: Any, alpha: Any, out: Ten
 
 
 def _by_exponent(operator: Operator, tensors: Kernel, numbers: Kernel) -> Kernel:
-    """Make a kernel from one for tensors and one for numbers as exponents. Exponent 2 is computed
-    as a product and 0.5 as a root."""
+    """Make a kernel from two kernels: one for exponents that are tensors, one for exponents that
+    are numbers. Exponent 2 is computed as a product and 0.5 as a root."""
 
     def kernel(key_set: int, self: Any, exponent: Any, *out: Tensor) -> Tensor:
         if type(exponent) in pointwise.NUMBERS:
@@ -214,8 +214,8 @@ _MODES = {None: "div", "trunc": "div_trunc", "floor": "div_floor"}
 def _by_mode(operator: Operator, make: Callable[[Operator, str], Any]) -> Kernel:
     """Make a kernel whose third argument selects the loop. make: makes the kernel of one loop.
 
-    The loops share one table of plans, so plans must be keyed by the loop's name too: the fast
-    paths of `pointwise_cpu.binary`, which omit it, cannot be used.
+    The loops share one table of plans, so plans must be keyed by the loop's name too. The fast
+    paths of `pointwise_cpu.binary` do not use the name in the key and cannot be used here.
     """
     made = {mode: make(operator, loop) for mode, loop in _MODES.items()}
 
@@ -251,7 +251,7 @@ def mode_out(operator: Operator, loop: str) -> Kernel:
 
 
 def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> Any:
-    """Return alpha as a Python number that fits the operands' kind: no float for integers, no
+    """Return alpha as a Python number that fits the operands' kind: not a float for integers, not a
     complex number for reals. Source: ATen/native/BinaryOps.h, alpha_check."""
     kind = type(alpha)
     if kind is int:
@@ -266,7 +266,8 @@ def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> Any:
 
 
 def check_scale(op: str, arg: str, value: Any, highest: int) -> None:
-    """Raise for a number of a higher kind than the operands. highest: their highest category."""
+    """Raise for a number of a higher kind than the operands. highest: the operands' highest
+    category."""
     kind = type(value)
     if kind is bool and highest != BOOL:
         raise errors.must(op, arg, "not be bool unless both operands are", value)

@@ -22,7 +22,7 @@ def trace(key_set: int, self: Tensor) -> Tensor:
 
 
 def _between(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Return all elements along dim except the first one, and all except the last one."""
+    """Return two views along dim: without the first element, and without the last element."""
     n = x._geometry.sizes[dim]
     ahead = calls.slice_Tensor(x, dim, 1, n, 1)
     return ahead, calls.slice_Tensor(x, dim, 0, max(n - 1, 0), 1)
@@ -52,7 +52,7 @@ def diff(
 
 
 def _widths(op: str, y: Tensor, x: Tensor, axis: int) -> Tensor:
-    """Return the distances between the points x, with dimensions that broadcast to y."""
+    """Return the distances between the points x, shaped to broadcast with y."""
     if x._geometry.ndim == 1:
         if x._geometry.numel != y._geometry.sizes[axis]:
             rule = f"have {y._geometry.sizes[axis]} points, as y along dim"
@@ -74,7 +74,7 @@ def _heights(y: Tensor, axis: int) -> Tensor:
 
 
 def _trapezoid(op: str, y: Tensor, x: Any, dim: int) -> tuple[Tensor, int]:
-    """Return the areas between neighbouring points, and the dimension."""
+    """Return the areas of the trapezoids between neighbouring points, and the dimension."""
     axis = arguments.dim(op, dim, y._geometry.ndim)
     if y._geometry.ndim == 0:
         raise errors.wrong_shape(op, "y", "have at least one dimension", y)
@@ -91,7 +91,7 @@ def trapezoid_x(key_set: int, y: Tensor, x: Tensor, dim: int = -1) -> Tensor:
 
 
 def _step(op: str, dx: Any) -> Any:
-    """Return the spacing as a Python number, because a tensor would take part in promotion."""
+    """Return the spacing as a Python number, because a tensor would affect promotion."""
     found = number(dx)
     if found is None:
         raise errors.wrong_type(op, "dx", "be a number", dx)
@@ -147,8 +147,8 @@ def gradient_array(key_set: int, self: Tensor, dim: Any, edge_order: int = 1) ->
 
 
 def _slope(f: Tensor, spacing: Any, d: int, order: int) -> Tensor:
-    """Return the gradient along one dimension: from three neighbours inside, and from `order` + 1
-    elements at each border."""
+    """Return the gradient along one dimension. Inner points use three neighbours, border points use
+    the `order` + 1 elements at the border."""
     n = f._geometry.sizes[d]
 
     def at(first: int, count: int = 1) -> Tensor:

@@ -121,7 +121,7 @@ def imag(key_set: int, self: Tensor) -> Tensor:
 # --- complex of reals -----------------------------------------------------------------------------
 
 
-# From this number of elements on, a view is written by a copy on all threads.
+# From this number of elements on, views are filled by a copy that uses all threads.
 _MANY = 1 << 16
 
 

@@ -1,9 +1,9 @@
 """Convolution in any number of dimensions.
 
-On the CPU the compiled loops compute it, and its gradients, up to three dimensions. Elsewhere
-windows are copied and multiplied in blocks (structured/layers/window_products.py); a transposed
-convolution is a plain convolution of the input, with zeros between its elements, and of the
-reversed weights. f16 and bf16 are computed in f32 and rounded once.
+On the CPU the compiled loops compute it and its gradients, in up to three dimensions. Otherwise
+windows are copied and multiplied in blocks (structured/layers/window_products.py). A transposed
+convolution is a plain convolution of the input, with zeros between its elements, with reversed
+weights. f16 and bf16 are computed in f32 and rounded once.
 
 Source: aten/src/ATen/native/Convolution.cpp.
 """
@@ -71,8 +71,8 @@ def _planned(
     op: str, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Sizes,
     dilation: Sizes, transposed: bool, output_padding: Sizes, groups: int,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Check the arguments. Returns the numbers for each dimension, the output's sizes along them,
-    the result's sizes and its memory format."""
+    """Check the arguments. Returns the numbers for each dimension, the output's sizes along the
+    dimensions, the result's sizes and its memory format."""
     count = weight._geometry.ndim - 2
     _check(op, input, weight, bias, count, transposed, groups)
     steps = per_dim(op, "stride", stride, count, 1)
@@ -169,7 +169,7 @@ def _format(input: Tensor, weight: Tensor, count: int) -> Any:
 
 
 def _turned_round(weight: Tensor, groups: int) -> Tensor:
-    """Rearrange the weights of a transposed convolution for a plain one."""
+    """Reverse and transpose the weights of a transposed convolution for a plain one."""
     outer, inner, *kernel = weight._geometry.sizes
     each = calls.reshape(weight, (groups, outer // groups, inner, *kernel))
     turned = calls.flip(calls.transpose_int(each, 1, 2), tuple(range(3, 3 + len(kernel))))
@@ -184,8 +184,8 @@ def convolution_backward(
     padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int,
     output_mask: Any,
 ) -> Three:  # fmt: skip
-    """Gradients as convolutions: a transposed convolution for the input, and one that sums over
-    samples for the weights.
+    """Return the gradients as convolutions. The input's gradient is a transposed convolution, the
+    weights' gradient a convolution that sums over samples.
     """
     op, count = "convolution_backward", weight._geometry.ndim - 2
     for arg, x in (("grad_output", grad_output), ("input", input)):
@@ -251,7 +251,7 @@ def _of_input(
             sizes = list(made._geometry.sizes)
             sizes[d] = m
             made = calls.cat([made, calls.new_zeros(made, sizes)], d)
-    # with an output_padding of at least the stride, there are more windows
+    # an output_padding of the stride or more adds windows
     for d, n in enumerate(given, 2):
         made = calls.slice_Tensor(made, d, 0, n, 1)
     return made
@@ -261,8 +261,8 @@ def _convolution_weight_gradient(
     key_set: int, input: Tensor, grad_output: Tensor, kernel_size: Any, stride: Any, padding: Any,
     dilation: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """The gradient of the weights is an operator of its own, because autograd does not record the
-    loops."""
+    """Return the gradient of the weights. It is an operator of its own, because autograd does not
+    record the loops."""
     _check_gradient(input, grad_output, kernel_size, groups)
     count = len(kernel_size)
     op = "_convolution_weight_gradient"
@@ -290,8 +290,8 @@ def _convolution_weight_gradient(
 def _of_weight(
     x: Tensor, grad: Tensor, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, groups: int
 ) -> Tensor:
-    """Return the gradient of the weights, as a convolution: channels of x are its samples, samples
-    are its channels, and stride and dilation are exchanged."""
+    """Return the gradient of the weights, as a convolution that uses channels of x as samples and
+    samples as channels, with stride and dilation exchanged."""
     samples, channels, *sizes = x._geometry.sizes
     outer, *out = grad._geometry.sizes[1:]
     inner, count = channels // groups, len(kernel)
@@ -317,7 +317,7 @@ def _of_weight(
 
 
 def _batched(op: str, input: Tensor, count: int) -> tuple[Tensor, bool]:
-    """Return the input with a dimension of samples, and True if it had one already."""
+    """Return the input with a dimension of samples, and True if it already had this dimension."""
     if input._geometry.ndim not in (count + 1, count + 2):
         rule = f"have {count + 1} dimensions, or {count + 2} with samples"
         raise errors.wrong_shape(op, "input", rule, input)
@@ -349,7 +349,7 @@ def _named_padding(
     op: str, x: Tensor, weight: Tensor, stride: Any, padding: str, dilation: Any, count: int
 ) -> tuple[Tensor, Sizes]:
     """Return the padding for `valid` and `same`. If the total padding of `same` is odd, the end
-    gets one more element."""
+    gets one element more than the begin."""
     if padding == "valid":
         return x, (0,) * count
     if padding != "same":

@@ -36,9 +36,9 @@ def _to(
     """Return self if it matches the request and `copy` is False, otherwise a copy.
 
     Note [to and the suggested format]: `form` is compared with the format that the strides suggest,
-    not with the flag, as in PyTorch; so x.to(memory_format=contiguous_format) is x itself for a
-    transposed or gapped x that does not look channels_last, and `contiguous` is the operator that
-    promises a layout.
+    not with the contiguity flag, as in PyTorch. So x.to(memory_format=contiguous_format) is x
+    itself for a transposed x, or an x with gaps, that does not look channels_last. Use `contiguous`
+    for a guaranteed layout.
     """
     shape = self._geometry
     if element is None:
@@ -111,7 +111,7 @@ def _to_copy(
     return made
 
 
-# From this number of bytes on, a short cut saves a negligible part of a cast's time.
+# From this number of bytes on, a short cut would save a negligible part of a cast's time.
 _LARGE_BYTES = 1 << 20
 
 

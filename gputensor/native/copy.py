@@ -1,7 +1,7 @@
 """Copies between layouts, dtypes and devices; clone and contiguous.
 
 Every copy ends in `copy_`, which chooses the kernel by the two devices. A copy across devices moves
-dense bytes of one layout; casts and layout changes are done by a copy on one side.
+dense bytes of one layout. Casts and layout changes are done by another copy on one side.
 Source of the semantics: aten/src/ATen/native/Copy.cpp.
 """
 
@@ -65,8 +65,8 @@ def copy_(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -
 
 
 def copies_are_ours(key_set: int) -> bool:
-    """True if a call of `copy_` with these keys reaches the kernel of this module and not a
-    user's."""
+    """True if a call of `copy_` with these keys reaches the kernel of this module and not a user's
+    kernel."""
     return operators.copy_.redispatch_table[key_set & BELOW_ADINPLACEORVIEW] is copy_
 
 
@@ -89,7 +89,7 @@ def _runner(plan: Any, to: Tensor, src: Tensor) -> Any:
 
 
 def _nothing(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """The copy of an empty tensor, or of one without data."""
+    """The copy of a tensor without elements, or without data."""
 
 
 cpu_copy = stub.cpu("copy").copy
@@ -100,7 +100,7 @@ def _on_cpu(to: Tensor, src: Tensor, non_blocking: bool) -> None:
     cpu_copy(to._get_array() if x is None else x, src._get_array() if y is None else y)
 
 
-# Below this, a copy of one dtype uses NumPy, whose call costs less.
+# Below this size, a copy without a cast uses NumPy, whose call costs less.
 _SMALL_BYTES = 1 << 15
 
 
@@ -112,12 +112,12 @@ def _assign(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def _assign_again(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Like `_assign`, but does not store a short cut."""
+    """Like `_assign`, but without storing a short cut."""
     _assign(to, src, non_blocking)
 
 
 def _float8(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Copy float8 as bytes, or cast it by other operators."""
+    """Copy float8 as bytes, or cast it with other operators."""
     target, given = to._geometry.dtype, src._geometry.dtype
     if target is given:
         src = as_bytes(src)
@@ -133,7 +133,8 @@ def _float8(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 class _OnDevice:
-    """A copy within one device by the launch of its plan, which reads the addresses itself."""
+    """A copy within one device, by the launch of its plan. The launch reads the addresses
+    itself."""
 
     __slots__ = ("launch",)
 
@@ -148,7 +149,7 @@ class _OnDevice:
 
 
 def _by_backend(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Copy by the device's `_copy_from`: the one in this module, unless the device's author
+    """Copy by the device's `_copy_from`: the kernel in this module, unless the device's author
     registered another one."""
     key_set = (to._keys | src._keys) & BELOW_ADINPLACEORVIEW
     operators._copy_from.redispatch_table[key_set](key_set, src, to, non_blocking)
@@ -193,11 +194,11 @@ def lays_out(tensor: Tensor) -> bool:
 
 
 def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Copy between two devices. Dense bytes are transferred, in the dtype of `to` if it has fewer
-    bytes.
+    """Copy between two devices. Dense bytes are transferred. They are in the dtype of `to` if its
+    elements have fewer bytes.
 
-    If a device has no kernel that copies layouts, the host does it: all bytes between the first and
-    the last element are transferred, in either direction.
+    If a device has no kernel that copies layouts, the host does this work. Then all bytes between
+    the first and the last element are transferred, in both directions.
     """
     if not lays_out(src):
         src = transfer.on_host(src)
@@ -219,7 +220,7 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
         return
     source, is_dense = src._geometry, src._geometry.is_non_overlapping_and_dense
     if src._device is CPU:
-        # The device of `to` changes the layout; the host only makes the elements dense.
+        # The device of `to` changes the layout. The host only makes the elements dense.
         crossing = source if is_dense else contiguous_geometry(source.sizes, source.dtype)
         landed = to if to._geometry is crossing else allocate(crossing, to._device)
         if is_dense:
@@ -229,7 +230,8 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
         if landed is to:
             return
     else:
-        # src's device changes the layout, so that the bytes of `to` are transferred.
+        # The device of src changes the layout, so that the transferred bytes have the layout of
+        # `to`.
         wanted = to._geometry
         is_dense = wanted.is_non_overlapping_and_dense
         strides = wanted.strides if is_dense else contiguous_strides(wanted.sizes)
@@ -251,7 +253,7 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def copy(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Source: ATen/native/Copy.cpp, copy. Bytes between elements are kept too."""
+    """Source: ATen/native/Copy.cpp, copy. Bytes in gaps between elements keep their values."""
     given = self._geometry
     if overlap.internal_overlap(given) == overlap.YES:
         made = calls.empty_like(self)
@@ -308,13 +310,13 @@ def _learn_on_cuda(table: Table, kernel: Any, self: Tensor, made: Tensor) -> Non
 
 
 def copy_fresh(key_set: int, made: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
-    """copy_ into a new tensor. It runs below ADInplaceOrView, so the version stays 0."""
+    """Call copy_ on a new tensor, below ADInplaceOrView, so that its version stays 0."""
     key_set &= BELOW_ADINPLACEORVIEW
     return operators.copy_.redispatch_table[key_set](key_set, made, source, non_blocking)
 
 
 def fill_part(part: Tensor, source: Tensor) -> None:
-    """Write a part of a result. A new result has version 0; `out` counts one write."""
+    """Write a part of a result. A new result has version 0. For `out`, one write is counted."""
     copy_fresh(part._keys | source._keys, part, source, False)
 
 
@@ -355,7 +357,7 @@ def _over_clone() -> Any:
 
 
 def over_copy() -> Any:
-    """The operators that short cuts of copies skip; see `shortcuts.jumps`."""
+    """The operators that short cuts of copies skip. See `shortcuts.jumps`."""
     return (
         (operators.empty_like, shortcuts.CPU, "factory.empty_like"),
         (operators.copy_, shortcuts.BELOW, copy_),

@@ -1,6 +1,6 @@
 """Elementwise losses, with their mean, their sum, or no reduction.
 
-mse, smooth_l1, huber and binary_cross_entropy and their gradients have loops; gradients of a mean
+mse, smooth_l1, huber and binary_cross_entropy and their gradients have loops. Gradients of a mean
 are divided by the number of elements. Other losses are composed of operators.
 Source: aten/src/ATen/native/Loss.cpp.
 """

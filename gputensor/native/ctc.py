@@ -1,10 +1,10 @@
-"""Connectionist temporal classification: the loss over all alignments of a text to time steps.
+"""Connectionist temporal classification: the loss over all alignments of a text with time steps.
 
 An alignment of S labels has 2 S + 1 states: the labels, with blanks between and around them.
 log_alpha[n, t, s] is the log-probability of all alignments up to step t and state s. Each step is
-computed for the whole batch; states beyond a shorter text have probability 0. As in PyTorch, the
-gradient is with respect to the input of log_softmax, with sum 0 along the classes; log_softmax's
-backward does not change it. The contribution of an impossible step is 0, not NaN.
+computed for the whole batch; states beyond the end of a shorter text have probability 0. As in
+PyTorch, the gradient is with respect to the input of log_softmax and has sum 0 along the classes,
+so log_softmax's backward does not change it. The contribution of an impossible step is 0, not NaN.
 Source: aten/src/ATen/native/LossCTC.cpp; A. Graves et al., Connectionist Temporal Classification,
 2006.
 """
@@ -47,7 +47,7 @@ def _lengths(op: str, arg: str, given: Any, count: int, most: int) -> Lengths:
 def _checked(
     op: str, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: Any
 ) -> tuple[Lengths, Lengths, int]:
-    """Return the numbers of steps and of labels of each sample, and the number of the blank
+    """Return the numbers of steps and of labels of each sample, and the index of the blank
     class."""
     given, labels = log_probs._geometry, targets._geometry
     if given.dtype not in (dtypes.float32, dtypes.float64):
@@ -85,7 +85,7 @@ def _checked(
 
 def _states(on: Any, targets: Any, texts: Lengths, blank: int) -> tuple[Any, Any, Any]:
     """Return arrays of sizes (samples, states): the label of each state, a mask of the states that
-    exist in the sample's text, and a mask of the states whose predecessor may be skipped.
+    exist in the sample's text, and a mask of the states that may be entered from two states before.
     """
     xp, longest = on.np, max(texts)
     length = xp.asarray(np.array(texts, np.int64))[:, None]
@@ -114,7 +114,7 @@ def _emitted(on: Any, logs: Any, labels: Any, is_there: Any, spans: Lengths) -> 
 
 
 def _added(on: Any, *logs: Any) -> Any:
-    """Return the logarithm of the sum of exponentials."""
+    """Return the logarithm of the sum of the exponentials."""
     xp = on.np
     largest = xp.maximum(xp.maximum(logs[0], logs[1]), logs[2])
     base = xp.where(largest == -math.inf, 0, largest)
@@ -283,7 +283,7 @@ def _by_tensors(
     )  # fmt: skip
 
 
-# The overloads with lengths in tensors; `ctc_loss` takes a reduction too.
+# The overloads with lengths in tensors. `ctc_loss` also applies a reduction.
 _ctc_loss_Tensor = ctc_loss_Tensor = _by_tensors
 
 

@@ -1,4 +1,5 @@
-"""Norms of vectors, and distances by them: norm, dist, renorm, cdist, pdist, cosine_similarity.
+"""Norms of vectors, and distances defined by norms: norm, dist, renorm, cdist, pdist,
+cosine_similarity.
 
 f16 and bf16 are computed in f32 and rounded once; norms of complex numbers are real.
 Source: aten/src/ATen/native/LinearAlgebra.cpp, ReduceOps.cpp, Distance.cpp, TensorFactories.cpp.
@@ -240,7 +241,8 @@ def _slopes_by_loop(grad: Tensor, x: Tensor, y: Tensor, lengths: Tensor, p: floa
 
 
 def _euclidean_dist(key_set: int, x1: Tensor, x2: Tensor) -> Tensor:
-    """Return the roots of |a|^2 - 2 ab + |b|^2. One matrix product computes the whole sum."""
+    """Return the square roots of |a|^2 - 2 ab + |b|^2. One matrix product computes the whole
+    sum."""
     padded = []
     for x, factor in ((x1, -2), (x2, 1)):
         squares = calls.sum_dim_IntList(x * x, (-1,), True)
@@ -262,7 +264,7 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
     rows = self._geometry.sizes[0]
-    # allocate first, because too large a result raises here, before any computation
+    # allocate first: a result that is too large raises here, before any computation
     sized = calls.new_empty(self, (rows * (rows - 1) // 2,))
     if rows < 2 or self._device is META:
         return sized
@@ -304,7 +306,7 @@ def _pdist_backward(key_set: int, grad: Tensor, self: Tensor, p: float, pdist: T
     return distances.pdist_slope(grad, self, p, pdist)
 
 
-# The number of differences that are computed before their norms.
+# The number of differences that are computed at a time, before their norms.
 _AT_A_TIME = 1 << 18
 
 

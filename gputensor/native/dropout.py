@@ -48,8 +48,9 @@ def _checked_p(op: str, p: Any) -> float:
 
 
 def _noise(input: Tensor, p: float, *, by_feature: bool) -> Tensor:
-    """Return a tensor that is one where an element is kept, or where a channel of the first two
-    dimensions is kept. Source: make_feature_noise of ATen/native/Dropout.cpp."""
+    """Return a tensor with one where an element is kept, otherwise zero. For feature dropout, whole
+    channels of the first two dimensions are kept. Source: make_feature_noise of
+    ATen/native/Dropout.cpp."""
     if not by_feature:
         made = calls.empty_like(input, None, None, None, None, None)
     else:
@@ -62,7 +63,7 @@ def _noise(input: Tensor, p: float, *, by_feature: bool) -> Tensor:
 
 
 def _dropped(key_set: int, op: str, input: Tensor, p: float, train: bool) -> Tensor:
-    """Apply the dropout that `op` names. Source: _dropout_impl of ATen/native/Dropout.cpp."""
+    """Apply the dropout operator named `op`. Source: _dropout_impl of ATen/native/Dropout.cpp."""
     p, inplace = _checked_p(op, p), op.endswith("_")
     multiply = calls.mul__Tensor if inplace else calls.mul_Tensor
     if p == 0 or not train or not input._geometry.numel:
@@ -73,7 +74,8 @@ def _dropped(key_set: int, op: str, input: Tensor, p: float, train: bool) -> Ten
     noise = _noise(input, p, by_feature=op.startswith("feature"))
     if "alpha" not in op:
         return multiply(input, calls.div__Tensor(noise, 1 - p))
-    # The negative limit of SELU, which keeps mean and variance. Source: ATen/native/Dropout.cpp.
+    # The negative limit of SELU. Dropping to it keeps mean and variance. Source:
+    # ATen/native/Dropout.cpp.
     alpha = 1.7580993408473766
     a = 1 / math.sqrt((alpha * alpha * p + 1) * (1 - p))
     shift = calls.add_Tensor(

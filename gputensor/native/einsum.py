@@ -1,8 +1,8 @@
 """einsum, and operators that are computed in the same way: tensordot, bilinear, _trilinear.
 
-Two operands at a time become a batch of matrix products: dimensions of both operands that are
-needed later are the batch; dimensions of both that are not needed later are summed in the product.
-Source: aten/src/ATen/native/Linear.cpp.
+Two operands at a time become a batch of matrix products. Dimensions of both operands that are
+needed later are the batch. Dimensions of both operands that are not needed later are summed in the
+product. Source: aten/src/ATen/native/Linear.cpp.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def einsum(
 
 @lru_cache(maxsize=256)
 def _parsed(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
-    """The labels of each operand, and of the result if the equation has an arrow."""
+    """Return the labels of each operand, and of the result if the equation has an arrow."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = [_labels(term, equation) for term in left.split(",")]
     return terms, _labels(right, equation) if arrow else None
@@ -53,8 +53,8 @@ def _parsed(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
 
 @lru_cache(maxsize=256)
 def _named(equation: str, ndims: Sizes) -> tuple[list[list[str]], list[str], int]:
-    """The labels of each operand with ellipses expanded, all labels in the order of the
-    computation, and how many of them the result has."""
+    """Return the labels of each operand with ellipses expanded, all labels in the order of the
+    computation, and the number of labels of the result."""
     terms, right = _parsed(equation)
     wide = max([n - len(term) + 1 for n, term in zip(ndims, terms) if ... in term], default=0)
     rest = [f"...{i}" for i in range(wide)]
@@ -95,14 +95,15 @@ def _labels(term: str, equation: str) -> list[Any]:
 
 
 def _spread(labels: list[Any], ndim: int, rest: list[str]) -> list[str]:
-    """The labels with the ellipsis expanded; ellipses are aligned at their last dimensions."""
+    """Return the labels with the ellipsis expanded. Ellipses are aligned at their last
+    dimensions."""
     count = ndim - (len(labels) - 1)
     return [y for label in labels for y in (rest[len(rest) - count :] if label is ... else [label])]
 
 
 def _aligned(x: Tensor, labels: list[str], order: list[str]) -> Tensor:
-    """Return the operand with one dimension per label, in the order `order`. A repeated label
-    selects a diagonal."""
+    """Return the operand with one dimension per label, in the order `order`. A repeated label takes
+    the diagonal."""
     kept: list[str] = []
     for label in labels:
         if label in kept:
@@ -130,7 +131,7 @@ def _check_sizes(operands: list[Tensor], order: list[str], equation: str) -> Non
 
 
 def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -> Tensor:
-    """Contract the operands from left to right, and sum dimensions from `kept` on."""
+    """Contract the operands from left to right. Sum over the dimensions from index `kept` on."""
     ndim = operands[0]._geometry.ndim
     steps = list(path) if path is not None else []
     while len(operands) > 1:
@@ -238,7 +239,7 @@ def _trilinear(
     key_set: int, i1: Tensor, i2: Tensor, i3: Tensor, expand1: Any, expand2: Any, expand3: Any,
     sumdim: Any, unroll_dim: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Source: aten/src/ATen/native/Linear.cpp, _trilinear; without its splitting into steps."""
+    """Source: aten/src/ATen/native/Linear.cpp, _trilinear, but without splitting it into steps."""
     ndim = i1._geometry.ndim + len(expand1)
     arguments.dim("_trilinear", unroll_dim, ndim, "unroll_dim")
     operands: list[Tensor] = []

@@ -130,7 +130,8 @@ def _norm(rows: Tensor, kind: float) -> Tensor:
 
 
 class Bags:
-    """The bag of each index, the mask of counted indices, and their number in each bag."""
+    """The bag of each index, the mask of counted indices, and the number of counted indices per
+    bag."""
 
     __slots__ = ("of", "counted", "sizes", "count")
 
@@ -182,7 +183,7 @@ def _bagged(
     """Return the reduced bags, the bag of each index, the sizes of the bags and the indices of
     maxima.
 
-    Source of the sizes of further results: aten/src/ATen/native/EmbeddingBag.cpp, make_*_out.
+    Source of the further results' sizes: aten/src/ATen/native/EmbeddingBag.cpp, make_*_out.
     """
     _check_bag("embedding_bag", weight, indices, offsets, mode, per_sample_weights)
     bags = (indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
@@ -259,7 +260,7 @@ def _by_parts(
     return made, bags.of, bags.sizes, places
 
 
-# Dtypes whose sums, if no index is ignored, are computed without the bag of each index.
+# Dtypes whose sums do not need the bag of each index, if no index is ignored.
 _SUMMED_AT_ONCE = (float32, float16, bfloat16)
 
 
@@ -335,8 +336,8 @@ def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def _marking(made: Tensor) -> Any:
-    """Return the function of an array that computes `made` by one_hot; it returns None for an index
-    out of range."""
+    """Return the function of an array that computes `made` by one_hot. The function returns None
+    for an index out of range."""
     *sizes, classes = made._geometry.sizes
     begins = np.arange(math.prod(sizes)) * classes
 

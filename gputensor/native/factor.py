@@ -30,7 +30,7 @@ BY_LIBRARY = True
 
 
 def _is_turned(A: Tensor) -> bool:
-    """True for a row-major matrix; PyTorch factorises its transpose."""
+    """True for a row-major matrix. PyTorch factorises its transpose."""
     return A._geometry.is_contiguous and not A._geometry.dtype.is_complex
 
 
@@ -151,7 +151,7 @@ def linalg_slogdet(key_set: int, A: Tensor) -> Any:
 
 
 def logdet(key_set: int, self: Tensor) -> Tensor:
-    """The logarithm of the determinant; NaN if that is negative."""
+    """Return the logarithm of the determinant; NaN if the determinant is negative."""
     sign, size = linalg_slogdet(0, self)
     if self._geometry.dtype.is_complex:
         return calls.add_Tensor(size, calls.log(sign))

@@ -1,4 +1,5 @@
-"""Operators that make tensors: empty in all formats, filled ones, and their _like and new_ forms.
+"""Operators that create tensors: empty in all formats, filled tensors, and their _like and new_
+forms.
 
 BackendSelect chooses the key before `empty` and `empty_strided` run. All other operators are
 composed of these two. pin_memory, layout and the other options are checked here, once.
@@ -71,7 +72,8 @@ def empty(
         if known is not None and known.short is not table.short:
             _learn_empty(table, size, known, memory_format)
         if wanted.in_numpy:
-            # `from_array` is inlined, because half of all operators come here (bench/overhead.py).
+            # `from_array` is inlined, because half of all operator calls come here
+            # (bench/overhead.py).
             tensor = blank()
             tensor._geometry = wanted
             tensor._keys = CPU_KEYS if not inference_blocks else keys_now(CPU_KEYS)
@@ -95,7 +97,7 @@ def _pinned(op: str, wanted: Geometry, device: Any) -> Tensor:
     return made
 
 
-# (size, dtype, memory_format) -> Geometry, for repeated calls of `empty`; cleared at its bound.
+# (size, dtype, memory_format) -> Geometry, for repeated calls of `empty`. Cleared when full.
 _EMPTY: dict[Any, Seen] = {}
 
 
@@ -228,11 +230,11 @@ def new_empty_strided(
     return calls.empty_strided(size, stride, element, layout, place, pin_memory)
 
 
-# --- filled: below ADInplaceOrView, so that the version of the result stays 0 ---------------------
+# --- filled tensors, made below ADInplaceOrView, so that their version stays 0 --------------------
 
 
 def _fill(key_set: int, made: Tensor, value: Any) -> Tensor:
-    if isinstance(value, Tensor):  # a tensor with one element, instead of a number
+    if isinstance(value, Tensor):  # a tensor with one element in place of a number
         value = value.item()
     key_set = (key_set | made._keys) & BELOW_ADINPLACEORVIEW
     return operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)
@@ -247,7 +249,7 @@ _BY_NUMBER = {bool: dtypes.bool_, int: dtypes.int64}
 
 
 def dtype_of_number(value: Any) -> dtype:
-    """The dtype of a Python number alone. Source: torch.full."""
+    """The dtype of a Python number without other operands. Source: torch.full."""
     if type(value) is complex:
         return defaults.get_default_dtype().to_complex
     return _BY_NUMBER.get(type(value)) or defaults.get_default_dtype()
@@ -278,7 +280,7 @@ _BY_VALUE = frozenset((bool, int, float))
 
 
 def _learn_full(table: Table, made: Tensor, value: Any) -> None:
-    """Store the short cuts of a factory that fills with `value`; see `_learn_filled`."""
+    """Store the short cuts of a factory that fills with `value`. See `_learn_filled`."""
     shape = made._geometry
     known = seen(shape, ("full", exact(value)))
     if not shortcuts.is_due(known, table):
@@ -374,7 +376,7 @@ def _learn_new(
     kernel: Kernel, self: Tensor, size: Any, options: tuple[Any, ...], made: Tensor, fill: Any
 ) -> None:
     """Store the short cut of a `new_` factory at the second call. fill(geometry, made): returns a
-    function that makes the result's array, or None if the number is an argument."""
+    function that makes the result's array, or None if the fill value is an argument."""
     dtype, layout, device, pin_memory = (*options, None, None, None, None)[:4]
     shape, place = made._geometry, made._device
     is_plain = layout is None and pin_memory is None and type(size) is tuple

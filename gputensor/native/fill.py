@@ -1,4 +1,5 @@
-"""fill_ and zero_: one value into every element. Expanded tensors are allowed, as in PyTorch."""
+"""fill_ and zero_: write one value to every element. Expanded tensors are allowed, as in
+PyTorch."""
 
 from __future__ import annotations
 

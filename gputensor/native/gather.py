@@ -88,8 +88,8 @@ def _moved(index: Tensor, self: Tensor) -> Tensor:
 
 
 def places(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> Places:
-    """Return the places of `self[indices]`. If the indices are not adjacent, their dimensions move
-    to the front."""
+    """Return the selected places of `self[indices]`. If the indices are not adjacent, their
+    dimensions move to the front."""
     found = expanded(op, self, indices)
     given = [(d, i) for d, i in enumerate(found) if i is not None]
     if not given:
@@ -118,7 +118,8 @@ def places(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> Places:
 
 
 def _layout_of(at: Places) -> Geometry:
-    """Return the result's geometry: an iterator's over the tensor and the indices."""
+    """Return the result's geometry. It is computed as for an iterator over the tensor and the
+    indices."""
     table = operators.index_Tensor.table
     key = (at.target._geometry, at.sizes, at.begin, *at.led, *[i._geometry for i in at.indices])
     found: Geometry = table.plans.get(key) or table.remember(key, _laid_out(at))
@@ -131,7 +132,7 @@ def _laid_out(at: Places) -> Geometry:
     before, after = (1,) * begin, (1,) * (len(at.sizes) - begin - len(shape))
     operands: list[Any] = [(geometry(at.sizes, at.strides(), of.dtype), place)]
     sizes = (*before, *shape, *after)
-    # otherwise strides that are never used would count in the comparison of layouts
+    # otherwise the comparison of layouts would include strides that are never used
     is_plain = 0 not in at.sizes and 1 not in at.sizes
     for i in at.indices:
         over = at.index_strides(i._geometry)[begin : begin + len(shape)]
@@ -168,7 +169,7 @@ def index_Tensor(key_set: int, self: Tensor, indices: Sequence[Tensor | None]) -
 def _of_mask(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor | None:
     """Return the elements that a mask with self's sizes selects.
 
-    If nonzero and indexing have no user's kernels, family nonzero does both in one step.
+    If nonzero and indexing have no users' kernels, family nonzero does both in one step.
     """
     mask, of = indices[0] if len(indices) == 1 else None, self._geometry
     if mask is None or getattr(mask, "_keys", None) is not CPU_KEYS:
@@ -208,7 +209,7 @@ def _unsafe_masked_index(
 ) -> Tensor:
     """Return self[indices] where mask is true, and fill elsewhere. Where mask is false, indices may
     be out of range."""
-    if self._geometry.numel == 0:  # PyTorch computes the sizes in this way
+    if self._geometry.numel == 0:  # PyTorch computes the sizes in the same way
         pairs = zip(indices, self._geometry.sizes)
         sizes = tuple([
             size if i is None or not i._geometry.numel else i._geometry.sizes[-1]
@@ -254,12 +255,12 @@ def as_int64(index: Tensor) -> Tensor:
 
 
 def with_dims(x: Tensor) -> Tensor:
-    """Return x, with one dimension if it is 0-d."""
+    """Return x, or a 1-d view of it if it is 0-d."""
     return x if x._geometry.ndim else calls.view(x, (1,))
 
 
 def along(op: str, self: Tensor, d: int, index: Tensor) -> Places:
-    """Return the places of a gather or scatter over the index."""
+    """Return the places of a gather or scatter for each element of the index."""
     x, i = with_dims(self), with_dims(as_int64(index))
     return Places(op, x, i._geometry.sizes, [i], [d], None, wraps=False)
 
@@ -278,7 +279,7 @@ def gather(
 
 
 def rows(op: str, self: Tensor, dim: Any, index: Tensor, *, wraps: bool = False) -> Places:
-    """Return the places of whole slices along a dimension. A 0-d self has one slice."""
+    """Return the places of whole slices along a dimension. A 0-d self counts as one slice."""
     index_dtype(op, index)
     if index._geometry.ndim > 1:
         raise errors.wrong_index(op, "index", "have at most one dimension", index)
@@ -306,7 +307,7 @@ def index_select(key_set: int, self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def flat_places(op: str, self: Tensor, index: Tensor) -> Places:
-    """Return the places of elements by their row-major numbers. Self is made dense for this."""
+    """Return the places of elements by their row-major indices. Self is made dense for this."""
     index_dtype(op, index, int64)
     arguments.check_device(op, "self", self, "index", index)
     if not self._geometry.numel and index._geometry.numel:

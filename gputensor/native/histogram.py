@@ -28,7 +28,8 @@ BY_LIBRARY = True
 # --- counts of integers ---------------------------------------------------------------------------
 
 
-# A number of bins beyond any memory: near 2**63 NumPy allocates 0 bins and writes out of bounds.
+# A number of bins that exceeds any memory: near 2**63 NumPy allocates 0 bins and writes out of
+# bounds.
 _MOST_BINS = 1 << 59
 
 
@@ -74,9 +75,9 @@ def _count(library: Any, x: Any, weights: Any, minlength: int) -> Any:
 
 
 def _outer(op: str, x: Tensor, least: float, most: float, apart: float) -> tuple[float, float]:
-    """Return the outermost edges: the given ones, or the extremes of the data.
+    """Return the outermost edges: the given edges, or the extremes of the data.
 
-    `apart` separates equal edges.
+    `apart` is added between edges that are equal.
     """
     if not (math.isfinite(least) and math.isfinite(most)):
         raise errors.must(op, "self", "have a finite range", errors.Got(f"[{least}, {most}]"))
@@ -120,7 +121,7 @@ def _evenly(library: Any, x: Any, bins: int, least: float, most: float) -> Any:
     return _in_parts(library, len(x), count).astype(x.dtype)
 
 
-# The number of elements that are handled at a time on the CPU, so that they stay in the cache.
+# The number of elements processed at a time on the CPU, so that they stay in the cache.
 _PART = 1 << 15
 
 
@@ -188,7 +189,7 @@ def _tally(
 
 
 def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
-    """even: True if the edges are evenly spaced; then a division finds the approximate bin."""
+    """even: True if the edges are evenly spaced. Then a division finds the approximate bin."""
     np = library.np
     if not library.is_gpu:
         found = stub.cpu("histogram").points(x, weight, even, edges)
@@ -219,7 +220,7 @@ def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
 def _beside(np: Any, edges: Any, x: Any) -> Any:
     """For x within the edges, return the number of evenly spaced edges that are at most x.
 
-    A division gives an approximate index; the three nearest edges are compared.
+    A division gives an approximate index. It is then compared with the three nearest edges.
     """
     least, most, bins = edges[0], edges[-1], len(edges) - 1
     guess = (x - least) / (most - least) * bins
@@ -283,7 +284,7 @@ def histogram_bins_tensor(
 
 
 def _column(op: str, self: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Return each element as a point of one number."""
+    """Return each element as a point with one coordinate."""
     if weight is not None and weight._geometry.sizes != self._geometry.sizes:
         raise errors.wrong_shape(op, "weight", "have self's sizes", weight)
     points = calls.reshape(self, (self._geometry.numel, 1))

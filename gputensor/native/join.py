@@ -30,10 +30,10 @@ from ..structured.shortcuts import joined as short
 from .copy import copies_are_ours, fill_part
 from .view import unsqueeze, view_strides
 
-# Up to _SMALL bytes of a result, calls store short cuts; below _TINY bytes, NumPy joins faster than
-# our loop.
+# If the result has at most _SMALL bytes, calls store short cuts. Below _TINY bytes, NumPy joins
+# faster than our loop.
 _SMALL, _TINY = 1 << 18, 1 << 14
-_FEW = 16  # up to this number of 0-d parts, single assignments are faster
+_FEW = 16  # up to this number of 0-d parts, assigning single elements is faster
 
 _join_arrays = stub.cpu("copy_pieces").join
 
@@ -123,14 +123,14 @@ def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
 
 
 def _is_joined(out: Tensor, tensors: list[Tensor], dim: int) -> bool:
-    """Write a result at once and return True, if that is faster than part by part."""
+    """Write the result in one step and return True, if that is faster than part by part."""
     arrays = [x._get_array() for x in tensors if not _is_skipped(x)]
     done: bool = _join_arrays(out._get_array(), arrays, dim)
     return done
 
 
 def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
-    """True if nothing is cast and `copy_` has no user's kernel, which would have to be called for
+    """True if no cast is needed and `copy_` has no user's kernel, which would have to be called for
     each copy.
     """
     element = made._geometry.dtype
@@ -174,7 +174,7 @@ def _of_parts(join: Any, parts: list[int]) -> Any:
 
 def _joined(shape: Geometry, sizes: tuple[int, ...], dim: int, are_rows: bool = False) -> Any:
     """Return a function that joins arrays to a new array with these sizes, of geometry `shape`.
-    are_rows: all arrays are row-major, so NumPy's result is too."""
+    are_rows: all arrays are row-major, so that NumPy's result is row-major too."""
     element, is_tiny = shape.dtype.np, shape.nbytes < _TINY
     if is_tiny and are_rows and sizes is shape.sizes:
         return lambda arrays: np.concatenate(arrays, dim)
@@ -250,7 +250,8 @@ def _stacking(shape: Geometry, dim: int) -> Any:
             return made
 
         return assigned
-    if dim < len(sizes) - 1:  # concatenate along the existing dimension, which is split in two then
+    # concatenate along the existing dimension, then split this dimension in two
+    if dim < len(sizes) - 1:
         joined = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
         return _joined(shape, joined, dim)
     whole = _joined(shape, sizes, dim)
@@ -282,7 +283,7 @@ def _stacked(found: list[Tensor], dim: int) -> Tensor:
 
 def stack_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     parts, d = _unsqueezed(tensors, dim)
-    key_set &= BELOW_ADINPLACEORVIEW  # the caller has counted the write
+    key_set &= BELOW_ADINPLACEORVIEW  # the caller has already counted the write
     return operators.cat_out.redispatch_table[key_set](key_set, parts, d, out)
 
 
@@ -295,7 +296,7 @@ def concat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 def concat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     into = operators.cat_out.redispatch_table
-    key_set &= BELOW_ADINPLACEORVIEW  # the caller has counted the write
+    key_set &= BELOW_ADINPLACEORVIEW  # the caller has already counted the write
     made: Tensor = into[key_set](key_set, tensors, dim, out)
     return made
 
@@ -304,7 +305,8 @@ concatenate_out = concat_out
 
 
 def _stacks(op: str, prepare: Any) -> tuple[Kernel, Kernel]:
-    """Make hstack and similar: cat of the tensors and the dimension that `prepare` returns."""
+    """Make hstack and similar operators: cat with the tensors and the dimension that `prepare`
+    returns."""
 
     def kernel(key_set: int, tensors: Any) -> Tensor:
         return calls.cat(*prepare(checked_tensors(op, tensors)))

@@ -1,4 +1,4 @@
-"""Matrix powers and exponentials, products of vectors: operators without a factorisation.
+"""Matrix powers and exponentials, and vector products: operators without a factorisation.
 
 Source: aten/src/ATen/native/LinearAlgebra.cpp and BatchLinearAlgebra.cpp.
 """
@@ -111,7 +111,7 @@ def linalg_cross(key_set: int, self: Tensor, other: Tensor, dim: int = -1) -> Te
     return made
 
 
-# Dtypes whose products and differences have the same bits in NumPy.
+# Dtypes whose products and differences are bitwise equal in NumPy and in our operators.
 _AS_NUMPY = (float32, float64, int32, int64)
 
 
@@ -142,7 +142,7 @@ shortcuts.jumps(linalg_cross, lambda: (
 
 
 def cross(key_set: int, self: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
-    """Return the cross product; without `dim` along the first dimension of size 3."""
+    """Return the cross product. Without `dim`, it is along the first dimension of size 3."""
     if dim is None:
         found = [d for d, size in enumerate(self._geometry.sizes) if size == 3]
         if not found:

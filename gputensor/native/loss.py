@@ -1,9 +1,9 @@
 """Classification losses: nll_loss with its gradient, and cross_entropy_loss, which is composed.
 
-Note [Targets outside the classes]: on the CPU an IndexError names the first target that is no
+Note [Targets outside the classes]: on the CPU an IndexError names the first target that is not a
 class. On CUDA the host does not wait, so an assertion fails in the kernel, and the next
-synchronisation reports it; PyTorch does the same. In both cases no memory outside the operands is
-read or written. Source: aten/src/ATen/native/LossNLL.cpp.
+synchronisation reports it, as in PyTorch. In both cases no memory outside the operands is read or
+written. Source: aten/src/ATen/native/LossNLL.cpp.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ class Targets:
     """The plan of nll_loss and nll_loss_backward. target selects one element of x in each row.
 
     rows, classes: sizes of x. dtypes, stride_bytes: of x (row, class), target (row) and weight
-    (class); None without a weight. Operands of a call are, in this order: for nll_loss the outputs
-    loss and total_weight, then x, target and weight; for nll_loss_backward the output grad_input
-    (row-major), then grad, target, weight and total_weight. 0 stands for a missing weight.
-    scalars: (ignore_index,).
-    grad_stride_bytes: for the derivative, the stride of the rows' gradients; 0 if they share one
-    gradient.
+    (class); None without a weight. The operands of a nll_loss call are the outputs loss and
+    total_weight, then x, target and weight. The operands of a nll_loss_backward call are the output
+    grad_input (row-major), then grad, target, weight and total_weight. 0 stands for a missing
+    weight. scalars: (ignore_index,). grad_stride_bytes: for the derivative, the stride of the rows'
+    gradients; 0 if all rows share one gradient.
     """
 
     __slots__ = (
@@ -100,7 +99,7 @@ def _on_the_cpu(
     each: tuple[int, ...],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the loss, of sizes `each`, and the total weight. Classes are dimension 1, or the only
-    dimension."""
+    dimension of a 1-d x."""
     of = self._geometry.dtype
     loss, total = [allocate(contiguous_geometry(sizes, of), CPU) for sizes in (each, ())]
     run(
@@ -220,8 +219,8 @@ def nll_loss_nd(
     key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
     ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:  # fmt: skip
-    """The loss of tensors with more dimensions. The classes are dimension 1 of self; all other
-    dimensions together are the rows."""
+    """Return the loss of tensors with more dimensions. The classes are dimension 1 of self; all
+    other dimensions together are the rows."""
     sizes = self._geometry.sizes
     if len(sizes) <= 2:
         return nll_loss(key_set, self, target, weight, reduction, ignore_index)
@@ -336,19 +335,19 @@ def _cross_entropy_backward(
     made = backward(grad_output, logs, target, weight, reduction, ignore_index, total_weight)
     if made._device is not CPU:
         return calls._log_softmax_backward_data(made, logs, dim, logs._geometry.dtype)
-    # Computed in place: with a large vocabulary each new array costs more than the computation.
+    # Computed in place: with many classes, allocating an array costs more than the computation.
     array = made._get_array()
     run(stub.cpu("softmax").log_softmax_backward, array, logs._get_array(), dim, array)
     return made
 
 
 def _share(smoothing: float, classes: int) -> float:
-    """The share of each class in the loss; inf if there are no classes, as in PyTorch."""
+    """Return the share of each class in the loss; inf if there are no classes, as in PyTorch."""
     return smoothing / classes if classes else math.inf
 
 
 def _along(weight: Tensor, dim: int, ndim: int) -> Tensor:
-    """Return one number per class, with dimensions that broadcast to x."""
+    """Return one number per class, shaped to broadcast with x."""
     sizes = tuple([-1 if d == dim else 1 for d in range(ndim)])
     return calls.reshape(weight, sizes)
 
@@ -380,7 +379,7 @@ def _smoothed(
     logs: Tensor, of_targets: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: int, smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
-    """Return a weighted sum of each target's loss and of the mean loss over all classes."""
+    """Return a weighted sum: each target's loss plus the mean loss over all classes."""
     terms = logs if weight is None else logs * _along(weight, dim, logs._geometry.ndim)
     each = -calls.sum_dim_IntList(terms, (dim,), False)
     ignored = calls.eq_Tensor(target, ignore_index)
@@ -393,8 +392,8 @@ def _smoothed(
 
 
 def _total_weight(target: Tensor, ignored: Tensor, weight: Tensor | None, of: dtype) -> Tensor:
-    """Return the sum of the weights of targets that are not ignored; without weights, the number of
-    these targets."""
+    """Return the sum of the weights of targets that are not ignored. Without weights, return the
+    number of these targets."""
     if weight is None:
         return calls.sum(calls.to_dtype(~ignored, of))
     rows = (target._geometry.numel,)

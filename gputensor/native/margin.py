@@ -59,7 +59,7 @@ def _targets(op: str, self: Tensor, target: Tensor, sizes: tuple[int, ...], leas
 
 
 def _share(op: str, grad: Tensor, rows: int, reduction: int) -> Tensor:
-    """Return the incoming gradient of each row's loss, as a column."""
+    """Return the incoming gradient for each row's loss, as a column."""
     check_reduction(op, reduction)
     grad = calls.reshape(wide(grad), (-1 if grad._geometry.numel else 0, 1))
     return grad / rows if reduction == MEAN and rows else grad
@@ -172,7 +172,7 @@ def multilabel_margin_loss(
     return calls.multilabel_margin_loss_forward(self, target, reduction)[0]
 
 
-# The number of elements of (rows, targets, classes) that are processed at a time.
+# The number of elements of (rows, targets, classes) processed at a time.
 _BLOCK = 1 << 20
 
 
@@ -187,8 +187,8 @@ def _of_rows(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 def _by_loop(loop: Callable[..., bool], wanted: Sequence[Sizes], at: int, *given: Any) -> Results:
     """Call the CPU's loop `(*operands, *results, *numbers)` and return its results, which have the
-    sizes `wanted`; None if there is no loop. at: the number of operands among `given`, of which x
-    is the second-last.
+    sizes `wanted`; None if there is no loop. at: the number of operands among `given`. The
+    second-last of them is x.
     """
     operands, numbers = given[:at], given[at:]
     x = operands[-2]
@@ -203,9 +203,8 @@ def _by_loop(loop: Callable[..., bool], wanted: Sequence[Sizes], at: int, *given
 def _pairs(
     op: str, self: Tensor, x: Tensor, target: Tensor
 ) -> tuple[Iterator[Tensor], Tensor, Tensor, Tensor]:
-    """Return the margin violations of non-target classes, for some targets at a time; a mask of
-    target classes; the targets, with 0 where there is none; and a mask of the targets that
-    exist."""
+    """Return the margin violations of non-target classes for some targets at a time, a mask of
+    target classes, the targets (0 for an absent target), and a mask of the targets that exist."""
     sizes = x._geometry.sizes
     _targets(op, self, target, sizes, -1)
     valid = calls.cumprod(cast(target >= 0, dtypes.int64), 1)

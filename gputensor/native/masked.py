@@ -51,7 +51,7 @@ def _broadcast(op: str, self: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _over(op: str, self: Tensor, mask: Tensor) -> Tensor:
-    """Return the mask with the sizes of self, which is written to."""
+    """Return the mask with the sizes of self, which the operator writes to."""
     _check_mask(op, self, mask)
     sizes = self._geometry.sizes
     if broadcast_sizes(mask._geometry.sizes, sizes) != sizes:

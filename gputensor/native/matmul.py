@@ -1,7 +1,7 @@
 """Matrix products: mm of two matrices, addmm and linear; matmul of any dimensions.
 
-On CUDA, large products of types that cuBLAS has are computed by cuBLAS, through
-structured/library.py. Our own kernel, which takes any strides, computes all others.
+On CUDA, cuBLAS computes large products of the dtypes that it supports, through
+structured/library.py. Our own kernel, which accepts any strides, computes all others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..structured.shortcuts import computed as short, pointwise as short_pointwi
 from ..structured.pointwise import Kernel
 
 
-# Python has one object for each small int: the usual alpha and beta are recognised by identity and
+# Python has one object for each small int. The usual alpha and beta are recognised by identity and
 # need no range check.
 _ONE = 1
 _BLAS = frozenset((float32, float64, complex64, complex128))
@@ -42,8 +42,8 @@ _CUBLAS = _BLAS | {float16}
 LARGE = 1 << 24
 
 
-# Dtypes of products that went to cuBLAS. In a graph, where CuPy 14 does not allow cuBLAS, they need
-# our kernels: see `ready_for_capture`.
+# Dtypes of products that cuBLAS has computed. In a graph capture, where CuPy 14 does not allow
+# cuBLAS, our kernels compute them: see `ready_for_capture`.
 _sent: set[dtype] = set()
 
 
@@ -57,7 +57,7 @@ def by_library(of: dtype, multiplications: int) -> bool:
 
 
 def ready_for_capture(device_index: int) -> None:
-    """Load the kernels that replace cuBLAS in a capture, because no kernel can be loaded there."""
+    """Load the kernels that replace cuBLAS in a capture, because a capture cannot load kernels."""
     for of in _sent:
         for op in ("mm", "addmm"):
             getattr(stub.cuda("matmul"), op)(of).ready(device_index)
@@ -146,14 +146,15 @@ def _is_by_columns(out: Geometry, mat2: Geometry) -> bool:
 
 
 class _CpuEntry:
-    """The entry of small products for two layouts on the CPU, with short cuts. It is like the
-    entries of structured/pointwise/."""
+    """The entry of small products for two layouts on the CPU, with short cuts. See the entries of
+    structured/pointwise/."""
 
     __slots__ = ("geometry", "loop", "numpy_allocates", "block", "is_fresh")
 
     def __init__(self, geometry: Geometry, mat2: Geometry) -> None:
         self.geometry, self.block, self.is_fresh = geometry, 0, True
-        # BLAS returns a row-major result. Large results are allocated here, for alignment.
+        # BLAS returns a row-major result. Large results are allocated here, so that they are
+        # aligned.
         self.numpy_allocates = (
             geometry.dtype in _BLAS and geometry.nbytes > 0 and mat2.numel > 0 and geometry.in_numpy
             and not _is_by_columns(geometry, mat2)
@@ -190,8 +191,8 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
-    """matmul calls mm, mv, bmm and other products by the operands' dimensions, as PyTorch does.
-    Source: aten/src/ATen/native/LinearAlgebra.cpp, _matmul_impl and should_fold."""
+    """Compute the product by mm, mv, bmm and other operators, chosen by the operands' dimensions as
+    in PyTorch. Source: aten/src/ATen/native/LinearAlgebra.cpp, _matmul_impl and should_fold."""
     rows, columns = self._geometry.ndim, other._geometry.ndim
     if rows == columns == 2:
         return calls.mm(self, other)
@@ -214,7 +215,7 @@ def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
 
 
 def _folds(self: Tensor, other: Tensor) -> bool:
-    """True if the batches of one operand can be rows of one matrix."""
+    """True if the batches of one operand can be joined to the rows of one matrix."""
     first = self._geometry.ndim >= other._geometry.ndim
     large, small = (self, other) if first else (calls.mT(other), self)
     if large._geometry.ndim < 3 or small._geometry.ndim > 2:
@@ -294,7 +295,7 @@ def check_scales(op: str, element: dtype, beta: Any, alpha: Any) -> None:
 
 
 def cut(element: dtype, scale: Any) -> Any:
-    """Return beta or alpha in the operands' dtype. For integers the fraction is cut off.
+    """Return beta or alpha in the operands' dtype. For integers the fraction is truncated.
 
     Source: aten/src/ATen/native/LinearAlgebra.cpp, `beta.to<scalar_t>()`.
     """
@@ -306,8 +307,8 @@ def cut(element: dtype, scale: Any) -> Any:
 def _added_without_cuda(
     out: Tensor, self: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any, multiply: Any
 ) -> bool:
-    """Write beta * self + alpha * multiply(a, b) to `out`. On CUDA, where the caller launches a
-    kernel, it writes nothing and returns False."""
+    """Write beta * self + alpha * multiply(a, b) to `out`. On CUDA it writes nothing and returns
+    False, because the caller launches a kernel."""
     if out._geometry.numel == 0 or out._device.type == "meta":
         return True
     if out._device is CPU:
@@ -333,7 +334,7 @@ def _added(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> T
 def added_into(
     op: str, out: Tensor, self: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any
 ) -> Tensor:
-    """Write beta * self + alpha * a @ b to `out`: one product, or a batch of them."""
+    """Write beta * self + alpha * a @ b to `out`, for one product or a batch of products."""
     shape = out._geometry
     if shape.dtype.is_float8:
         return float8.written(_added, out, self, a, b, beta, alpha)
@@ -357,7 +358,7 @@ def added_into(
 
 
 def walk(strides: Sizes) -> Sizes:
-    """Return the strides of rows, columns and, of a batch, of products."""
+    """Return the strides of rows, of columns and, for a batch, of matrices."""
     return (*strides[-2:], *strides[:-2])
 
 
@@ -419,7 +420,7 @@ def added_out(operator: Operator, loop: str) -> Kernel:
 
 
 def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None) -> None:
-    """Raise linear's errors for operands that mm and addmm would reject."""
+    """Raise linear's own errors for operands that mm and addmm would reject."""
     features, shape = given.sizes[-1], weight._geometry
     if features != shape.sizes[1]:
         rule = f"have {features} columns, as input has features"
@@ -442,7 +443,8 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
         raise errors.wrong_shape("linear", "weight", "be a matrix or a vector", weight)
     if not given.ndim:
         raise errors.wrong_shape("linear", "input", "have a dimension of features", input)
-    if weight._geometry.ndim == 1:  # the result has no dimension for one feature
+    # a weight with one feature is a vector, and the result lacks the dimension
+    if weight._geometry.ndim == 1:
         made = calls.linear(input, calls.unsqueeze(weight, 0))
         made = calls.squeeze_dim(made, -1)
         return made if bias is None else calls.add_Tensor(made, bias)

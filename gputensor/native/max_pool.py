@@ -1,8 +1,8 @@
 """Maxima over windows and their indices, and gradients of maxima by the indices.
 
-One function over NumPy or CuPy arrays computes the planes of images; the gradient is a scatter. Of
-equal maxima, the first one is taken. NaN is larger than all numbers; of several NaN, the last one
-is taken. Source: aten/src/ATen/native/DilatedMaxPool2d.cpp and AdaptiveMaxPooling2d.cpp.
+One function over NumPy or CuPy arrays computes all planes of images. The gradient is a scatter. The
+first of equal maxima is chosen. NaN is larger than all numbers; the last of several NaN is chosen.
+Source: aten/src/ATen/native/DilatedMaxPool2d.cpp and AdaptiveMaxPooling2d.cpp.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _maxima(at: Windows, least: Any, on: Any, x: Any, first: int, best: Any, pla
 
 
 def _first_of(on: Any, parts: list[Any], best: Any) -> Any:
-    """The index of the first part with the maximum, or of the last part with a NaN."""
+    """Return the index of the first part with the maximum, or of the last part with a NaN."""
     np, number = on.np, numpy.min_scalar_type(len(parts))
     if len(parts) == 1:
         return np.zeros(best.shape, number)
@@ -176,7 +176,7 @@ def _place_of_best(on: Any, x: Any) -> Any:
 
 
 def _adapted(out: Sizes, on: Any, x: Any, first: int, best: Any, places: Any) -> None:
-    """Return each window as a row; shorter windows repeat their last element."""
+    """Return each window as a row. Shorter windows repeat their last element."""
     np, count = on.np, len(out)
     sizes = x.shape[1 : 1 + count]
     lines: list[Any] = []
@@ -223,11 +223,11 @@ def adaptive_max_pool1d(key_set: int, self: Tensor, output_size: Any) -> Two:
     return calls.squeeze_dim(values, -2), calls.squeeze_dim(at, -2)
 
 
-# --- gradients: each element is added at its index ----------------------------------------------
+# --- gradients: each element is added at the index of its maximum -------------------------------
 
 
 def planes(x: Tensor, count: int) -> Tensor:
-    """Return x with its window dimensions merged into one."""
+    """Return x with its window dimensions flattened into one."""
     sizes = x._geometry.sizes
     before = sizes[: len(sizes) - count]
     return calls.reshape(x, (*before, prod(sizes[len(before) :])))
@@ -245,7 +245,7 @@ def check_indices(op: str, indices: Tensor, like: Tensor, arg: str) -> None:
 def scattered(
     op: str, count: int, grad: Tensor, self: Tensor, indices: Tensor, keeps: bool
 ) -> Tensor:
-    """Return a gradient with self's sizes. keeps: it also has self's memory format."""
+    """Return a gradient with self's sizes. keeps: the gradient also has self's memory format."""
     check_indices(op, indices, grad, "grad_output")
     sizes, values = self._geometry.sizes, planes(wide(grad), count)
     before = sizes[: len(sizes) - count]

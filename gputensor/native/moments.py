@@ -1,8 +1,8 @@
 """Variance, standard deviation, cov, corrcoef and nanmean.
 
-There are two passes; the second one is over the differences from the mean. f16 and bf16 are
-computed in f32. The sum of squares is divided by the number of elements minus `correction`, or by
-zero if that is negative. Source: aten/src/ATen/native/ReduceOps.cpp, Correlation.cpp.
+There are two passes. The second one sums the squared differences from the mean. f16 and bf16 are
+computed in f32. The sum is divided by the number of elements minus `correction`, or by zero if this
+number is negative. Source: aten/src/ATen/native/ReduceOps.cpp, Correlation.cpp.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Indices of nonzero elements. On a device the host waits for their number.
+"""Indices of nonzero elements. On a device the host waits for the number of them.
 
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp, nonzero_out_cpu.
 """
@@ -21,13 +21,12 @@ PER_BLOCK = 2048  # elements per block, as in kernels/cuda/nonzero.cu
 
 
 class Marks:
-    """The plan of family nonzero for stubs: the row-major marks of a tensor of these sizes, one
-    byte per element.
+    """The plan of family nonzero for stubs: the marks of a tensor of these sizes in row-major
+    order, one byte per element.
 
     nonzero_count: operands (counts, marks). It writes to the int64 counts[b] the number of set
-    marks before block b of PER_BLOCK marks, and to the last entry the total. nonzero: operands
-    (out, marks, counts). It writes the coordinates of set marks to out, first all coordinates of
-    the first dimension.
+    marks before block b of PER_BLOCK marks, and the total to the last entry. nonzero: operands
+    (out, marks, counts). It writes the coordinates of set marks to out, dimension by dimension.
     """
 
     __slots__ = ("op", "sizes", "shape", "stride_bytes", "dtypes", "common_dtype", "numel",
@@ -69,7 +68,7 @@ def nonzero(key_set: int, self: Tensor) -> Tensor:
 
 
 def _columns(count: int, ndim: int) -> Geometry:
-    """Return a column-major matrix with one row per element, as in PyTorch."""
+    """Return a column-major matrix with one row per nonzero element, as in PyTorch."""
     return geometry((count, ndim), (1, count), int64)
 
 

@@ -1,4 +1,4 @@
-"""Normalisations to mean 0 and variance 1 over some dimensions, followed by scale and shift.
+"""Normalisations to mean 0 and variance 1 over some dimensions, followed by a scale and a shift.
 
 On the CPU they are kernels of this family; on devices they are composed of other operators. f16 and
 bf16 are computed in f32 and rounded once; statistics are f32 if the weights are f32 and the input
@@ -87,8 +87,9 @@ def _by_rows(
     input: Tensor, rows: tuple[int, ...], params: list[Any], eps: Any,
     layouts: tuple[Geometry, Geometry],
 ) -> Three:  # fmt: skip
-    """Normalise the input on the CPU: as `rows`, over all dimensions but the first. Returns the
-    result and the statistics. layouts: those of the result and of the statistics."""
+    """Normalise the input on the CPU, reshaped to `rows`, over all dimensions but the first.
+    Returns the result and the statistics. layouts: the layouts of the result and of the statistics.
+    """
     eps = real("norm", "eps", eps)
     made, mean, rstd = [allocate(layouts[n], CPU) for n in (0, 1, 1)]
     out, *found = [x._get_array() for x in (made, mean, rstd)]
@@ -199,7 +200,7 @@ def native_group_norm(
 
 
 def _channels(x: Tensor | None, times: int, rows: tuple[int, ...]) -> Any:
-    """Return one number per channel of each group, as an array that broadcasts to the rows."""
+    """Return one number per channel of each group, as an array that broadcasts with the rows."""
     if x is None:
         return None
     return np.broadcast_to(x._get_array(), (times, x._geometry.numel)).reshape(*rows[:2], 1)
@@ -312,7 +313,7 @@ def _check_batch_norm(
 def _by_running(
     x: Tensor, mean: Tensor, var: Tensor, eps: float, along: tuple[int, ...]
 ) -> tuple[Tensor, Tensor]:
-    """Return x normalised by given statistics, and the reciprocal deviations."""
+    """Return x normalised by given statistics, and the reciprocal standard deviations."""
     rstd = calls.reshape(1 / calls.sqrt(wide(var) + eps), along)
     centered = calls.sub_Tensor(x, calls.reshape(wide(mean), along))
     return calls.mul_Tensor(centered, rstd), rstd

@@ -1,7 +1,7 @@
 """Steps of optimizers over lists of parameters, in place, with the formulas of structured/steps.py.
 
-With grad_scale the gradients are divided by it first, in place. If found_inf is not 0, nothing
-changes; with a found_inf on a GPU, elements are selected, and the host does not wait.
+With grad_scale the gradients are first divided by it, in place. If found_inf is not 0, no tensor
+changes. With a found_inf on a GPU the kernels select elements, so that the host does not wait.
 
 Source: aten/src/ATen/native/FusedAdam.cpp, FusedSGD.cpp and FusedAdagrad.cpp.
 """
@@ -94,7 +94,7 @@ def _all(
 
 
 def _number(x: Any) -> Any:
-    """Return a step or a rate: on the CPU as a number; on other devices as a 0-d tensor, which the
+    """Return a step or a rate: on the CPU as a number, on other devices as a 0-d tensor, which the
     host does not read.
     """
     if not isinstance(x, Tensor):

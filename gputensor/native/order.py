@@ -1,8 +1,8 @@
 """Order statistics along one dimension: median, mode, kthvalue, quantile.
 
 A row is sorted stably with NaN last. Of equal elements, `mode` returns the last index and the other
-operators the first; PyTorch does not specify which. Source: aten/src/ATen/native/Sorting.cpp,
-cpu/SortingKernel.cpp.
+operators return the first; PyTorch does not specify which. Source:
+aten/src/ATen/native/Sorting.cpp, cpu/SortingKernel.cpp.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def _finished(self: Tensor, found: Pair, keepdim: bool, axis: int) -> Pair:
 
 
 def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
-    """Return values and indices, of size 1 along the axis, for the indices that `compute(library,
-    array, axis, *rest)` returns."""
+    """Return values and indices, of size 1 along the axis. The indices are those that
+    `compute(library, array, axis, *rest)` returns."""
     of = x._geometry.dtype
     wide = calls.to_dtype(x, dtypes.float32) if of is dtypes.bfloat16 else x
     sizes = tuple([1 if d == axis else n for d, n in enumerate(x._geometry.sizes)])
@@ -71,8 +71,8 @@ def _learn(
     table: Table, kernel: Kernel, args: tuple[Any, ...], made: Any, compute: Any, axis: int,
     *rest: Any,
 ) -> None:  # fmt: skip
-    """Store the short cut of a call. args: of the call, self first. made: its result or results.
-    compute: as in `_select`."""
+    """Store the short cut of a call. args: arguments of the call, self first. made: its result or
+    results. compute: as in `_select`."""
     of, is_one = args[0]._geometry, type(made) is not tuple
     if of.dtype is dtypes.bfloat16:
         return
@@ -89,7 +89,7 @@ def _learn(
 
 
 def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
-    """Return the index of the k-th element; equal elements count in their order."""
+    """Return the index of the k-th element. Equal elements count in their order in the row."""
     np = library.np
     if not library.is_gpu:
         along = x.swapaxes(axis, -1)
@@ -101,7 +101,7 @@ def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
 
 
 def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
-    """Return the index of the lower of the two medians. For a row with NaN, it is the first NaN,
+    """Return the index of the lower of the two medians. For a row with NaN, return the first NaN,
     unless NaN is ignored."""
     np = library.np
     n = x.shape[axis]
@@ -180,15 +180,15 @@ for _kernel in (kthvalue, mode, median_dim, nanmedian_dim, median, nanmedian):
 
 
 def _mode(library: Any, x: Any, axis: int) -> Any:
-    """Return an index per row. Of the most frequent values it takes the smallest, and of the
-    elements with this value the last."""
+    """Return an index per row: of the most frequent values, the smallest; of the elements with this
+    value, the last."""
     np = library.np
     order = places_in_order(library, x, axis, False)
     rows = np.moveaxis(np.take_along_axis(x, order, axis), axis, -1)
     n = rows.shape[-1]
     ends = np.ones(rows.shape, bool)
     ends[..., :-1] = rows[..., 1:] != rows[..., :-1]
-    # The number of runs before each element, and from it the begin of each run.
+    # The number of runs before each element. It gives the begin of each run.
     before = np.cumsum(ends, -1) - ends
     numbers = np.arange(rows.size // n if n else 0).reshape((*rows.shape[:-1], 1)) * n
     lengths = np.bincount((before + numbers).reshape(-1), minlength=rows.size)
@@ -222,7 +222,7 @@ def _quantile(
         raise errors.wrong_value(op, "interpolation", rule, interpolation)
     if given.numel == 0:
         raise errors.must(op, "self", "have elements", self)
-    # As in PyTorch, the numbers are checked only on the CPU and outside of vmap.
+    # As in PyTorch, the values of q are checked only on the CPU and outside of vmap.
     is_seen = q._device.type == "cpu" and not q._keys & BATCHED
     if is_seen and not bool(calls.all((q >= 0) * (q <= 1))):
         raise errors.must(op, "q", "be in [0, 1]", q)

@@ -1,4 +1,4 @@
-"""Elements added before and after the last dimensions: a constant, mirrored, continued or wrapped.
+"""Padding of the last dimensions: constant, reflect, replicate or circular.
 
 Source of the semantics: aten/src/ATen/native/PadNd.cpp, ReflectionPad.cpp, ReplicationPadding.cpp.
 """
@@ -28,8 +28,8 @@ from ..tensor.tensor import Tensor
 from .copy import copies_are_ours
 
 Kernel = Callable[..., Tensor]
-# From this number of elements on, filling a dimension's two edges is faster than filling
-# everything.
+# From this number of elements on, filling only the edges of a dimension is faster than filling the
+# whole result.
 _MANY = 1 << 16
 
 

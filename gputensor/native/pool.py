@@ -1,7 +1,7 @@
 """Means over regular or adaptive windows.
 
-One function over NumPy or CuPy arrays for planes of an image. f16 and bf16 are computed in
-f32 and rounded once. Source: aten/src/ATen/native/Pool.h, AveragePool2d.cpp and
+Each operator is one function over NumPy or CuPy arrays, for planes of images. f16 and bf16 are
+computed in f32 and rounded once. Source: aten/src/ATen/native/Pool.h, AveragePool2d.cpp and
 AdaptiveAveragePooling.cpp.
 """
 
@@ -171,8 +171,8 @@ avg_pool3d_backward: Kernel = given(_avg_pool_backward, count=3)
 
 @lru_cache(maxsize=256)
 def _lengths(sizes: Sizes, out: Sizes, further: int) -> Any:
-    """Return the number of elements in each window. further: the number of dimensions after those
-    of the windows."""
+    """Return the number of elements in each window. further: the number of dimensions after the
+    window dimensions."""
     total = numpy.ones((), numpy.int64)
     for size, n in zip(sizes, out):
         of = windows.parts(size, n)
@@ -189,9 +189,9 @@ def _adapted(count: int, on: Any, x: Any, first: int, made: Any) -> None:
 
 @lru_cache(maxsize=256)
 def _taps(size: int, out: int, element: str) -> tuple[Any, Any, bool]:
-    """Return three arguments of the compiled loop: for each element of a dimension the indices of
-    the windows that cover it; their weights, all 1; and True if some elements have fewer windows
-    than others. -1 stands for an absent window."""
+    """Return three arguments of the compiled loop: the indices of the windows that cover each
+    element of a dimension, with -1 for an absent window; their weights, all 1; and True if some
+    elements have fewer windows than others."""
     of = windows.coverers(size, out)
     at = of.at.T.astype(numpy.int32, order="C")
     if of.outside is not None:
@@ -200,7 +200,7 @@ def _taps(size: int, out: int, element: str) -> tuple[Any, Any, bool]:
 
 
 def _covered(on: Any, x: Any, axis: int, size: int) -> Any:
-    """For each of `size` elements of a dimension, the sum of the windows that cover it."""
+    """For each of `size` elements of a dimension, return the sum of the windows that cover it."""
     n = x.shape[axis]
     if not on.is_gpu and x.dtype.kind == "f":
         out = on.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
@@ -255,7 +255,8 @@ def adaptive_avg_pool1d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
 
 
 def _adaptive_or_mean(key_set: int, count: int, self: Tensor, output_size: Any) -> Tensor:
-    """Compute a single window over the whole input by `mean`, whose layout the result then has."""
+    """Compute a single window over the whole input by `mean`. The result then has the layout of
+    `mean`."""
     out = windows.output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
     if out == (1,) * count:
         return calls.mean_dim(self, tuple(range(-count, 0)), True, None)

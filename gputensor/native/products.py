@@ -1,4 +1,4 @@
-"""Products of vectors and of several matrices, over mm and pointwise operators."""
+"""Products of vectors and of several matrices, computed by mm and pointwise operators."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def _has_blas(wanted: Any) -> bool:
 
 
 def _dot(op: str, function: Any, wanted: Any, a: Tensor, b: Tensor) -> Tensor:
-    """Compute the product of vectors: BLAS types by BLAS; half types, integers and bool as a
-    product of two matrices."""
+    """Compute the product of vectors: dtypes that BLAS supports by BLAS; half types, integers and
+    bool as a product of two matrices."""
     if _has_blas(wanted):
         return library.call(op, function, (wanted,), a, b)[0]
     made = calls.mm(calls.unsqueeze(a, 0), calls.unsqueeze(b, 1))
@@ -144,7 +144,8 @@ def _scale(arg: str, value: Any, highest: int) -> Any:
 def addr(
     key_set: int, self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    """Source: aten/src/ATen/native/LinearAlgebra.cpp, math_addr: bool is `or` of `and`."""
+    """Source: aten/src/ATen/native/LinearAlgebra.cpp, math_addr. For bool, sum and product are `or`
+    and `and`."""
     _check_vector("addr", "vec1", vec1)
     _check_vector("addr", "vec2", vec2)
     sizes = [*vec1._geometry.sizes, *vec2._geometry.sizes]

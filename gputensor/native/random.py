@@ -1,7 +1,7 @@
-"""Random tensors from Philox4x64-10. A seed gives the same stream on every device.
+"""Random tensors from Philox4x64-10. Equal seeds produce equal streams on all devices.
 
-A call draws one counter block per four elements, in row-major order for any strides. It starts
-after the generator's last call.
+A call draws one counter block per four elements, in row-major order for any strides. It continues
+after the blocks of the generator's previous call.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: A
 def _learn(
     table: Table, kernel: Kernel, args: tuple[Any, ...], name: str, first: Any, second: Any
 ) -> None:
-    """Store the short cut of a fill by the default generator. name: of the loop."""
+    """Store the short cut of a fill by the default generator. name: the name of the loop."""
     shape, place = args[0]._geometry, args[0]._device
     if place is not CPU or not shape.numel or shape.dtype.category == COMPLEX:
         return
@@ -74,8 +74,8 @@ def _learn(
     short.learn_again(table, kernel, args, short.written_by(fill, ()))
 
 
-# Called so that a fill can be recorded for later: (loop, tensor, (generator, number of elements),
-# seed, block, first, second). It returns True if the fill was recorded.
+# Hook that records a fill for later execution: (loop, tensor, (generator, number of elements),
+# seed, block, first, second) -> True if the fill was recorded.
 later: Callable[..., bool] | None = None
 
 
@@ -144,7 +144,7 @@ def normal_(
     of = self._geometry.dtype
     check_floating("normal_", of, "self")
     _check_std("normal_", std)
-    if of.category == COMPLEX:  # the variances of both parts add up to this variance
+    if of.category == COMPLEX:  # the total variance is shared equally by both parts
         std = std / math.sqrt(2)
     made = _fill("normal_", "normal", self, generator, float(mean), float(std))
     args, params = (self, mean, std), (float(mean), float(std))
@@ -209,7 +209,7 @@ def normal_tensors(
 
 
 def normal_tensors_out(key_set: int, mean: Any, std: Any, generator: Any, out: Tensor) -> Tensor:
-    """If `out` is an operand, it is read before it is written to; PyTorch does not do this."""
+    """An operand may also be `out`: it is read before the write. PyTorch does not do this."""
 
     def apart(arg: str, x: Any) -> Any:
         if not isinstance(x, Tensor):
@@ -257,15 +257,15 @@ def geometric_(key_set: int, self: Tensor, p: float, generator: Any = None) -> T
 
 # --- integers -------------------------------------------------------------------------------------
 
-# The first integer that a floating dtype cannot represent is one larger than this number.
+# The smallest positive integer that a floating dtype cannot represent is this number plus one.
 WHOLE = {"f64": 1 << 53, "f32": 1 << 24, "f16": 1 << 11, "bf16": 1 << 8}
 
 
 def random__from(
     key_set: int, self: Tensor, from_: int, to: int | None = None, generator: Any = None
 ) -> Tensor:
-    """Draw integers in [from_, to). If `to` is None, the upper bound is the largest integer up to
-    which the dtype represents all integers."""
+    """Draw integers in [from_, to). Without `to`, the upper bound is the largest integer for which
+    the dtype represents all smaller positive integers."""
     of = self._geometry.dtype
     check_real("random_", of)
     low = arguments.integer("random_", "from", from_)
@@ -347,8 +347,8 @@ def bernoulli_p(key_set: int, self: Tensor, p: float, generator: Any = None) -> 
 def multinomial(
     key_set: int, self: Tensor, num_samples: Any, replacement: bool = False, generator: Any = None
 ) -> Tensor:
-    """Draw indices with given weights. Without replacement: the smallest of exponential numbers
-    divided by the weights. With replacement: a search in the running sums.
+    """Draw indices with given weights. Without replacement: the indices of the smallest quotients
+    of exponential numbers and weights. With replacement: a search in the running sums.
 
     Source: ATen/native/Distributions.cpp, multinomial_out; native/cpu/MultinomialKernel.cpp.
     """
@@ -378,7 +378,7 @@ def multinomial(
             missing.ask_inplace(operators.uniform_, drawn, 0.0, 1.0, generator), total
         )
         places = calls.searchsorted_Tensor(sums, drawn, False, True, None, None)
-        # A product that rounds up to the total would give an index beyond the last one.
+        # A product that is rounded up to the total would select an index beyond the last one.
         last = calls.searchsorted_Tensor(sums, total, False, False, None, None)
         return calls.minimum(places, last)
     race = missing.ask_inplace(operators.exponential_, calls.empty_like(weights), 1.0, generator)

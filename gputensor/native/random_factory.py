@@ -1,6 +1,6 @@
 """Factories of random tensors: rand, randn, randint, randperm, and their _like forms.
 
-The in-place operators of native/random.py fill them; a device may register its own.
+The in-place operators of native/random.py fill the tensors. A device may register its own.
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ def randint(key_set: int, high: Any, size: Any, dtype: Any = int64, *options: An
 def _learn_integers(
     table: Table, kernel: Kernel, made: Tensor, bounds: tuple[Any, ...], low: Any
 ) -> None:
-    """Store the short cuts of a size and bounds at the second call. bounds: the call's."""
+    """Store the short cuts of a size and bounds at the second call. bounds: the bounds of the
+    call."""
     shape, high = made._geometry, bounds[-1]
     is_plain = type(made) is Tensor and made._device is CPU and shape.in_numpy and shape.numel
     if not is_plain or not all([type(n) is int for n in (low, high)]):
@@ -232,8 +233,8 @@ def randint_like_low_generator_dtype(
     layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
-    # An overload allows a tensor for `high`, so the public function does not convert 0-d tensors to
-    # numbers; this line does.
+    # Another overload allows a tensor for `high`, so the public function does not convert 0-d
+    # tensors to numbers. The conversion is done here.
     low, high = (number_in(x) if isinstance(x, Tensor) else x for x in (low, high))
     return _drawn("randint_like", made, low, high, generator)
 

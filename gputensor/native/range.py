@@ -54,7 +54,7 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
 def _has_none(made: Tensor, loop: str) -> bool:
     """True if the device of `made` has no loop of family range.
 
-    Then the caller must use the `out` form.
+    The caller must then use the `out` form.
     """
     return made._device is not CPU and not stub.serves("range", loop, made._device.type)
 
@@ -101,7 +101,7 @@ def _arange_step(
         integers = all(isinstance(v, int) for v in (start, end, step))
         dtype = dtypes.int64 if integers else defaults.get_default_dtype()
     length = 0
-    if isinstance(dtype, dtypes.dtype):  # otherwise `empty` rejects the dtype
+    if isinstance(dtype, dtypes.dtype):  # without this check, `empty` rejects the dtype
         length, start, step = _arange(dtype, start, end, step)
     made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
     if _has_none(made, "arange"):
@@ -110,9 +110,9 @@ def _arange_step(
 
 
 def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, Any]:
-    """Return (length, start, step). For an integer dtype, start and step are cut to integers; for
-    int64 this happens before the length is computed. Source:
-    aten/src/ATen/native/RangeFactories.cpp, arange_out."""
+    """Return (length, start, step). For an integer dtype, start and step are truncated to integers;
+    for int64 before the length is computed. Source: aten/src/ATen/native/RangeFactories.cpp,
+    arange_out."""
     start, end, step = _real("arange", start=start, end=end, step=step)
     length = _arange_length(start, end, step)
     if element.category != INTEGER:
@@ -135,7 +135,7 @@ def _arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
 
 
 # Up to _KEPT_BYTES, a short cut stores the result and copies it. Up to _SMALL_BYTES, the short cut
-# of a range of ints runs its loop again.
+# of a range of ints runs the loop again.
 _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 
@@ -158,14 +158,14 @@ def repeated(operator: str, kernel: Kernel, count: int, of_ints: dtype | None = 
                 short_make.learn_numbers(table, repeated, numbers, made, array, unnamed)
         return made
 
-    repeated.__module__ = kernel.__module__  # this module's name tells the operator's family
+    repeated.__module__ = kernel.__module__  # the operator's family is the name of this module
     shortcuts.jumps(repeated, _over_filling)
     return repeated
 
 
 def _again(operator: str, made: Tensor, ends: tuple[Any, ...]) -> Callable[[], np.ndarray] | None:
-    """Return a function that makes the array of a small result again; None for a large result, and
-    for float8, which has no array."""
+    """Return a function that makes the array of a small result again. Return None for a large
+    result, and for float8, which has no array."""
     shape = made._geometry
     is_range = operator in ("arange", "arange_start") and all([type(n) is int for n in ends])
     if not 0 < shape.nbytes <= (_SMALL_BYTES if is_range else _KEPT_BYTES) or shape.dtype.is_float8:
@@ -210,7 +210,7 @@ def arange_out(key_set: int, start: Any, end: Any, step: Any, out: Tensor) -> Te
 
 
 def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
-    """Write a 1-d result to an `out` with as many elements; through a copy if `out` is not flat."""
+    """Write a 1-d result to an `out` with as many elements. Use a copy if `out` is not flat."""
     if out._geometry.ndim == 1:
         write(out)
     elif out._geometry.is_contiguous:
@@ -218,7 +218,8 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
     else:
         element, place = out._geometry.dtype, out._device
         flat = write(calls.empty_memory_format(sizes, element, None, place, None, None))
-        key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has counted the write to `out`
+        # the caller has already counted the write to `out`
+        key_set = out._keys & BELOW_ADINPLACEORVIEW
         shaped = calls.view(flat, out._geometry.sizes)
         operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
     return out
@@ -336,7 +337,7 @@ def linspace_of_tensors(key_set: int, start: Any, end: Any, steps: int, *options
 
 def linspace_of_tensors_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) -> Tensor:
     ends = _end("linspace", "start", start), _end("linspace", "end", end)
-    key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has counted the write to `out`
+    key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has already counted the write to `out`
     into = operators.linspace_out.redispatch_table[key_set]
     made: Tensor = into(key_set, *ends, steps, out)
     return made
@@ -372,7 +373,7 @@ def logspace(
         raise errors.must("logspace", "start", f"be real for {dtype.name}, and end", (start, end))
     if dtype.category < dtypes.FLOATING:
         steps = arguments.integer("logspace", "steps", steps)
-        if steps == 1:  # the power is cut to an integer, not the exponent
+        if steps == 1:  # truncate the power to an integer, not the exponent
             value = run(np.power, float(base), float(start)).item()
             number_range.check("logspace", "start", value, dtype)
             made = calls.empty_memory_format((1,), dtype, layout, device, pin_memory, None)
@@ -390,7 +391,7 @@ def logspace_out(
     made = logspace(key_set, start, end, steps, base, out._geometry.dtype, None, out._device, None)
     if out._geometry.numel != made._geometry.numel:
         resize_output("logspace", out, made._geometry)
-    key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has counted the write
+    key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has already counted the write
     shaped = calls.view(made, out._geometry.sizes)
     operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
     return out

@@ -1,4 +1,4 @@
-"""Operators that move elements to other positions: each copies views into its result.
+"""Operators that move elements to other positions. Each copies views into its result.
 
 Source of the semantics: aten/src/ATen/native/TensorTransformations.cpp, PixelShuffle.cpp,
 ChanelShuffle.cpp and Im2Col.cpp.
@@ -30,7 +30,8 @@ _place = stub.cpu("copy_pieces").place
 
 
 def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
-    """Return an empty tensor of these sizes, in the memory format that self suggests."""
+    """Return an empty tensor of these sizes, in the memory format that the strides of self
+    suggest."""
     strides = formats.strides_for(op, sizes, suggest_memory_format(self))
     return allocate(geometry(sizes, strides, self._geometry.dtype), self._device)
 
@@ -107,7 +108,8 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
     """Return a copy with reversed dimensions. Kernels of devices read with negative strides."""
     shape = self._geometry
     is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
-    is_known = is_known and all([type(d) is int for d in dims])  # True equals 1 as a key
+    # exclude bool, because True equals 1 as a dict key
+    is_known = is_known and all([type(d) is int for d in dims])
     plan: Any = operators.flip.table.plans.get((shape, dims)) if is_known else None
     if plan is not None:
         to, index = plan

@@ -1,9 +1,9 @@
 """One layer of an LSTM, a GRU or an RNN in one direction, over all steps.
 
-On the CPU the products with the input are made for all steps at once, and the steps are one call of
-the library; f16 and bf16 are computed in f32 and rounded once. Elsewhere, and with projections, a
-step is composed of operators: structured/layers/recurrent.py.
-Source: aten/src/ATen/native/RNN.cpp; the gates' order and names are PyTorch's.
+On the CPU the products with the input are computed for all steps at once, and all steps are one
+call of the library; f16 and bf16 are computed in f32 and rounded once. On other devices, and with
+projections, a step is composed of operators: structured/layers/recurrent.py. Source:
+aten/src/ATen/native/RNN.cpp. Order and names of the gates are PyTorch's.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _state(x: Tensor | None, of: dtype, *sizes: int) -> Tensor:
 
 
 def _loop(of: str, operands: Operands) -> tuple[Any, dtype]:
-    """Return the library's loop, and the dtype in which it computes."""
+    """Return the library's loop, and the dtype of its computation."""
     given = operands.input._geometry.dtype
     computed = FLOAT if given in HALVES else given
     return _LOOPS.get((of, computed.short)), computed
@@ -142,7 +142,7 @@ def _of_input(operands: Operands, dense: Operands, how: How) -> Tensor:
 
 
 def _by_library(operands: Operands, how: How, train: bool) -> Five | None:
-    """Return what `_rnn_layer` returns, or None if the library has no loop for it."""
+    """Return the results of `_rnn_layer`, or None if the library has no loop for these operands."""
     loop, of = _loop("steps", operands)
     if loop is None:
         return None

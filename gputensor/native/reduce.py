@@ -1,6 +1,6 @@
 """Reductions: sum, nansum, mean, prod, amax, amin, any, all, over some dimensions or over all.
 
-The result is row-major for any input layout. Sums of bool and integers are int64; any and all
+The result is row-major for any input layout. Sums of bool and integers are int64. any and all
 return bool, or uint8 for uint8. Source: aten/src/ATen/native/ReduceOps.cpp.
 """
 
@@ -68,14 +68,14 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
 _OF_BOOLS = {"sum": "any", "nansum": "any", "prod": "all"}
 # Reductions that have no result for zero elements.
 _NO_IDENTITY = ("amax", "amin")
-# For these reductions an empty tuple of dimensions means none of them; for others it means all.
+# For these reductions an empty tuple of dimensions means no dimension; for others it means all.
 _EMPTY_MEANS_NONE = ("any", "all")
 
 # --- plans ----------------------------------------------------------------------------------------
 
 
 class _Entry:
-    """A plan of a reduction with a NumPy loop and its axes, or with a launch. loop: the kernel's
+    """A plan of a reduction, with a NumPy loop and its axes, or with a launch. loop: the kernel's
     name.
 
     is_fresh: no call has found the entry yet; the first call that finds it stores a short cut.
@@ -128,7 +128,7 @@ def _make_entry(
     out_spec = None if out is None else (out._geometry, out._device)
     plan = build_reduction(op, (given, self._device), out_spec, dims, keepdim, compute, result)
     if self._device is CPU:
-        # In f16 and bf16 each addition would round, and large sums would stop growing.
+        # In f16 and bf16 each addition would round, so that large sums would stop growing.
         combine = dtypes.float32 if compute in (dtypes.float16, dtypes.bfloat16) else compute
         loop = stub.cpu("reduce").bind(loop_name, given.dtype, combine, result, given.numel)
         axes = None if len(dims) == given.ndim else dims
@@ -208,7 +208,7 @@ def _reduce_into(
 
 
 def _parameters(operator: Operator) -> tuple[str, ...]:
-    """Return which of dim, keepdim and dtype an overload has, from its schema's text."""
+    """Return which of dim, keepdim and dtype an overload has, read from its schema's text."""
     text = operator.definition.text if operator.definition else ""
     return tuple([name for name in ("dim", "keepdim", "dtype") if f" {name}" in text])
 
@@ -296,7 +296,7 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
         keepdim = arguments.boolean("logsumexp", "keepdim", keepdim)
         over = dims or tuple(range(given.ndim))
         return reduced(x, stub.cpu("moments").bind("logsumexp", kind, kind), over, keepdim, kind)
-    if not given.numel:  # without elements there is no maximum
+    if not given.numel:  # there is no maximum without elements
         return calls.log(calls.sum_dim_IntList(calls.exp(x), dims, keepdim, dtype=None))
     is_complex = given.dtype.is_complex
     top = calls.amax(

@@ -35,7 +35,7 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     if made._geometry.numel == self._geometry.numel:
         fill_part(made, self)
         return made
-    # The result is a view (n0, s0, n1, s1, …), and self is expanded to it with stride 0 in each n.
+    # The result has a view (n0, s0, n1, s1, …). self is expanded to it with stride 0 in each n.
     paired = tuple([n for pair in zip(counts, sizes) for n in pair])
     source = calls.view(self, tuple([n for s in sizes for n in (1, s)]))
     fill_part(calls.view(made, paired), calls.expand(source, paired, False))
@@ -105,7 +105,8 @@ def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool 
 def repeat_interleave_Tensor(
     key_set: int, repeats: Tensor, output_size: int | None = None
 ) -> Tensor:
-    """The size depends on values: waits for the device. Source: ATen/native/Repeat.cpp."""
+    """The size of the result depends on values, so this waits for the device. Source:
+    ATen/native/Repeat.cpp."""
     op, shape = "repeat_interleave", repeats._geometry
     if shape.dtype not in (int32, int64):
         raise errors.wrong_dtype(op, "repeats", "be int32 or int64", repeats)

@@ -47,7 +47,8 @@ def set_storage_offset_(
     stride: Any = (),
 ) -> Tensor:  # fmt: skip
     storage_offset = arguments.integer("set_", "storage_offset", storage_offset)
-    if isinstance(source, Tensor):  # self then uses the storage from its first element on
+    # self then uses the source's storage from the source's first element on
+    if isinstance(source, Tensor):
         if source._geometry.dtype is not self._geometry.dtype:
             raise errors.must("set_", "source", f"have self's dtype {self.dtype.short}", source)
         if not source.is_contiguous():

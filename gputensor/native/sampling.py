@@ -2,11 +2,11 @@
 
 In each dimension a point has taps: neighbouring elements, their weights, and the derivatives of the
 weights. Results and gradients are sums over all combinations of taps. On the CPU the compiled
-library computes both. Without the library, and on CUDA, one function over NumPy or CuPy arrays
-computes a result, for some or all points of a sample at a time, and other operators compute the
-gradients. Other operators are also used if gradients are differentiated themselves. f16 and bf16
-are computed in f32 and rounded once. A NaN point is outside, or at the first element if the padding
-has no outside; PyTorch's CPU kernels crash there. Source: aten/src/ATen/native/GridSampler.h and
+library computes both. On CUDA, and without the library, one function over NumPy or CuPy arrays
+computes the result, for some or all points of a sample at a time. Other operators then compute the
+gradients; they also do so if gradients are differentiated themselves. f16 and bf16 are computed in
+f32 and rounded once. A NaN point is outside the image, or at the first element if the padding has
+no outside; PyTorch's CPU kernels crash there. Source: aten/src/ATen/native/GridSampler.h and
 AffineGridGenerator.cpp.
 """
 
@@ -35,7 +35,7 @@ BY_LIBRARY = True
 Sizes = tuple[int, ...]
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
-# The number of elements, in all channels, that a thread samples at a time.
+# The number of elements, over all channels, that a thread samples at a time.
 _BLOCK = 1 << 15
 _grid_sample = stub.compiled("sampling", "grid_sample")
 _backward_loop = stub.compiled("sampling", "grid_sample_backward")
@@ -43,8 +43,8 @@ _backward_loop = stub.compiled("sampling", "grid_sample_backward")
 
 class Tap(NamedTuple):
     """A neighbouring element in one dimension. outside: a mask of points whose element is outside
-    the image, or None if there are none.
-    by: (weight, derivative); None means a weight of 1 and a derivative of 0."""
+    the image, or None if there are none. by: (weight, derivative); None means weight 1 and
+    derivative 0."""
 
     at: Any
     outside: Any
@@ -95,7 +95,8 @@ def _to_pixels(place: Any, axis: Axis) -> tuple[Any, float]:
 
 
 def _inside(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
-    """Move positions into the image by the padding rule. Returns them and their derivative."""
+    """Move positions into the image by the padding rule. Return the positions and their
+    derivatives."""
     change: Any = 1
     if axis.padding == ZEROS:
         return x, change
@@ -103,7 +104,7 @@ def _inside(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
         x, change = _reflected(of, x, axis)
     last = axis.size - 1
     is_inside = (x > 0) & (x < last)
-    # np.clip would keep NaN
+    # np.clip would not remove NaN
     kept = of.where(is_inside, x, of.as_numbers(x >= last, x) * last)
     return kept, of.as_numbers(is_inside, x) * change
 
@@ -153,7 +154,7 @@ def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
 
 
 def _cubic(t: Any) -> list[tuple[Any, Any]]:
-    """The weights of the four surrounding elements, and the weights' derivatives."""
+    """Return the weights of the four surrounding elements, and the derivatives of the weights."""
     a = -0.75
     far = [(((a * x - 5 * a) * x + 8 * a) * x - 4 * a, (3 * a * x - 10 * a) * x + 8 * a)
            for x in (t + 1, 2 - t)]  # fmt: skip
@@ -273,7 +274,7 @@ def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding:
         raise errors.wrong_shape(op, "input", "have no size 0 but of samples and channels", input)
     if mode not in range(2 if count == 3 else 3):
         rule = "be 0 (bilinear), 1 (nearest) or 2 (bicubic)"
-        if count == 3:  # the wording of PyTorch
+        if count == 3:  # PyTorch's wording of the error
             rule = "be 0 (bilinear) or 1 (nearest): bicubic interpolation only supports 4D input"
         raise errors.must(op, "interpolation_mode", rule, mode)
     if padding not in range(3):
@@ -423,8 +424,8 @@ def affine_grid_generator(key_set: int, theta: Tensor, size: Any, align_corners:
 
 
 def _spread(theta: Tensor, n: int, align_corners: bool) -> Tensor:
-    """Return coordinates from -1 to 1. These ends are the centres of the outermost elements, or
-    their outer edges."""
+    """Return coordinates from -1 to 1. The ends are the centres of the outermost elements, or their
+    outer edges."""
     of, place = theta._geometry.dtype, theta._device
     if n == 1:
         return calls.new_zeros(theta, (1,))

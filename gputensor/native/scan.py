@@ -30,8 +30,8 @@ from ..structured.pointwise import Kernel
 
 
 def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) -> bool:
-    """Write the results, in any layout with self's sizes. Returns True if an entry was found for
-    the second time; then a short cut may be stored."""
+    """Write the results, in any layout with self's sizes. Returns True if the entry was found for
+    the second time, so that a short cut may be stored."""
     given, device = self._geometry, self._device
     key = (given, device, exact(dim), *[x._geometry for x in outs])
     table = operator.table

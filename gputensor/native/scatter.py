@@ -38,7 +38,7 @@ _REDUCTIONS = "sum prod mean amax amin"
 
 
 def _loop(reduce: str) -> str:
-    """Return the loop of kernels/*/scatter for a reduction; a mean uses the loop of the sum."""
+    """Return the loop of kernels/*/scatter for a reduction. A mean uses the loop of the sum."""
     if reduce == "sum" or reduce == "mean":
         return "scatter_add"
     return "scatter_multiply" if reduce == "prod" else f"scatter_{reduce}"
@@ -57,14 +57,15 @@ def _same_dtype(op: str, self: Tensor, value: Tensor, arg: str) -> None:
 
 
 def _apart(op: str, self: Tensor, *read: Tensor) -> list[Tensor]:
-    """Return the operands that are read. An operand that shares memory with self is copied."""
+    """Return the operands that the operator reads. An operand that shares memory with self is
+    copied."""
     if overlap.internal_overlap(self._geometry) == overlap.YES:
         raise errors.internal_overlap(op, "self", (self._geometry, self._device))
     return [calls.clone(x, None) if overlap.relation(self, x) != overlap.NO else x for x in read]
 
 
 def _combine(loop: str, self: Tensor, at: Any, value: Tensor) -> None:
-    """Run a loop over the places `at(self)`. Elements narrower than 32 bits are widened for it."""
+    """Run a loop over the places `at(self)`. Elements narrower than 32 bits are widened first."""
     if self._geometry.dtype.is_float8:
         raise errors.not_computed(loop, "self", self._geometry.dtype, self)
     wide = wide_dtype(self._geometry.dtype)
@@ -226,7 +227,7 @@ def _checked_reduction(op: str, self: Tensor, reduce: Any, allowed: str) -> None
 
 
 def _identity(self: Tensor, reduce: str) -> Any:
-    """The identity element of a reduction."""
+    """Return the identity element of a reduction."""
     of = self._geometry.dtype
     if _loop(reduce) == "scatter_add":
         return 0
@@ -257,7 +258,7 @@ def scatter_reduce__two(
 
 
 def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bool) -> None:
-    """Combine values with the elements at the places; with include_self=False, combine only the
+    """Combine values with the elements at the places. With include_self=False, combine only the
     values.
     """
     wide = wide_dtype(self._geometry.dtype)
@@ -275,7 +276,7 @@ def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bo
 
 
 def _divide(x: Tensor, at: Any, include_self: bool) -> None:
-    """Divide sums by the number of values; integers are rounded down."""
+    """Divide sums by the number of values. Quotients of integers are rounded down."""
     counts = (calls.ones_like if include_self else calls.zeros_like)(x)
     write("scatter_add", at(counts), _number(1, x))
     if not include_self:
@@ -292,7 +293,8 @@ def _rows(op: str, *, wraps: bool = False) -> Any:
 
 
 def _sources(op: str, self: Tensor, dim: Any, index: Tensor, source: Tensor) -> tuple[Any, Tensor]:
-    """Return a function from a tensor to the places of whole slices in it, and the slices."""
+    """Return two values: a function from a tensor to the places of whole slices in it, and the
+    slices."""
     _same_dtype(op, self, source, "source")
     index, source = _apart(op, self, index, source)
     at = rows(op, self, dim, index)
@@ -386,7 +388,7 @@ def put_(
     return self
 
 
-# --- copies with a part written -----------------------------------------------------------------
+# --- copies in which a part is written ----------------------------------------------------------
 
 
 def _into_view(op: str, made: Tensor, view: Tensor, src: Tensor) -> Tensor:

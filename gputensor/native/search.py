@@ -34,7 +34,7 @@ BY_LIBRARY = True
 def _places(
     on: Any, sequence: Any, x: Any, right: bool, is_narrow: bool, sorter: Any = None
 ) -> Any:
-    """Return for each element of `x` the index at which it can be inserted into its sorted row of
+    """Return the index at which each element of `x` can be inserted into its sorted row of
     `sequence`.
 
     All elements are searched at once, by binary search. NaN compares as the largest number, as in
@@ -109,7 +109,7 @@ def _search(
 def _learn(
     table: Table, kernel: Any, args: tuple[Any, ...], first: int, made: Tensor, right: bool
 ) -> None:
-    """Store the short cut of a search without promotion. first: the place of the sequence."""
+    """Store the short cut of a search without promotion. first: the position of the sequence."""
     sequence, x = args[first]._geometry, args[1 - first]._geometry
     if sequence.dtype is not x.dtype or sequence.dtype is bfloat16:
         return
@@ -122,7 +122,7 @@ def _learn(
 
 
 def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both operands promoted; bfloat16 as float32, because CuPy lacks it."""
+    """Return both operands promoted. bfloat16 becomes float32, because CuPy lacks bfloat16."""
     operands = ((a._geometry, a._device), (b._geometry, b._device))
     common = result_type(op, operands, defaults.get_default_dtype())
     common = float32 if common is bfloat16 else common
@@ -131,7 +131,8 @@ def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _as_tensor(op: str, arg: str, value: Any, beside: Tensor) -> Tensor:
-    """Return a number as a 0-d tensor with the dtype to which it promotes beside `beside`."""
+    """Return a number as a 0-d tensor. Its dtype is the promoted dtype of the number and
+    `beside`."""
     if type(value) not in NUMBERS:
         raise errors.wrong_type(op, arg, "be a number", value)
     operands = ((beside._geometry, beside._device), type(value))

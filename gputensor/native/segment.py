@@ -1,6 +1,6 @@
 """segment_reduce: sums, means, products and extremes of runs of a dimension.
 
-Composed of scatter_reduce by the run number of each position; positions outside of any run go to an
+Composed of scatter_reduce by the run number of each position. Positions outside of any run go to an
 extra last run, which is dropped. Source: ATen/native/SegmentReduce.cpp.
 """
 
@@ -15,7 +15,7 @@ from ..core.device import CPU
 from ..structured import arguments
 from ..tensor.tensor import Tensor
 
-# For each reduction: the value of an empty run, and scatter_reduce's name of the reduction.
+# For each reduction: the result of an empty run, and scatter_reduce's name of the reduction.
 _REDUCTIONS = {
     "sum": (0.0, "sum"), "mean": (0.0, "sum"), "prod": (1.0, "prod"),
     "max": (-math.inf, "amax"), "min": (math.inf, "amin"),
@@ -49,7 +49,7 @@ def segment_reduce(
     index = calls.expand(_beside(index, given.ndim - place - 1), given.sizes, False)
     made = calls.scatter_reduce_two(made, place, index, x, name, True)
     made = calls.contiguous(calls.narrow(made, place, 0, count))
-    # clamp, because an element equal to the initial value gets the whole gradient
+    # clamp, because an element equal to the initial value receives the whole gradient
     if bounds is not None:
         beyond = (calls.lt_Tensor if reduce == "max" else calls.gt_Tensor)(made, bounds)
         made = calls.masked_fill_Scalar(made, beyond, bounds)
@@ -88,7 +88,7 @@ def _runs(
 
 
 def _numbers(starts: Tensor, ends: Tensor, n: int, count: int) -> Tensor:
-    """Return each position's run number; `count` for positions outside of any run."""
+    """Return each position's run number, or `count` for positions outside of any run."""
     batch = ends._geometry.sizes[:-1]
     places = functions.arange(n, device=ends._device)
     if not count:

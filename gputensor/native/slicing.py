@@ -1,4 +1,4 @@
-"""Operators that return views of parts: slices of one dimension or several, and windows.
+"""Operators that return views of parts: slices in one or several dimensions, and windows.
 
 Source of the semantics: aten/src/ATen/native/TensorShape.cpp.
 """
@@ -125,7 +125,7 @@ def narrow_copy(key_set: int, self: Tensor, dim: int, start: int, length: int) -
 
 
 def _diagonal_rule(shape: Geometry, offset: Any, dim1: Any, dim2: Any) -> Seen:
-    """Return the view's geometry, and the elements by which its offset is greater than self's."""
+    """Return the view's geometry, and the number of elements that is added to self's offset."""
     a = arguments.dim("diagonal", dim1, shape.ndim, "dim1")
     b = arguments.dim("diagonal", dim2, shape.ndim, "dim2")
     if a == b or shape.ndim < 2:
@@ -147,7 +147,7 @@ def diagonal(key_set: int, self: Tensor, offset: int = 0, dim1: int = 0, dim2: i
     shape, table, args = self._geometry, operators.diagonal.table, (offset, dim1, dim2)
     try:
         known = shape.views["diagonal", exact(offset), exact(dim1), exact(dim2)]
-    except (KeyError, TypeError):  # not cached yet, or an argument is a list
+    except (KeyError, TypeError):  # the rule is not cached yet, or an argument is a list
         known = errors.plainly(remember, shape, "diagonal", args, _diagonal_rule)
     else:
         if known.short is not table.short and not known.value[1]:
@@ -265,7 +265,7 @@ def unsafe_chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple
 
 # Source of the following: TensorShape.cpp, tensor_split and hsplit.
 
-# The maximum number of tensors; more would take minutes.
+# The largest number of tensors. A larger number would take minutes.
 _MOST_SECTIONS = 1 << 20
 
 
@@ -329,7 +329,7 @@ vsplit_int, vsplit_array = _split_along("vsplit", 2)
 dsplit_int, dsplit_array = _split_along("dsplit", 3)
 
 
-# --- copies in which a part is replaced ---------------------------------------------------------
+# --- copies with a part replaced ----------------------------------------------------------------
 
 
 def _clone_with_strides(self: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ from ..structured.resizing import resize_output
 class _Entry:
     """A plan: the layout of the result, the row's dimension, and the loop.
 
-    is_fresh: no call has found the entry yet; the first call that finds it stores a short cut.
+    is_fresh: no call has found the entry yet. The first call that finds it stores a short cut.
     """
 
     __slots__ = ("geometry", "dim", "run", "is_fresh")

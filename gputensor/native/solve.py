@@ -238,8 +238,8 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 def linalg_lstsq(
     key_set: int, self: Tensor, b: Tensor, rcond: float | None = None, driver: str | None = None
 ) -> Any:
-    """With gelsd and gelss the size of the residuals depends on the ranks, so the host reads these;
-    on the meta device it assumes full ranks.
+    """With gelsd and gelss the size of the residuals depends on the ranks, so the host reads the
+    ranks. On the meta device full ranks are assumed.
     """
     op = "lstsq"
     check_matrix(op, "self", self)

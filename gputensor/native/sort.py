@@ -1,5 +1,5 @@
-"""Sorting along one dimension: sort, argsort, msort, topk. NaN is the largest; equal elements
-always keep their order, as on PyTorch's CPU.
+"""Sorting along one dimension: sort, argsort, msort, topk. NaN sorts last. Equal elements always
+keep their order, as on PyTorch's CPU.
 
 Source of the rules: aten/src/ATen/native/Sorting.cpp.
 """
@@ -54,7 +54,7 @@ def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
 def sorted_by_digits(
     on: Any, x: Any, dim: int, descending: bool, with_places: bool = True
 ) -> tuple[Any, Any] | None:
-    """Sort by the CPU's loop; return (values, indices or None), or None if the loop cannot sort
+    """Sort by the CPU's loop. Return (values, indices or None), or None if the loop cannot sort
     x."""
     if on.is_gpu or not x.size:
         return None
@@ -89,8 +89,8 @@ def _rows_sorted(
 
 
 def taken(on: Any, x: Any, places: Any, dim: int) -> Any:
-    """Return the elements at indices along a dimension. `places` has the sizes of x except in this
-    dimension."""
+    """Return the elements at indices along a dimension. In all other dimensions, `places` has the
+    sizes of x."""
     if on.is_gpu:
         return on.np.take_along_axis(x, places, dim)
     return stub.cpu("gather").taken(x, places, dim)
@@ -102,7 +102,7 @@ def _is_short(on: Any, x: Any, dim: int) -> bool:
 
 
 def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
-    """Sort 64-bit numbers that consist of key and index. NumPy sorts them with vector instructions,
+    """Sort 64-bit numbers composed of key and index. NumPy sorts them with vector instructions,
     several times faster than its stable argsort."""
     key = _keys_of_short(x, dim, descending)
     cpu.share_rows(key.shape, dim, lambda part: key[part].sort(dim))
@@ -111,7 +111,7 @@ def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
 
 
 def _order_of_long(on: Any, x: Any, dim: int, descending: bool) -> Any:
-    """`_order_of_short` for 64-bit integers of a small range; None for others."""
+    """`_order_of_short` for 64-bit integers within a small range; None for other tensors."""
     n = x.shape[dim]
     if on.is_gpu or x.dtype.kind not in "iu" or x.dtype.itemsize != 8 or n < 2 or not x.size:
         return None
@@ -132,14 +132,15 @@ def _order_of_long(on: Any, x: Any, dim: int, descending: bool) -> Any:
 
 
 def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
-    """Return int64 numbers. The upper half orders the elements, which have at most 32 bits; the
-    lower half is the index along `dim`."""
+    """Return int64 numbers. The upper half is a key that orders the elements, which have at most 32
+    bits. The lower half is the index along `dim`."""
     np = numpy
     if x.dtype.kind == "f":
         bits = (x + np.float32(0)).astype(np.float32).view(np.int32)  # -0.0 equals 0.0
         bits = np.where(np.isnan(x), np.int32(0x7FFFFFFF), bits ^ (bits >> 31 & 0x7FFFFFFF))
     elif x.dtype == np.uint32:
-        bits = (x ^ np.uint32(1 << 31)).view(np.int32)  # signed integers in the same order
+        # map the bits to signed integers of the same order
+        bits = (x ^ np.uint32(1 << 31)).view(np.int32)
     else:
         bits = x
     key = bits.astype(np.int64)
@@ -175,8 +176,8 @@ def _check(op: str, self: Tensor, dim: int) -> tuple[Geometry, int]:
 
 
 def _found(op: str, self: Tensor, wanted: tuple[Geometry, Geometry], *rest: Any) -> Pair:
-    """Return the sorted result. bfloat16 is sorted as float32, which is exact, because CuPy cannot
-    sort it."""
+    """Return the sorted result. bfloat16 is sorted as float32, because CuPy cannot sort it; the
+    conversion is exact."""
     if self._geometry.dtype is not dtypes.bfloat16:
         first, second = library.call(op, _sorted, wanted, self, *rest)
         return first, second
@@ -211,7 +212,8 @@ def _learn(
     *rest: Any,
     of: int | None = None,
 ) -> None:
-    """Store the short cut of a sort. of: the number of the result, if the operator gives one."""
+    """Store the short cut of a sort. of: the index of the result, if the operator returns only
+    one."""
     if args[0]._geometry.dtype is dtypes.bfloat16:
         return
 
@@ -219,7 +221,7 @@ def _learn(
         found = _sorted(HOST, x, *rest)
         return found if of is None else found[of]
 
-    is_new = len(rest) == 2 and args[0]._geometry.ndim > 0  # otherwise there may be views of others
+    is_new = len(rest) == 2 and args[0]._geometry.ndim > 0  # otherwise views of it may exist
     short.learn(table, kernel, args, made, compute, is_new)
 
 
@@ -288,7 +290,7 @@ _FEW = 4
 
 
 def _first(on: Any, x: Any, dim: int, descending: bool, k: int) -> Any:
-    """`_sorted` on the CPU, without sorting the other elements."""
+    """`_sorted` on the CPU, but only the first k elements are sorted."""
     rows = x.swapaxes(dim, -1)
     flat = numpy.ascontiguousarray(rows).reshape(-1, rows.shape[-1])
     values, places = stub.cpu("order").first(flat, k, descending)

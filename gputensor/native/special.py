@@ -18,7 +18,7 @@ from ..tensor.tensor import Tensor
 def _prepare(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
     """Check the numbers: the order of polygamma, and eps of logit.
 
-    A negative eps stands for a missing one.
+    A negative eps stands for an absent eps.
     """
     if "eps" in params:
         return (-1.0 if params["eps"] is None else real("logit", "eps", params["eps"]),)

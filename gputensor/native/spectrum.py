@@ -143,7 +143,8 @@ def _tolerances(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 
 def _threshold(values: Tensor, atol: Any, rtol: Any) -> Tensor:
-    """Return max(atol, rtol * the largest value), with a dimension for the values."""
+    """Return max(atol, rtol * the largest value), with a last dimension that broadcasts with the
+    values."""
     largest = calls.amax(values, (-1,), True)
     atol = calls.unsqueeze(atol, -1) if isinstance(atol, Tensor) else atol
     rtol = calls.unsqueeze(rtol, -1) if isinstance(rtol, Tensor) else rtol
@@ -235,7 +236,7 @@ def linalg_matrix_norm(
         raise errors.must(op, "dim", "name two dimensions", dims)
     x = self if dtype is None else calls.to_dtype(self, dtype, False, False, None)
     if ord in (1, 2, math.inf) and 0 in [x._geometry.sizes[d] for d in dims]:
-        return calls.sum_dim_IntList(calls.abs(x), dims, keepdim, None)  # it is 0, as in PyTorch
+        return calls.sum_dim_IntList(calls.abs(x), dims, keepdim, None)  # PyTorch returns 0 as well
     if ord == "fro":
         square = calls.abs(x)
         total = calls.sum_dim_IntList(calls.mul_Tensor(square, square), dims, keepdim, None)

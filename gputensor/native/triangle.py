@@ -40,7 +40,7 @@ def triu(key_set: int, self: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
-    """Return self with zeros where `keeps(row + diagonal, column)` is false; the result is
+    """Return self with zeros where `keeps(row + diagonal, column)` is false. The result is
     row-major."""
     shape = self._geometry
     if shape.ndim < 2:
@@ -60,7 +60,7 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
     made = allocate(contiguous_geometry(shape.sizes, shape.dtype), self._device)
     key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
     into = operators.where_self_out.redispatch_table[key_set]
-    # False has the lowest dtype, so the result has self's dtype
+    # False has the lowest category, so the result has self's dtype
     into(key_set, mask, self, False, made)
     if self._device is CPU and rows * columns <= _KEPT and shape.dtype.np.kind in "biufc":
         operator, kernel = (operators.tril, tril) if op == "tril" else (operators.triu, triu)
@@ -88,7 +88,7 @@ for _kernel in (tril, triu):
     )
 
 
-# From this row length on, each row's part is copied by its own NumPy call on the CPU.
+# From this row length on, each row is copied by its own NumPy call on the CPU.
 _LONG = 256
 # The largest mask of a triangle that is cached, in elements, and the number of cached masks.
 _KEPT, _MASKS = 1 << 20, 8
@@ -113,13 +113,13 @@ def _indices(
     key_set: int, op: str, find: Any, row: int, col: int, offset: int, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Return the indices. They are made on the host, as the elements of `tensor(...)` are."""
+    """Return the indices. They are computed on the host, as for `tensor(...)`."""
     for arg, value in (("row", row), ("col", col)):
         arguments.integer(op, arg, value, least=0)
     shift = max(-row, min(arguments.integer(op, "offset", offset), col))
     try:
         found = np.stack(find(row, shift, col)).astype(np.int64)
-    except ValueError as error:  # NumPy raises it for sizes beyond its limit
+    except ValueError as error:  # NumPy raises this error for sizes above its limit
         raise errors.host_memory_exhausted(op, error) from None
     element = dtypes.int64 if dtype is None else dtype
     place = CPU if device is None else resolve(as_device(device))
@@ -167,7 +167,7 @@ def _embedding(made: Tensor, offset: int, dim1: int, dim2: int) -> Any:
     def compute(x: Any) -> Any:
         array = np.zeros(sizes, element)
         place = array.diagonal(offset, dim1, dim2)
-        place.flags.writeable = True  # NumPy protects a view that was a copy once
+        place.flags.writeable = True  # NumPy marks such a view read-only
         place[...] = x
         return array
 

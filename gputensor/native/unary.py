@@ -1,4 +1,4 @@
-"""Elementwise operators with one input. A new operator needs no line here."""
+"""Elementwise operators with one input. A new operator needs no line in this file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def out(operator: Operator, loop: str) -> Kernel:
     return kernel
 
 
-# --- bitwise_not: on bool it is logical_not, because CUDA's kernels compute bool as an integer ---
+# --- bitwise_not: for bool it is logical_not, because CUDA kernels compute bool as an integer ---
 
 
 def _flips(make: Callable[[Operator, Rule], Kernel]) -> Callable[[Operator, str], Kernel]:
@@ -100,7 +100,7 @@ def angles_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def angles_out(operator: Operator, loop: str) -> Kernel:
-    """Make the out kernel of angle. An `out` that is resized becomes row-major, too."""
+    """Make the out kernel of angle. If `out` is resized, it becomes row-major too."""
     general = out(operator, loop)
 
     def kernel(key_set: int, self: Tensor, out: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ def square(key_set: int, self: Tensor) -> Tensor:
     return calls.mul_Tensor(self, self)
 
 
-# --- conj_physical: real tensors are their own conjugates -----------------------------------------
+# --- conj_physical: a real tensor is its own conjugate --------------------------------------------
 
 
 def conj_physical(key_set: int, self: Tensor) -> Tensor:
@@ -173,15 +173,15 @@ def conj_physical_out(key_set: int, self: Tensor, out: Tensor) -> Tensor:
 
 
 def _has_loop(self: Tensor) -> bool:
-    """True if the device has a loop for this dtype. Loops of other devices are for complex numbers
-    only; real numbers are copied there."""
+    """True if the device has a loop for this dtype. On devices other than the CPU only complex
+    numbers have a loop; real numbers are copied."""
     return self._geometry.dtype.is_complex or self._device is CPU
 
 
 _RULES = Rule("copy", "copy", UNARY), Rule("unary", "conj_physical", UNARY)
 
 
-# Made at the first call, because this module does not use operators while it loads.
+# Made at the first call, because this module must not use operators while it is loading.
 @cache
 def _functional(is_turned: bool) -> Kernel:
     return pointwise.functional(operators._conj_physical, _RULES[is_turned])

@@ -1,5 +1,5 @@
 """Distinct elements and slices. Their number depends on values, so the host waits for the device.
-NaN equals nothing.
+Each NaN counts as distinct.
 
 Source of the rules: aten/src/ATen/native/Unique.cpp.
 """
@@ -40,7 +40,7 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
 
 
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
-    """Return distinct elements. wants_places: also return the index of each element's value."""
+    """Return distinct elements. wants_places: also return each element's index among them."""
     if not wants_places and x.size:  # sorting values is faster than sorting indices
         ordered = _in_order(on, x.reshape(-1)) if sorts else x.reshape(-1)
         is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
@@ -64,7 +64,7 @@ def _along(on: Any, x: Any, dim: int, sorts: bool) -> Any:
 def _found(
     op: str, self: Tensor, function: Any, rest: tuple[Any, ...], inverse: bool, counts: bool
 ) -> Triple:
-    """Return the results; those that are not requested are empty."""
+    """Return the results. Results that were not requested are empty."""
     shape = self._geometry
     if shape.dtype.category == COMPLEX:
         raise errors.wrong_dtype(op, "self", "not be complex", self)

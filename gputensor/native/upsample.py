@@ -1,9 +1,9 @@
 """Resampling of images: all upsample_* operators, by tables of elements and weights.
 
-For one dimension, a mode makes the table: the input elements, with weights, of each result element.
-Dimensions are processed one after the other, the last one first. A gradient uses the transposed
-table. NumPy computes on the CPU, CuPy on CUDA. f16 and bf16 are computed in f32 and rounded once;
-uint8 in fixed point, rounded after each dimension, as PyTorch does.
+For each dimension, the mode determines a table: the input elements and weights of each result
+element. Dimensions are processed one after the other, the last one first. A gradient uses the
+transposed table. NumPy computes on the CPU, CuPy on CUDA. f16 and bf16 are computed in f32 and
+rounded once. uint8 is computed in fixed point and rounded after each dimension, as in PyTorch.
 Source: aten/src/ATen/native/UpSample.h and cpu/UpSampleKernel.cpp.
 """
 
@@ -33,7 +33,7 @@ Sizes = tuple[int, ...]
 
 class Tap(NamedTuple):
     """A term of a weighted sum: `by` times the elements `at` is added to the results `to`. None
-    means a weight of 1, and all results."""
+    means weight 1 for `by`, and all results for `to`."""
 
     to: Any
     at: Any
@@ -63,7 +63,7 @@ def _ratio(line: Line, of: Any) -> Any:
 
 
 def _places(line: Line, of: Any) -> Any:
-    """Return the position of each result element among the input's elements."""
+    """Return the position of each result element in the input."""
     i, ratio, half = np.arange(line.m).astype(of), _ratio(line, of), of(0.5)
     return ratio * i if line.align else ratio * (i + half) - half
 
@@ -150,7 +150,8 @@ _MODES: dict[str, Callable[[Line, Any], tuple[Any, Any]]] = {
 
 @lru_cache(maxsize=256)
 def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int]:
-    """Return the taps of a dimension. If the weights are integers, return also their binary places.
+    """Return the taps of a dimension. If the weights are integers, also return their number of
+    binary digits.
 
     turned: return the transposed table, from results to elements, which gradients use.
     """
@@ -158,7 +159,7 @@ def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int
     at, by = _MODES[line.mode](line, of)
     places = 0
     if element == "u1" and by is not None:
-        # an element that is used twice gets the sum of both weights, which is rounded once
+        # an element that is used twice gets the sum of both weights, rounded once
         for k in range(1, len(at)):
             twice = np.where(at[k] == at[k - 1], by[k - 1], 0)
             by[k] += twice
@@ -176,7 +177,8 @@ def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int
 
 
 def _binary_places(most: float) -> int:
-    """Return the number of binary places of the weights, which PyTorch stores in 16 bits."""
+    """Return the number of fractional binary digits of the weights, which PyTorch stores in 16
+    bits."""
     for places in range(22):
         if int(0.5 + most * (1 << (places + 1))) >= 1 << 15:
             return places
@@ -227,8 +229,8 @@ def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
             continue
         taps, places = _table(line, element, turned)
         given, size = (line.m, line.n) if turned else (line.n, line.m)
-        # Dimensions that shrink come first, so that dropped elements are not processed. The first
-        # of them comes first, because whole rows are faster than single elements.
+        # Dimensions that shrink come first, so that dropped elements are not processed. Among them
+        # the first dimension comes first, because whole rows are faster than single elements.
         order = axis if size < given and not places else 9 - axis
         found.append((order, (axis, taps, places, size, _dense(taps, size))))
     return [step for _, step in sorted(found, key=lambda step: step[0])]
@@ -273,10 +275,10 @@ def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: A
             made = on.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
         made.fill(0)
     for n, (to, at, by) in enumerate(taps):
-        is_all = len(at) == size  # each index occurs once
+        is_all = len(at) == size  # each index occurs only once
         starts = is_all and n == 0
         if starts and by is None and made is not None and not on.is_gpu:
-            x.take(at, axis, made, "clip")  # this mode is fast, because it does not check indices
+            x.take(at, axis, made, "clip")  # mode "clip" is fast, because it does not check indices
             continue
         part = x.take(on.constant(at), axis)
         total = part if made is None else made
@@ -312,7 +314,7 @@ class _Leaf(NamedTuple):
 
 
 def _check(op: str, arg: str, x: Tensor, count: int, whole: Sizes, out: Sizes) -> None:
-    """Check the sizes. whole: sizes of the input. out: the last sizes of the result."""
+    """Check the sizes. whole: all sizes of the input. out: the last sizes of the result."""
     if len(whole) != count + 2:
         raise errors.wrong_shape(op, arg, f"have {count + 2} dimensions", x)
     if 0 in whole[1:]:

@@ -1,5 +1,5 @@
-"""Operators that return views of all elements with other sizes or in another order. They move no
-element.
+"""Operators that return views of all elements with other sizes or in another order. No element is
+moved.
 
 Source of the semantics: aten/src/ATen/native/TensorShape.cpp.
 """
@@ -118,7 +118,7 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
     try:
         known = memo["reshape", exact(shape)]
         sizes, strides = known.value
-    except (KeyError, TypeError):  # not cached yet, or the argument is a list
+    except (KeyError, TypeError):  # the rule is not cached yet, or the argument is a list
         sizes = errors.plainly(infer_size, "reshape", shape, self._geometry.numel)
         strides = view_strides(self._geometry, sizes)
         if len(memo) >= MEMO_BOUND:
@@ -141,7 +141,7 @@ jumps(reshape, lambda: ((operators._reshape_alias, CPU_CALL, _reshape_alias),))
 
 
 def with_sizes(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """Give `made`, a new tensor, other sizes. The call is recorded, but not as a view.
+    """Set other sizes on `made`, a new tensor. The call is recorded, but not as a view.
 
     The key set lacks the key that tracks views. Source: TensorShape.cpp, reshape, which calls
     _unsafe_view.
@@ -478,7 +478,7 @@ detach: Kernel = view_kernel("detach", _alias_rule)
 
 
 def _inplace(rule: Callable[..., Geometry]) -> Kernel:
-    """Make an in-place operator that gives the tensor the view's geometry."""
+    """Make an in-place operator that sets the view's geometry on the tensor."""
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
         self._get_storage()

@@ -40,8 +40,8 @@ def _check_numbers(entry: Any, self: Any, other: Any) -> None:
 
 
 def _with_tensors(inputs: Sequence[Any]) -> Sequence[Any]:
-    """Convert numbers to tensors on the condition's device. Source: `where` of ATen's
-    TensorCompare.cpp."""
+    """Convert numbers to tensors on the condition's device. Source: ATen's TensorCompare.cpp,
+    `where`."""
     operands = inputs[1:3]
     if not any([type(x) in NUMBERS for x in operands]):
         return inputs

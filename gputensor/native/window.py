@@ -1,6 +1,6 @@
 """Windows of signals, and short-time Fourier transforms: hann_window, stft, istft.
 
-Made of other operators. Source: ATen/native/TensorFactories.cpp, SpectralOps.cpp.
+Composed of other operators. Source: ATen/native/TensorFactories.cpp, SpectralOps.cpp.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _window(
 
 
 def _cosines(*factors: float) -> Shape:
-    """Return a function: the sum of factors[k] cos(2 pi k x)."""
+    """Return a function that computes the sum of factors[k] cos(2 pi k x)."""
 
     def shape(places: Tensor, last: float) -> Tensor:
         turns = [math.tau * k / last for k in range(1, len(factors))]

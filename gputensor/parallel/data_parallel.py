@@ -10,11 +10,11 @@ from ..nn.modules.module import Module
 
 
 class DataParallel(Module):
-    """Wrap a module and name its parameters `module.…`. Inputs are not split over devices.
+    """Wrap a module. Its parameters are named `module.…`. Inputs are not split over devices.
 
     Args:
         device_ids: a list of one device, to which the module is moved; None leaves it.
-        output_device, dim: accepted; results are on the module's device.
+        output_device, dim: accepted without effect; results are on the module's device.
     """
 
     module: Module
@@ -43,7 +43,7 @@ class DataParallel(Module):
 
 
 def place(op: str, given: Any) -> device:
-    """Return a device; a number is a CUDA device."""
+    """Return a device. A number stands for a CUDA device."""
     if type(given) is not int:
         return device(given)
     if not 0 <= given < 256:

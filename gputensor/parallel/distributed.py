@@ -1,4 +1,4 @@
-"""`DistributedDataParallel`: all ranks train one module, each on its own batches.
+"""`DistributedDataParallel`: all ranks train one module, each rank on its own batches.
 
 Source: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp.
 """
@@ -27,8 +27,8 @@ from .hooks import reduction
 from .uneven import Uneven
 
 _NAME = "DistributedDataParallel"
-# Options of PyTorch that would change the reduced values, or the time of the reduction; not
-# supported.
+# Options of PyTorch that would change the reduced values, or the time at which they are reduced.
+# They are not supported.
 _ABSENT = (
     "delay_all_reduce_named_params", "param_to_hook_all_reduce", "mixed_precision", "device_mesh",
 )  # fmt: skip
@@ -39,19 +39,19 @@ class DistributedDataParallel(Module):
 
         model = gt.nn.parallel.DistributedDataParallel(model)
 
-    The constructor copies rank 0's parameters and buffers to all ranks; each recorded forward
-    copies the buffers again. Gradients are reduced bucket by bucket while backward runs; backward
-    returns after the last one. Names of parameters and buffers begin with `module.`.
+    The constructor copies rank 0's parameters and buffers to all ranks. Each forward with gradients
+    copies the buffers again. Gradients are reduced bucket by bucket while backward runs. Backward
+    returns after the last reduction. Names of parameters and buffers begin with `module.`.
 
     Args:
         device_ids: None, or a list of the module's one device; inputs are not moved.
-        output_device, dim, gradient_as_bucket_view, check_reduction: accepted.
-        broadcast_buffers: copy rank 0's buffers in each recorded forward.
+        output_device, dim, gradient_as_bucket_view, check_reduction: accepted without effect.
+        broadcast_buffers: copy rank 0's buffers in each forward with gradients.
         process_group: the ranks, by default all.
         bucket_cap_mb: size of a bucket in MiB, by default 25.
-        find_unused_parameters: gradients of parameters that an output does not depend on count
-            as zeros; a parameter that no rank uses keeps its gradient. Otherwise a parameter
-            without a gradient is an error in the next forward.
+        find_unused_parameters: if an output does not depend on a parameter, its gradient counts as
+            zeros; a parameter that no rank uses keeps its gradient. Without this option, a
+            parameter without a gradient raises an error in the next forward.
         static_graph: accepted; implies find_unused_parameters=True.
         init_sync: copy parameters and buffers of rank 0 in the constructor.
         Raises: DistributedError without a process group, or if parameters differ between ranks.
@@ -115,7 +115,7 @@ class DistributedDataParallel(Module):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without group and reducer; unpickled modules make new ones."""
+        """Return the state without group and reducer. Unpickled modules make new ones."""
         left = "process_group", "_reducer"
         return {name: value for name, value in vars(self).items() if name not in left}
 
@@ -127,7 +127,7 @@ class DistributedDataParallel(Module):
             self._reducer.use_hook(*self._comm_hook)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Call the module; the backward that follows reduces gradients."""
+        """Call the module. The following backward reduces gradients."""
         reduces = self.require_backward_grad_sync and is_grad_enabled()
         self._reducer.check_ended()
         syncs, source = self.require_forward_param_sync and self.broadcast_buffers, 0
@@ -143,7 +143,7 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """In the block each rank adds up its gradients.
+        """In the block each rank accumulates its gradients without reduction.
 
         The first backward after the block reduces the sums.
         """
@@ -155,10 +155,10 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """Let `hook(state, bucket)` reduce the gradients, instead of the mean. May be called once.
+        """Reduce the gradients by `hook(state, bucket)` instead of the mean. May be called once.
 
-        hook: given a GradBucket, returns a Future of the tensor that replaces its gradients, such
-            as `all_reduce(..., async_op=True).get_future()`; parallel/hooks.py has some.
+        hook: receives a GradBucket and returns a Future of the tensor that replaces its gradients,
+            such as `all_reduce(..., async_op=True).get_future()`. parallel/hooks.py has examples.
         """
         if not callable(hook):
             raise errors.wrong_type(_NAME, "hook", "be a function", hook)
@@ -172,15 +172,15 @@ class DistributedDataParallel(Module):
         self, divide_by_initial_world_size: bool = True, enable: bool = True,
         throw_on_early_termination: bool = False,
     ) -> Iterator[None]:  # fmt: skip
-        """Train in the block with different numbers of batches on the ranks.
+        """Train in the block with a different number of batches on each rank.
 
-        A rank that leaves the block takes part with zeros in the reductions of other ranks, and
-        gets the parameters and buffers of a rank that had the most batches. With several groups, or
-        collectives of the program's own in the block, ranks would wait for each other.
+        A rank that leaves the block takes part with zeros in the reductions of other ranks. It then
+        gets the parameters and buffers of a rank that had the most batches. Do not use several
+        groups, or collectives of your own, in the block: ranks would wait for each other for ever.
 
         divide_by_initial_world_size: True for means over all ranks, False for means over ranks that
         still have batches.
-        throw_on_early_termination: raise on all ranks once one has no more batches.
+        throw_on_early_termination: raise on all ranks as soon as one rank has no more batches.
         """
         options = {
             "divide_by_initial_world_size": divide_by_initial_world_size, "enable": enable,
@@ -219,10 +219,10 @@ class DistributedDataParallel(Module):
 
 
 class _Reducer:
-    """Starts the reduction of each bucket when its gradients are complete. After the last one it
-    waits for all.
+    """Starts the reduction of each bucket when its gradients are complete. After starting the last
+    one, it waits for all.
 
-    Buckets start in one order on all ranks: from the last parameter to the first.
+    Buckets start in the same order on all ranks: from the last parameter to the first.
     """
 
     def __init__(
@@ -231,9 +231,9 @@ class _Reducer:
         self._group, self._finds_unused = group, finds_unused
         self._names = {id(p): name for name, p in module.named_parameters()}
         self._buckets: list[Bucket] = buckets_of(_NAME, module.parameters(), bucket_bytes)
-        self._missing: set[int] = set()  # ids of parameters that have no gradient yet
-        self._is_awaited = False  # True from a forward to the end of its backward
-        self._began = False  # True once backward has computed a gradient
+        self._missing: set[int] = set()  # The ids of parameters that have no gradient yet.
+        self._is_awaited = False  # True from a forward to the end of its backward.
+        self._began = False  # True once backward has computed a gradient.
         self._started = 0
         self.scale = 1.0  # the factor of the means; see Uneven.scale
         for bucket in self._buckets:
@@ -253,7 +253,7 @@ class _Reducer:
             bucket.reduce = reduction(state, hook, n, n + 1 == count)
 
     def shadow(self) -> None:
-        """Take part in a backward of the other ranks."""
+        """Take part in a backward of the other ranks, with zeros."""
         shadow(self._group, self._buckets, self._finds_unused)
 
     def check_ended(self) -> None:
@@ -269,7 +269,7 @@ class _Reducer:
         )  # fmt: skip
 
     def begin(self, output: Any) -> None:
-        """Expect gradients of all parameters on which the output depends.
+        """Expect gradients of all parameters that the output depends on.
 
         None: expect no gradient.
         """
@@ -281,7 +281,7 @@ class _Reducer:
         for bucket in self._buckets:
             bucket.missing = sum(id(p) in self._missing for p in bucket.parameters)
         self._started, self._began = 0, False
-        # start now: other ranks may have gradients, although this one has none
+        # start now: other ranks may have gradients, even though this rank has none
         if not self._missing:
             self._go_on()
 
@@ -340,8 +340,8 @@ def _tensors(found: Any) -> Iterator[Tensor]:
 
 
 def _trained(module: Any) -> list[Tensor]:
-    """Return the parameters to train. Raises: ArgumentError for a module without them, or without
-    sizes."""
+    """Return the parameters to train. Raises: ArgumentError for a module without parameters, or
+    with lazy parameters that have no sizes yet."""
     if not isinstance(module, Module):
         raise errors.wrong_type(_NAME, "module", "be a Module", module)
     if any(is_lazy(x) for x in (*module.parameters(), *module.buffers())):

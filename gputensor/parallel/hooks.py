@@ -1,7 +1,7 @@
 """Communication hooks of `DistributedDataParallel`: functions that reduce a bucket of gradients.
 
-A hook is called as `hook(state, bucket)`, on all ranks in one order, and returns a Future of the
-tensor that replaces the bucket's gradients. state: the process group, None for the world.
+A hook is called as `hook(state, bucket)`, in the same order on all ranks. It returns a Future of
+the tensor that replaces the bucket's gradients. state: the process group, None for the world.
 
 Source: torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py.
 """
@@ -81,7 +81,7 @@ def reduction(state: Any, hook: Hook, index: int, is_last: bool) -> Any:
 
 
 def _checked(found: Any, flat: Tensor) -> Tensor:
-    """Return the tensor that a hook's future gave, alone or in a list."""
+    """Return the tensor that a hook's future holds, alone or in a list."""
     value = found[0] if isinstance(found, (list, tuple)) and len(found) == 1 else found
     if not isinstance(value, Tensor) or value.numel() != flat.numel():
         rule = f"return a Future of a tensor of {flat.numel()} elements"
@@ -103,7 +103,7 @@ def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
 
 
 def _compressed(kind: dtype, hook: Hook) -> Hook:
-    """Return a hook that sees the gradients in another dtype; results are cast back."""
+    """Return a hook that receives the gradients in another dtype; its results are cast back."""
 
     def wrapped(state: Any, bucket: GradBucket) -> Future:
         whole = bucket.buffer()

@@ -22,8 +22,8 @@ from ..nn.modules.norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _BatchNorm
 class SyncBatchNorm(_BatchNorm):
     """Batch norm of (N, C, *) over the batches of all ranks of a group, on any device.
 
-    In training all ranks must call it and backward; each does one collective of 2 C + 1 numbers.
-    In evaluation, or without other ranks, it is batch norm of this rank's batch.
+    In training all ranks must call forward and backward. Each does one collective of 2 C + 1
+    numbers. In evaluation, or without other ranks, it is a batch norm of this rank's batch.
 
     process_group: the ranks, by default all.
     """
@@ -103,7 +103,7 @@ class SyncBatchNorm(_BatchNorm):
 def _statistics(x: Tensor, group: ProcessGroup) -> tuple[Tensor, Tensor, Tensor]:
     """Return mean, variance and number of elements of each channel over all ranks; differentiable.
 
-    Each rank subtracts its own mean first, so that large means cost no accuracy.
+    Each rank subtracts its own mean first, so that large means do not reduce accuracy.
     """
     channels = x.shape[1]
     dims = [0, *range(2, x.ndim)]

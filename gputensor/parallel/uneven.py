@@ -1,7 +1,7 @@
 """`DistributedDataParallel.join`: ranks with different numbers of batches.
 
-A rank that has no more batches takes part in the collectives of the other ranks, with gradients of
-zeros, until no rank has batches. Source: torch/distributed/algorithms/join.py.
+A rank without further batches takes part in the collectives of the other ranks with zero gradients,
+until no rank has batches. Source: torch/distributed/algorithms/join.py.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ class Uneven:
     """One pass over the batches within `join`.
 
     divides_by_all: True for means over all ranks of the group, False for means over ranks that
-    still have batches.
-    stops: raise on all ranks as soon as one has no more batches.
+    divides_by_all: True for means over all ranks of the group, False for means over ranks that
+    still have batches. stops: raise on all ranks as soon as one rank has no more batches.
     """
 
     def __init__(self, group: ProcessGroup, device: Any, divides_by_all: bool, stops: bool) -> None:
         self._group, self._device = group, device
         self._divides_by_all, self._stops = divides_by_all, stops
-        self._steps: int = 0  # forwards of this rank
-        self.active: list[int] = []  # ranks in the group, from the last count
+        self._steps: int = 0  # The number of forward calls of this rank.
+        # The number of ranks in the group with batches, from the last count.
+        self.active: list[int] = []
 
     def _count(self, is_active: bool, reduces: bool, syncs: bool) -> tuple[bool, bool]:
-        """Exchange with all ranks which of them have batches; return (reduces, syncs) of these
-        ranks in this step.
-        """
+        """Learn which ranks have batches. Return (reduces, syncs) of these ranks in this step."""
         size, rank = self._group.size(), self._group.rank()
         flags = [int(is_active and n == rank) for n in range(size)]
         counts = tensor([*flags, int(reduces), int(syncs)], device=self._device)
@@ -65,7 +64,7 @@ class Uneven:
         return 1.0 if self._divides_by_all else self._group.size() / len(self.active)
 
     def last(self) -> int:
-        """Return a rank that had the most batches, the same one on all ranks."""
+        """Return a rank that had the most batches, the same rank on all ranks."""
         size = self._group.size()
         found = tensor([self._steps * size + self._group.rank()], device=self._device)
         all_reduce(found, ReduceOp.MAX, self._group)
@@ -75,7 +74,8 @@ class Uneven:
 def Join(
     joinables: Any, enable: bool = True, throw_on_early_termination: bool = False, **kwargs: Any
 ) -> AbstractContextManager[None]:
-    """`joinables[0].join(...)`: the context of one DistributedDataParallel, by PyTorch's name.
+    """The context manager `joinables[0].join(...)` of one DistributedDataParallel, under PyTorch's
+    name.
 
     kwargs: divide_by_initial_world_size.
     """

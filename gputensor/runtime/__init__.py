@@ -1,10 +1,10 @@
-"""The devices behind one interface: memory, streams, copies, and compiling and launching kernels.
+"""One interface for all devices: memory, streams, copies, and compiling and launching kernels.
 
-`cuda()` returns the module for CUDA devices, chosen once per process by `GPUTENSOR_CUDA`: `auto`
+`cuda()` returns the module for CUDA devices. `GPUTENSOR_CUDA` selects it once per process: `auto`
 (the default: CuPy and a driver, or `no_cuda`), `emulator` (the same kernels on the CPU), `off`, or
 `required` (an error without a device). CuPy is not imported before a CUDA device is needed.
-`INTERFACE` lists the names that each module has. This package sees pointers and bytes, never
-operators, tensors or dtypes.
+`INTERFACE` lists the names that each module defines. This package works with pointers and bytes,
+never with operators, tensors or dtypes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHOICES = ("auto", "emulator", "off", "required")
 _SPAWN = "start it with multiprocessing.get_context('spawn')"
 FORKED = f"this process was forked after its parent used CUDA; {_SPAWN}"
 
-# The required and the optional part of the interface for further devices, which register an object
+# The required and the optional names of a runtime for a further device, which registers an object
 # with these names (backend.py). `copy_async` takes -1 for the host.
 REQUIRED = (
     "device_count current_device exchange_device allocate copy_async current_stream synchronize"
@@ -53,7 +53,8 @@ def cuda() -> ModuleType:
 
 
 def of(device_type: str) -> Any:
-    """The runtime of a device type: CUDA's module, or the object that a further device registered.
+    """Return the runtime of a device type: CUDA's module, or the object that a further device
+    registered.
 
     Raises: DeviceError for a type without a runtime.
     """
@@ -66,7 +67,7 @@ def of(device_type: str) -> Any:
 
 
 def with_streams(device_type: str) -> Any:
-    """The runtime of a device type if users can choose its streams; None otherwise."""
+    """Return the runtime of a device type if users can choose its streams; otherwise None."""
     if device_type == "cuda":
         return _chosen or _choose()
     found = _further.get(device_type)
@@ -85,13 +86,14 @@ def register(device_type: str, runtime: Any) -> Callable[[], None]:
 
 
 def in_use() -> list[Any]:
-    """The runtimes that have a device and may have been used: CUDA's once chosen, and others."""
+    """The runtimes that may have been used: CUDA's if it was chosen and has a device, and all
+    others."""
     chosen = [] if _chosen is None or not _chosen.is_available() else [_chosen]
     return [*chosen, *[module for _, module in _further.items()]]
 
 
 def is_further(device_type: str) -> bool:
-    """True for the type of a device that was registered from outside."""
+    """True for a device type that was registered from outside the package."""
     return device_type in _further
 
 
@@ -121,14 +123,14 @@ def _choose() -> ModuleType:
 
 
 def choose_again() -> ModuleType:
-    """Read `GPUTENSOR_CUDA` again; for test runners, before any device is used."""
+    """Read `GPUTENSOR_CUDA` again. For test runners, before any device is used."""
     global _chosen
     _chosen = None
     return _choose()
 
 
 def _real_or_none() -> ModuleType:
-    """The CuPy runtime, or `no_cuda` with the reason why it cannot answer."""
+    """The CuPy runtime, or `no_cuda` with the reason why CuPy cannot be used."""
     from . import no_cuda
 
     try:
@@ -154,8 +156,8 @@ def reset_after_fork() -> None:
 
 
 class _Package(ModuleType):
-    """Keeps the function `cuda`, which users call, when the submodule `cuda` is imported: an import
-    would replace it."""
+    """The module's class. It keeps the function `cuda` in place when the submodule `cuda` is
+    imported, because an import would replace the function."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "cuda" or not isinstance(value, ModuleType):

@@ -1,9 +1,9 @@
-"""Limit the threads of the OpenBLAS libraries of NumPy and SciPy where threads slow them down.
+"""Limit the threads of OpenBLAS in NumPy and SciPy where threads make small matrices slower.
 
 LAPACK calls BLAS for every few columns, and each call waits for all BLAS threads. For a small
-matrix this gains nothing; and if another program uses one of the CPUs, each wait takes a scheduler
-time slice: the eigenvectors of 256 rows took 1,150 ms with two threads on a busy machine of two
-CPUs, 9 ms with one. A BLAS other than OpenBLAS is not changed.
+matrix this gains nothing. If another program uses one of the CPUs, each wait lasts a scheduler time
+slice: on a busy machine of two CPUs, the eigenvectors of 256 rows took 1,150 ms with two threads
+and 9 ms with one. A BLAS other than OpenBLAS is not changed.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from . import cpu
 # The largest number of rows and columns of a small matrix.
 SMALL = 512
 
-# Bytes that hold a buffer of OpenBLAS and its alignment.
+# The size in bytes of an OpenBLAS buffer with its alignment.
 _BUFFER = 64 << 20
 
 _lock = threading.RLock()  # reentrant, because a signal handler may compute too
 _users = 0
-_wanted = 0  # the number given to set_num_threads; 0 if it was not called
+_wanted = 0  # the number last passed to set_num_threads; 0 if it was not called
 _kept: list[tuple[Callable[[int], object], int]] = []
-# package -> (getter, setter) of its OpenBLAS's number of threads; None for another BLAS.
+# package -> (getter, setter) of the thread count of its OpenBLAS; None for another BLAS.
 _found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
 
 
 def take_memory() -> None:
-    """Let NumPy's OpenBLAS allocate the buffer of one product while there is memory for it.
+    """Let NumPy's OpenBLAS allocate its buffer for a product while memory is available.
 
-    OpenBLAS ends the process if it cannot allocate a buffer, and keeps the buffers that it has.
-    The product of a matrix and its transpose takes one at any size. If the buffer does not fit now,
-    nothing is done.
+    OpenBLAS ends the process if it cannot allocate a buffer, and keeps its buffers. The product of
+    a matrix and its transpose needs one at any size. If the buffer does not fit now, this function
+    does nothing.
     """
     try:
         mmap.mmap(-1, _BUFFER).close()
@@ -89,8 +89,8 @@ def is_limited() -> bool:
 
 
 def set_threads(count: int) -> None:
-    """Let OpenBLAS use `count` threads, once no caller is inside `one_thread`; no more than there
-    are CPUs, since its threads wait for each other."""
+    """Let OpenBLAS use `count` threads, once no caller is inside `one_thread`. Limited to the
+    number of CPUs, since its threads wait for each other."""
     global _wanted
     count = min(count, os.cpu_count() or 1)
     with _lock:
@@ -108,7 +108,7 @@ def _limit() -> None:
         known = len(_kept)
         count, to = loaded[known]
         threads = count()
-        if len(_kept) == known:  # unless a signal handler has changed the table
+        if len(_kept) == known:  # False if a signal handler has changed the table
             _kept.append((to, threads))
             to(1)
 
@@ -146,8 +146,8 @@ def _openblas(package: Path) -> tuple[ctypes.CDLL | None, str]:
 
 @functools.cache
 def gemm(letter: str) -> tuple[int, bool] | None:
-    """The address of NumPy's `sgemm`, `dgemm`, … for compiled code, and whether its integers are of
-    64 bits; None where NumPy has another BLAS than OpenBLAS."""
+    """Return the address of NumPy's `sgemm`, `dgemm`, … for compiled code, and whether its integers
+    have 64 bits. None if NumPy's BLAS is not OpenBLAS."""
     library, end = _openblas(Path(sys.modules["numpy"].__path__[0]))
     found = getattr(library, f"scipy_{letter}gemm_{end}", None)
     address = found and ctypes.cast(found, ctypes.c_void_p).value
@@ -155,8 +155,8 @@ def gemm(letter: str) -> tuple[int, bool] | None:
 
 
 def reset_after_fork() -> None:
-    """Reset the state in a forked child: no caller is inside a context there, and the parent's lock
-    may be held for ever."""
+    """Reset the state in a forked child: no caller is inside a context there, and the lock may be
+    held by a thread of the parent for ever."""
     global _lock, _users
     if _users:
         for to, count in _kept:

@@ -1,16 +1,17 @@
 """The common part of CUDA graph captures: participating streams, and calls that are rejected during
 a capture.
 
-Work on a captured stream is recorded and not run. A runtime begins a `Capture` on a stream; other
-streams join when they wait for an event of it, and it must wait for them before it ends. A call
-that needs a result, or that the driver rejects during a capture, is rejected here first, with the
-operator's name, and the capture continues. Other code only tests whether `capturing` is empty.
+Work on a captured stream is recorded and not run. A runtime begins a `Capture` on a stream. Another
+stream joins when it waits for an event of the capture, and the first stream must wait for it before
+the capture ends. Some calls need a result, or are rejected by the driver during a capture. They are
+rejected here first, with the operator's name, and the capture continues. Other code only tests
+whether `capturing` is empty.
 
 Note [Random numbers of a graph]
-A call within a capture does not advance the generator. Its kernel gets the address of {seed,
-position} and the number of blocks used by earlier calls of the capture. Each replay first writes
-the generator's state there and advances it by the blocks of all calls. So a replay draws the
-numbers that the calls themselves would draw.
+A call within a capture does not advance the generator. Its kernel receives the address of {seed,
+position} and the number of blocks that earlier calls of the capture used. Each replay first writes
+the generator's state to that address and advances the generator by the blocks of all calls. So a
+replay draws the same numbers as the calls would without a capture.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ dropped: list[Any] = []
 MODES = ("global", "thread_local", "relaxed")
 _numbers = count(1)
 
-# The name of a pool, as in PyTorch: (number of a graph, 0), or (0, number from
+# The handle of a pool, as in PyTorch: (number of a graph, 0), or (0, number from
 # `graph_pool_handle`).
 Handle = tuple[int, int]
 
@@ -65,8 +66,8 @@ class Capture:
             raise errors.capture_refused("capture_begin", "the default stream cannot be captured")
         if of(self.origin) is not None:
             raise errors.capture_refused("capture_begin", f"{self.origin} is captured already")
-        # Append before the start, because other threads look at the list before calls that the
-        # driver rejects during a capture.
+        # Append before the start, because other threads read the list before calls that the driver
+        # rejects during a capture.
         capturing.append(self)
         try:
             self._start()
@@ -100,8 +101,8 @@ class Capture:
 
 
 class Draws:
-    """The draws of one capture from one generator: the memory of {seed, position}, and the number
-    of blocks."""
+    """The random draws of one capture from one generator: the memory of {seed, position}, and the
+    number of blocks."""
 
     __slots__ = ("blocks", "memory")
 
@@ -110,12 +111,12 @@ class Draws:
 
 
 class Place(int):
-    """The address of {seed, position}, which a kernel gets instead of a seed."""
+    """The address of {seed, position}, passed to a kernel instead of a seed."""
 
 
 def of(stream: Any) -> Capture | None:
-    """Return the capture in which a stream takes part."""
-    for capture in tuple(capturing):  # other threads change `capturing`
+    """Return the capture that a stream takes part in."""
+    for capture in tuple(capturing):  # copy the list, because other threads change `capturing`
         for own in capture.streams:
             if own.key == stream.key and own.device_index == stream.device_index:
                 return capture
@@ -134,7 +135,7 @@ def here() -> Capture | None:
 def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> None:
     """Raise if waiting for a stream, or for an event of the capture `after`, would never end.
 
-    A capturing thread may also not wait for anything else, except in relaxed mode.
+    Except in relaxed mode, a capturing thread may not wait for any other work either.
     """
     own = here()
     is_refused = after is not None or own is not None and own.mode != "relaxed"
@@ -143,7 +144,7 @@ def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> 
 
 
 def refuse_device_wait(what: str, device_index: int) -> None:
-    """Raise if any thread captures a stream of the device, in any mode: waiting for the device
+    """Raise if any thread captures a stream of the device, in any mode. Waiting for the device
     would end the capture (CUDA Programming Guide, Prohibited and Unhandled Operations)."""
     streams = [stream for capture in tuple(capturing) for stream in capture.streams]
     own = here()
@@ -167,22 +168,22 @@ def refuse_host(what: str, stream: Any) -> None:
 
 
 def refuse_entering(what: str, stream: Any, *, strict: bool = False) -> None:
-    """Raise if this thread captures and makes the default stream current, or, if strict, any stream
-    outside the capture: that work would run at once and not in replays."""
+    """Raise if this thread captures and the default stream becomes current or, if strict, any
+    stream outside the capture. Work on that stream would run at once and not in replays."""
     if here() is not None and (stream.ptr in (0, 1) or strict) and of(stream) is None:
         why = f"it works on {stream}, which takes no part in the capture"
         raise errors.capture_refused(operator() or what, why)
 
 
 def check_stream(stream: Any) -> None:
-    """Raise if this thread captures and `stream` is a default stream, which must not become
-    current."""
+    """Raise if this thread captures and `stream` is a default stream, which must not become current
+    during a capture."""
     if capturing:
         refuse_entering("stream", stream)
 
 
 def before_waiting(after: Capture | None, stream: Any) -> None:
-    """Let a stream join the capture `after`, if it waits for an event recorded there. Called before
+    """Let a stream join the capture `after` if it waits for an event of that capture. Called before
     the wait."""
     own = of(stream)
     if after is own:
@@ -201,8 +202,8 @@ def before_waiting(after: Capture | None, stream: Any) -> None:
 
 
 def operator() -> str | None:
-    """Return the name of the operator that this thread runs, found in the stack's frames, for an
-    error message."""
+    """Return the name of the operator that this thread runs, for an error message. It is found in
+    the stack frames."""
     frame: Any = sys._getframe(1)
     found: str | None = None
     while frame is not None:
@@ -235,7 +236,7 @@ def draw(cuda: Any, generator: Any, blocks: int, device_index: int) -> tuple[int
         return None
     draws = capture.draws.get((generator, device_index))
     if draws is None:
-        # memory outside of the graph's pool, because earlier calls of the graph may write to pool
+        # memory outside the graph's pool, because earlier calls of the graph may write to pool
         # memory
         allocator = capture.allocators[device_index]
         allocator.leave_pool(stream)

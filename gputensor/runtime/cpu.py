@@ -1,9 +1,9 @@
 """CPU memory, aligned for large arrays, and the thread pool of kernels.
 
-Memory is a uint8 ndarray, not cleared. From 64 KiB on it begins at a multiple of 64 bytes, so that
-rows of a copy share no cache line, and the compiled library keeps freed memory for later arrays
-(kernels/compiled/engine/blocks.cpp). Smaller arrays are allocated by NumPy, whose small-block cache
-saves more time than alignment would.
+Memory is an uninitialised uint8 ndarray. Arrays of 64 KiB or more begin at a multiple of 64 bytes,
+so that rows of a copy share no cache line, and the compiled library keeps their freed memory for
+later arrays (kernels/compiled/engine/blocks.cpp). Smaller arrays are allocated by NumPy, whose
+small-block cache saves more time than alignment would.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _by_numpy(nbytes: int) -> np.ndarray:
 
 
 _allocate_large: Callable[[int], np.ndarray] = _by_numpy
-# (sizes, dtype) -> a row-major array, not initialised. For arrays that may be large; NumPy's own
+# (sizes, dtype) -> an uninitialised row-major array. For arrays that may be large; NumPy's own
 # `empty` is faster for small ones.
 empty: Callable[[tuple[int, ...], np.dtype], np.ndarray] = np.empty
 
@@ -67,15 +67,16 @@ def allocate_by(
     of_shape: Callable[[tuple[int, ...], np.dtype], np.ndarray],
     address: Callable[[np.ndarray], int],
 ) -> None:
-    """Let the compiled library allocate arrays from 64 KiB on. It also reads an array's address in
-    a tenth of NumPy's time."""
+    """Let the compiled library allocate arrays of 64 KiB or more. It also reads an array's address
+    in a tenth of NumPy's time."""
     global _allocate_large, empty, address_of
     _allocate_large, empty, address_of = allocate, of_shape, address
 
 
 @functools.cache
 def cache_nbytes() -> int:
-    """Bytes of the largest cache of the first CPU; 32 MiB if Linux reports none."""
+    """Return the size in bytes of the largest cache of the first CPU; 32 MiB if Linux reports
+    none."""
     sizes = [32 << 20]
     for index in range(8):
         with contextlib.suppress(OSError), open(f"{_CACHES}/index{index}/size") as file:
@@ -88,17 +89,17 @@ def cache_nbytes() -> int:
 # --- threads ------------------------------------------------------------------------------------
 #
 # Note [Standing threads]
-# A caller puts a ticket into a queue for each thread that may help, works itself, and at the end
-# takes back the unclaimed tickets. So a caller never waits for a thread that is busy, late or gone;
-# concurrent callers, a full machine or the interpreter's exit can only cost time. Helpers are
+# For each thread that may help, a caller puts a ticket into a queue. It then works itself and
+# finally removes the unclaimed tickets. So a caller never waits for a thread that is busy, late or
+# gone; concurrent callers, a full machine or the interpreter's exit only cost time. Helpers are
 # daemon threads that sleep in the queue's lock and hold no references meanwhile. A piece does not
-# see its caller's context variables or modes, which loops do not read. Two pieces that wait for
-# each other take 9 us from call to return; with an executor's futures it was 14 to 100. Compiled
-# loops have a similar pool in C++ (kernels/compiled/engine/threads.cpp) without the GIL, so it does
-# not wait for the GIL; a helper of this pool waits 20 to 40 us for it.
+# inherit its caller's context variables or modes, which loops do not read. A call with two pieces
+# that wait for each other takes 9 us; with an executor's futures it took 14 to 100. Compiled loops
+# have a similar pool in C++ (kernels/compiled/engine/threads.cpp) that runs without the GIL. A
+# helper of this pool waits 20 to 40 us for the GIL.
 
-# The number of elements that a thread processes at a time. Rows are shared among threads from four
-# times this number on.
+# The number of elements that a thread processes at a time. Rows are shared among threads if there
+# are at least four times as many elements.
 _ROWS = 1 << 16
 
 _lock = threading.RLock()  # reentrant, because a signal handler may compute too
@@ -126,7 +127,7 @@ def get_num_threads() -> int:
 
 
 def free_threads() -> int:
-    """The number of threads a call made here may use; 1 within a piece of another call."""
+    """The number of threads that a call made here may use; 1 within a piece of another call."""
     return 1 if getattr(_inside, "part", False) else get_num_threads()
 
 
@@ -147,8 +148,8 @@ def set_num_threads(count: int) -> None:
 
 
 def on_num_threads(told: Callable[[int], object]) -> None:
-    """Call `told(count)` each time the number of threads is set, so that other pools can follow;
-    also now if it was set before."""
+    """Call `told(count)` each time the number of threads is set, so that other pools can follow.
+    Call it now too if the number was set before."""
     with _lock:
         _told.append(told)
         if _is_set:
@@ -156,8 +157,8 @@ def on_num_threads(told: Callable[[int], object]) -> None:
 
 
 def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], object]) -> None:
-    """Call `work(first, last)` over parts of [begin, end). Each part has at least `grain` elements,
-    except the last.
+    """Call `work(first, last)` over parts of [begin, end). Each part except the last has at least
+    `grain` elements.
 
     The calling thread takes a part itself. Inside a part, a nested call runs in its own thread.
     """
@@ -178,13 +179,13 @@ def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], ob
 
 def share(count: int, threads: int, make: Callable[[], Callable[[int], object]]) -> None:
     """Run pieces 0 to count - 1 on up to `threads` threads. Each thread first runs the pieces of
-    its own part, one contiguous run of memory that may still be in its cache, then remaining pieces
-    of other parts.
+    its own part, which is contiguous memory that may still be in its cache. It then runs remaining
+    pieces of other parts.
 
-    make: called once in each participating thread; returns the function of a piece. A thread that
-    starts too late, because other programs use the CPUs, finds no piece left, and the caller does
-    not wait for it. An exception of a piece is raised here after all running pieces have ended;
-    pieces not begun are skipped. Ctrl-C is handled in the same way.
+    make: called once in each participating thread; returns the function that runs a piece. A thread
+    that starts too late, because other programs use the CPUs, finds no piece left, and the caller
+    does not wait for it. An exception of a piece is raised here after all running pieces have
+    ended; pieces that have not begun are skipped. Ctrl-C is handled in the same way.
     """
     threads = min(threads, free_threads(), count)
     if threads <= 1:
@@ -192,7 +193,7 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
         for index in range(count):
             work(index)
         return
-    # each is one C call, so no two threads get the same number
+    # each `next` is one C call, so no two threads get the same number
     nexts = [itertools.count(count * n // threads).__next__ for n in range(threads)]
     ends = [count * (n + 1) // threads for n in range(threads)]
 
@@ -236,13 +237,14 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
         try:
             raise failure
         finally:
-            del failure, interruption, ticket, tickets  # the traceback refers to this frame
+            # delete the error, because its traceback refers to this frame
+            del failure, interruption, ticket, tickets
 
 
 def share_rows(
     shape: tuple[int, ...], axis: int, work: Callable[[tuple[slice, ...]], object]
 ) -> None:
-    """Call `work` with indices of parts of a shape that are whole along `axis`, on all threads."""
+    """Call `work` with indices of parts of a shape, on all threads. No part splits `axis`."""
     size = math.prod(shape)
     split = next((d for d, n in enumerate(shape) if d != axis and n > 1), None)
     if split is None or size < 4 * _ROWS:
@@ -258,8 +260,8 @@ def share_rows(
 
 
 class _Ticket:
-    """The right to work on a call, for one thread. `owner` is the first to claim it: a helper, or
-    the caller."""
+    """One thread's right to work on a call. `owner` is the first to claim it: a helper, or the
+    caller."""
 
     __slots__ = ("ended", "failure", "is_over", "owner", "work")
 
@@ -286,8 +288,8 @@ class _Ticket:
         self.ended.release()
 
     def end(self) -> None:
-        """Take the ticket back, or wait for the helper. The caller calls it, and may repeat it
-        after an interruption."""
+        """Withdraw the ticket, or wait for its helper. Called by the caller, and again after an
+        interruption."""
         if self.owner.setdefault("is", "caller") == "caller":
             self.work = None
             return
@@ -309,13 +311,14 @@ class _Pool:
             self._start(len(tickets))
         for ticket in tickets[: self._count]:
             queue = self._tickets
-            # if more tickets wait than there are threads, another ticket would only wait
+            # with more tickets waiting than threads, another ticket would only wait
             if queue.qsize() < self._count:
                 queue.put(ticket)
 
     def _start(self, count: int) -> None:
         with _lock:
-            if sys.is_finalizing():  # Python 3.11 would wait for a thread that never starts
+            # without this, Python 3.11 would wait for a thread that never starts
+            if sys.is_finalizing():
                 return
             if not hasattr(self, "_tickets"):
                 from _queue import SimpleQueue
@@ -358,7 +361,7 @@ def _the_pool() -> _Pool:
 
 
 def reset_after_fork() -> None:
-    """Make new pools in a forked child: the parent's threads do not exist there, and its lock may
+    """Make new pools in a forked child. The parent's threads do not exist there, and its lock may
     be held for ever."""
     global _lock, _pool, _inside
     _lock = threading.RLock()

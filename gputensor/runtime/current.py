@@ -12,14 +12,15 @@ from gputensor.core import errors
 from gputensor.core.guard import Guard
 
 
-_NO_ADDRESS = 1 << 56  # larger than any address of a process, on x86-64 and Arm
+_NO_ADDRESS = 1 << 56  # larger than any address of a process on x86-64 and Arm
 
 
 def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
-    """Convert a stream of any library, or its handle, to a stream of the runtime, which keeps the
-    object alive.
+    """Convert a stream of any library, or a stream's handle, to a stream of the runtime. The result
+    keeps the object alive.
 
-    Raises: ArgumentTypeError if it is no stream, or of a kind unknown to the runtime.
+    Raises: ArgumentTypeError if it is not a stream, or a stream type that the runtime does not
+    support.
     """
     if getattr(given, "device_index", None) is not None and hasattr(given, "wait_event"):
         return given
@@ -28,14 +29,14 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     if not is_real or type(handle) is not int:
         rule = "be a stream" if is_real else "be a stream of gputensor"
         raise errors.wrong_type(op, "stream", rule, given)
-    # a driver would dereference it as an address and crash the process
+    # the driver would dereference it as an address and crash the process
     if not 0 <= handle < _NO_ADDRESS:
         raise errors.must(op, "stream", "be the address of a stream", handle)
     return runtime.external_stream(device_index, handle, None if handle is given else given)
 
 
 class CurrentDevice(Guard):
-    """Makes a device current in this thread, for a block or for the calls of a function. idx: the
+    """Make a device current in this thread, for a block or for the calls of a function. idx: the
     device's index."""
 
     idx: int
@@ -64,7 +65,7 @@ class CurrentDevice(Guard):
 
 
 class CurrentStream(Guard):
-    """Makes a stream and its device current in this thread, for a block or for the calls of a
+    """Make a stream and its device current in this thread, for a block or for the calls of a
     function."""
 
     stream: Any
@@ -143,7 +144,8 @@ def on_a_new_thread(function: Callable[..., R], *args: Any) -> R:
     thread.start()
     try:
         thread.join()
-    except BaseException:  # after an interrupt, wait: work on the device uses the caller's tensors
+    # wait after an interrupt too: work on the device uses the caller's tensors
+    except BaseException:
         thread.join()
         raise
     if failed:

@@ -1,7 +1,7 @@
-"""Limits of a GPU that launch plans use: attributes of the device, by name.
+"""Limits of a GPU that launch plans use, by name. They are attributes of the device.
 
-A runtime reads a device's limits once. The GPUs below are used for the emulator and for compilation
-ahead of time.
+A runtime reads a device's limits once. The GPUs listed here serve the emulator and ahead-of-time
+compilation.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ gputensor writes all its files through `whole`.
 
 Note [Whole files]
 Data is written to a temporary file, created exclusively in the target's folder, and renamed to the
-target when complete. Readers see the old content or the new, even with concurrent writers. A
-symbolic link is followed. The target keeps its mode and, if the system allows it, its owner. The
-writer holds a lock on its temporary file, so an old and unlocked one is a leftover: the next writer
-to that folder removes it.
+target when complete. Readers see either the old or the new content, even with concurrent writers. A
+symbolic link is followed. The target keeps its mode and, if the system permits it, its owner. The
+writer holds a lock on its temporary file. An old temporary file without a lock is therefore a
+leftover, and the next writer to that folder removes it.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ _own: tuple[int, str, int] | None = None  # process, folder, lock
 
 @contextlib.contextmanager
 def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for writing. It appears at `path` if the block succeeds; it is removed if the
-    block raises.
+    """Open a file for writing. The file appears at `path` when the block succeeds. If the block
+    raises, it is removed.
 
     The data is synchronised to disk when the block ends. See Note [Whole files]. Raises: OSError
-    naming `path`, also if its folder cannot be written.
+    that names `path`, also if its folder cannot be written.
     """
     given = os.fsdecode(path)
     try:
         old = os.stat(given)
     except FileNotFoundError:
         old = None
-    # for example /dev/stdout or a pipe; a folder raises
+    # the target is, for example, /dev/stdout or a pipe; a folder raises
     if old is not None and not stat.S_ISREG(old.st_mode):
         with open(given, "wb") as own:
             yield own
         return
     target = os.path.realpath(given)
     if old is not None:
-        # raises if the file may not be written
+        # this call raises if the file may not be written
         os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))
     try:
         temporary, file = _temporary(os.path.dirname(target), 0o666 if old is None else old.st_mode)
@@ -68,16 +68,16 @@ def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write text in UTF-8 as `Path.write_text` does, but either the whole text or nothing."""
+    """Write text in UTF-8 as `Path.write_text` does. If writing fails, the file is unchanged."""
     with whole(path) as file:
         file.write(text.encode())
 
 
 def place(path: str, data: bytes, mode: int) -> None:
-    """Write a file at `path`, replacing a symbolic link there; for data that can be rebuilt.
+    """Write a file at `path`, replacing a symbolic link there. For data that can be rebuilt.
 
-    mode: reduced by the umask, as in os.open.
-    It does not synchronise to disk: readers must detect a file damaged by a crash by its content.
+    mode: reduced by the umask, as in os.open. The data is not synchronised to disk, so readers must
+    detect by its content a file that a crash damaged.
     """
     temporary, file = _temporary(os.path.dirname(path), mode)
     with _replacing(temporary, file, path):
@@ -121,7 +121,7 @@ def _keep(descriptor: int, old: os.stat_result) -> None:
         except OSError:
             try:
                 os.fchown(descriptor, -1, old.st_gid)
-            # the file's group has changed, so the group gets only the rights of others
+            # the file's group has changed, so the new group gets only the rights of other users
             except OSError:
                 mode = mode & 0o707 | (mode & 0o007) << 3
     os.fchmod(descriptor, mode)
@@ -171,7 +171,7 @@ def _remove_if_left(path: str) -> bool:
 
 
 def _is_left(path: str, status: os.stat_result) -> bool:
-    """True if a file is a temporary file of ours, old, and locked by no process."""
+    """True if a file is an old temporary file of gputensor that no process has locked."""
     if not stat.S_ISREG(status.st_mode) or time.time() - status.st_mtime < STALE_S:
         return False
     if status.st_uid != os.geteuid():
@@ -187,7 +187,8 @@ def _is_left(path: str, status: os.stat_result) -> bool:
 
 
 def _lock(descriptor: int) -> None:
-    with contextlib.suppress(OSError):  # the file system may have no locks: then nothing is removed
+    # the file system may not support locks; then nothing is removed
+    with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -200,7 +201,8 @@ def own_folder() -> str:
     import tempfile  # imported here: with shutil it would add 5 ms to `import gputensor`
 
     global _own
-    if _own is None or _own[0] != os.getpid():  # a forked child does not own its parent's folder
+    # a forked child does not own the folder of its parent
+    if _own is None or _own[0] != os.getpid():
         _sweep_folders(tempfile.gettempdir())
         folder = tempfile.mkdtemp(prefix="gputensor-")
         lock = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -226,7 +228,7 @@ def _sweep_folders(parent: str) -> None:
         if name.startswith("gputensor-"):
             folder = os.path.join(parent, name)
             lock = os.path.join(folder, _LOCK)
-            # the folder is another user's, or it was removed meanwhile
+            # another user owns the folder, or it has been removed
             with contextlib.suppress(OSError):
                 status = os.lstat(folder)
                 if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():

@@ -1,7 +1,7 @@
 """The array libraries with which operators can be implemented: NumPy and SciPy, or CuPy.
 
-A runtime calls `function(library, *arrays)` through its `call_library`, in the order of the current
-stream; structured/library.py makes operators of these functions.
+A runtime's `call_library` calls `function(library, *arrays)` in the order of the current stream.
+structured/library.py makes operators from these functions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import cpu
 
 
 class Library:
-    """An array library. np: its array module. is_gpu: True for CuPy, which has fewer functions than
+    """An array library. np: its array module. is_gpu: True for CuPy, which lacks some functions of
     NumPy."""
 
     __slots__ = ("is_gpu", "np", "_scipy")
@@ -45,7 +45,7 @@ HOST = Library(np, "scipy", is_gpu=False)
 
 
 class Array(NamedTuple):
-    """An operand or a result in device memory. ptr is 0 for a result that has no memory yet.
+    """An operand or a result in device memory. ptr is 0 for a result without memory.
 
     is_written: whether the function may write to the array.
     """

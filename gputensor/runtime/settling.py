@@ -1,15 +1,15 @@
 """Hooks that queue a thread's recorded work before its streams change or wait for each other.
 
-A block of `gt.fuse` queues the kernels of recorded operators later. They belong to the stream that
-was current when the operators were called. So runtimes call `settle` before another stream becomes
-current, and before an event is recorded or waited for.
+A `gt.fuse` block queues the kernels of recorded operators later. The kernels belong to the stream
+that was current when the operators were called. So runtimes call `settle` before another stream
+becomes current, and before an event is recorded or waited for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# Functions that queue the calling thread's recorded work; fusion/record/recorder.py adds one.
+# Functions that queue the calling thread's recorded work. fusion/record/recorder.py adds one.
 before: list[Callable[[str], None]] = []
 
 

@@ -1,10 +1,11 @@
 """Trust in files on disk: only this user's or root's files are loaded into the process.
 
 Note [Trust]
-A compiled kernel is code, and the hash in its footer is no signature. So a file is trusted only if
-this user or root owns it and no one else may write it, and if this also holds for its folder.
-Others may read the folders above but not change them; otherwise they could replace a folder between
-the check and the load. Under these conditions the file loaded by name is the file that was checked.
+A compiled kernel is code, and the hash in its footer is not a signature. So a file is trusted only
+if this user or root owns it, and only they may write to it, and if its folder meets the same
+conditions. Other users may read the folders above but not change them; otherwise they could replace
+a folder between the check and the load. Under these conditions the loaded file is the file that was
+checked.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def opened(path: str) -> int:
-    """A descriptor of a regular file that no other user can have written. Raises: OSError."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # do not wait for a pipe
+    """Open a regular file that no other user can have written; return its descriptor. Raises:
+    OSError."""
+    # O_NONBLOCK, so that opening a pipe does not wait
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags)
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and not wrong(status):
@@ -28,7 +31,8 @@ def opened(path: str) -> int:
 
 
 def wrong(status: os.stat_result) -> str:
-    """The reason why others may have changed a file with this status; "" if they cannot."""
+    """Return the reason why other users may have changed a file with this status; "" if they
+    cannot."""
     if status.st_uid not in (0, os.geteuid()):
         return f"is owned by user {status.st_uid}"
     if status.st_mode & _OTHERS_WRITE:
@@ -37,9 +41,10 @@ def wrong(status: os.stat_result) -> str:
 
 
 def wrong_folder(folder: str) -> str:
-    """The reason, as a clause, why others may have written files into a folder; "" if they cannot.
+    """Return the reason, as a clause, why other users may have written files into a folder; "" if
+    they cannot.
 
-    folder: without symbolic links. If it does not exist, the folders above it are checked.
+    folder: without symbolic links. If it does not exist, its parent folders are checked.
     """
     status, above = _status(folder), os.path.dirname(folder)
     reason = "" if status is None else wrong(status)
@@ -62,11 +67,12 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def _is_kept(status: Any) -> bool:
-    """True if others cannot rename entries of a folder, though they may write or own it."""
+    """True if other users cannot rename entries of a folder, even if they may write to it or own
+    it."""
     if status.st_uid not in (0, os.geteuid()):
         # In a container that does not map root's number, system files belong to another user.
         return status.st_uid == os.stat("/").st_uid and not status.st_mode & _OTHERS_WRITE
-    if status.st_mode & stat.S_ISVTX:  # as /tmp is
+    if status.st_mode & stat.S_ISVTX:  # as for /tmp
         return True
     return not status.st_mode & stat.S_IWOTH and _is_only_ours(status.st_gid)
 

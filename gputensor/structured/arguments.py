@@ -1,7 +1,7 @@
 """Conversion and checks of arguments: integers (sizes, strides, dimensions), and operands that must
 have one dtype and one device.
 
-These functions run only if no cached result or plan was found, so repeated calls do not need them.
+These functions run only if no cached result or plan was found, so repeated calls skip them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..tensor.tensor import Tensor
 
 
 def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
-    """A tuple of ints from one int or a sequence of them."""
+    """Return a tuple of ints from one int or a sequence of ints."""
     if type(value) is int:
         return (value,)
     if type(value) is tuple and all([type(x) is int for x in value]):
@@ -57,7 +57,8 @@ def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> tuple[
 
 
 def integer(op: str, arg: str, value: Any, least: int | None = None) -> int:
-    """One 64-bit int, as kernels take it; bools are rejected. least: 0 or 1, the lower bound."""
+    """Return one 64-bit int, as kernels take it; bools are rejected. least: 0 or 1, the lower
+    bound."""
     number = _integer(op, arg, value)
     if not -(2**63) <= number < 2**63:
         raise errors.must(op, arg, "fit into 64 bits", number)
@@ -70,8 +71,8 @@ def _integer(op: str, arg: str, value: Any) -> int:
     if type(value) is int:
         return value
     try:
-        # Reject a tensor here: dispatch/refusal.py then reads its number and repeats the call.
-        # Otherwise later code would still get the tensor.
+        # Reject a tensor here. dispatch/refusal.py then reads its number and repeats the call.
+        # Otherwise later code would receive the tensor itself.
         if not isinstance(value, bool) and not hasattr(value, "_keys"):
             return index(value)
     except Exception:  # a foreign class's __index__ may raise anything
@@ -99,7 +100,7 @@ def boolean(op: str, arg: str, value: Any) -> bool:
 
 
 def dim(op: str, value: Any, ndim: int, arg: str = "dim") -> int:
-    """A dimension number, counted from the front; a 0-d tensor has dimension 0 and -1."""
+    """Return a dimension number, counted from the front. A 0-d tensor has dimensions 0 and -1."""
     number = _integer(op, arg, value)
     bound = ndim or 1
     if not -bound <= number < bound:
@@ -108,7 +109,7 @@ def dim(op: str, value: Any, ndim: int, arg: str = "dim") -> int:
 
 
 def dims(op: str, value: Any, ndim: int, arg: str = "dim") -> tuple[int, ...]:
-    """Dimension numbers, counted from the front, each at most once."""
+    """Return dimension numbers, counted from the front, each at most once."""
     found = tuple([dim(op, x, ndim, arg) for x in ints(op, arg, value)])
     if len(set(found)) != len(found):
         raise errors.must(op, arg, "name each dimension at most once", tuple(value))

@@ -1,4 +1,4 @@
-"""Functions of `gt` about tensors, dtypes and sizes that are no operators."""
+"""Functions of `gt` about tensors, dtypes and sizes that are not operators."""
 
 from __future__ import annotations
 
@@ -101,5 +101,5 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
 
 
 def get_default_device() -> device:
-    """The device of tensors made without `device`."""
+    """The device of tensors that are made without `device`."""
     return backend_select.default_device()

@@ -1,16 +1,16 @@
-"""Casts and copies of the float8 dtypes, composed of other operators, so all devices give the same
-results.
+"""Casts and copies of the float8 dtypes, composed of other operators, so that all devices give the
+same results.
 
-A number of eight bits has a sign, an exponent with a bias, and a fraction. Shifted to float32's
-positions, these bits are the number times a power of two: one multiplication decodes it, and
-rounding float32's bits encodes it. Source: c10/util/Float8_e4m3fn.h and its kin;
+A number of eight bits has a sign, an exponent with a bias, and a fraction. Shifted to float32's bit
+positions, these bits are the number times a power of two. So one multiplication decodes a number,
+and rounding float32's bits encodes it. Source: c10/util/Float8_e4m3fn.h and similar headers;
 https://arxiv.org/abs/2209.05433, and https://arxiv.org/abs/2206.02915 for the fnuz types, which
-have no infinity, and NaN instead of negative zero. float8_e8m0fnu has only an exponent, as the
-scales of the OCP Microscaling formats (c10/util/Float8_e8m0fnu.h).
+have no infinity, and have NaN instead of negative zero. float8_e8m0fnu has only an exponent, like
+the scales of the OCP Microscaling formats (c10/util/Float8_e8m0fnu.h).
 
 Operators that only move elements, such as `cat` and indexing, move the bytes: see `moved`. The
-operators that PyTorch computes in float8 run in float32 and round once: see `written` and
-pointwise/wide.py.
+operators that PyTorch computes in float8 are computed in float32 and rounded once: see `written`
+and pointwise/wide.py.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ..tensor.tensor import Tensor
 
 class _Format(NamedTuple):
     """A format of 8 bits. fraction: the number of bits of the fraction. bias: the exponent's bias.
-    largest: code of the largest number. beyond: code for larger numbers. nan: code of NaN.
-    infinity: code of infinity, or None."""
+    largest: the code of the largest number. beyond: the code for larger numbers. nan: the code of
+    NaN. infinity: the code of infinity, or None."""
 
     fraction: int
     bias: int
@@ -44,7 +44,8 @@ class _Format(NamedTuple):
 
 
 _FORMATS = {
-    float8_e4m3fn: _Format(3, 7, 0x7E, 0x7E, 0x7F),  # saturates, as PyTorch's does since 2.13
+    # values saturate, as in PyTorch's type since 2.13
+    float8_e4m3fn: _Format(3, 7, 0x7E, 0x7E, 0x7F),
     float8_e5m2: _Format(2, 15, 0x7B, 0x7C, 0x7F, 0x7C),
     float8_e4m3fnuz: _Format(3, 8, 0x7F, 0x80, 0x80),
     float8_e5m2fnuz: _Format(2, 16, 0x7F, 0x80, 0x80),
@@ -78,7 +79,7 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
     bits = calls.view_dtype(x, int32)
     size = calls.abs(x)
     whole = bits & 0x7FFFFFFF
-    # Add half of the last bit, and one more if the code is odd; then change the exponent's bias.
+    # Add half of the last bit, and one more if the code is odd. Then change the exponent's bias.
     odd = (whole >> shift) & 1
     code = (whole + (odd + ((1 << (shift - 1)) - 1)) - ((127 - form.bias) << 23)) >> shift
     # Below the smallest normal number, the sum with `magic` rounds to the last bit.
@@ -97,7 +98,7 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
 
 # --- powers of two --------------------------------------------------------------------------------
 
-_POINT = 23  # where float32's exponent begins
+_POINT = 23  # the bit position of float32's exponent
 _NO_NUMBER = 0xFF
 
 
@@ -109,7 +110,8 @@ def _power_of_two(code: Tensor) -> Tensor:
 
 
 def _exponent(x: Tensor) -> Tensor:
-    """The code of the nearest power of two; the sign is dropped, and infinity becomes NaN."""
+    """Return the code of the nearest power of two. The sign is dropped, and infinity becomes
+    NaN."""
     bits = calls.view_dtype(x, int32) & 0x7FFFFFFF
     code, fraction = bits >> _POINT, bits & ((1 << _POINT) - 1)
     half = 1 << (_POINT - 1)
@@ -138,7 +140,7 @@ def with_dtype(codes: Tensor, of: dtype) -> Tensor:
 
 
 def code_of(value: Any, of: dtype) -> int:
-    """Return the code of a number."""
+    """Return the code of a number in this dtype."""
     wide = calls.scalar_tensor(value, float32, None, None, None)
     return int(calls.item(encoded(wide, of)))
 

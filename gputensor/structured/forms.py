@@ -1,6 +1,6 @@
-"""Kernels of forms derived from another operator's: in place, into `out`, copies of views,
-overloads without an argument, and the functional form of an in-place one. They run on every device;
-most cost a copy, so a family with its own loops writes into `out` itself.
+"""Kernels of forms that are derived from another operator: in place, into `out`, copies of views,
+overloads without an argument, and the functional form of an in-place operator. They run on every
+device. Most of them copy, so a family with its own loops writes into `out` itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def given(kernel: Any, **values: Any) -> Kernel:
 
     is_front = [place for place, _ in places] == [*range(len(places))]
     made = with_front if is_front else shorter
-    made.__module__ = kernel.__module__  # this module's name tells the operator's family
+    made.__module__ = kernel.__module__  # the operator's family is the name of this module
     return made
 
 
@@ -48,7 +48,7 @@ def copy(of: Operator) -> Kernel:
     memory. Source: torchgen's gen_functionalization_type.py, gen_composite_view_copy_kernel."""
 
     def kernel(key_set: int, *args: Any) -> Any:
-        key_set &= BELOW_ADINPLACEORVIEW  # not a write to a tensor that anything else can see
+        key_set &= BELOW_ADINPLACEORVIEW  # not a write to a tensor that other code can access
         found = of.redispatch_table[key_set](key_set, *args)
         if isinstance(found, Tensor):
             return calls.clone(found, contiguous_format)
@@ -65,7 +65,7 @@ def inplace(of: Operator) -> Kernel:
         overlap.check_itself(op, self, "self")
         read = self
         if key_set & ~BELOW_ADINPLACEORVIEW and self.requires_grad:
-            # the derivatives read the elements of self from before the write
+            # the derivatives read the previous elements of self
             read = calls.clone(self)
         made = of.redispatch_table[key_set](key_set, read, *args)
         shape = made._geometry
@@ -81,8 +81,8 @@ def inplace(of: Operator) -> Kernel:
 
 
 def out(of: Operator, count: int = 1) -> Kernel:
-    """Make an out kernel: it copies the result of `of` into `out`, which must have the result's
-    dtype and device. A factory is called with out's dtype and device."""
+    """Make an out kernel. It copies the result of `of` into `out`, which must have the result's
+    dtype and device. A factory is called with the dtype and device of `out`."""
     names = [argument.name for argument in of.schema.arguments]
     options = names[names.index("dtype") :] if "pin_memory" in names else []
 
@@ -131,8 +131,8 @@ def kept_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def out_of_functional(operator: Operator, loop: str) -> Kernel:
-    """Make the out kernel: it copies the functional form's result to out, so an error leaves out
-    unchanged."""
+    """Make the out kernel. It copies the functional form's result to out, so that out is unchanged
+    after an error."""
     base, overload = operator.short_name, operator.overload
     return out(_named(base, overload.removesuffix("out").removesuffix("_")))
 
@@ -142,7 +142,7 @@ def _of_inplace(operator: Operator, layout: memory_format) -> Kernel:
     writes = _named(f"{base}_", overload)
 
     def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
-        # the copy of a row-major tensor keeps the layout, and has a short cut
+        # the copy of a row-major tensor has the same layout, and a short cut
         is_kept = layout is preserve_format or self._geometry.is_row_major
         made: Tensor = calls.clone(self) if is_kept else calls.clone(self, layout)
         return into_new(writes, key_set, made, *rest)

@@ -1,8 +1,8 @@
-"""Generators of random numbers, which consist of a seed and a position in its stream; and the
-default generators.
+"""Generators of random numbers, and the default generators. A generator consists of a seed and a
+position in the stream of the seed.
 
 Each device has its own stream, so drawing on one device does not advance the streams of others.
-native/random.py makes distributions of the numbers.
+native/random.py converts the numbers to distributions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SEEDS = 1 << 64
 class Generator:
     """A seed and a position in its stream, for tensors of one device type.
 
-    device: `cpu` unless given; the stream of a seed is the same on every device. Starts with a
-    random seed, as after `seed()`. Positions count 256-bit counter blocks.
+    device: `cpu` by default; the stream of a seed is the same on every device. The initial seed is
+    random, as after `seed()`. Positions count 256-bit counter blocks.
     """
 
     __slots__ = ("_device", "_seed", "_position", "_lock")
@@ -36,20 +36,20 @@ class Generator:
     def __init__(self, device: Any = "cpu") -> None:
         self._lock = threading.Lock()
         self._device = resolve(as_device(device))
-        TENSOR_KEYS[self._device.type]  # raises for a type without a backend
+        TENSOR_KEYS[self._device.type]  # this call raises for a device type without a backend
         self.seed()
 
     @property
     def device(self) -> as_device:
-        """The device of the tensors it fills."""
+        """The device of the tensors that this generator fills."""
         return self._device
 
     def seed(self) -> int:
-        """Start the stream of a seed from the operating system; returns the seed."""
+        """Start the stream of a random seed from the operating system. Return the seed."""
         return self.manual_seed(int.from_bytes(os.urandom(8), "little"))._seed
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start the stream of `seed`, an int; negative seeds wrap as 64-bit numbers."""
+        """Start the stream of `seed`, an int. Negative seeds wrap around as 64-bit numbers."""
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise errors.wrong_type("manual_seed", "seed", "be an int", seed)
         self._stands_in_no_capture("manual_seed")
@@ -65,7 +65,7 @@ class Generator:
         return (self._seed, self._position)
 
     def set_state(self, state: tuple[int, int]) -> None:
-        """Continue at the position of `get_state`."""
+        """Continue at a position that `get_state` returned."""
         try:
             seed, position = map(operator.index, state)
             fits = 0 <= seed < _SEEDS and position >= 0
@@ -80,7 +80,7 @@ class Generator:
     def take(self, numel: int, kernel_on: int | None = None) -> tuple[int, int]:
         """Reserve random numbers for this many elements; return (seed, first block).
 
-        kernel_on: the CUDA device if a kernel draws the numbers; the seed may then be a
+        kernel_on: the CUDA device if a kernel draws the numbers. The returned seed may then be a
         `capture.Place`.
         """
         if capture.capturing and self._device.type == "cuda":
@@ -106,7 +106,7 @@ _generators: dict[Any, Generator] = {}
 
 
 def default_generator(place: Any) -> Generator:
-    """The generator of a device for calls without a generator."""
+    """Return the generator that calls without a generator use on this device."""
     found = _generators.get(place)
     if found is None:
         made = Generator(place)
@@ -123,7 +123,7 @@ def seed_devices(device_type: str, indices: Iterable[int], seed: int) -> None:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the generators of all devices; returns the CPU's."""
+    """Seed the generators of all devices. Return the CPU's generator."""
     global _default_seed
     generator = default_generator(CPU).manual_seed(seed)
     _default_seed = seed
@@ -158,8 +158,8 @@ def all_states() -> dict[Generator, tuple[int, int]]:
 
 
 def set_all_states(states: dict[Generator, tuple[int, int]]) -> None:
-    """Restore the default generators' states from `all_states`; generators made since then start
-    again."""
+    """Restore the default generators' states from `all_states`. Generators made since then are
+    seeded again."""
     for made in list(_generators.values()):
         made.set_state(states.get(made) or (made.initial_seed(), 0))
 
@@ -167,8 +167,8 @@ def set_all_states(states: dict[Generator, tuple[int, int]]) -> None:
 class fork_rng(Guard):
     """`with gt.random.fork_rng():` restores the generators after the block.
 
-    devices: further devices, as indices or devices, besides the CPU; by default all of
-    `device_type` that have drawn so far. enabled=False: nothing is restored. Also a decorator.
+    devices: further devices, as indices or devices, besides the CPU; by default all devices of
+    `device_type` that have drawn so far. enabled=False: no state is restored. Also a decorator.
     """
 
     __slots__ = ("_places", "_type", "_states")
@@ -205,8 +205,8 @@ class fork_rng(Guard):
 
 
 def check(op: str, generator: Any, device_type: str) -> None:
-    """Raise unless `generator` is a generator for this device type. Source: check_generator of
-    ATen."""
+    """Raise unless `generator` is a generator for this device type. Source: ATen's
+    check_generator."""
     if not isinstance(generator, Generator):
         rule = "be a gputensor.Generator"
         raise errors.wrong_type(op, "generator", rule, generator)

@@ -1,8 +1,8 @@
 """Elements selected by index tensors: their positions, and loops that read or write them.
 
-The families gather and scatter use this module. On the CPU an index is checked before anything is
-written; on other devices the kernel checks it, see Note [Targets outside the classes] in
-native/loss.py.
+The families gather and scatter use this module. On the CPU all indices are checked before any
+element is written. On other devices the kernel checks them: see Note [Targets outside the classes]
+in native/loss.py.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..tensor.tensor import Tensor
 
 
 class Places:
-    """Elements of a tensor, one for each index of a walk over `sizes`.
+    """Elements of a tensor, one for each index of an iteration over `sizes`.
 
-    indices: int64 tensors, one for each indexed dimension of the tensor, which broadcast to the
-    walk from `begin` on; led: the indexed dimensions. begin: the position of the indices'
-    dimensions in the walk; None if an index has a value for each element of the walk (gather).
-    wraps: negative indices count from the end. order: the permutation of the tensor, if it was
-    permuted.
+    indices: int64 tensors, one for each indexed dimension of the tensor. They broadcast to the
+    iteration from `begin` on. led: the indexed dimensions. begin: the position of the indices'
+    dimensions in the iteration; None if an index has a value for each element of the iteration
+    (gather). wraps: negative indices count from the end. order: the permutation of the tensor, if
+    it was permuted.
     """
 
     __slots__ = ("op", "target", "sizes", "indices", "led", "begin", "wraps", "order")
@@ -53,7 +53,7 @@ class Places:
         self.led, self.begin, self.wraps, self.order = led, begin, wraps, None
 
     def of(self, x: Tensor) -> Places:
-        """Return these places in another tensor of the same sizes."""
+        """Return the same places in another tensor of these sizes."""
         x = x if self.order is None else calls.permute(x, self.order)
         return Places(
             self.op, x, self.sizes, self.indices, self.led, self.begin, wraps=self.wraps
@@ -67,7 +67,7 @@ class Places:
         return self.sizes[self.begin : len(self.sizes) - rest + self.begin]
 
     def strides(self) -> Sizes:
-        """Strides, in elements, of the tensor over the walk; 0 for indexed dimensions."""
+        """The tensor's strides over the iteration, in elements; 0 for indexed dimensions."""
         own = self.target._geometry.strides
         if self.begin is None:
             return tuple([0 if d in self.led else s for d, s in enumerate(own)])
@@ -76,7 +76,7 @@ class Places:
         return (*kept[: self.begin], *middle, *kept[self.begin :])
 
     def index_strides(self, index: Geometry) -> Sizes:
-        """Return the strides, in elements, of an index over the walk."""
+        """Return the strides of an index over the iteration, in elements."""
         over = strides_over(index.sizes, index.strides, self.shape_of_indices)
         if self.begin is None:
             return over
@@ -90,7 +90,7 @@ class Places:
 
     def on_host(self, loop: Any, first: Any, second: Any) -> None:
         """Run a CPU loop of the family gather or scatter. Raises: IndexRangeError if an index is
-        out of range; in that case nothing is written."""
+        out of range; then no element is written."""
         arrays = [i._get_array() for i in self.indices]
         bad = run(loop, first, second, arrays, self.led, self.begin, self.wraps)
         if bad:
@@ -101,10 +101,11 @@ class Places:
 
 
 class Walk:
-    """The plan for stubs of the families gather and scatter: the coalesced walk of all operands.
+    """The plan for stubs of the families gather and scatter: the coalesced iteration over all
+    operands.
 
     Operands: for gather the output, then the indexed tensor; for scatter the written tensor, then
-    the values; then the indices. dtypes, stride_bytes: one entry for each operand. bounds: (size,
+    the values. The indices follow. dtypes, stride_bytes: one entry for each operand. bounds: (size,
     stride in bytes) of each index's dimension.
     """
 
@@ -155,7 +156,7 @@ def _launch(family: str, loop: str, places: Places, value: Tensor, *, reads: boo
 
 
 def read(places: Places, made: Tensor) -> Tensor:
-    """Copy the elements at these places to a new tensor of the walk's sizes."""
+    """Copy the elements at these places to a new tensor of the iteration's sizes."""
     if made._geometry.numel == 0 or made._device.type == "meta":
         return made
     if made._device is CPU:
@@ -167,7 +168,8 @@ def read(places: Places, made: Tensor) -> Tensor:
 
 
 def write(loop: str, places: Places, value: Tensor) -> None:
-    """Run `loop` of family scatter on the places with a value that broadcasts to the walk."""
+    """Run `loop` of family scatter on these places, with a value that broadcasts to the
+    iteration."""
     target = places.target
     if 0 in places.sizes or target._device.type == "meta":
         return
@@ -179,8 +181,8 @@ def write(loop: str, places: Places, value: Tensor) -> None:
 
 
 def wide_dtype(of: dtype) -> dtype:
-    """The dtype in which elements of dtype `of` are combined: it has at least 32 bits, because
-    atomics require that."""
+    """Return the dtype in which elements of dtype `of` are combined. It has at least 32 bits,
+    because atomics require that."""
     if of is complex32:
         return complex64
     if of.category >= FLOATING:
@@ -200,7 +202,7 @@ def is_mask(index: Tensor) -> bool:
 
 
 def number_of(op: str, value: Tensor, like: Tensor) -> Tensor:
-    """A 0-d tensor with the dtype and device of the written tensor."""
+    """Return a 0-d tensor with the dtype and device of the written tensor."""
     if value._geometry.ndim:
         raise errors.must(op, "value", "be a number or a 0-d tensor", value)
     if value._geometry.dtype.is_complex and not like._geometry.dtype.is_complex:

@@ -4,16 +4,17 @@
     def _sort(library, x, dim): return library.np.sort(x, dim)
     sort = library.kernel("sort", _sizes, _sort)      # row: `CPU, CUDA, Meta: sort`
 
-A family whose kernels call `call` or `write` themselves sets `BY_LIBRARY = True`: further devices
-do not get these kernels and use their fallback.
+A family whose kernels call `call` or `write` themselves sets `BY_LIBRARY = True`. Further devices
+then use their fallback and not these kernels.
 
-The function gets arrays instead of tensors: on the CPU, NumPy arrays over the tensors' memory with
-their strides; on the emulator, NumPy arrays over emulated memory, in the order of the current
-stream; on a GPU, CuPy arrays over our memory, on the device's current stream, with temporaries from
-our allocator. `library.np` is NumPy or CuPy, `library.scipy("fft")` a module of SciPy or of CuPy.
-The function must not read values, except in `waiting`, and must not write into its operands. Its
-return value becomes the result, without a copy if it has the result's layout. The operator casts
-half types that a library lacks before the call.
+The function receives arrays in place of tensors. On the CPU these are NumPy arrays over the
+tensors' memory, with the tensors' strides. On the emulator they are NumPy arrays over emulated
+memory, in the order of the current stream. On a GPU they are CuPy arrays over our memory, on the
+device's current stream, and temporaries come from our allocator. `library.np` is NumPy or CuPy,
+`library.scipy("fft")` a module of SciPy or of CuPy. The function must not read values, except in
+`waiting`, and must not write into its operands. Its return value becomes the result, without a copy
+if it has the result's layout. Before the call, the operator casts half types that the library
+lacks.
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ from .resizing import resize_output
 
 Results = tuple[Tensor, ...]
 
-_CAPSULE: type = type(np.empty(0).__array_struct__)  # types.CapsuleType, from Python 3.13 on
+# types.CapsuleType, which exists from Python 3.13 on
+_CAPSULE: type = type(np.empty(0).__array_struct__)
 
 
 def kernel(op: str, results: Callable[..., Any], function: Compute) -> Callable[..., Any]:
-    """The kernel of all devices. results(*args): checks the arguments and returns the geometry of
-    the result, or a tuple of geometries."""
+    """Return the kernel of all devices. results(*args): checks the arguments and returns the
+    geometry of the result, or a tuple of geometries."""
 
     def run_it(key_set: int, *args: Any) -> Any:
         wanted = results(*args)
@@ -58,7 +60,8 @@ def kernel(op: str, results: Callable[..., Any], function: Compute) -> Callable[
 
 
 def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> Results:
-    """New tensors with these geometries that hold the results of `function(library, *args)`."""
+    """Return new tensors with these geometries that hold the results of `function(library,
+    *args)`."""
     place = _place(args)
     if place.type == "meta":
         return tuple([allocate(g, place) for g in wanted])
@@ -75,8 +78,8 @@ def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> 
 
 
 def by_lapack(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> Results:
-    """`call` for LAPACK functions of the first tensor. For small matrices, or enough matrices for
-    all threads, BLAS uses one thread: see runtime/blas.py."""
+    """`call` for LAPACK functions of the first tensor. For small matrices, or if there are enough
+    matrices for all threads, BLAS uses one thread: see runtime/blas.py."""
     if _uses_threads(args[0]._geometry):
         return call(op, function, wanted, *args)
     with blas.one_thread():
@@ -102,7 +105,7 @@ def lapack_on_host(function: Compute, shape: Geometry, *rest: Any) -> Callable[.
 
 
 def write(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> None:
-    """`function(library, *outs, *args)`, which writes into the arrays of `outs`."""
+    """Call `function(library, *outs, *args)`, which writes into the arrays of `outs`."""
     place = outs[0]._device
     if place.type == "meta":
         return
@@ -113,7 +116,7 @@ def write(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> Non
 
 
 def waiting(op: str, function: Compute, *args: Any) -> Results:
-    """`call` for results whose sizes depend on values: it waits for the device.
+    """`call` for results whose sizes depend on values. It waits for the device.
 
     Raises an error on the meta device, because its tensors have no values.
     """
@@ -134,7 +137,7 @@ def waiting(op: str, function: Compute, *args: Any) -> Results:
 
 
 def check_out(op: str, out: Tensor, wanted: Geometry, **read: Tensor) -> None:
-    """Prepare `out` for the result; raises if that is not possible."""
+    """Resize `out` for the result if needed. Raises if `out` cannot hold it."""
     first = next(iter(read.values()))
     if out._device is not first._device:
         raise errors.mixed_devices(op, first, next(iter(read)), out, "out")
@@ -168,7 +171,7 @@ def _geometry(array: Any) -> Geometry:
 
 def adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[Any]) -> Results:
     """Make CPU tensors over a function's results, or over copies of them. given: the operands'
-    arrays, whose memory no result may share."""
+    arrays, whose memory must not be shared by a result."""
     taken = set[int]()
     for x in given:
         if isinstance(x, np.ndarray):
@@ -176,7 +179,8 @@ def adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[An
     made = []
     for value, geometry in zip(found, wanted):
         array = value if type(value) is np.ndarray else np.asarray(value)
-        # The base of a view is the array that owns the memory, however many views are in between.
+        # The base of a view is the array that owns the memory, even if there are several views in
+        # between.
         owner = array if _owns(array) else array.base
         if (
             id(owner) not in taken and type(owner) is np.ndarray and owner.nbytes == array.nbytes
@@ -220,7 +224,7 @@ def _on_device(
 
 
 def _filled(function: Compute, args: Sequence[Any], before: int) -> Compute:
-    """Return `function` as a function of the arrays only; the other arguments are bound."""
+    """Return `function` as a function of only the arrays. The other arguments are bound."""
     rest = [None if isinstance(x, Tensor) else (x,) for x in args]
 
     def with_rest(library: Any, *arrays: Any) -> Any:

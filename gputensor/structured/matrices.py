@@ -1,4 +1,4 @@
-"""Code shared by operators over matrices: checks, layouts, triangles.
+"""Code shared by operators over matrices: checks, layouts and triangles.
 
 Source: aten/src/ATen/native/LinearAlgebraUtils.h.
 """
@@ -40,8 +40,8 @@ def check_square(op: str, arg: str, x: Tensor) -> None:
 
 
 def check_pivots(op: str, arg: str, namespace: Any, pivots: Any, rows: int) -> None:
-    """Check LAPACK's pivots, which it uses as addresses without a check. A GPU's pivots are not
-    checked, because the host would have to wait."""
+    """Check pivots before they are passed to LAPACK, which uses them as addresses without a check.
+    A GPU's pivots are not checked, because the host would have to wait."""
     if not namespace.is_gpu and pivots.size and not (1 <= pivots.min() and pivots.max() <= rows):
         raise errors.must(op, arg, f"name rows, from 1 to {rows}", errors.Got("others"))
 
@@ -68,7 +68,7 @@ def matrices(sizes: Sizes, of: dtype, by_columns: bool = True) -> Geometry:
 
 
 def is_vector(A: Tensor, B: Tensor) -> bool:
-    """True if B holds vectors instead of matrices. Source: LinearAlgebraUtils.h,
+    """True if B contains vectors instead of matrices. Source: LinearAlgebraUtils.h,
     linalg_solve_is_vector_rhs."""
     a, b = A._geometry.sizes, B._geometry.sizes
     return len(b) == 1 or (len(a) - 1 == len(b) and b == a[:-1])
@@ -97,7 +97,7 @@ def factorised(
 
 
 def checked(results: Any, name: str, A: Tensor, check_errors: bool = True) -> Any:
-    """Return the results. Raise the error that `info`, the last of them, reports; reading it waits
+    """Return the results. Raise the error that the last result, `info`, reports. Reading it waits
     for the device."""
     if check_errors:
         calls._linalg_check_errors(results[-1], name, A._geometry.ndim == 2)
@@ -105,7 +105,7 @@ def checked(results: Any, name: str, A: Tensor, check_errors: bool = True) -> An
 
 
 def by_columns(x: Tensor) -> Tensor:
-    """Copy a batch of matrices to column-major order. The strides are exact also for matrices of
+    """Copy a batch of matrices to column-major order. The strides are exact even for matrices of
     one column and for matrices without elements."""
     made = calls.mT(calls.contiguous(calls.mT(x)))
     wanted = matrices(made._geometry.sizes, made._geometry.dtype)
@@ -142,6 +142,6 @@ def upper(x: Tensor, k: int = 0) -> Tensor:
 
 
 def beside(made: Tensor, x: Tensor) -> Tensor:
-    """Return zeros with x's sizes, whose autograd history depends on x."""
+    """Return zeros with the sizes of x. Their autograd history depends on x."""
     is_that = calls.scalar_tensor(True, bool_, None, x._device, None)
     return calls.contiguous(calls.where_self(is_that, made, x))

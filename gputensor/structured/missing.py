@@ -1,8 +1,8 @@
-"""Substitutes for a loop that a composite kernel needs and its device lacks.
+"""Substitutes for a loop that a composite kernel needs and that its device lacks.
 
-Operators such as `copy_` and `arange` are composite for every device, so each further device has
-them, but the loop they call may be missing. Then the device's own kernel of a smaller operator is
-called, or the device's fallback; without either, the error names the kernel to write.
+Operators such as `copy_` and `arange` are composite on every device, so each further device has
+them, but the loop that they call may be missing. Then the device's own kernel of a smaller operator
+is called, or the device's fallback. If there is neither, the error names the kernel to write.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator
 from ..tensor.tensor import Tensor
 
-# Called with each operator that `fall_back` passes to a fallback; gputensor/op_tests/check.py
-# listens.
+# Called with each operator that `fall_back` passes to a fallback. gputensor/op_tests/check.py uses
+# it.
 on_fall_back: list[Callable[[Operator], object]] = []
 
 
 def ask(operator: Operator, out: Tensor, *args: Any) -> Tensor:
-    """Call `operator` with the key set of `out`, below the version counter; the table or a fallback
-    selects the kernel."""
+    """Call `operator` with the key set of `out`, below the version counter. The table, or a
+    fallback, selects the kernel."""
     key_set = out._keys & BELOW_ADINPLACEORVIEW
     made: Tensor = operator.redispatch_table[key_set](key_set, *args)
     return made
 
 
 def ask_inplace(operator: Operator, made: Tensor, *args: Any) -> Tensor:
-    """`ask` for an in-place operator on `made`: a new tensor, or a tensor whose write was counted
-    before."""
+    """`ask` for an in-place operator on `made`, which is a new tensor or a tensor whose write is
+    already counted."""
     return ask(operator, made, made, *args)
 
 

@@ -1,8 +1,8 @@
-"""The formulas of optimizers that PyTorch also has as operators: Adam, SGD and Adagrad.
+"""The formulas of optimizers that PyTorch also implements as operators: Adam, SGD and Adagrad.
 
-The classes of optim/ and the operators of native/optimizer.py both call them. Steps work in place;
-`fresh` copies an operand if the step is recorded and must not overwrite it; otherwise it returns
-the operand.
+The classes of optim/ and the operators of native/optimizer.py both call them. Steps work in place.
+If the step is recorded and must not overwrite an operand, `fresh` returns a copy of it; otherwise
+it returns the operand.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Fresh = Callable[[Tensor], Tensor]
 
 
 def plain(x: Tensor) -> Tensor:
-    """The function `fresh` for steps that are not recorded: return x itself."""
+    """The function `fresh` for steps that are not recorded: it returns x itself."""
     return x
 
 
 def _exact(step: Any) -> Any:
-    """Return a step that is a tensor as f64, because Python computes with f64 if the step is a
+    """Return a step that is a tensor as f64, because Python computes in f64 if the step is a
     number.
     """
     return step.to(float64) if isinstance(step, Tensor) else step
@@ -90,8 +90,8 @@ def adam(
     p: Tensor, grad: Tensor, average: Tensor, square: Tensor, largest: Tensor | None, lr: Any,
     betas: tuple[Any, Any], eps: Any, step: Any, fresh: Fresh = plain,
 ) -> None:  # fmt: skip
-    """One step of Adam. step: counts from 1. largest: the largest average square so far, with
-    amsgrad.
+    """One step of Adam. step: counted from 1. largest: with amsgrad, the largest average square so
+    far.
     """
     mix(average, grad, betas[0])
     mix_square(square, grad, betas[1])
@@ -122,7 +122,7 @@ def adagrad(
     p: Tensor, grad: Tensor, total: Tensor, lr: Any, lr_decay: Any, eps: Any, step: Any,
     fresh: Fresh = plain,
 ) -> None:  # fmt: skip
-    """One step of Adagrad. step: counts from 1. total: the sum of the squares of the gradients."""
+    """One step of Adagrad. step: counted from 1. total: the sum of the squares of the gradients."""
     total.add_(grad * grad)
     root = fresh(total.sqrt()).add_(eps)
     descend(p, grad / root, lr / (1 + (_exact(step) - 1) * lr_decay), fresh)

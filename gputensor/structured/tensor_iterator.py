@@ -1,7 +1,7 @@
 """TensorIteratorConfig and TensorIterator: plans over tensors, for authors of loops.
 
-Operators themselves use `plan.build` and the plan cache. A loop gets addresses and byte strides of
-two dimensions at a time, as in PyTorch: `loop(data, stride_bytes, size0, size1)`.
+Operators themselves use `plan.build` and the plan cache. A loop receives addresses and byte strides
+of two dimensions at a time, as in PyTorch: `loop(data, stride_bytes, size0, size1)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Loop = Callable[[tuple[int, ...], tuple[int, ...], int, int], object]
 
 
 class TensorIteratorConfig:
-    """Collects operands and flags; `build()` makes the iterator. Every method returns the config.
+    """Collects operands and flags. `build()` makes the iterator. Each method returns the config.
 
     Flags have PyTorch's names and defaults. Outputs come first, in the order in which they were
     added. op: the operator's name in messages.
@@ -91,7 +91,7 @@ class TensorIteratorConfig:
         return self._set(resize_outputs=value)
 
     def promote_inputs_to_common_dtype(self, value: bool) -> TensorIteratorConfig:
-        """Compute in the inputs' result type; turns the same-dtype check off."""
+        """Compute in the inputs' result type. Disables the same-dtype check."""
         if value:
             self._flags["check_all_same_dtype"] = False
         return self._set(promote_from=0 if value else None)
@@ -104,7 +104,7 @@ class TensorIteratorConfig:
         return self._set(promote_integer_inputs_to_float=value)
 
     def cast_common_dtype_to_outputs(self, value: bool) -> TensorIteratorConfig:
-        """Let given outputs have another dtype than the common one."""
+        """Allow outputs with a dtype other than the common dtype."""
         if value:
             self._flags["check_all_same_dtype"] = False
         return self._set(cast_common_dtype_to_outputs=value)
@@ -122,7 +122,7 @@ class TensorIteratorConfig:
         return self._set(enforce_linear_iteration=value)
 
     def declare_static_dtype(self, element: dtype) -> TensorIteratorConfig:
-        """dtype of outputs to be allocated."""
+        """Set the dtype of allocated outputs."""
         self._static_dtype = element
         return self
 
@@ -132,7 +132,7 @@ class TensorIteratorConfig:
         return self
 
     def declare_static_shape(self, shape: Any) -> TensorIteratorConfig:
-        """Fixed sizes of the walk, independent of the operands; outputs are not resized."""
+        """Fix the sizes of the iteration, independent of the operands. Outputs are not resized."""
         self._static_shape = tuple(shape)
         return self._set(resize_outputs=False)
 
@@ -175,17 +175,18 @@ def _output(op: str, given: Tensor | None, planned: plan.OutputPlan, device: Any
         if given._geometry.numel:
             told = errors.output_resized(op, given, planned.geometry)
             warnings.warn(told, UserWarning, stacklevel=4)
-        # New layouts are dense, so the storage after resize_ is large enough for any of them.
+        # New layouts are dense, so that the storage after resize_ is large enough for any of them.
         calls.resize_(given, planned.geometry.sizes)
         given._geometry, given._array = planned.geometry, None
     return given
 
 
 class TensorIterator:
-    """A walk over operands, outputs first, dimension 0 fastest; TensorIteratorConfig makes it.
+    """An iteration over operands, outputs first, dimension 0 fastest. TensorIteratorConfig makes
+    it.
 
-    For parts that `split` or `with_32bit_indexing` made along a reduced dimension: accumulate is
-    True if outputs contain an earlier part's result, is_final_output if no later part changes them.
+    For parts made by `split` or `with_32bit_indexing` along a reduced dimension: accumulate is True
+    if outputs contain an earlier part's result, is_final_output if no later part changes them.
     """
 
     __slots__ = (
@@ -213,7 +214,7 @@ class TensorIterator:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the coalesced walk."""
+        """Sizes of the coalesced iteration."""
         return self._shape
 
     @property
@@ -248,7 +249,7 @@ class TensorIterator:
         return self._strides[i]
 
     def dtype(self, i: int = 0) -> dtype:
-        """The dtype that operand `i` is stored in."""
+        """The dtype of operand `i` in memory."""
         found: dtype = self._plan.dtypes[i]
         return found
 
@@ -264,7 +265,7 @@ class TensorIterator:
         return self._tensors[self._plan.n_outputs + i]
 
     def data_ptr(self, i: int) -> int:
-        """Address of operand `i`'s first element in this walk."""
+        """Address of operand `i`'s first element in this iteration."""
         return self._data[i]
 
     def is_dim_reduced(self, dim: int) -> bool:
@@ -276,7 +277,7 @@ class TensorIterator:
         return split.can_use_32bit(self._shape, self._strides)
 
     def with_32bit_indexing(self) -> Iterator[TensorIterator]:
-        """Return iterators over parts of this walk; each part can use 32-bit indexing."""
+        """Return iterators over parts of this iteration, each of which can use 32-bit indexing."""
         reduced = 0
         while reduced < len(self._shape) and self.is_dim_reduced(reduced):
             reduced += 1
@@ -302,8 +303,8 @@ class TensorIterator:
         return part
 
     def for_each(self, loop: Loop, grain: int = parallel.GRAIN) -> None:
-        """Run the loop over all elements. Several threads run it if each gets at least `grain`
-        elements."""
+        """Run the loop over all elements. Several threads run it if each of them gets at least
+        `grain` elements."""
         work = partial(self.serial_for_each, loop)
         parallel.for_each(self._shape, work, grain)
 

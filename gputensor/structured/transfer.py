@@ -1,7 +1,8 @@
 """Copies of bytes between storages: within a device, between devices, and to and from the host.
 
-It copies only ranges of bytes; native/copy.py handles layouts. The runtime of the device's type
-makes the copies: CUDA's, or the one that a further device registered (`runtime.of`).
+This module copies only ranges of bytes; native/copy.py handles layouts. The runtime of the device's
+type makes the copies: CUDA's runtime, or the runtime that a further device registered
+(`runtime.of`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def copy_bytes(to: Storage, source: Storage, nbytes: int) -> None:
 
 
 def copy_within(to: Tensor, source: Tensor) -> None:
-    """Copy the bytes of a dense tensor into one of the same geometry on the same device."""
+    """Copy the bytes of a dense tensor to a tensor of the same geometry on the same device."""
     device, index = runtime.of(to._device.type), to._device.index
     stream, nbytes = device.current_stream(index), source._geometry.nbytes
     device.copy_async(to._address(), index, source._address(), index, nbytes, stream)
@@ -38,11 +39,11 @@ PINNED_UP_TO_BYTES = 64 << 20
 
 
 def copy_dense(to: Tensor, source: Tensor) -> None:
-    """Copy the bytes of a dense tensor into one of the same geometry on another device.
+    """Copy the bytes of a dense tensor to a tensor of the same geometry on another device.
 
     A copy to the host waits until the bytes have arrived. A copy from the host returns once the
-    source may be changed. A copy between devices of one type does not wait; between two types it
-    goes through the host.
+    source may be changed. A copy between devices of one type does not wait. A copy between two
+    types goes through the host.
     """
     if to._device is CPU:
         _to_host(to, source)
@@ -98,7 +99,7 @@ def from_host(to: Tensor, source: Tensor) -> None:
 
 
 def pack_from_host(to: Tensor, source: Tensor, copy: Any) -> None:
-    """`copy_dense` for a source on the host that is not dense; the host reads it once.
+    """`copy_dense` for a source on the host that is not dense. The host reads it only once.
 
     copy: writes one ndarray into another of any layout.
     """
@@ -115,7 +116,8 @@ def pack_from_host(to: Tensor, source: Tensor, copy: Any) -> None:
 
 
 def land_on_host(source: Tensor) -> Tensor:
-    """Copy a device's dense tensor to the host, to pinned memory if available, and wait for it."""
+    """Copy a device's dense tensor to the host and wait for it. Pinned memory is used if
+    available."""
     landed = _pinned(source)
     if landed is None:
         storage = allocate_storage(source._geometry.nbytes, CPU)
@@ -135,8 +137,8 @@ def _pinned(like: Tensor) -> Tensor | None:
 
 
 def _between_devices(to: Tensor, source: Tensor, nbytes: int) -> None:
-    # The copy runs on the source's stream, between everything that either stream has queued so far
-    # and everything that either queues from now on. Source: aten/src/ATen/native/cuda/Copy.cu.
+    # The copy runs on the source's stream, after all work that both streams have queued so far and
+    # before all work that they queue later. Source: aten/src/ATen/native/cuda/Copy.cu.
     device = runtime.of(to._device.type)
     here, there = source._device.index, to._device.index
     outgoing, incoming = device.current_stream(here), device.current_stream(there)

@@ -1,15 +1,15 @@
 """Every exception class and every message of the project.
 
-A message is built here, and only after a failure. It is one line: it names the operator and the
-argument, states the rule and describes the given value. If PyTorch's users match on PyTorch's
-wording, the message contains that wording. This package does not decide *when* something is wrong.
+Each message is built here, and only after a failure. It is one line: it names the operator and the
+argument, states the rule and describes the given value. If PyTorch programs match on PyTorch's
+wording, the message contains that wording. This package does not decide *when* a call is wrong.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from .base import *  # noqa: F403
 
-# All modules except `base` are loaded at the first error, to keep `import gputensor` fast.
+# All modules except `base` are loaded at the first error. This keeps `import gputensor` fast.
 if TYPE_CHECKING:
     from .amp import *  # noqa: F403
     from .autograd import *  # noqa: F403

@@ -1,7 +1,7 @@
 """The table of PyTorch's names that gputensor leaves out, with the reason.
 
 Public modules, Tensor and the modules of as_torch use these sentences in errors for missing names.
-A name that gputensor lacks and that is not in this table is not written yet.
+A name that is neither in gputensor nor in this table is not implemented yet.
 """
 
 from __future__ import annotations
@@ -401,7 +401,7 @@ def patterns() -> list[tuple[str, str]]:
 def why(module: str, name: str = "") -> str:
     """The reason why PyTorch's module, or a name in it, is left out; "" if it is not.
 
-    module: PyTorch's name of it; `torch.Tensor` for the class.
+    module: PyTorch's name of the module; `torch.Tensor` for the class.
     """
     parts = f"{module}.{name}".rstrip(".").split(".")
     for n in range(len(parts), 1, -1):

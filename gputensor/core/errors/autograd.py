@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from .base import ArgumentTypeError, GpuTensorError, describe
 
 
-# If PyTorch's users match on PyTorch's wording, these messages contain it.
+# These messages contain PyTorch's wording where PyTorch programs match on it.
 
 
 class AutogradError(GpuTensorError, RuntimeError):

@@ -30,7 +30,7 @@ class NumberRangeError(ArgumentError, OverflowError):
 
 
 class ShapeError(GpuTensorError, RuntimeError):
-    """Sizes, strides or views do not fit."""
+    """The sizes or strides are wrong, or the requested view does not exist."""
 
 
 class IndexRangeError(GpuTensorError, IndexError):
@@ -38,7 +38,7 @@ class IndexRangeError(GpuTensorError, IndexError):
 
 
 class BroadcastError(ArgumentError, ValueError):
-    """Sizes do not broadcast. PyTorch raises the first builtin base, NumPy the second."""
+    """Sizes do not broadcast. PyTorch raises the first builtin base class, NumPy the second."""
 
 
 class DtypeError(GpuTensorError, RuntimeError):
@@ -46,7 +46,7 @@ class DtypeError(GpuTensorError, RuntimeError):
 
 
 class NotComputedError(DtypeError, TypeError):
-    """No kernel reads elements of this dtype."""
+    """No kernel computes in this dtype."""
 
 
 class DeviceError(GpuTensorError, RuntimeError):
@@ -62,7 +62,7 @@ class DispatchError(GpuTensorError, NotImplementedError):
 
 
 class AbsentError(GpuTensorError, NotImplementedError):
-    """This class has no such method, although related classes have it."""
+    """A class lacks a method that related classes have."""
 
 
 class RegistrationError(GpuTensorError, RuntimeError):
@@ -70,7 +70,7 @@ class RegistrationError(GpuTensorError, RuntimeError):
 
 
 class SchemaError(GpuTensorError, ValueError):
-    """A text is no operator schema."""
+    """The text is not an operator schema."""
 
 
 class KernelError(GpuTensorError, RuntimeError):
@@ -78,10 +78,10 @@ class KernelError(GpuTensorError, RuntimeError):
 
 
 class DistributedError(GpuTensorError, RuntimeError):
-    """Processes disagree, do not answer, or have exited."""
+    """Processes make different calls, do not respond, or have exited."""
 
 
-# Characters of a value that a message shows.
+# The greatest number of characters of a value in a message.
 _READABLE = 200
 
 
@@ -123,7 +123,7 @@ def must(
     """Make an error with the usual sentence: `{op}: '{arg}' must {rule} (got {what})`, then `;
     {remedy}` if there is one.
 
-    `got` is described by `describe`, unless it is already a sentence part given as `Got`.
+    `got` is passed to `describe`, unless it is an instance of `Got`, which is used unchanged.
     """
     what = got.text if type(got) is Got else describe(got)
     tail = f"; {remedy}" if remedy else ""
@@ -139,8 +139,8 @@ wrong_index: partial[GpuTensorError] = partial(must, kind=IndexRangeError)
 
 
 def not_computed(op: str, arg: str, of: Any, got: Any) -> GpuTensorError:
-    """Make the error for operators that kernels do not compute in this dtype. Operators that move
-    elements do not raise it, nor do elementwise operators for complex32.
+    """Make the error for a dtype that kernels do not compute in. Operators that only move elements
+    do not raise it, nor do elementwise operators on complex32.
 
     of: the dtype.
     """
@@ -150,8 +150,8 @@ def not_computed(op: str, arg: str, of: Any, got: Any) -> GpuTensorError:
 
 
 def plainly(function: Callable[..., R], *args: Any) -> R:
-    """Call `function(*args)` within an `except` block, without that block's exception as context of
-    an error.
+    """Call `function(*args)` within an `except` block. An error of the call does not have that
+    block's exception as its context.
     """
     try:
         return function(*args)

@@ -85,7 +85,7 @@ def result_is_not_argument(
 
 
 class MissingFake(DispatchError):
-    """A kernel for Meta is needed and there is none."""
+    """An operator needs a kernel for Meta and has none."""
 
 
 def no_fake(operator: Any) -> MissingFake:

@@ -70,7 +70,7 @@ def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> Dispatch
 
 
 def masked_by_fallthrough(operator: Any, skipped: Any, table: str) -> DispatchError:
-    """The operator has no kernel below the keys that fall through."""
+    """All registered kernels are at or above keys that fall through."""
     names = ", ".join(f"{key} (registered at {kernel.site})" for key, kernel in skipped)
     return DispatchError(
         f"{operator.short_name}: no kernel is left, as a fallthrough masks the key {names}"
@@ -116,8 +116,8 @@ def _schema_of(operator: Any) -> Any:
 
 
 def wrong_stack(operator: Any, rule: str, expected: int, got: int) -> DispatchError:
-    """A boxed kernel left a wrong number of values. rule: the number of values that must be on the
-    stack before or after the call."""
+    """A boxed kernel left a wrong number of values. rule: the number of values that the stack must
+    hold before or after the call."""
     stack = f"{rule} {expected} values on the stack (got {got})"
     return DispatchError(f"{operator.qualified_name}: a boxed {stack}")
 
@@ -136,7 +136,7 @@ def _misfit(operator: Any, what: str) -> ArgumentTypeError:
 
 
 def wrong_argument(operator: Any, argument: Any, position: int, value: Any) -> ArgumentTypeError:
-    """An argument does not fit its declared type. The message also has its position."""
+    """An argument does not fit its declared type. The message contains its position."""
     got = f"(got {type(value).__name__} {describe(value)} at position {position})"
     return _misfit(operator, f"'{argument.name}' must be {argument.type} {got}")
 
@@ -215,7 +215,8 @@ def second_library(namespace: str, first: str, second: str) -> RegistrationError
 
 
 def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
-    """The annotations of a function give no schema. got: the annotation or its text."""
+    """The annotations of a function do not translate to a schema. got: the annotation or its
+    text."""
     shown = "none" if getattr(got, "__name__", "") == "_empty" else getattr(got, "__name__", got)
     if hasattr(got, "__args__"):
         shown = str(got)

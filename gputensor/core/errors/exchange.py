@@ -17,7 +17,8 @@ class ExchangeError(GpuTensorError, BufferError):
 
 
 class NoScalarError(ArgumentError, TypeError):
-    """A tensor is not one number. Python and NumPy raise this type, PyTorch a RuntimeError."""
+    """A tensor has more or fewer elements than one. Python and NumPy raise this type, PyTorch a
+    RuntimeError."""
 
 
 def not_one_element(op: str, tensor: Any) -> GpuTensorError:
@@ -52,7 +53,7 @@ def cannot_assign(value: Any) -> ArgumentTypeError:
 def not_in_memory(
     op: str, tensor: Any, kind: type[GpuTensorError] = ArgumentError
 ) -> GpuTensorError:
-    """Outside code wants to read memory that does not contain the tensor's elements."""
+    """Code outside the package requests memory that does not contain the tensor's elements."""
     rule = "not be a lazy conjugate, negative or zero"
     return must(op, "self", rule, tensor, kind=kind, remedy="use .clone() first")
 

@@ -1,4 +1,4 @@
-"""Errors for names that Tensor or a public module does not have. The text is built when it is
+"""Errors for names that Tensor or a public module does not have. The text is built only when it is
 read."""
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ def no_name(module: str, missing: str) -> str:
     """Make the error for a missing name. It lists similar names of the module, and the libraries
     that have the name."""
     place = module.removeprefix(_PACKAGE)
-    # The public module gt.profiler is profiling/profiler.py. Modules of other libraries have the
-    # public name.
+    # The public module gt.profiler is profiling/profiler.py. Other libraries use the public name.
     exported = {home: name for name, home in index.EXPORTS.items()}.get(f"{place[1:]}.")
     place = f".{exported}" if exported else place
     places = [f"{library}{place}" for library in _LIBRARIES]

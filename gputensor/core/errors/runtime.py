@@ -28,7 +28,7 @@ def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOf
 
 
 def host_memory_exhausted(op: str, error: Exception) -> OutOfMemoryError:
-    """The host's memory is exhausted. NumPy's error has the size, Python's does not."""
+    """The host's memory is exhausted. NumPy's error contains the size, Python's does not."""
     return OutOfMemoryError(f"{op}: cpu: {str(error).rstrip('.') or 'cannot allocate'}")
 
 
@@ -45,14 +45,15 @@ def kernel_failed(entry: str, what: str) -> KernelError:
 
 
 def kernel_finding(sentence: str) -> KernelError:
-    """The emulator has found a fault. Its sentence contains the place."""
+    """The emulator found a fault in a kernel. Its sentence contains the place."""
     return KernelError(sentence)
 
 
 def library_failed(op: str, error: Exception) -> GpuTensorError:
-    """An external library that an operator called has failed. Its error is the cause."""
+    """An external library that an operator called has failed. The library's error is the cause."""
     words = " ".join(str(error).split()) or type(error).__name__
-    if type(error).__name__ == "LinAlgError":  # NumPy and CuPy raise it depending on values
+    # NumPy and CuPy raise this exception type for some values
+    if type(error).__name__ == "LinAlgError":
         return not_finished(op, words)
     return KernelError(f"{op}: a library failed: {words}")
 
@@ -109,8 +110,8 @@ def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
 
 
 def old_library(name: str) -> MissingAttribute:
-    """The compiled library lacks a function that this Python code calls. Tools such as pickle look
-    for a name in every module, so this is an AttributeError."""
+    """The compiled library lacks a function that this Python code calls. Tools such as pickle
+    search every module for a name, so this is an AttributeError."""
     return MissingAttribute(
         f"the compiled loops are older than gputensor (they have no {name!r}); "
         "run: python build_library.py"
@@ -139,7 +140,7 @@ def wrong_pointer(op: str, arg: str, rule: str, got: str) -> DeviceError:
 
 
 class DivisionByZeroError(GpuTensorError, ZeroDivisionError):
-    """An integer was divided by zero on a device that detects it."""
+    """An integer was divided by zero on a device that detects the division."""
 
 
 def division_by_zero(op: str) -> DivisionByZeroError:

@@ -21,8 +21,7 @@ def dim_out_of_range(op: str, dim: int, ndim: int, arg: str = "dim") -> IndexRan
 
 
 def not_broadcastable(op: str, a: Any, b: Any, dim: int | None = None) -> ShapeError:
-    """The sizes of tensors a and b do not broadcast. The message is PyTorch's sentence in the form
-    of `must`."""
+    """The sizes of tensors a and b do not broadcast. The message contains PyTorch's sentence."""
     where = "" if dim is None else f"; they differ at dimension {dim}"
     got = f"(got self={describe(a)}, other={describe(b)})"
     return ShapeError(f"{op}: 'other' must broadcast with 'self' {got}{where}")
@@ -85,7 +84,7 @@ def not_a_tensor(op: str, arg: str, wanted: str, got: Any) -> ArgumentTypeError:
     return ArgumentTypeError(f"{op}: '{arg}' must be {wanted} (got {describe(got)})")
 
 
-# Schema type -> its words in an error, and the words for a list of the type.
+# Schema type -> its name in an error, and the name for a list of the type.
 _WORDS = {
     "Tensor": ("a Tensor", "Tensors"), "int": ("an int", "ints"), "SymInt": ("an int", "ints"),
     "float": ("a number", "numbers"), "complex": ("a number", "numbers"),
@@ -122,14 +121,14 @@ def _in_words(form: Any) -> str:
 
 
 def _is_long(got: Any) -> bool:
-    """True if an int, or an int in a sequence, has more than 64 bits."""
+    """True if an int, or an int in a sequence, needs more than 64 bits."""
     values = got if isinstance(got, (list, tuple)) else (got,)
     return any(isinstance(x, int) and not -(2**63) <= x < 2**63 for x in values)
 
 
 def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
     what = got.__name__ if isinstance(got, type) else describe(got)
-    what = str(got) if what.endswith("DType") else what  # a dtype class of NumPy
+    what = str(got) if what.endswith("DType") else what  # the value is a dtype class of NumPy
     return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what})")
 
 
@@ -208,7 +207,7 @@ def no_operands(op: str) -> ArgumentValueError:
 
 
 class Layout:
-    """A geometry on a device. Messages use it for an operand that is no Tensor object."""
+    """A geometry on a device. Messages use it for an operand that is not a Tensor object."""
 
     __slots__ = ("_geometry", "_device")
 

@@ -1,4 +1,5 @@
-"""The only parser of operator schemas, in PyTorch's grammar. A parsed schema prints as its text.
+"""The only parser of operator schemas, in PyTorch's grammar. A parsed schema prints as the parsed
+text.
 
 It depends only on the standard library and on the error messages, so that codegen can load it by
 path while the package is broken. `parse` reads all schemas that PyTorch's registry prints;

@@ -44,8 +44,8 @@ _CLASSES = "__torch__."
 def parse(text: str) -> FunctionSchema:
     """Parse a schema.
 
-    Raises: SchemaError with the column and the text. Unlike PyTorch, it also rejects two arguments
-    with one name, and a default that does not fit its type.
+    Raises: SchemaError with the column and the text. Unlike PyTorch's parser, this one also rejects
+    two arguments of the same name, and a default that does not fit its type.
     """
     return _Reader(text).schema()
 

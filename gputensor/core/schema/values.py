@@ -24,7 +24,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 class Frozen:
     """An immutable value. It is compared by its slots and hashed by its text."""
 
-    # This is no dataclass, because importing dataclasses takes too long.
+    # Not a dataclass, because importing dataclasses takes too long.
     __slots__: tuple[str, ...] = ()
 
     def _set(self, *values: Any) -> None:
@@ -64,8 +64,8 @@ class OperatorName(Frozen):
 
 
 class Alias(Frozen):
-    """An alias annotation. `(a)` is an alias, `(a!)` is written to, and `(a -> *)` may alias
-    anything after the call. There are also `(a! -> a|b)` and `(*)`.
+    """An alias annotation. `(a)` is an alias, `(a!)` is written to, and `(a -> *)` may alias any
+    value after the call. Also `(a! -> a|b)` and `(*)`.
 
     before, after: names of the alias sets before and after the call. after is empty if it equals
     before.
@@ -85,10 +85,10 @@ class Alias(Frozen):
 
 
 class Type(Frozen):
-    """A type: a name, or a form over other types.
+    """A type: a name, or a container of other types.
 
     name: the base type's name, or one of "list", "optional", "tuple", "Dict" or "Future". parts:
-    the types inside a form. size: N of `int[N]`. alias: the annotation of this type, if any.
+    the types inside a container. size: N of `int[N]`. alias: the annotation of this type, if any.
     """
 
     __slots__ = ("name", "parts", "size", "alias")
@@ -117,7 +117,7 @@ class Type(Frozen):
 
     @property
     def base(self) -> str:
-        """The innermost name: `Tensor` of `Tensor?[]`."""
+        """The innermost type's name: `Tensor` of `Tensor?[]`."""
         return self.parts[0].base if self.is_optional or self.is_list else self.name
 
     @property
@@ -146,10 +146,11 @@ class Type(Frozen):
 
 
 class Argument(Frozen):
-    """One argument. default_text is None if there is no default; the default `=None` is a text.
+    """One argument. default_text: the text of the default, "None" for `=None`; None if there is no
+    default.
 
-    default: the parsed value; an identifier is a `Name`. default_value: the value that a kernel
-    gets.
+    default: the parsed value; an identifier is a `Name`. default_value: the value passed to a
+    kernel.
     """
 
     __slots__ = ("type", "name", "default_text", "default", "is_keyword_only")
@@ -175,7 +176,7 @@ class Argument(Frozen):
 
     @property
     def default_value(self) -> Any:
-        """The default that a kernel gets: names are resolved, and `int[2] x=1` becomes (1, 1)."""
+        """The default passed to a kernel: names are resolved, and `int[2] x=1` becomes (1, 1)."""
         if isinstance(self.default, Name):
             return _resolve(self.type.required.name, self.default)
         form = self.type.required
@@ -207,7 +208,7 @@ class Return(Frozen):
 
 
 class FunctionSchema(Frozen):
-    """A parsed schema; `str` gives the text back."""
+    """A parsed schema; `str` returns the text."""
 
     __slots__ = ("name", "arguments", "returns", "is_vararg", "is_varret", "has_one_tuple")
     name: OperatorName
@@ -236,7 +237,7 @@ class FunctionSchema(Frozen):
         return f"{self.name}({', '.join(shown)}) -> ({returned})"
 
     def named(self, name: OperatorName) -> FunctionSchema:
-        """This schema with another operator name."""
+        """Return this schema with another operator name."""
         rest = self.is_vararg, self.is_varret, self.has_one_tuple
         return FunctionSchema(name, self.arguments, self.returns, *rest)
 
@@ -272,7 +273,8 @@ class FunctionSchema(Frozen):
         return bool(shared - written)
 
     def check_kind(self) -> str | None:
-        """The rule of our YAML that this schema breaks, or None. Source: torchgen/model.py."""
+        """Return the rule of our YAML that this schema breaks, or None. Source:
+        torchgen/model.py."""
         kind, outs = self.kind, self.out_arguments
         writes = [value.is_write for value in self.returns]
         if any(writes) and not all(writes):
@@ -297,7 +299,7 @@ class Name(str):
 
 
 def _resolve(type_name: str, name: str) -> Any:
-    """Return the object that an identifier names. Parsing itself needs no such object."""
+    """Return the object that an identifier names. The parser does not need these objects."""
     if type_name == "MemoryFormat":
         from .. import memory_format
 
@@ -317,7 +319,8 @@ def fits(type: Type, value: Any) -> bool:
     if type.is_list:
         if isinstance(value, tuple):
             return all(fits(type.parts[0], item) for item in value)
-        return type.size is not None and fits(type.parts[0], value)  # int[2] x=1 means [1, 1]
+        # for example, int[2] x=1 means [1, 1]
+        return type.size is not None and fits(type.parts[0], value)
     if isinstance(value, Name):
         return value in _ENUM_DEFAULTS.get(type.name, ())
     if isinstance(value, str):

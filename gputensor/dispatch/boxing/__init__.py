@@ -1,1 +1,1 @@
-"""Calls with arguments in any form, and their conversion by the operator's schema."""
+"""Calls with arguments in any form, converted by the operator's schema."""

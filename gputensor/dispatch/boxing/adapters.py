@@ -1,8 +1,8 @@
 """Adapters from each calling convention to the convention of tables: kernel(key_set, *all
 arguments).
 
-The adapter is made when a slot is computed; a native kernel needs none. Names of keyword-only
-arguments, the masked key set and the check of the result are also computed then, not at each call.
+The adapter is made when a slot is computed; a native kernel needs none. The names of keyword-only
+arguments, the masked key set and the check of the result are also prepared then, not at each call.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SEEN_TO = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any]:
-    """Return the table's entry for `key_set`: it calls `kernel` in the form that the kernel's
-    convention needs.
+    """Return the table's entry for `key_set`. It calls `kernel` in the form of the kernel's calling
+    convention.
     """
     convention = kernel.convention
     if convention == "native":
@@ -37,8 +37,8 @@ def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any
         assert kernel.function is not None
         made: Callable[..., Any] = kernel.function(table, key_set)
         return made
-    # As in PyTorch, users' kernels get the set without the keys that fall through. Native kernels
-    # mask with `keys.below` before they redispatch, so they do not need it.
+    # As in PyTorch, users' kernels get the key set without the keys that fall through. Native
+    # kernels mask the set with `keys.below` before they redispatch, so they do not need this.
     visible = KeySet(table.masked(key_set))
     if table.definition is None:
         return _without_schema(kernel, visible)
@@ -63,8 +63,8 @@ def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
 
 
 def _below(entry: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the entry in a form that runs below autograd and ADInplaceOrView, so that a write is
-    counted once."""
+    """Return the entry in a form that runs below autograd and ADInplaceOrView, so that each write
+    is counted only once."""
     get, put = tls.state.get, tls.state.set
 
     def below(key_set: int, *args: Any) -> Any:
@@ -172,7 +172,7 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 
 def _without_schema(kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
-    # An operator without a schema cannot be looked up: only code that has its table gets here.
+    # An operator without a schema cannot be looked up, so only code that holds its table gets here.
     function = kernel.function
     assert function is not None
     if kernel.convention == "keyset":

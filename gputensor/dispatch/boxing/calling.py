@@ -1,8 +1,8 @@
 """Calls with arguments in any form: `gt.ops.aten.add.Tensor(x, other=1)`, and boxed calls.
 
-A `Signature` is a schema prepared for calls: it binds arguments by name and position, fills in
-defaults, converts them as PyTorch's boxed calls do and collects the dispatch keys. Generated
-functions do not use it; their signatures are written out.
+A `Signature` is a schema prepared for calls. It binds arguments by name and position, fills in
+defaults, converts arguments as PyTorch's boxed calls do and collects the dispatch keys. Generated
+functions do not use it, because their code contains the signature.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from ...core.schema import Argument, FunctionSchema, Type
     from ..operator import Operator
 
-# The tag of operators that take a number instead of a tensor, for which PyTorch has overloads.
+# The tag of operators that accept a number instead of a tensor where PyTorch has separate
+# overloads.
 NUMBERS_AS_TENSORS = "numbers_as_tensors"
-# Replaces numbers among the arguments by 0-d tensors. The tensor module sets it.
+# Replaces numbers among the arguments by 0-d tensors. The tensor module sets this function.
 tensors_for_numbers: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
 
 _NO_DEFAULT = object()
@@ -32,8 +33,8 @@ class Signature:
     """One schema, ready to be called.
 
     n_tensors: the number of arguments if all are plain tensors, otherwise -1. is_simple: all
-    arguments are positional, and the schema returns one tensor. is_converted: `for_users` changes
-    arguments.
+    arguments are positional, and the schema returns one tensor. is_converted: True if `for_users`
+    changes arguments.
     """
 
     __slots__ = (
@@ -70,8 +71,8 @@ class Signature:
         """Return all arguments in the schema's order, with defaults filled in, and the OR of their
         key sets.
 
-        Raises: ArgumentTypeError for too many, unknown, doubled, missing or unfitting arguments; it
-        names the declaration.
+        Raises: ArgumentTypeError for too many, unknown, doubled, missing or unfitting arguments.
+        The message contains the declaration.
         """
         if len(args) > self.n_positional:
             raise errors.too_many_arguments(operator, self.n_positional, len(args))
@@ -142,10 +143,10 @@ class Signature:
         return dict(zip(self.names[n:], arguments[n:]))
 
     def for_users(self, arguments: Sequence[Any]) -> Sequence[Any]:
-        """Return the arguments in the form that users' kernels know from PyTorch.
+        """Return the arguments in the form that users' kernels expect from PyTorch.
 
-        Inside the package a list is a tuple or one number, and for operators with the tag
-        NUMBERS_AS_TENSORS a tensor may be a number.
+        Inside the package a list is a tuple or one number. For operators with the tag
+        NUMBERS_AS_TENSORS, a tensor may be a number.
         """
         if self._tensors_for_numbers:
             arguments = tensors_for_numbers[0](arguments)

@@ -1,8 +1,8 @@
 """Conversion of values in boxed calls, by the type that the schema declares.
 
-int converts to float, float does not convert to int; a bool is an int; one-element tensors and
-NumPy scalars convert to their number; one int expands to an `int[2]`; lists become tuples; 'cpu'
-becomes a device. Source: torch/csrc/jit/python/pybind_utils.cpp, toIValue.
+An int converts to float, but a float does not convert to int. A bool is an int. One-element tensors
+and NumPy scalars convert to their number. One int expands to an `int[2]`, lists become tuples, and
+'cpu' becomes a device. Source: torch/csrc/jit/python/pybind_utils.cpp, toIValue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INT64, _INT64_END = -(2**63), 2**63
 
 
 class Refused(Exception):
-    """The value does not fit the type. The caller catches it and names the argument."""
+    """A value does not fit the type. The caller catches this exception and names the argument."""
 
 
 def accepts(type: Type, value: Any, takes_numbers: bool) -> bool:
@@ -34,8 +34,8 @@ def accepts(type: Type, value: Any, takes_numbers: bool) -> bool:
 
 
 def converter(type: Type, takes_numbers: bool) -> Converter | None:
-    """Return a function that converts a value to `type` or raises Refused; None if `type` takes any
-    value.
+    """Return a function that converts a value to `type` or raises Refused. Return None if `type`
+    accepts any value.
 
     takes_numbers: accept a Python number for a Tensor.
     """
@@ -60,7 +60,8 @@ def _list_converter(type: Type, takes_numbers: bool) -> Converter:
     if type.has_tensor:
         return _tensors_converter(inner)
     size = type.size
-    is_exact = type.parts[0].name == "bool" and size is not None  # it is a std::array in PyTorch
+    # the type is a std::array in PyTorch
+    is_exact = type.parts[0].name == "bool" and size is not None
 
     def convert(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
@@ -139,7 +140,7 @@ def _float(value: Any) -> float:
         raise Refused
     try:
         return float(value)
-    except Exception:  # from a foreign class, or for an int beyond the range of floats
+    except Exception:  # raised by a foreign class, or for an int beyond the range of floats
         raise Refused from None
 
 
@@ -250,7 +251,7 @@ def checker_of(types: list[Type], is_masked: bool = False) -> Callable[[Any], bo
 
 
 def form_of(types: list[Type]) -> Callable[[Any], Any] | None:
-    """Return a function that converts a kernel's result to the form that callers get; None if no
+    """Return a function that converts a kernel's result to the form that callers expect; None if no
     conversion is needed.
 
     A `Tensor[]` is a list and several results are a tuple, as in PyTorch.

@@ -1,7 +1,8 @@
-"""Check that a Python kernel accepts the arguments of its schema, once both are registered.
+"""Check that a Python kernel accepts the arguments of its schema.
 
-Only users' kernels are checked here; tests check native ones. Argument types are not checked,
-because Python kernels seldom declare them; results are checked after the call.
+The check runs once both are registered, and only for users' kernels; tests check native ones.
+Argument types are not checked, because Python kernels seldom declare them. Results are checked
+after the call.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ if TYPE_CHECKING:
 def check(
     operator: Operator, definition: Definition, kernel: Kernel, key: Key | None = None
 ) -> None:
-    """Raises: RegistrationError naming operator, schema, signature, key, sites and difference."""
+    """Raises: RegistrationError with operator, schema, signature, key, sites and the difference."""
     reason = _mismatch(definition, kernel)
     if reason is not None:
         raise errors.kernel_does_not_fit(operator, definition, kernel, key, *reason)
 
 
 def _mismatch(definition: Definition, kernel: Kernel) -> tuple[str, str] | None:
-    """Return (the kernel's signature, the mismatch). Return None if it fits, or has no readable
-    signature."""
+    """Return (the kernel's signature, the mismatch). Return None if the kernel fits, or if Python
+    cannot read its signature."""
     if kernel.convention not in ("user", "keyset", "boxed") or kernel.function is None:
         return None
     import inspect
 
     try:
         signature = inspect.signature(kernel.function)
-    except (TypeError, ValueError):  # a builtin without a signature
+    except (TypeError, ValueError):  # the kernel is a builtin without a signature
         return None
     schema = definition.schema
     if kernel.convention == "boxed":

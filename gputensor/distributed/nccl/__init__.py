@@ -1,15 +1,15 @@
 """Collectives of tensors between GPUs by NCCL, through CuPy's `NcclCommunicator`.
 
-The functions are those of distributed/transport.py. Our kernels pack the operands on the current
-stream. NCCL works on its own stream, which waits for the current one by an event. `Work.wait` makes
-the stream that is then current wait for NCCL's stream, and unpacks the results there. Before a
-launch the hosts agree on the call (distributed/records.py); no host waits for a GPU.
-distributed/watchdog.py reports collectives that never end. Data is moved as bytes;
+The functions have the interface of distributed/transport.py. Our kernels pack the operands on the
+current stream. NCCL works on its own stream, which waits for the current stream by an event.
+`Work.wait` makes the stream that is current at that time wait for NCCL's stream, and unpacks the
+results there. Before a launch the hosts agree on the call (distributed/records.py). No host waits
+for a GPU. distributed/watchdog.py reports collectives that never end. Data is transferred as bytes;
 distributed/nccl/reductions.py prepares reductions.
 
 Note [One seam to NCCL] `runtime.cuda().nccl()` returns CuPy's module of NCCL, or None on emulated
-devices. All calls go through it. Tests replace it by an object with the signatures of CuPy's class.
-That object uses MPI on emulated memory, in the order of the emulator's streams.
+devices. All calls of NCCL use this module. Tests replace it by an object with the signatures of
+CuPy's class. That object uses MPI on emulated memory, in the order of the emulator's streams.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from .reductions import reduction as reduction
 from ..watchdog import OnStream, watching
 from ..work import Work, _broken, wait_until
 
-_UNIQUE_ID_BYTES = 128  # nccl.h, NCCL_UNIQUE_ID_BYTES
-_local = threading.local()  # batch: the calls within a block of `coalesced`
+_UNIQUE_ID_BYTES = 128  # Source: nccl.h, NCCL_UNIQUE_ID_BYTES.
+_local = threading.local()  # batch: the calls within a block of `coalesced`.
 
 
 def unavailable_reason() -> str | None:
@@ -77,7 +77,7 @@ class Communicator:
     def __init__(self, op: str, group: ProcessGroup, index: int) -> None:
         self.library: Any = library(op)
         self.index: int = index
-        # MPI sends the id, because waiting for MPI ends when a rank is lost, and waiting for NCCL
+        # MPI sends the id, because waiting for MPI ends when a rank is lost, while waiting for NCCL
         # does not.
         records.settle()
         name = bytearray(_UNIQUE_ID_BYTES)
@@ -98,7 +98,7 @@ class Communicator:
 
 
 def communicator(op: str, group: ProcessGroup, x: Tensor) -> Communicator:
-    """Return the group's communicator. All ranks make it in their first collective."""
+    """Return the group's communicator. All ranks create it in their first collective."""
     index = x._device.index or 0
     found: Communicator | None = group.nccl
     if found is None:
@@ -239,7 +239,7 @@ def reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor | None, how: str
 
 
 def _apart(sent: Tensor, room: Tensor, place: int) -> Tensor:
-    """Return `sent`, or a copy if NCCL must not read it while it writes to `room`.
+    """Return `sent`, or a copy of it if NCCL must not read it while it writes to `room`.
 
     If both share memory, NCCL requires that `sent` is the rank's own part of `room`, at `place`.
     Source: NCCL's User Guide, In-place Operations.
@@ -308,8 +308,8 @@ def all_to_all(
     op: str, group: ProcessGroup, x: Tensor, out: Tensor, given: Sequence[int],
     wanted: Sequence[int],
 ) -> Work:  # fmt: skip
-    """Send part n of x to rank n. given, wanted: the elements sent to each rank, and those received
-    from each rank."""
+    """Send part n of x to rank n. given, wanted: the number of elements sent to each rank, and
+    received from each rank."""
     size, sent, room = x._geometry.dtype.itemsize, _dense(x), _room(out)
     to, by = [n * size for n in given], [n * size for n in wanted]
     return _start(

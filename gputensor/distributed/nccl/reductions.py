@@ -1,4 +1,5 @@
-"""Translation of reductions for NCCL, so that results equal those of distributed/transport.py.
+"""Translation of reductions for NCCL, so that results equal the results of
+distributed/transport.py.
 
 | dtype | NCCL reduces |
 |---|---|
@@ -9,7 +10,7 @@
 | bool | u8: MAX for any, MIN for all; XOR is the lowest bit of SUM |
 | complex | pairs of floats, for SUM and AVG |
 
-NCCL has no bitwise operators for integers and no product of complex numbers: these raise.
+NCCL has no bitwise operators for integers and no product of complex numbers, so these raise.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def reduction(op: str, how: str, dtype: Any) -> Reduction:
 
 
 def put(out: Tensor, made: Tensor) -> None:
-    """Copy a result to `out`, of any strides and dtype, on the current stream.
+    """Copy a result to `out`, which may have any strides and dtype, on the current stream.
 
     The caller has counted the write to `out`.
     """
@@ -121,8 +122,8 @@ def _lowest_bit(x: Tensor) -> Tensor:
 def _as_ordered(is_wide: bool, how: str) -> Recode:
     """Return a function that maps floats to integers of the same order.
 
-    In negative floats, all bits but the sign are flipped. NaN becomes the smallest or the largest
-    integer, so that the reduction returns it.
+    In negative floats, all bits except the sign are flipped. NaN becomes the smallest or the
+    largest integer, so that the reduction returns it.
     """
     floats, integers, bits = _kinds(is_wide)
     last = (1 << bits - 1) - 1

@@ -1,5 +1,5 @@
-"""Convolutions by the compiled loops of loops/conv.cpp. All other convolutions are composed from
-matrix products by native/conv.py.
+"""Convolutions by the compiled loops of loops/conv.cpp. native/conv.py composes all other
+convolutions of matrix products.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from . import library
 from .pool_windows import in_volumes, of_volumes
 
 Sizes = tuple[int, ...]
-# Strides and dilations are cut to this number. Larger ones have no other effect, because there is
-# only one window, or one kernel element.
+# Strides and dilations are limited to this number. Larger ones have the same effect, because there
+# is only one window, or one kernel element.
 _MOST = 1 << 62
 
 
@@ -44,8 +44,8 @@ def weight_gradient(
 
 
 def _is_done(answer: int) -> bool:
-    """True if the loop took the call. Raises: MemoryError if the loop could not allocate its
-    panels; the composed convolution would need more memory."""
+    """True if the loop accepted the call. Raises: MemoryError if the loop could not allocate its
+    panels, because the composed convolution would need even more memory."""
     if answer < 0:
         raise MemoryError
     return answer == 0

@@ -1,6 +1,6 @@
-"""dst is composed of pieces of other arrays: pad, roll, cat. family: pieces
+"""dst is composed of pieces of other arrays: pad, roll, cat.                        family: pieces
 
-`loops/copy_pieces.cpp` writes dst in one pass; if it declines, NumPy's loops run.
+`loops/copy_pieces.cpp` writes dst in one pass. If it declines, NumPy's loops run.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def _numbers(pieces: Pieces) -> tuple[int, ...]:
 
 
 def join(dst: np.ndarray, sources: list[np.ndarray], dim: int) -> bool:
-    """Concatenate arrays along `dim` into `dst`. Returns False, with nothing written, if separate
-    copies are faster."""
+    """Concatenate arrays along `dim` into `dst`. If separate copies are faster, write nothing and
+    return False."""
     if dst.nbytes < _SMALL or len(sources) > _MOST_SOURCES or _join(dst, *sources, dim):
         return numpys.join(dst, sources, dim)
     return True

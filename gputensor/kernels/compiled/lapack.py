@@ -1,7 +1,7 @@
 """Factorisations of batches by the compiled library, which calls SciPy's LAPACK for each matrix.
 
 Each function has the name of the generic function in kernels/lapack.py and returns equal arrays. It
-raises `Absent` if the library is missing or SciPy's LAPACK takes 64-bit integers.
+raises `Absent` if the library is missing or SciPy's LAPACK uses 64-bit integers.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from . import library
 # dtype -> the letter of LAPACK's functions, and our name.
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
 # Up to this number of rows of real matrices, and of columns of right-hand sides, the library's own
-# loops are several times as fast as LAPACK; see loops/tiny.h.
+# loops are several times faster than LAPACK. See loops/tiny.h.
 _TINY, _TINY_COLUMNS = 8, 16
 
 Bound = Callable[..., int]
 
 
 class Absent(Exception):
-    """The library lacks a function, or SciPy lacks the LAPACK function that it calls."""
+    """The library lacks the function, or SciPy lacks the LAPACK function that it calls."""
 
 
 @cache
 def address(routine: str) -> int | None:
-    """Return the address of a BLAS or LAPACK function that takes C ints. SciPy exports it to
+    """Return the address of a BLAS or LAPACK function with C int arguments. SciPy exports it to
     Cython."""
     part = "cython_blas" if routine.endswith("trsm") else "cython_lapack"
     capsule = import_module(f"scipy.linalg.{part}").__pyx_capi__.get(routine)
@@ -50,8 +50,8 @@ def address(routine: str) -> int | None:
 
 @cache
 def _bound(op: str, char: str, *routines: str, family: str = "lapack") -> Bound:
-    """Return the library's function, bound to the addresses of `routines`; "" stands for the
-    library's own loops."""
+    """Return the library's function, bound to the addresses of `routines`. "" selects the library's
+    own loops."""
     letter, dtype = _TYPES[char]
     function = library.function(family, f"{op} {dtype}")
     addresses = [address(letter + routine) if routine else 0 for routine in routines]
@@ -61,7 +61,7 @@ def _bound(op: str, char: str, *routines: str, family: str = "lapack") -> Bound:
 
 
 def _columns(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Make a new batch of column-major matrices."""
+    """Allocate a batch of column-major matrices."""
     *batch, m, n = shape
     return np.empty((*batch, n, m), dtype).swapaxes(-1, -2)
 

@@ -27,8 +27,8 @@ _NUMBER = -1
 
 
 class Choice(NamedTuple):
-    """The capability whose loops run. reason: why no better one runs; "" if this is the best.
-    remedy: what the user can do; "" if nothing."""
+    """The capability whose loops run. reason: why no better capability runs; "" if this is the
+    best. remedy: what the user can do; "" if nothing."""
 
     capability: str
     reason: str
@@ -38,12 +38,12 @@ class Choice(NamedTuple):
 
 @cache
 def choice() -> Choice:
-    """The capability in use, chosen once. Raises: ArgumentError if the variable names an unknown
-    capability, or one that this CPU or this build lacks."""
+    """The capability in use. It is chosen once. Raises: ArgumentError if the variable names an
+    unknown capability, or one that this CPU or this build lacks."""
     wanted = os.environ.get(VARIABLE, "").lower()
     if wanted and wanted not in CAPABILITIES:
         raise errors.wrong_setting(VARIABLE, f"be one of {', '.join(CAPABILITIES)}", wanted)
-    blas.take_memory()  # reserve OpenBLAS's memory before tensors use it up
+    blas.take_memory()  # reserve OpenBLAS's memory before tensors use all memory
     if wanted == DEFAULT:
         return Choice(DEFAULT, f"{VARIABLE}={DEFAULT}", f"unset {VARIABLE}", None)
     try:
@@ -71,8 +71,9 @@ def choice() -> Choice:
 
 
 def _absent(name: str) -> Any:
-    """Raise for a name that a library built from older sources lacks. PEP 562."""
-    if name.startswith("__"):  # tools look for these names in every module
+    """Raise for a name that is missing because the library was built from older sources. PEP
+    562."""
+    if name.startswith("__"):  # tools look up these names in every module
         raise AttributeError(name)
     raise errors.old_library(name)
 
@@ -81,8 +82,8 @@ def get_cpu_capability() -> str:
     """Return the capability whose loops the CPU runs: "default" (NumPy's), "avx2", "avx512" or
     "neon".
 
-    It is chosen at the first use from the CPU's features; `GPUTENSOR_CPU_CAPABILITY` lowers it.
-    PyTorch's function of this name returns capitals.
+    It is chosen by the CPU's features at the first use. `GPUTENSOR_CPU_CAPABILITY` can select a
+    lower one. PyTorch's function of this name returns capital letters.
     """
     return choice().capability
 
@@ -109,17 +110,17 @@ def program(
     row: int = 0,
 ) -> Loop | None:  # fmt: skip
     """Build a program of several operators, or return None. Values are numbered: first the inputs,
-    whose dtypes have these codes, then the result of each step. An operand below 0 is a number; -1
+    whose dtypes have these codes, then the result of each step. A negative operand is a number; -1
     is the first.
 
     steps: (family, op, code of the computation's dtype, code of the result's dtype, operands,
-    params); family "copy" is a cast. Returns: a function `(*stored, *inputs, numbers, may_share)`,
-    which returns True if it has computed the values. If it returns False, it has written nothing:
-    see `bind`.
+    params). Family "copy" is a cast. Returns: a function `(*stored, *inputs, numbers, may_share)`.
+    It returns True if it has computed the values. If it returns False, it has written nothing: see
+    `bind`.
 
-    row: if given, a block is a row of at most this length, and steps may be functions of rows, see
-    `read_step` in engine/chain.cpp. Arrays are then (rows, elements), or one run that is cut into
-    rows.
+    row: if given, a block is a row of at most this length, and steps may be functions of rows; see
+    `read_step` in engine/chain.cpp. Arrays are then (rows, elements), or contiguous arrays that are
+    divided into rows.
     """
     library = choice().library
     found: Loop | None = library.program(dtypes, stored, steps, row) if library else None
@@ -128,8 +129,9 @@ def program(
 
 @cache
 def faces() -> frozenset[str]:
-    """The families with a module `<family>.py` here, whose functions prepare arguments for the
-    library. For other families, the library's functions with NumPy's names are called directly."""
+    """Families with a module `<family>.py` in this folder, whose functions prepare arguments for
+    the library. For other families, the library's functions with NumPy's names are called directly.
+    """
     found = [os.path.splitext(name) for name in os.listdir(os.path.dirname(__file__))]
     return frozenset([name for name, of in found if of == ".py"]) - {"__init__", "library"}
 
@@ -162,11 +164,11 @@ def function(family: str, name: str) -> Any:
 
 
 def served(family: str, name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the compiled function of a family that has the name and the arguments of NumPy's
+    """Return the compiled function of a family that has the name and arguments of NumPy's
     `otherwise`.
 
-    The compiled function returns True. If it declines a call, it calls `otherwise` and returns that
-    result. If there is no compiled function, `served` returns `otherwise` itself.
+    The compiled function returns True. If it declines a call, it returns the result of `otherwise`.
+    If there is no compiled function, `served` returns `otherwise` itself.
     """
     library = choice().library
     found = library.serve(family, name, otherwise) if library else None

@@ -1,8 +1,8 @@
-"""Products by the compiled library: batches of matrices, matrices with few rows, and bf16.
+"""Products by the compiled library: of batches, of matrices with few rows, and of bf16.
 
-A batch runs one product per thread. For few rows BLAS computes the transposed product. Products of
-bf16 use the CPU's instructions for them. The functions have the arguments and results of
-`kernels/cpu/matmul.py`, which computes all other products.
+In a batch, each thread computes one product at a time. For few rows, BLAS computes the transposed
+product. Products of bf16 use the CPU's bf16 instructions. The functions have the arguments and
+results of `kernels/cpu/matmul.py`, which computes all other products.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from . import copy, library
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
 # Up to this number of multiplications per matrix, the library's own loops are faster than BLAS.
 _SMALL = 1 << 15
-# From this number of multiplications on, NumPy calls BLAS's vector function for a matrix with one
-# row or column.
+# From this number of multiplications on, NumPy calls BLAS's matrix-vector function for a matrix
+# with one row or column.
 _LONG = 1 << 12
-# The transposed product is faster if there are at most _FEW_ROWS rows and at least _MANY_PRODUCTS
-# multiplications, and the second operand is column-major, as the weights of a linear layer are:
+# The transposed product is faster if there are at most _FEW_ROWS rows, at least _MANY_PRODUCTS
+# multiplications, and if the second operand is column-major, as the weights of a linear layer are.
 # BLAS then packs the smaller operand. 16 x 256 by 256 x 1024 took 112 us instead of 207, with
 # OpenBLAS on AVX-512 in one thread.
 _FEW_ROWS, _MANY_PRODUCTS = 64, 1 << 18

@@ -44,7 +44,7 @@ def spread(
     x: np.ndarray, axes: tuple[int, ...], over: float, keepdims: bool, out: np.ndarray,
     mean: np.ndarray | None,
 ) -> None:  # fmt: skip
-    """Write the variance and the mean, both in the dtype in which they are computed."""
+    """Write the variance and the mean, both in the dtype of the computation."""
     name = "var f64" if out.dtype == np.float64 else "var f32"
     found = library.function("moments", name)
     if found is None or not x.flags.aligned:

@@ -8,8 +8,8 @@ from ...core.dtype import of_ours
 from ..cpu import nonzero as numpys
 from .library import function
 
-_PER_BLOCK = 4096  # the value in loops/nonzero.cpp
-_FEW = 512  # up to this number of elements, one NumPy call is faster
+_PER_BLOCK = 4096  # The same value as in loops/nonzero.cpp.
+_FEW = 512  # Up to this number of elements, one NumPy call is faster.
 
 
 def nonzero(x: np.ndarray) -> np.ndarray:

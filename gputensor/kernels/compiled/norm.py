@@ -1,7 +1,7 @@
 """Normalisations of rows by the compiled loops: see kernels/cpu/norm.py.
 
-Arrays with strides that the loops do not take are copied. Missing parameters of rows are replaced
-by ones and zeros.
+Arrays whose strides the loops do not support are copied. Missing parameters of rows are replaced by
+ones and zeros.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _computed(x: np.ndarray) -> np.dtype[Any]:
 
 @cache
 def _alike(value: int, ndim: int, of: np.dtype[Any]) -> np.ndarray:
-    """Return a parameter with one value for all elements, for rows without a parameter.
+    """Return a parameter that has the same value for all elements, for rows without a parameter.
 
     It must not be written to.
     """
@@ -43,7 +43,7 @@ def normalized(
     of = _computed(x)
     by = _alike(1, x.ndim, of) if scale is None else _dense(scale, of)
     more = _alike(0, x.ndim, of) if shift is None else _dense(shift, of)
-    if by.shape[-1] != more.shape[-1]:  # a loop takes both parameters or none
+    if by.shape[-1] != more.shape[-1]:  # the loop needs both parameters or neither
         by, more = map(_dense, np.broadcast_arrays(by, more))
     to = mean, rstd
     if mean.dtype != of:

@@ -8,8 +8,8 @@ from ...core.dtype import of_ours
 from ..cpu import order as numpys
 from .library import function
 
-_MOST = 1 << 32  # elements of a row
-# NumPy, which uses vector instructions, is faster for rows of fewer than _SHORT elements if there
+_MOST = 1 << 32  # A number of elements of a row.
+# For rows of fewer than _SHORT elements, NumPy, which uses vector instructions, is faster if there
 # are more than _MANY elements.
 _SHORT, _MANY = 512, 1 << 13
 

@@ -31,7 +31,7 @@ def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Si
 def avg_pool(
     x: np.ndarray, out: np.ndarray, include_pad: bool, divisor: int, *windows: Sizes
 ) -> bool:
-    """Write the means of windows. divisor: if it is 0, the number of counted elements is used."""
+    """Write the means of windows. divisor: if 0, divide by the number of counted elements."""
     arrays = [of_volumes(array, len(windows[0])) for array in (x, out)]
     numbers = (*in_volumes(windows, _ONES), int(include_pad), divisor)
     return x.flags.aligned and _avg_pool(*arrays, *numbers) == 0
@@ -61,7 +61,7 @@ def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> 
 
 
 def of_volumes(x: np.ndarray, count: int) -> np.ndarray:
-    """A view of x as (n, c, d, h, w)."""
+    """Return a view of x as (n, c, d, h, w)."""
     if count == 3 and x.ndim == 5:
         return x
     view: np.ndarray = x[_index(x.ndim, count)]

@@ -1,4 +1,5 @@
-"""dst[i] from the index alone, by the compiled loops: see kernels/cpu/range.py.   family: range"""
+"""dst[i] computed from the index alone, by the compiled loops: see kernels/cpu/range.py. family:
+range"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def arange(dst: np.ndarray, start: complex, step: complex) -> None:
 
 
 def linspace(dst: np.ndarray, start: complex, end: complex, steps: int) -> None:
-    """`steps` evenly spaced values from `start` to `end`, for a 1-d `dst`."""
+    """Write `steps` evenly spaced values from `start` to `end`, for a 1-d `dst`."""
     loop = function("range", f"linspace {of_ours(dst.dtype).short}")
     if loop is None or not _is_dense(dst) or steps < 2 or dst.dtype.kind in "iu":
         numpys.linspace(dst, start, end, steps)

@@ -22,7 +22,7 @@ _TANH_SCALE, _TANH_CUBE = math.sqrt(2 / math.pi), 0.044715
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The loop `(*inputs, *scalars, out)` of `op` for these dtypes."""
+    """Return the loop `(*inputs, *scalars, out)` of `op` for these dtypes."""
     return computed(LOOPS[op], inputs, common, out)
 
 
@@ -108,7 +108,7 @@ def _elu(x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     above = x if scale == 1 else x * scale
     if 0 <= factor < math.inf and 0 < input_scale < math.inf:
         return negative(x, below, above, below)
-    return where(x < 0, below, above, below)  # the two forms differ in the sign of zeros
+    return where(x < 0, below, above, below)  # the two formulas differ in the sign of zeros
 
 
 def _mish(x: Any) -> Any:
@@ -139,7 +139,7 @@ def _elu_backward(
 
 
 def _softshrink(x: Any, by: Any) -> Any:
-    """Elements near zero become zeros with their own sign."""
+    """Return softshrink. Elements near zero become zeros with the element's sign."""
     made = _clipped(x, -by, by)
     np.subtract(x, made, made)
     return signed(made, x)

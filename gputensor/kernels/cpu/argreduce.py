@@ -1,5 +1,4 @@
-"""out[r] = index of the extreme of row r along one axis.                            family:
-argreduce
+"""out[r] = index of the extreme of row r along one axis.                         family: argreduce
 
 Numbers  the first of equal elements, and the first NaN if there is one.
 """
@@ -40,7 +39,8 @@ def _select(
 
 
 def _known(x: np.ndarray) -> np.ndarray:
-    """Cast bf16 to f32, which keeps the order: argmax of some ml_dtypes types ignores NaN."""
+    """Cast bf16 to f32, which keeps the order, because argmax of some ml_dtypes types ignores
+    NaN."""
     if x.dtype.kind == "V":
         x = x.astype(np.float32)
     return x if x.ndim else x.reshape(1)

@@ -1,10 +1,10 @@
 """out[i] = op(a[i], b[i]), and a[i] + alpha * b[i].                                 family: binary
 
-Types computes in the common dtype; f16 and bf16 in f32, rounded once. A Python number with f16 or
-         bf16 operands, and the product with alpha, are f32 too. Integers wrap; integer division by
-         zero raises.
-Source rounding modes of div: aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, div_floor_kernel. Floor
-         division is Python's for floats, and np.floor_divide's.
+Types    computes in the common dtype; f16 and bf16 in f32, rounded once. A Python number with f16
+         or bf16 operands is an f32, and so is its product with alpha. Integers wrap around; integer
+         division by zero raises.
+Source   rounding modes of div: aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, div_floor_kernel.
+         Floor division of floats follows Python and np.floor_divide.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from .select import where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The loop `(a, b, out=None)`, or `(a, b, alpha, out=None)`, of `op` for these dtypes."""
+    """Return the loop `(a, b, out=None)`, or `(a, b, alpha, out=None)`, of `op` for these
+    dtypes."""
     builder, function = LOOPS[op]
     return builder(op.partition("_")[0], function, inputs, common, out)
 
 
 def _extremum(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """Bind an extremum of two operands. `out` is passed by name, because NumPy deprecates a
-    positional `out` of these ufuncs."""
+    positional `out` for these ufuncs."""
     position = number_position(inputs)
     if out is common is float16 and all(i is float16 for i in inputs):
         return extreme_of_float16(ufunc)
@@ -50,7 +51,7 @@ def _extremum(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, 
 
 def _scaled(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """Bind a sum with alpha. alpha * b is rounded to the dtype of the computation (f32 for f16 and
-    bf16), as on every device."""
+    bf16), as on all devices."""
     compute = float32 if common in (float16, bfloat16) else common
     signature = (compute.np,) * 3
     multiply = partial(np.multiply, signature=signature, casting="unsafe")
@@ -100,7 +101,7 @@ def _trunc(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out
     subtract = partial(np.subtract, signature=signature, casting="unsafe")
     divide = partial(ufunc, signature=signature, casting="unsafe")
 
-    # after subtracting C's remainder the division is exact, so floor equals truncation
+    # after the subtraction of C's remainder the division is exact, so floor equals truncation
     def loop(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         return divide(subtract(a, remainder(a, b)), b, out)
 
@@ -119,9 +120,9 @@ def _whole_quotient(a: Any, b: Any) -> Any:
 
 
 def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
-    """Return an integer division that calls `loop` and raises an error for a zero divisor; NumPy
-    would warn and return 0. A Python number is wrapped first. The result is marked, so that fusion
-    does not delay its error."""
+    """Return an integer division that calls `loop` and raises an error for a zero divisor, for
+    which NumPy would warn and return 0. A Python number is wrapped first. The result is marked, so
+    that fusion does not delay its error."""
 
     def checked(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if isinstance(b, np.ndarray):
@@ -138,17 +139,17 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
     return loop_found
 
 
-# From this number of elements on, several NumPy ufuncs are faster than one function of C.
+# From this number of elements on, several NumPy ufuncs are faster than one C function.
 _MANY, _MANY_REMAINDERS, _MANY_QUOTIENTS = 256, 6000, 12000
-# For f32 quotients below this, f64 gives the correct integer part, and the product of the integer
-# part and the divisor is exact.
+# For f32 quotients below this, f64 gives the correct integer part, and the product of this integer
+# and the divisor is exact.
 _QUOTIENT = 2.0**25
 # Integer quotients below this are exact in f32 at every step of npy_divmod.
 _WHOLE = 2.0**22
 
 
 def _floating_fmod(a: Any, b: Any) -> Any:
-    """fmod of floats. C's function costs 14 ns an element; f32 is computed by four f64 operations
+    """fmod of floats. C's function costs 14 ns per element. f32 is computed by four f64 operations
     if no quotient is too large."""
     if np.size(a) + np.size(b) < _MANY_REMAINDERS or np.result_type(a, b) != np.float32:
         return np.fmod(a, b)
@@ -159,14 +160,14 @@ def _floating_fmod(a: Any, b: Any) -> Any:
     np.trunc(whole, whole)
     np.multiply(whole, by, whole)
     rest = np.subtract(wide, whole, whole).astype(np.float32)
-    if np.isnan(np.maximum.reduce(rest, None)):  # a divisor is infinite
+    if np.isnan(np.maximum.reduce(rest, None)):  # the case that a divisor is infinite
         return np.fmod(a, b)
     return np.copysign(rest, a, rest)
 
 
 def _floating_floor_divide(a: Any, b: Any) -> Any:
     """Floor division of floats. With an infinite operand the result is the quotient, as in the
-    array API, not NaN or -1."""
+    array API, and not NaN or -1."""
     if np.size(a) + np.size(b) >= _MANY_QUOTIENTS and np.result_type(a, b) == np.float32:
         # An f32 quotient that is not an integer differs from every integer by more than f64's
         # rounding.
@@ -177,7 +178,7 @@ def _floating_floor_divide(a: Any, b: Any) -> Any:
         found = _floor_by_steps(a, b)
     else:
         found = np.floor_divide(a, b)
-    if np.isfinite(np.subtract(a, b)).all():  # one test covers both bounds; NaN fails it
+    if np.isfinite(np.subtract(a, b)).all():  # one test covers both bounds, and NaN fails it
         return found
     return where(np.logical_or(np.isinf(a), np.isinf(b)), np.divide(a, b), found)
 
@@ -196,7 +197,7 @@ def _floor_by_steps(a: Any, b: Any) -> Any:
 
 
 def _floating_remainder(a: Any, b: Any) -> Any:
-    """Remainder of floats as in Python: a zero also gets the sign of `other`."""
+    """Remainder of floats as in Python. A zero remainder also has the sign of `other`."""
     rest = _floating_fmod(a, b)
     return np.copysign(where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest), b)
 
@@ -210,13 +211,13 @@ def _function(op: str, function: Any, inputs: Sequence[Input], common: dtype, ou
 
 
 def _bare(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """Bind a ufunc for 16-bit floats with NumPy's own loop, without a cast to f32."""
+    """Bind a ufunc for 16-bit floats to NumPy's own loop, without a cast to f32."""
     return typed(ufunc, inputs, common, common, out)
 
 
 def _hypot(a: Any, b: Any) -> Any:
-    """hypot, to 1 ulp if no square overflows or underflows. np.hypot is slower: it calls C's
-    function for each pair."""
+    """hypot, accurate to 1 ulp if no square overflows or underflows. np.hypot is slower, because it
+    calls C's function for each pair."""
     if np.size(a) + np.size(b) < _MANY_REMAINDERS:
         return np.hypot(a, b)
     made = np.add(np.square(a), np.square(b))
@@ -247,7 +248,7 @@ def _from_the_larger(ufunc: np.ufunc, exp: np.ufunc, scale: float) -> Callable[.
         if np.size(a) + np.size(b) < _MANY:
             return ufunc(a, b)
         less = np.subtract(a, b)
-        if np.isnan(np.maximum.reduce(less, None)):  # both operands are infinite
+        if np.isnan(np.maximum.reduce(less, None)):  # the case that both operands are infinite
             return ufunc(a, b)
         np.negative(np.abs(less, less), less)
         np.log1p(exp(less, less), less)
@@ -265,8 +266,8 @@ _logaddexp_of: dict[Any, Callable[..., Any]] = {
 
 
 def _complex_logaddexp(a: Any, b: Any) -> Any:
-    """Computed relative to the operand with the larger real part. Source:
-    ATen/native/cpu/LogAddExp.h."""
+    """logaddexp of complex numbers, computed relative to the operand with the larger real part.
+    Source: ATen/native/cpu/LogAddExp.h."""
     is_first = a.real >= b.real
     low, high = where(is_first, b, a), where(is_first, a, b)
     infinite = np.isinf(low.real) & (low.real == high.real)
@@ -285,8 +286,8 @@ def _pow(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: 
 
 
 def _integer_power(a: Any, b: Any) -> Any:
-    """Integer power. NumPy rejects negative exponents; here they give 0, except for bases 1 and
-    -1."""
+    """Integer power. NumPy rejects negative exponents. Here their result is 0, except for bases 1
+    and -1."""
     negative = b < 0
     if not np.any(negative):
         return np.power(a, b)
@@ -294,7 +295,7 @@ def _integer_power(a: Any, b: Any) -> Any:
     return where(negative, inverse, np.power(a, where(negative, 0, b)))
 
 
-# Exponents that need no pow. Source: ATen/native/cpu/PowKernel.cpp.
+# Exponents that need no call of pow. Source: ATen/native/cpu/PowKernel.cpp.
 _QUICK: dict[Any, Any] = {
     2: np.square, 3: lambda x: x * x * x, 0.5: np.sqrt, -0.5: lambda x: 1 / np.sqrt(x),
     -1: np.reciprocal, -2: lambda x: 1 / (x * x),
@@ -347,7 +348,7 @@ def _threshold(
 
 
 def _entered(x: Any, common: dtype, compute: dtype) -> Any:
-    """Cast an operand to the common dtype; wide integers are cast to 16-bit floats through f32."""
+    """Cast an operand to the common dtype. Wide integers are cast to 16-bit floats through f32."""
     if not isinstance(x, np.ndarray):
         return cast.number(x, common.np)
     if x.dtype == common.np:

@@ -1,15 +1,13 @@
 """The rules of casts between dtypes, for arrays and for Python numbers.
 
-Note [Numeric casts], the same on every device:
-float -> integer: truncate, saturate to int64, keep the low bits; NaN gives 0. To uint64 the values
-in [2^63, 2^64) are exact. integer -> integer: keep the low bits. complex -> real: the real part.
-Anything -> bool: not equal to 0. Casts from integers to f16, and from integers and f64 to bf16, go
-through f32; so wide values are rounded twice. The parts of complex32 are f16. All other casts are
-one IEEE rounding.
+Note [Numeric casts], equal on all devices: Float to integer truncates, saturates to int64 and keeps
+the low bits; NaN becomes 0. To uint64, the values in [2^63, 2^64) are exact. Integer to integer
+keeps the low bits. Complex to real keeps the real part. Any type to bool tests for not equal to 0.
+Casts from integers to f16, and from integers and f64 to bf16, are made through f32, so wide values
+are rounded twice. The parts of complex32 are f16. All other casts are one IEEE rounding.
 
-NumPy and ml_dtypes follow these rules, with three exceptions: float -> integer out of range, which
-C leaves undefined; complex -> bf16; and a warning for complex -> real.
-"""
+NumPy and ml_dtypes follow these rules with three exceptions: float to integer out of range, which C
+leaves undefined; complex to bf16; and a warning for complex to real."""
 
 from __future__ import annotations
 
@@ -38,8 +36,8 @@ _TWO_64 = 2.0**64
 _LAST = 2**63 - 1
 _HALF = (float16, bfloat16)
 # For f16. _MANY: from this number of elements on, bit operations are faster. _KEPT: the mask of a
-# shifted word. _BIAS: 2 to the power of the difference of the biases. _INFINITE: twice the bits of
-# infinity.
+# shifted word. _BIAS: 2 to the power of the difference of the exponent biases. _INFINITE: the bits
+# of infinity times two.
 _MANY, _KEPT, _BIAS, _INFINITE = 512, np.int32(-0x70002000), np.float32(2.0**112), 0xF800
 
 
@@ -104,13 +102,13 @@ def _truncate(value: float, to: np.dtype) -> int:
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Return an f16 array as f32, by operations on its bits. NumPy casts one element at a time, at
-    twice the cost."""
+    """Return an f16 array as f32, computed by operations on its bits. NumPy casts one element at a
+    time and takes twice as long."""
     if array.size < _MANY:
         return array.astype(_float32)
     bits = array.view(np.int16)
-    # move sign, exponent and fraction to f32's bit positions, then correct the exponent's bias by
-    # an exact product
+    # move sign, exponent and fraction to f32's bit positions, then correct the exponent bias by an
+    # exact product
     wide = bits.astype(_int32)
     np.left_shift(wide, 13, wide)
     np.bitwise_and(wide, _KEPT, wide)
@@ -128,7 +126,7 @@ def widened(array: np.ndarray) -> np.ndarray:
 def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
     """Cast floats to integers.
 
-    C defines the cast only for values in range; results for other values are set explicitly.
+    C defines the cast only for values in range. Other results are set explicitly.
     """
     if array.size == 0:
         return np.empty_like(array, to)

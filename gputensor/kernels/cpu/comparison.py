@@ -1,7 +1,7 @@
 """out[i] = a[i] op b[i], as bool.                                               family: comparison
 
-Types both operands are compared in the common dtype. A Python number is wrapped to its range first,
-         so uint8 44 equals 300, as in PyTorch and in the CUDA kernels.
+Types    both operands are compared in the common dtype. A Python number is wrapped to its range
+         first, so uint8 44 equals 300, as in PyTorch and in the CUDA kernels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOPS = {
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The loop `(a, b, out=None)` of `op` for these dtypes."""
+    """Return the loop `(a, b, out=None)` of `op` for these dtypes."""
     loop = typed(LOOPS[op], inputs, common, bool_, out)
     position = number_position(inputs)
     return loop if position is None else with_number(op, loop, position, common)

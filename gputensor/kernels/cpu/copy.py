@@ -1,7 +1,7 @@
 """dst[i] = src[i], any pair of dtypes, any strides, `src` broadcast.                  family: copy
 
 Types    casts follow Note [Numeric casts] in cast.py.
-Order `dst` may overlap `src`; if their dtypes differ, only with equal elements at equal addresses.
+Order    `dst` may overlap `src`. If their dtypes differ, equal elements must have equal addresses.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import numpy as np
 
 from . import cast, quiet
 
-OPS = ("copy", "pack")  # copy_pack.py has the loop of pack
+OPS = ("copy", "pack")  # op "pack" is in copy_pack.py
 
 
 def copy(dst: np.ndarray, src: np.ndarray) -> None:
-    """Write `src` into `dst`. It suppresses NumPy's warnings itself: call it without `quiet`."""
+    """Write `src` into `dst`. The function suppresses NumPy's warnings itself: call it without
+    `quiet`."""
     if dst.dtype == src.dtype:
         np.copyto(dst, src)
     else:

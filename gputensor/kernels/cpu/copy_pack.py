@@ -1,8 +1,9 @@
 """dst[n, c, …] = src[n, c, …] * scale[c] + bias[c], in dst's dtype; any strides.       family: pack
 
-Types computed in f32, or in f64 if either side is f64; each step is rounded. Integers are rounded
-         to nearest even and saturated; NaN gives 0. The bits equal those of
-         kernels/cuda/include/vectors.cuh. Order image after image, so that temporaries are small.
+Types    computed in f32, or in f64 if either side is f64; each step is rounded. Integers are
+         rounded to nearest even and saturated; NaN becomes 0. The bits equal those of
+         kernels/cuda/include/vectors.cuh.
+Order    one image after the other, so that temporaries are small.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ _float64 = np.dtype(np.float64)
 
 
 def pack(dst: np.ndarray, src: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> None:
-    """Write `src`, scaled, into `dst` of the same sizes (N, C, …); they share no memory.
+    """Write `src`, scaled, into `dst` of the same sizes (N, C, …). They share no memory.
 
-    scale, bias: one number per channel. It suppresses NumPy's warnings itself: call it without
-    `quiet`.
+    scale, bias: one number per channel. The function suppresses NumPy's warnings itself: call it
+    without `quiet`.
     """
     compute = np.dtype(np.float64 if _float64 in (dst.dtype, src.dtype) else np.float32)
     shape = (-1, *(1,) * (dst.ndim - 2))

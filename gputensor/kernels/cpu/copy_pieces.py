@@ -1,8 +1,8 @@
-"""dst is composed of pieces of other arrays: pad, roll, cat. family: pieces
+"""dst is composed of pieces of other arrays: pad, roll, cat.                        family: pieces
 
 Shapes   any strides; dst shares no memory with its sources.
 Types    the same dtype; bytes are moved.
-Order no order: elements are independent.
+Order    none: elements are independent.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 
 class Piece(NamedTuple):
-    """A run of `size` indices of a dimension of dst. They are filled from index `begin` of src on,
-    in steps of `step` (1, 0, -1); if `begin` is negative, they get a constant value."""
+    """A run of `size` indices of a dimension of dst. They are copied from src, from index `begin`
+    on in steps of `step` (1, 0, -1). If `begin` is negative, they get a constant value."""
 
     size: int
     begin: int
@@ -53,8 +53,8 @@ _SMALL = 1 << 18
 
 
 def join(dst: np.ndarray, sources: list[np.ndarray], dim: int) -> bool:
-    """Concatenate arrays along `dim` into `dst`. Returns False, with nothing written, if separate
-    copies are faster."""
+    """Concatenate arrays along `dim` into `dst`. If separate copies are faster, write nothing and
+    return False."""
     if dst.nbytes > _SMALL:
         return False
     np.concatenate(sources, dim, dst)

@@ -2,7 +2,7 @@
 family: criterion
 
 Types    computes in the common dtype; f16 and bf16 in f32, rounded once.
-Numbers share: 1 / (number of elements) for a mean, otherwise 1.
+Numbers  share: 1 / (number of elements) for a mean, otherwise 1.
 Source   aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, PointwiseOpsKernel.cpp; native/Loss.cpp.
 """
 
@@ -20,7 +20,7 @@ from .select import where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The loop `(*inputs, *scalars, out)` of `op` for these dtypes."""
+    """Return the loop `(*inputs, *scalars, out)` of `op` for these dtypes."""
     return computed(LOOPS[op], inputs, common, out)
 
 

@@ -1,6 +1,6 @@
 """dst[i] = number, in any layout.                                                     family: fill
 
-Types the number is cast by Note [Numeric casts]; the operator checks that the cast is allowed.
+Types    the number is cast by Note [Numeric casts]. The operator checks that the cast is allowed.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import numpy as np
 from . import cast, quiet
 
 
-# Below this no floating dtype overflows, so NumPy raises no warning.
+# Below this number no floating dtype overflows, so NumPy does not warn.
 _FITS = 65000
 
 
 def fill(dst: np.ndarray, number: complex) -> None:
-    """Set every element of `dst`. It suppresses NumPy's warnings itself: call it without
+    """Set every element of `dst`. The function suppresses NumPy's warnings itself: call it without
     `quiet`."""
     kind = dst.dtype.kind
     if kind == "f" and not isinstance(number, complex) and -_FITS < number < _FITS:

@@ -1,13 +1,12 @@
-"""out[i] = x[position given by the index arrays for i]. family: gather
+"""out[i] = x[position given by the index arrays for i].                             family: gather
 
-Shapes `indices` are int64 arrays that broadcast together; `led` names the dimension of x that each
-         one indexes. In out, the dimensions of the indices replace the indexed ones, from dimension
-         `begin` on. With begin None there is one index array. Then out has the sizes of the index,
-         and positions in all other dimensions are equal in x and out.
+Shapes   `indices` are int64 arrays that broadcast together. `led` has the dimension of x that each
+         of them indexes. In out, the dimensions of the indices replace the indexed dimensions, from
+         dimension `begin` on. If begin is None, there is one index array. Then out has the sizes of
+         the index, and positions in all other dimensions are equal in x and out.
 Types    elements are copied unchanged.
-Returns  0, or 1 + the number of the first index array with an index out of range; then nothing is
-         written.
-wraps: negative indices count from the end.
+Returns  0, or 1 + the number of the first index array with an index out of range; then no element
+         is written. wraps: negative indices count from the end.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def out_of_range(x: np.ndarray, indices: Indices, led: Sequence[int], wraps: boo
     """Return 0, or 1 + the number of the first index array with an index out of range."""
     for number, (index, dim) in enumerate(zip(indices, led), 1):
         size = x.shape[dim]
-        # as uint64, negative indices are large
+        # the view as uint64 makes negative indices large
         if index.size and index.view(np.uint64).max() >= size:
             if index.max() >= size or index.min() < (-size if wraps else 0):
                 return number
@@ -49,7 +48,7 @@ def out_of_range(x: np.ndarray, indices: Indices, led: Sequence[int], wraps: boo
 
 
 def key(x: np.ndarray, indices: Indices, led: Sequence[int], begin: int | None) -> tuple[Any, ...]:
-    """Return the key with which NumPy indexes x."""
+    """Return the key for indexing x in NumPy."""
     made: list[Any] = [slice(None)] * x.ndim
     if begin is None:
         made = list(np.ogrid[tuple([slice(n) for n in indices[0].shape])])

@@ -20,5 +20,5 @@ def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray
 def points(
     x: np.ndarray, weights: np.ndarray | None, even: bool, edges: Sequence[np.ndarray]
 ) -> np.ndarray | None:
-    """Return the bins of points (n, edges); None if the caller must use its general code."""
+    """Return the bins of points (n, edges), or None if the caller must use its general code."""
     return None

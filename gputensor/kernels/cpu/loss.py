@@ -1,9 +1,8 @@
-"""loss[r] = -w[t[r]] * x[r, t[r]], the sum or the weighted mean of these losses, and the
-derivatives. family: loss
+"""loss[r] = -w[t[r]] * x[r, t[r]], their sum or weighted mean, and the derivatives.   family: loss
 
 Types    f16 and bf16 are summed in f32, rounded once. Targets are int64 or uint8.
-Numbers a target equal to ignore_index is skipped; any other target that is no class raises. Order
-of sums: NumPy's pairwise, the same bits on every run.
+Numbers  a target equal to ignore_index is skipped; any other target that is not a class raises.
+Order    of sums: NumPy's pairwise sum, with equal bits on every run.
 """
 
 from __future__ import annotations

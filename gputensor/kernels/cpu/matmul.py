@@ -1,9 +1,9 @@
 """out = a @ b for matrices, and beta * self + alpha * (a @ b).                       family: matmul
 
-Types f32, f64 and complex through BLAS; f16 and bf16 in f32, rounded once; integers exactly, modulo
-         their width; bool: true if any pair is true.
-Shapes a (m, k), b (k, n), out (m, n), any strides; out overlaps neither. k = 0 gives zeros. All
-         three may have one leading batch dimension.
+Types    f32, f64 and complex through BLAS; f16 and bf16 in f32, rounded once; integers exactly,
+         modulo their width; bool: true if any product is true.
+Shapes   a (m, k), b (k, n), out (m, n), any strides; out overlaps neither a nor b. k = 0 gives
+         zeros. All three may have one leading batch dimension.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def addmm(
     self: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any, out: np.ndarray,
     product: Callable[..., np.ndarray] = mm,
 ) -> np.ndarray:  # fmt: skip
-    """Write beta * self + alpha * (a @ b) to `out`, which may be `self`, and return it. With beta 0
-    `self` is not read. f16 and bf16 are scaled and added in f32, rounded once. product: a function
-    with the arguments of `mm`."""
+    """Write beta * self + alpha * (a @ b) to `out`, which may be `self`, and return it. If beta is
+    0, `self` is not read. f16 and bf16 are scaled and added in f32, rounded once. product: a
+    function with the arguments of `mm`."""
     is_half = out.dtype.itemsize == 2 and out.dtype.kind in "fV"
     if self is out or is_half:
         wide = np.dtype(np.float32) if is_half else out.dtype
@@ -69,13 +69,14 @@ def added(self: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return made
 
 
-# From this number of products per element of the operands on, casting both to f64 pays off.
+# From this number of products per element of the operands on, casting both operands to f64 is
+# faster.
 _MANY = 16
 
 
 def _integers(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Multiply matrices of integers: by BLAS in f64 if no sum can reach 2**53, which is exact;
-    otherwise by NumPy's loops."""
+    """Multiply matrices of integers. BLAS in f64 is exact and used if no sum can reach 2**53;
+    otherwise NumPy's loops are used."""
     if a.dtype.kind == "b" or a.size * b.shape[-1] <= _MANY * (a.size + b.size):
         return np.matmul(a, b, out)
     if _magnitude(a) * _magnitude(b) * a.shape[-1] >= 1 << 53:
@@ -89,15 +90,16 @@ def _magnitude(x: np.ndarray) -> int:
     return max(abs(int(x.min())), abs(int(x.max())))
 
 
-# Results of at least this many bytes use `matmul` instead of `dot`. `dot` checks less but first
-# fills the result with zeros in one thread, a sixth of the time for large results in new pages.
+# Results of at least this many bytes use `matmul` instead of `dot`. `dot` has fewer checks but
+# first fills the result with zeros in one thread. For large results in new pages this is a sixth of
+# the time.
 _LARGE = 1 << 18
 
 
 # OpenBLAS packs all rows of the first operand, some hundred columns at a time, and keeps the memory
 # for it: 22 MB per thread for 33,278 rows, as in the gradient of a vocabulary's weights. Blocks of
 # at least _ROWS rows need half of that. All threads wait for each block, so products with fewer
-# multiplications per row are not cut.
+# multiplications per row are not divided.
 _ROWS, _WORK = 1 << 14, 1 << 14
 
 
@@ -110,8 +112,9 @@ def _in_blocks(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Write the product to `out`. BLAS writes row-major results, so a column-major `out` gets the
-    transposed product. Batches use NumPy's matmul, which copies operands that BLAS cannot read."""
+    """Write the product to `out`. BLAS writes row-major results, so for a column-major `out` the
+    transposed product is computed. Batches use NumPy's matmul, which copies operands that BLAS
+    cannot read."""
     if a.ndim > 2:
         return np.matmul(a, b, out)
     if out.flags.c_contiguous:

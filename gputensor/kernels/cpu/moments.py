@@ -1,7 +1,7 @@
 """out[r] = op over the reduced axes of x: variances, norms, logsumexp.             family: moments
 
 Types    f16 and bf16 in f32, rounded once. Norms of complex numbers are real.
-Order    of sums as in reduce.py: fixed by the layout.
+Order    of sums as in reduce.py: determined by the layout.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Rows and channels with mean 0 and variance 1, scaled and shifted; gradients.      family: norm
+"""Rows and channels normalised to mean 0 and variance 1, scaled and shifted; gradients.
+                                                                                       family: norm
 
-Types f16 and bf16 in f32, rounded once. For f16 and bf16 the parameters, their gradients and the
-         statistics are f32; `normalized` takes and returns any floating dtype.
-Order    of sums: NumPy's, fixed by the layout.
+Types    f16 and bf16 in f32, rounded once. For f16 and bf16 the parameters, their gradients and the
+         statistics are f32; `normalized` accepts and returns any floating dtype.
+Order    of sums: NumPy's, determined by the layout.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The first k elements of rows in their order, and the place of the k-th one.        family: order
+"""The first k elements of rows in sorted order, and the index of the k-th element.   family: order
 
 Shapes   x (rows, n).
-Types    real. NaN is the largest; equal elements are in the order of their places.
+Types    real. NaN is the largest; equal elements keep the order of their indices.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import numpy as np
 
 
 def sort(x: np.ndarray, descending: bool, values: np.ndarray, places: np.ndarray | None) -> bool:
-    """Write the sorted rows and, unless None, their places; each (rows, n). Return False, with
-    nothing written, if NumPy's own functions are as fast."""
+    """Write the sorted rows and, unless None, their indices; each (rows, n). If NumPy's own
+    functions are as fast, write nothing and return False."""
     return False
 
 

@@ -1,8 +1,8 @@
-"""Loops of plans made from ufuncs: the ufunc itself if possible, otherwise a wrapper for numbers
-and casts.
+"""Loops of plans made from ufuncs. A loop is the ufunc itself if possible, otherwise a wrapper for
+numbers and casts.
 
-The pointwise families share this module; it knows no operator. The loops take the operands by
-position, then `out` by position or name.
+The pointwise families share this module; it contains no code of single operators. The loops take
+the operands by position, then `out` by position or name.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ _HALF = (float16, bfloat16)
 def typed(
     ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype
 ) -> Loop:
-    """Return a loop of `ufunc` that computes in `common` and writes `result` to `out`. It is the
-    ufunc itself if no operand needs a cast, because NumPy then selects the right inner loop."""
+    """Return a loop of `ufunc` that computes in `common` and writes `result` to `out`. If no
+    operand needs a cast, the loop is the ufunc itself, because NumPy then selects the right inner
+    loop."""
     if out is result and all(i is common or isinstance(i, type) for i in inputs):
         if common is not bfloat16 or not any(isinstance(i, type) for i in inputs):
             return ufunc
-    # `dtype=` works for NumPy's own types, but not for casts of bfloat16 operands
+    # `dtype=` works for NumPy's own types, but does not cast bfloat16 operands
     signature = (common.np,) * ufunc.nin + (result.np,)
     return partial(ufunc, signature=signature, casting="unsafe")
 
@@ -39,8 +40,8 @@ def typed(
 def arithmetic(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """A ufunc whose result has the common dtype; a Python number with f16 or bf16 operands is an
-    f32. Source:
+    """Bind a ufunc whose result has the common dtype. A Python number with f16 or bf16 operands is
+    an f32. Source:
     aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec."""
     position = number_position(inputs)
     if position is None:
@@ -62,8 +63,8 @@ def through_float32(
     return arithmetic(op, ufunc, inputs, common, out)
 
 
-# From this number of elements on, bf16 is faster through f32: ml_dtypes' loops take 6 ns an
-# element.
+# From this number of elements on, bf16 is faster through f32, because ml_dtypes' loops take 6 ns
+# per element.
 _MANY = 512
 
 
@@ -84,7 +85,7 @@ def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop
 
 
 def _has_vectors(ufunc: np.ufunc) -> bool:
-    """True if NumPy's f16 loop is faster than a look-up in a table. On a CPU with AVX512-FP16 it
+    """True if NumPy's f16 loop is faster than a table look-up. On a CPU with AVX512-FP16 the loop
     takes 0.1 to 0.4 ns per element, except for three functions."""
     if ufunc in (np.absolute, np.arccosh, np.arcsinh, np.cos):
         return ufunc is np.absolute
@@ -112,8 +113,8 @@ def _in_float32(ufunc: np.ufunc, widened: Callable[[np.ndarray], np.ndarray]) ->
 
 def extreme_of_float16(ufunc: np.ufunc) -> Loop:
     """Return a faster np.maximum, np.minimum, np.fmax or np.fmin of two f16 arrays, `(a, b,
-    out=None)`. Without NaN it compares the bits as integers, because NumPy takes 3 to 13 ns per
-    pair."""
+    out=None)`. If there is no NaN, it compares the bits as integers, because NumPy takes 3 to 13 ns
+    per pair."""
     larger = np.maximum if ufunc in (np.maximum, np.fmax) else np.minimum
 
     def loop(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -136,8 +137,8 @@ _INFINITE = 0x7C00
 
 
 def _in_order(bits: np.ndarray) -> np.ndarray:
-    """Map the bits of f16 to integers in the order of the values. Applied twice, it returns the
-    bits."""
+    """Map the bits of f16 to integers in the order of the values. The function is its own
+    inverse."""
     keys: np.ndarray = np.right_shift(np.atleast_1d(bits), 15)
     np.bitwise_and(keys, 0x7FFF, keys)
     np.bitwise_xor(keys, bits, keys)
@@ -157,7 +158,7 @@ def rounded_from_float32(ufunc: np.ufunc, common: dtype) -> Loop:
 
 
 def rounded(wide: np.ndarray, to: np.dtype, out: np.ndarray | None) -> np.ndarray:
-    """Round the f32 array `wide` to dtype `to`; return a new array, or cast the result once more
+    """Round the f32 array `wide` to dtype `to`. Return a new array, or cast the result once more
     into `out`."""
     narrow = wide.astype(to)
     if out is None:
@@ -204,7 +205,8 @@ def through_complex64(
     bind: Callable[..., Loop], op: str, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
     """Make the loop for complex32 from the loop that `bind` returns for complex64. It always needs
-    `out`, which is rounded once. Numbers are rounded to complex32 first, as in PyTorch."""
+    `out`, to which the result is rounded once. Numbers are rounded to complex32 first, as in
+    PyTorch."""
     is_common = common is complex32
     wide = [_wide(complex if is_common and isinstance(x, type) else x) for x in inputs]
     loop, result = bind(op, tuple(wide), _wide(common), _wide(out)), _wide(out).np
@@ -235,13 +237,13 @@ def _wide(of: Input) -> Input:
 def computed(
     function: Callable[..., Any], inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Make the loop `(*inputs, *params, out)` of a function over arrays, for families whose speed
-    matters less.
+    """Make the loop `(*inputs, *params, out)` from a function of arrays, for families in which
+    speed matters less.
 
-    The function gets all inputs in the common dtype, f16 and bf16 in f32, and numbers and params as
-    scalars of that dtype; it returns a new array, which is rounded once. 0-d arrays are passed with
-    one dimension, so that a ufunc's result is an array. `out` is always given; None lets NumPy
-    allocate.
+    The function receives all inputs in the common dtype (f16 and bf16 in f32), and numbers and
+    params as scalars of that dtype. It returns a new array, which is rounded once. 0-d arrays are
+    passed with one dimension, so that a ufunc's result is an array. `out` is always passed; None
+    lets NumPy allocate.
     """
     compute, to = (float32 if common in _HALF else common).np, common.np
     enters = [
@@ -255,8 +257,8 @@ def computed(
     is_direct = takes_out and out is common and to is compute
 
     def bare(count: int, numbers: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """The loop for `count` arrays followed by numbers. NumPy allocates the result, and there is
-        no final cast."""
+        """Return the loop for `count` arrays followed by numbers. NumPy allocates the result, and
+        there is no final cast."""
         if enters[:count] != [None] * count:
             return loop, (*numbers, None)
         while len(enters) < count + len(numbers):
@@ -287,8 +289,8 @@ def computed(
 
 
 def _kept_number(compute: np.dtype) -> Callable[[Any], Any]:
-    """Return a function that converts numbers to scalars. It caches the last one, because calls
-    repeat their numbers."""
+    """Return a function that converts numbers to scalars. It caches the last scalar, because
+    repeated calls often have equal numbers."""
     last: tuple[Any, Any] = (None, None)
 
     def enter(x: Any) -> Any:
@@ -303,7 +305,7 @@ def _kept_number(compute: np.dtype) -> Callable[[Any], Any]:
 
 
 def entered_in(x: np.ndarray, common: np.dtype, compute: np.dtype) -> np.ndarray:
-    """Cast an input to the dtype of the computation; an array of another dtype is first rounded to
+    """Cast an input to the dtype of the computation. An array of another dtype is first rounded to
     the common dtype."""
     entered = cast.convert(x, common)
     if entered.dtype == float16.np and compute == float32.np:

@@ -1,13 +1,14 @@
 """Run loops with NumPy's floating-point warnings off, independent of the caller's `np.errstate`.
 
-NumPy keeps its error state in a ContextVar, so loops run in a `contextvars.Context` of our own in
-which `np.seterr(all="ignore")` was called once; the caller's context is never changed. A loop does
-not see the caller's context variables and must not use them.
+NumPy stores its error state in a ContextVar. So loops run in a `contextvars.Context` of our own in
+which `np.seterr(all="ignore")` was called once; the caller's context is never changed. A loop
+cannot read the caller's context variables and must not use them.
 
 Note [The shared quiet context]: `enter` is the bound `run` of one Context of the process, called
-without a Python frame in between. Only one thread can be in a Context. A second thread that enters
-while a loop runs without the GIL, or a signal handler inside a loop, gets a RuntimeError before its
-loop has begun; `again` then runs the loop in a spare Context. The hot path of a caller is
+without a Python frame in between. Only one thread at a time can be in a Context. If a second thread
+enters while a loop runs without the GIL, or a signal handler enters inside a loop, Python raises a
+RuntimeError before the second loop has begun. `again` then runs the loop in a spare Context. The
+hot path of a caller is
 
     try:
         result = enter(loop, a, b)
@@ -16,10 +17,10 @@ loop has begun; `again` then runs the loop in a spare Context. The hot path of a
 
 and `run` is this code as a function. Asyncio needs no further code, because a loop cannot await.
 
-Measured, ns over a bare `np.add` of 4 elements (256): `enter` with the try block 4 to 10, `run`
-140; a Context per thread in a `threading.local` 50, and it would still be taken where a signal
-handler or a finalizer interrupts a loop; in a ContextVar 20, and wrong once a context is copied to
-another thread; a list of free Contexts 160; `np.errstate` 990.
+Measured in ns more than a bare `np.add` of 4 elements (256): `enter` with the try block 4 to 10,
+`run` 140. Rejected: a Context per thread in a `threading.local` (50), which would still be in use
+when a signal handler or a finalizer interrupts a loop; in a ContextVar (20), wrong once a context
+is copied to another thread; a list of free Contexts (160); `np.errstate` (990).
 """
 
 from __future__ import annotations
@@ -45,17 +46,18 @@ enter = _shared.run
 try:
     enter(enter, int)
 except RuntimeError as _error:
-    _ENTERED_TWICE = _error.args  # the message names this Context, so no other error equals it
+    # the message contains this Context, so no other error has the same text
+    _ENTERED_TWICE = _error.args
 
 
 def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run the loop in a spare Context if `error` means that the shared one is in use; otherwise
-    raise it."""
+    """Run the loop in a spare Context if `error` means that the shared Context is in use. Otherwise
+    raise the error."""
     if error.args != _ENTERED_TWICE:
         try:
             raise error
         finally:
-            del error  # the traceback refers to this frame
+            del error  # delete the error, because its traceback refers to this frame
     try:
         context = _spares.pop()
     except IndexError:
@@ -67,8 +69,7 @@ def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: A
 
 
 def run(loop: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call `loop(*args, **kwargs)` without floating-point warnings. It may be called inside another
-    run."""
+    """Call `loop(*args, **kwargs)` without floating-point warnings. Calls may be nested."""
     try:
         return enter(loop, *args, **kwargs)
     except RuntimeError as error:

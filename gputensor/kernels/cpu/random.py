@@ -1,14 +1,14 @@
 """dst[i] = a random number from Philox4x64-10.                                       family: random
 
-Order element i, counted row-major for any strides, is lane i % 4 of the block with counter (offset
-         + i // 4, 0, 0, 0) and key (seed mod 2^64, 0); a complex element i is the real elements 2i
-         and 2i + 1. A call uses ceil(n / 4) counters. The bits are equal on all devices, except
-         that logarithms, roots and angles differ in the last bits.
-Types    uniform, from the 64-bit word x: f64 (x >> 11) * 2^-53, f32 (x >> 40) * 2^-24,
-         f16 (x >> 53) * 2^-11, bf16 (x >> 56) * 2^-8, all exact. Other floating types are computed
-         in f32 and rounded once; f64 is computed in f64. normal takes lanes 2k and 2k + 1 for both
-         of its elements (Box and Muller); integers are first + x mod count.
-Source Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011); the words equal those
+Order    element i, counted row-major for any strides, is lane i % 4 of the block with counter
+         (offset + i // 4, 0, 0, 0) and key (seed mod 2^64, 0). A complex element i consists of the
+         real elements 2i and 2i + 1. A call uses ceil(n / 4) counters. The bits are equal on all
+         devices, except for the last bits of logarithms, roots and angles.
+Types    uniform, from the 64-bit word x: f64 (x >> 11) * 2^-53, f32 (x >> 40) * 2^-24, f16 (x >>
+         53) * 2^-11, bf16 (x >> 56) * 2^-8, all exact. Other floating types are computed in f32 and
+         rounded once; f64 is computed in f64. normal uses lanes 2k and 2k + 1 for both of its
+         elements (Box and Muller); integers are first + x mod count.
+Source   Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011). The words equal those
          of numpy.random.Philox, which increments its counter before a block, so its counter begins
          one lower.
 """
@@ -23,8 +23,8 @@ import numpy as np
 
 _WORD = 2**64 - 1
 
-# NumPy's (kind, itemsize) -> (number of low bits of the random word to drop, factor for the rest).
-# The kind of bfloat16 is V.
+# NumPy's (kind, itemsize) -> (number of low bits of the random word to drop, factor for the
+# remaining bits). The kind of bfloat16 is V.
 _SCALES = {
     ("f", 8): (11, 2.0**-53), ("f", 4): (40, 2.0**-24), ("f", 2): (53, 2.0**-11),
     ("V", 2): (56, 2.0**-8),
@@ -49,7 +49,7 @@ def uniform(dst: np.ndarray, seed: int, offset: int, low: float = 0.0, high: flo
 
 def standard(op: str, of: np.dtype) -> Callable[[np.ndarray, int, int], None]:
     """Return fill(dst, seed, offset) for row-major arrays of one real dtype. op: `uniform` for
-    numbers in [0, 1), or `normal` for mean 0 and deviation 1."""
+    numbers in [0, 1), or `normal` for mean 0 and standard deviation 1."""
     loop: Callable[..., None] = uniform if op == "uniform" else normal
     return lambda dst, seed, offset: loop(dst, seed, offset, 0.0, 1.0)
 
@@ -124,7 +124,7 @@ def _fill(dst: np.ndarray, seed: int, offset: int, make: Make) -> None:
 
 
 def words_from(seed: int, offset: int) -> Any:
-    """A bit generator whose next word is lane 0 of the block with counter `offset`."""
+    """Return a bit generator whose next word is lane 0 of the block with counter `offset`."""
     from numpy.random import Philox  # imported here so that the package's import does not load it
 
     return Philox(counter=(offset - 1) % 2**256, key=seed & _WORD)

@@ -1,9 +1,9 @@
-"""dst[i] from the index alone: arange, linspace, eye.                                family: range
+"""dst[i] computed from the index alone: arange, linspace, eye.                       family: range
 
-Types integers exactly, modulo their width; floating types in f64 and complex types in complex128,
-         then cast by Note [Numeric casts]. No fused multiply-add.
-         arange: start + i * step. linspace: start + i * step below the middle, else
-         end - (n - 1 - i) * step, with step = (end - start) / (n - 1), so both ends are exact.
+Types    integers exactly, modulo their width; floating types in f64 and complex types in
+         complex128, then cast by Note [Numeric casts]. No fused multiply-add.
+Numbers  arange: start + i * step. linspace: start + i * step below the middle, otherwise end - (n -
+         1 - i) * step, with step = (end - start) / (n - 1), so both ends are exact.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from . import cast
 
-# Elements made at a time. Three f64 temporaries of this length stay in the L2 cache.
+# Elements computed at a time. Three f64 temporaries of this length stay in the L2 cache.
 _BLOCK = 1 << 14
 
 
@@ -34,7 +34,7 @@ def arange(dst: np.ndarray, start: complex, step: complex) -> None:
 
 
 def linspace(dst: np.ndarray, start: complex, end: complex, steps: int) -> None:
-    """`steps` evenly spaced values from `start` to `end`, for a 1-d `dst`."""
+    """Write `steps` evenly spaced values from `start` to `end`, for a 1-d `dst`."""
     accumulate: type[Any] = np.complex128 if dst.dtype.kind == "c" else np.float64
     first, last = accumulate(start), accumulate(end)
     width = (last - first) / max(steps - 1, 1)
@@ -52,7 +52,7 @@ def linspace(dst: np.ndarray, start: complex, end: complex, steps: int) -> None:
 
 
 def eye(dst: np.ndarray) -> None:
-    """Ones on the main diagonal of a 2-d `dst`, zeros elsewhere."""
+    """Write ones on the main diagonal of a 2-d `dst`, and zeros elsewhere."""
     dst.fill(False)
     length = min(dst.shape)
     np.einsum("ii->i", dst[:length, :length])[...] = True

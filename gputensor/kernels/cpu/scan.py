@@ -1,8 +1,8 @@
 """out[r, c] = op over x[r, 0 .. c] along one axis.                                  family: scan
 
-Types f16 and bf16 are accumulated in f32, f32 in f64 and c64 in c128, as in PyTorch on the CPU.
-Numbers cummax and cummin return the last of equal elements, and NaN from the first NaN on. Sums
-begin at 0.0, so a row of -0.0 gives 0.0.
+Types    f16 and bf16 are accumulated in f32, f32 in f64 and c64 in c128, as in PyTorch on the CPU.
+Numbers  cummax and cummin return the last of equal elements, and NaN from the first NaN on. Sums
+         begin at 0.0, so a row of -0.0 gives 0.0.
 """
 
 from __future__ import annotations

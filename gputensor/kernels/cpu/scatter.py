@@ -1,9 +1,10 @@
-"""x[key] = v, or x[key] combined with v, for indexed elements. family: scatter
+"""x[key] = v, or x[key] combined with v, for indexed elements.                     family: scatter
 
-Shapes as in gather.py; value broadcasts to the shape that gather would return. Types those of x; if
-values are combined, the caller widens dtypes below 32 bits. Order the order of the indices, so each
-run gives the same bits; of several values for one element the last one stays. Returns as in
-gather.py.
+Shapes   as in gather.py; value broadcasts to the shape that gather would return.
+Types    the types of x; if values are combined, the caller widens dtypes below 32 bits.
+Order    the order of the indices, so each run gives the same bits. If several values are written to
+         one element, the last one stays.
+Returns  as in gather.py.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def scatter(
 
 
 def check_writable(x: np.ndarray) -> None:
-    """Raise an error for a read-only array: `ufunc.at` and compiled loops do not check."""
+    """Raise an error for a read-only array, because `ufunc.at` and compiled loops do not check."""
     if not x.flags.writeable:
         raise ValueError("assignment destination is read-only")
 

@@ -1,7 +1,7 @@
-"""np.where by masks of bits, without a branch per element.
+"""np.where by bit masks, without a branch per element.
 
-np.where branches on each element of the condition, which takes 4 ns if the conditions are random.
-The four passes in this module take 0.5 ns while the operands are in the cache.
+np.where branches on each element of the condition, which takes 4 ns per element for random
+conditions. The four passes in this module take 0.5 ns while the operands are in the cache.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def zeroed(condition: Any, x: np.ndarray) -> Any:
 
 
 def negative(x: Any, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Any:
-    """Return `a` where the sign bit of the floating `x` is set, and `b` elsewhere. All have one
-    dtype; `out` may be `a`. If `x` is a NaN with the sign bit set, `a` must be NaN there."""
+    """Return `a` where the sign bit of the floating `x` is set, and `b` elsewhere. All have the
+    same dtype; `out` may be `a`. Where `x` is a NaN with the sign bit set, `a` must be NaN."""
     lane = _LANES.get(x.itemsize)
     if x.size < _FROM or lane is None:
         return stored(np.where(np.signbit(x), a, b), out)

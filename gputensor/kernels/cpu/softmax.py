@@ -1,10 +1,9 @@
-"""out[..., i, ...] = softmax over one axis, its logarithm, and their derivatives.      family:
-softmax
+"""out[..., i, ...] = softmax over one axis, its logarithm, and their derivatives.  family: softmax
 
 Types    f16 and bf16 in f32, rounded once.
-Numbers the largest element is subtracted first, so nothing overflows: log_softmax is (x - max) -
-         log(sum(exp(x - max))). A row of -inf, or with NaN or inf, gives NaN. Order of sums:
-         NumPy's, fixed by the layout.
+Numbers  the largest element is subtracted first, so no exponential overflows: log_softmax is (x -
+         max) - log(sum(exp(x - max))). A row of -inf, or with NaN or inf, gives NaN.
+Order    of sums: NumPy's, determined by the layout.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def log_softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: n
 
 
 def _rows(x: np.ndarray) -> np.ndarray:
-    """Cast to the dtype of the computation; a 0-d operand becomes a row of one element."""
+    """Cast to the dtype of the computation. A 0-d operand becomes a row of one element."""
     return np.atleast_1d(wide(x))
 
 

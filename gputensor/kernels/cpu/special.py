@@ -1,6 +1,6 @@
 """out[i] = op(x[i]) or op(a[i], b[i]).                                              family: special
 
-Types f32 and f64 as in SciPy, but polynomials of f32 in f64; f16 and bf16 in f32, rounded once.
+Types    f32 and f64 as in SciPy, but polynomials of f32 in f64; f16 and bf16 in f32, rounded once.
 Source   SciPy, and the recurrences of the orthogonal polynomials (Abramowitz and Stegun, 22.7);
          values at the edges are PyTorch's, aten/src/ATen/native/Math.h.
 """
@@ -16,11 +16,11 @@ from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
 from .select import where
 
-# The loop checks after each group of this number of recurrence steps whether it can end.
+# After each group of this number of recurrence steps, the loop checks whether it can end.
 _STRIDE = 64
 # The highest degree that is computed, as in include/special.cuh.
 _HIGHEST = 2**20
-# computes p_(k+1) from (x, k, p_k, p_(k-1))
+# (x, k, p_k, p_(k-1)) -> p_(k+1)
 Step = Callable[[Any, int, Any, Any], Any]
 
 
@@ -60,7 +60,8 @@ def _airy_ai(x: Any) -> Any:
     return where(np.isfinite(x), _airy(x)[0], np.nan)
 
 
-# Poles and infinities are rare. Separate passes handle them; they are skipped if there are none.
+# Poles and infinities are rare. They are set in separate passes, which are skipped if there are
+# none.
 
 
 def _digamma(x: Any) -> Any:
@@ -77,8 +78,8 @@ def _lgamma(x: Any) -> Any:
 
 
 def _igammac(a: Any, x: Any) -> Any:
-    """Compute 1 - igamma if that difference is accurate. SciPy's gammaincc would sum a series,
-    which takes a microsecond."""
+    """Compute 1 - igamma where that difference is accurate. SciPy's gammaincc would sum a series
+    there, which takes a microsecond."""
     from scipy import special
 
     a, x = np.broadcast_arrays(a, x)
@@ -112,7 +113,7 @@ def _polygamma(x: Any, n: Any) -> Any:
 
 
 def _zeta_of(x: Any, q: Any) -> Any:
-    """Extend SciPy's zeta to q < 0: for integer x the function is defined there, and its terms are
+    """Extend SciPy's zeta to q < 0, where the function is defined for integer x. Its terms are
     added until q > 0.
     """
     x, q = np.broadcast_arrays(x, q)
@@ -133,7 +134,7 @@ def _spherical_j0(x: Any) -> Any:
 
 
 def _erfinv(x: Any) -> Any:
-    """erfinv. For an element outside of [-1, 1] SciPy's function would throw and catch an
+    """Compute erfinv. For an element outside of [-1, 1], SciPy's function would throw and catch an
     exception, so these elements are set here."""
     from scipy.special import erfinv
 
@@ -153,7 +154,7 @@ def _entr(x: Any) -> Any:
 
 
 def _times_log(log: Any) -> Callable[..., Any]:
-    """Return a function x * log(y) that is 0 if x is 0, except that a NaN in y gives NaN."""
+    """Return a function x * log(y) that is 0 where x is 0, except that a NaN in y gives NaN."""
 
     def of(a: Any, b: Any) -> Any:
         made, is_zero = a * log(b), a == 0
@@ -165,10 +166,10 @@ def _times_log(log: Any) -> Callable[..., Any]:
 def _polynomial(
     first: Callable[[Any], Any], step: Step, is_shifted: bool = False
 ) -> Callable[..., Any]:
-    """Make the function p_n(x), with n truncated to a whole number. It is 0 for negative and
-    infinite n, and NaN beyond _HIGHEST.
+    """Make the function p_n(x), with n truncated to an integer. It is 0 for negative and infinite
+    n, and NaN beyond _HIGHEST.
 
-    p_0 is 1 and p_1 is `first`. It is computed in f64, as on CUDA: near a zero, f32 loses its
+    p_0 is 1 and p_1 is `first`. It is computed in f64, as on CUDA, because near a zero f32 loses
     digits.
     """
 

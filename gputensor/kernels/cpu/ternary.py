@@ -29,7 +29,7 @@ def _lerp(start: Any, end: Any, weight: Any) -> Any:
     length, near = end - start, np.abs(weight) < 0.5
     if not np.ndim(near):
         return start + weight * length if near else end - length * (1 - weight)
-    # the weight as a distance from the nearer of start and end; negative from `end`
+    # the weight as a distance from the nearer of start and end; negative if it counts from `end`
     share = weight - (~near).astype(weight.dtype)
     return where(near, start, end) + share * length
 
@@ -42,7 +42,7 @@ def _finite(x: Any, nan: Any, high: Any, low: Any) -> Any:
 
 
 def _is_one(value: Any) -> bool:
-    """True for a factor of 1. The multiplication is then left out, because it would turn complex
+    """True for a factor of 1. The multiplication is then skipped, because it would turn complex
     infinities into NaN."""
     return bool(value == 1) and value.dtype.kind != "c"
 
@@ -56,8 +56,8 @@ def _addcdiv(self: Any, a: Any, b: Any, value: Any) -> Any:
 
 
 def _larger_backward(grad: Any, self: Any, other: Any) -> Any:
-    """Return the gradient where self is larger, zero where other is larger, half of it where they
-    are equal, and all of it where one is NaN."""
+    """Return the gradient where self is larger, zero where other is larger, half of the gradient
+    where they are equal, and all of it where either is NaN."""
     made = where(np.less(self, other), 0, grad)
     equal = np.equal(self, other)
     if not np.count_nonzero(equal):

@@ -1,7 +1,7 @@
-"""out = x on one side of a diagonal, and 0 on the other side. family: triangle
+"""out = x on one side of a diagonal, and 0 on the other side.                     family: triangle
 
 Shapes   matrices in the last two dimensions of x and out, of any strides.
-Types elements are copied unchanged.
+Types    elements are copied unchanged.
 """
 
 from __future__ import annotations

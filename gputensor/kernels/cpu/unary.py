@@ -49,7 +49,7 @@ def _composed(
     return loop
 
 
-# --- functions that NumPy lacks: (x, out=None), of arrays in the dtype of the computation -------
+# --- functions that NumPy lacks: (x, out=None), for arrays in the dtype of the computation ------
 
 
 def _angle(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -60,8 +60,8 @@ def _angle(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """expm1. For infinities, NaN and zeros it is exp(x) - 1, because NumPy's complex expm1 handles
-    them differently."""
+    """Compute expm1. For infinities, NaN and zeros the result is exp(x) - 1, because NumPy's
+    complex expm1 differs there."""
     found = np.expm1(x, out)
     if x.dtype.kind == "c":
         is_special = ~np.isfinite(x) | (x == 0)
@@ -72,7 +72,7 @@ def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _log1p(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """log1p. NumPy's log1p loses digits by cancellation for small complex numbers, so real
+    """Compute log1p. NumPy's log1p loses digits by cancellation for small complex numbers, so real
     functions of the parts are used."""
     if x.dtype.kind != "c":
         return np.log1p(x, out)
@@ -104,12 +104,12 @@ def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     return np.divide(one, y, y)
 
 
-# NumPy takes twice as long with a Python number as with these arrays.
+# With a Python number, NumPy takes twice as long as with these arrays.
 _ones = {of: np.ones((), of) for of in map(np.dtype, "efd")}
 
 
 def _sign(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """Return the sign of each element; 0 for NaN too."""
+    """Return the sign of each element; 0 also for NaN."""
     found = np.subtract((x > 0).view(np.int8), (x < 0).view(np.int8))
     return stored(found.astype(x.dtype) if out is None else found, out)
 
@@ -145,10 +145,10 @@ def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _around_stride_fault(negative: Loop) -> Loop:
-    """Return np.negative with a workaround for strides at which it writes wrong elements.
+    """Return np.negative with a workaround: at some strides it writes wrong elements.
 
     Seen in NumPy 2.4.6 on x86: 4-byte elements 16 bytes apart, or 8-byte elements 64 bytes apart,
-    with an `out` that is strided too. If NumPy allocates the result, it is dense.
+    with an `out` that is also strided. If NumPy allocates the result, it is dense.
     """
 
     def loop(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -164,7 +164,7 @@ _negative = _around_stride_fault(np.negative)
 
 
 def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """Make the loop for the conjugate of real numbers, which copies."""
+    """Make the loop for the conjugate of real numbers. It copies."""
     if out is None:
         return x.copy("K")
     np.copyto(out, x)
@@ -172,8 +172,8 @@ def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 
 
 def _always(answer: bool) -> Loop:
-    """Make the loop of isnan and similar for integers: the result is constant. `out` may have any
-    dtype."""
+    """Make the loop of isnan and similar operators for integers, whose result is constant. `out`
+    may have any dtype."""
 
     def loop(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if out is None:
@@ -184,7 +184,7 @@ def _always(answer: bool) -> Loop:
     return loop
 
 
-# Functions of NumPy that have the operator's name.
+# NumPy functions whose name is the operator's name.
 _OF_NUMPY = (
     "ceil", "cos", "cosh", "exp", "exp2", "floor", "isfinite", "isinf", "isnan", "log", "log10",
     "log2", "logical_not", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",

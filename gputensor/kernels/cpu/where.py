@@ -1,6 +1,6 @@
 """out[i] = a[i] if condition[i] else b[i].                                           family: where
 
-Types    the condition is bool, or anything compared with 0; a and b are cast to the common dtype.
+Types    the condition is bool, or is compared with 0; a and b are cast to the common dtype.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _takes(values: Sequence[Input], common: dtype) -> bool:
-    """True if NumPy's promotion gives the common dtype: all arrays have it, and at most one operand
-    is a number."""
+    """True if NumPy's promotion yields the common dtype: all arrays have it, and at most one
+    operand is a number."""
     if values[0] is common and values[1] is common:
         return True
     if common.category < FLOATING or common.itemsize < 4 or common not in values:

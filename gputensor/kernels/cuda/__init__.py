@@ -1,5 +1,5 @@
 """CUDA kernels: one `.cu` text per family, and its launch plans.
 
-`binding.bind` turns a layout into a Launch; `module` turns a Launch's (family, entry, defines) into
-a function of one device. This package sees no tensors and does not import CuPy.
+`binding.bind` makes a Launch for a layout. `module` makes a function of one device for a Launch's
+(family, entry, defines). This package handles no tensors and does not import CuPy.
 """

@@ -6,7 +6,7 @@
 // Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
-// Numbers f16 and bf16 are computed in f32 and rounded once; exp and similar functions may differ
+// Numbers  f16 and bf16 are computed in f32 and rounded once; exp and similar functions may differ
 //          between devices.
 #include "arithmetic.cuh"
 #include "computed.cuh"

@@ -1,9 +1,11 @@
 // out[r] = index of op::OP's extreme of in[r, :]                         family: argreduce
 // Shapes   rows along one dimension of any stride, the others of any strides, up to DIMS.
 // Types    scalar_t storage, compared as acc_t; out is i64.
-// Launch one-dimensional, 256 threads; 2^lane_bits of them share a row, and `segments` blocks do,
-//          too; a second launch compares the blocks' indices, which are in `from`.
-// Numbers the first of equal elements, and the first NaN if there is one, in any order of threads.
+// Launch   one-dimensional, 256 threads. A row is shared by 2^lane_bits threads and by `segments`
+//          blocks. If there are several segments, a second launch compares the blocks' indices,
+//          which are in `from`.
+// Numbers  the first of equal elements, and the first NaN if there is one, for any order of
+//          threads.
 #include "arithmetic.cuh"
 #include "launch.cuh"
 #include "strided.cuh"
@@ -24,17 +26,17 @@ struct min : argmin {};
 
 }  // namespace op
 
-// rows: the number of rows of `count` elements. If `is_partial`, each segment's index is written to
-// its own place.
+// rows: the number of rows of `count` elements each. If `is_partial`, the index of each segment is
+// stored separately.
 struct argreduce_walk {
   u32 rows, count, per_segment;
-  u32 lane_bits, slot_bits;  // threads per row and rows per block, powers of two
+  u32 lane_bits, slot_bits;  // number of threads per row and of rows per block, powers of two
   u32 lanes_are_adjacent, is_partial, ndim;
   divider segments;
 };
 
-// argreduce_launch.py packs it. values: the elements of the results, or null. from: the indices to
-// compare, `count` for each row, or null.
+// argreduce_launch.py packs this struct. values: the elements of the results, or null. from: the
+// indices to compare, `count` for each row, or null.
 template <int MAX_DIMS> struct argreduce_params {
   static constexpr int dims = MAX_DIMS;
   i64* out;
@@ -46,7 +48,7 @@ template <int MAX_DIMS> struct argreduce_params {
   dimension<3> dim[MAX_DIMS];
 };
 
-// An element and its index; -1 for none.
+// An element and its index; the index -1 means none.
 template <class T> struct candidate {
   T value;
   i64 index;
@@ -90,8 +92,8 @@ DEVICE void argreduce_begin(const argreduce_walk& p, const dimension<OPERANDS>* 
   }
 }
 
-// The whole kernel. read(i): element i of this thread's row. out, values: those of the row, if it
-// is not partial.
+// The whole kernel. read(i): returns element i of this thread's row. out, values: for the row, if
+// it is not partial.
 template <class O, class scalar, class acc, class R>
 DEVICE void argreduce_rows(const argreduce_walk& p, const argreduce_place& at, i64* parts,
                            char* out, char* values, const i64* from, acc* value, i64* place,

@@ -1,9 +1,10 @@
 // out[r] = index of op::OP's extreme over c of op::CHAIN(inputs[r, c], numbers)
 // Shapes   as argreduce.cu, any strides of out, values and inputs, up to DIMS.
-// Types TYPES: the chain's result, then its inputs; scalar_t: the type of the chain's result.
-// Launch as argreduce.cu. A second launch over the segments' indices computes these elements again.
-// Design chain_source.py writes op::CHAIN. op::OP and its functions are in the part of argreduce.cu
-// before its body, with which this file is composed.
+// Types    TYPES: the chain's result, then its inputs; scalar_t: the type of the chain's result.
+// Launch   as argreduce.cu. A second launch over the segments' indices computes these elements
+//          again.
+// Design   chain_source.py writes op::CHAIN. This file is composed with the part of argreduce.cu
+//          before its body, which contains op::OP and its functions.
 #include "chain.cuh"
 
 // ---- body ----
@@ -12,8 +13,8 @@
 #endif
 #include "chain_head.cuh"
 
-// argreduce_chain_launch.py packs it. data: indices; values, or null; indices to compare, or null;
-// inputs. along_bytes: from one element of a row to the next.
+// argreduce_chain_launch.py packs this struct. data: indices; values, or null; indices to compare,
+// or null; inputs. along_bytes: from one element of a row to the next.
 struct argreduce_chain_params {
   static constexpr int inputs = operands::count - 1;
   char* data[3 + inputs];

@@ -21,8 +21,8 @@ ENTRY = "argreduce_chain"
 
 
 class ChainArgReduce:
-    """The launch that finds extremes; if rows are cut into segments, a second launch combines the
-    segments' results.
+    """The launch that finds extremes. If rows are divided into segments, a second launch combines
+    the segments' results.
 
     plain: the search over the chain's result. walks: strides in bytes of the indices, the values
     and the inputs over the rows; along: strides of the inputs along a row.
@@ -75,8 +75,8 @@ def bind(
     plain: Any, body: Body, packing: list[Packer], shape: Sizes, n_reduced: int,
     strides: list[Sizes],
 ) -> ChainArgReduce | None:  # fmt: skip
-    """Return a ChainArgReduce, or None if one kernel cannot take all operands. strides: the strides
-    of indices, values and inputs over `shape`, whose first n_reduced dimensions are searched.
+    """Return a ChainArgReduce, or None if one kernel cannot take all operands. strides: of indices,
+    values and inputs over `shape`, whose first n_reduced dimensions are searched.
     """
     if type(plain) is not ArgReduce or n_reduced > 1:
         return None

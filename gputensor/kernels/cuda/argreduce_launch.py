@@ -18,10 +18,11 @@ _HEAD, _WALK = Struct("<4Qq").pack, Struct("<8I4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind a search to the plan of a reduction of one dimension: callable(device_index, pointers).
+    """Bind a search to the plan of a reduction of one dimension. Returns callable(device_index,
+    pointers).
 
     Pointers: the indices, in the plan's output layout; for max and min also the values, in the same
-    layout; the input.
+    layout; then the input.
     """
     n = layout.n_reduced
     strides: list[Sizes] = [s or () for s in layout.stride_bytes]
@@ -63,8 +64,8 @@ class ArgReduce(launch.SegmentedRows):
         if self.segments == 1:
             self._launch(device_index, out, values, x, 0, self.count, self.count, 1)
             return
-        # The memory may be freed when this function returns, because only work on the same stream,
-        # after the launches, reuses it.
+        # The memory may be freed when this function returns, because it is reused only by later
+        # work on the same stream.
         workspace = runtime.cuda().allocate(self.rows * self.segments * 8, device_index)
         parts, segments = workspace.ptr, self.segments
         self._launch(device_index, parts, 0, x, 0, self.count, self.per_segment, segments)
@@ -80,7 +81,7 @@ class ArgReduce(launch.SegmentedRows):
 
 
 def walk_of(of: ArgReduce, count: int, per_segment: int, segments: int) -> bytes:
-    """Return `argreduce_walk` for a launch over this number of elements of each row."""
+    """Return `argreduce_walk` for a launch over this number of elements per row."""
     return _WALK(
         of.rows, count, per_segment, of.lane_bits, of.slot_bits, of.is_adjacent, segments > 1,
         of.ndim, *divider(segments),

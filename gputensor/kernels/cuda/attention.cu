@@ -3,15 +3,15 @@
 // Shapes   query (samples, heads, queries, width), key and value (samples, heads / served, keys,
 //          width), of any strides, with up to WIDTH elements in a row. Strides are bytes.
 // Types    scalar_t storage, f32 arithmetic; the result is rounded once. mask: bool, f32, scalar_t.
-// Launch   one-dimensional, 256 threads, 4 x 4 scores each. forward, queries: a block per 64
-//          queries of a head; keys: a block per 64 keys of a head, for all query heads that it
-//          serves. 26 KB of shared memory; scores are in no other memory.
+// Launch   one-dimensional, 256 threads, 4 x 4 scores each. forward, queries: one block per 64
+//          queries of a head; keys: one block per 64 keys of a head, for all query heads that share
+//          it. 26 KB of shared memory; scores are stored nowhere else.
 // Order    ascending elements of a row with fused multiply-add, then ascending keys, in blocks of
 //          64; no atomics, so each run gives the same bits.
-// Dropout  a weight is kept if the upper 53 bits of a word of Philox are below a limit; kept ones
-//          are multiplied by `grown`. The words are those of the call's numbers, row-major over
-//          (samples, heads, queries, keys); each kernel draws the bits of a tile again.
-// Numbers  the largest score so far is subtracted before exp, so nothing overflows. A query
+// Dropout  a weight is kept if the upper 53 bits of a Philox word are below a limit; kept weights
+//          are multiplied by `grown`. The words are the call's random numbers, row-major over
+//          (samples, heads, queries, keys). Each kernel draws the bits of a tile again.
+// Numbers  the largest score so far is subtracted before exp, so no exponential overflows. A query
 //          without keys gives zeros, and 0 as the logarithm of its sum.
 // Source   Dao et al., FlashAttention, 2022; Milakov and Gimelshein, Online normalizer calculation
 //          for softmax, 2018.
@@ -19,15 +19,15 @@
 #include "launch.cuh"
 #include "philox.cuh"
 
-// attention_launch.py packs it. by: stride bytes of samples, heads, rows and elements.
+// attention_launch.py packs these structs. by: stride bytes of samples, heads, rows and elements.
 struct attention_operand {
   char* data;
   i64 by[4];
 };
 
-// out: the result, or its gradient for the gradients. sums: logarithms of the sums of exponentials.
-// deltas: of the gradients, sums of out times its gradient. seed, block: of the first random
-// number. With SEED_AT, seed is the address of {seed, block}; block is added to the block there.
+// out: the result; in backward, its gradient. sums: logarithms of the sums of exponentials. deltas:
+// in backward, sums of out times its gradient. seed, block: of the first random number. With
+// SEED_AT, seed is the address of {seed, block}; block is then added to the block stored there.
 struct attention_params {
   attention_operand query, key, value, out, sums, deltas, mask, of_query, of_key, of_value;
   u64 seed, block, limit;
@@ -39,7 +39,7 @@ struct attention_params {
 constexpr u32 NO_MASK = 0, BOOLS = 1, FLOATS = 2;  // or 3: of the operands' type
 constexpr u32 NO_DROPOUT = 0, SEED = 1, SEED_AT = 2;
 
-// A block has SIDE rows and SIDE columns of scores; thread (x, y) rows y + LANES i, columns
+// A block has SIDE rows and SIDE columns of scores. Thread (x, y) has rows y + LANES i and columns
 // x + LANES j. One element of padding avoids bank conflicts.
 constexpr u32 SIDE = 64, LANES = 16, EACH = SIDE / LANES, DEPTH = 16, PITCH = SIDE + 1;
 
@@ -54,7 +54,7 @@ DEVICE f32 number_at(const char* data, const attention_operand& of, u32 row) {
   return *(const f32*)(data + row * of.by[2]);
 }
 
-// The rows of one head, with zeros behind them.
+// The rows of one head, followed by zeros.
 template <class scalar> struct rows_of {
   char* data;
   i64 row_bytes, element_bytes;
@@ -71,7 +71,7 @@ template <class scalar> struct rows_of {
   }
 };
 
-// The scores of one head: products with the mask.
+// The scores of one head: products plus the mask.
 template <class scalar> struct scores_of {
   const attention_params& p;
   const char* mask;
@@ -88,14 +88,14 @@ template <class scalar> struct scores_of {
   }
 };
 
-// The weights of a tile that dropout keeps, as bits: four for each Philox block of a row of scores.
+// Bits that mark the kept weights of a tile: four for each Philox block of a row of scores.
 constexpr u32 BLOCKS = SIDE / 4 + 1;
 
 struct kept_weights {
   const attention_params& p;
   u8* bits;
   u64 seed, base;
-  u32 start;  // number of the tile's first score, modulo 2^32
+  u32 start;  // index of the tile's first score, modulo 2^32
 
   DEVICE kept_weights(const attention_params& p, u8* bits)
       : p(p), bits(bits), seed(p.seed), base(p.block), start(0) {
@@ -105,7 +105,7 @@ struct kept_weights {
     base += place[1];
   }
 
-  // each: number of the head, counted over all samples. query, key: the tile's first. The bits are
+  // each: index of the head over all samples. query, key: the first of the tile. The bits are
   // complete after the caller's next barrier.
   DEVICE void draw(u32 each, u32 query, u32 key) {
     if (p.dropout_kind == NO_DROPOUT) return;
@@ -130,8 +130,8 @@ struct kept_weights {
   }
 };
 
-// The products of SIDE rows of `a` and SIDE rows of `b`. Begins with a barrier, behind which no
-// thread reads what `staged` and the caller's other shared memory had.
+// The products of SIDE rows of `a` and SIDE rows of `b`. Begins with a barrier. After it, no thread
+// reads the previous content of `staged` and of the caller's other shared memory.
 template <class scalar>
 DEVICE void multiply_rows(const rows_of<scalar>& a, u32 first_a, const rows_of<scalar>& b,
                           u32 first_b, f32* staged, f32 (&to)[EACH][EACH]) {
@@ -166,7 +166,7 @@ DEVICE void multiply_rows(const rows_of<scalar>& a, u32 first_a, const rows_of<s
   }
 }
 
-// to += weights (SIDE, SIDE) @ SIDE rows of `of`. Begins with a barrier, behind which `weights` are
+// to += weights (SIDE, SIDE) @ SIDE rows of `of`. Begins with a barrier, after which `weights` are
 // complete.
 template <class scalar, u32 ACROSS>
 DEVICE void add_product(const f32* weights, const rows_of<scalar>& of, u32 first, f32* staged,
@@ -194,7 +194,7 @@ DEVICE void add_product(const f32* weights, const rows_of<scalar>& of, u32 first
   }
 }
 
-// Write rows y + LANES i, each times by[i].
+// Write rows y + LANES i, row i multiplied by by[i].
 template <class scalar, u32 ACROSS>
 DEVICE void write_rows(const rows_of<scalar>& to, u32 first, const f32 (&from)[EACH][ACROSS],
                        const f32 (&by)[EACH]) {
@@ -219,7 +219,7 @@ DEVICE void write_rows(const rows_of<scalar>& to, u32 first, const f32 (&from)[E
 
 #define STAGED_SIZE (2 * DEPTH * PITCH > DEPTH * WIDTH ? 2 * DEPTH * PITCH : DEPTH * WIDTH)
 
-// Blocks on a multiprocessor; with two, rows of 128 elements would spill registers on sm_70.
+// Blocks per multiprocessor. With two, rows of 128 elements would spill registers on sm_70.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750 && WIDTH > 64
 #define FORWARD_BLOCKS 1
 #else

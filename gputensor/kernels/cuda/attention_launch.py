@@ -1,4 +1,4 @@
-"""Launches of attention and its gradients: one block for every 64 queries, or 64 keys, of a
+"""Launches of attention and its gradients: one block for every 64 queries, or every 64 keys, of a
 head."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ...runtime import capture
 from . import launch, module, numbers, variants
 from .launch import THREADS
 
-SIDE = 64  # queries and keys of a block; SIDE in attention.cu
-WIDTHS = (32, 64, 128)  # the most elements of a row in each variant
+SIDE = 64  # The queries and keys of a block; SIDE in attention.cu.
+WIDTHS = (32, 64, 128)  # The largest row length of each variant, in elements.
 DTYPES = (float32, float16, bfloat16)
 _OPERANDS = ("query", "key", "value", "out", "sums", "deltas", "mask", "of_query", "of_key",
              "of_value")  # fmt: skip
@@ -26,7 +26,7 @@ Operand = tuple[int, Sizes]
 
 
 class Attention(NamedTuple):
-    """Sizes and options of a call. served: query heads for each head of key and value. mask: its
+    """Sizes and options of a call. served: query heads per head of key and value. mask: the mask's
     dtype. dropout: seed, block, limit and the factor of kept weights, or None."""
 
     of: dtype
@@ -56,7 +56,7 @@ class Attention(NamedTuple):
         self._launch(device_index, "attention_forward", self.heads, self.queries, operands)
 
     def backward(self, device_index: int, **operands: Operand) -> None:
-        """Write of_query, of_key and of_value; `out` is the incoming gradient."""
+        """Write of_query, of_key and of_value. `out` is the incoming gradient."""
         self._launch(device_index, "attention_queries", self.heads, self.queries, operands)
         own = self.heads // self.served
         self._launch(device_index, "attention_keys", own, self.keys, operands)
@@ -73,7 +73,7 @@ class Attention(NamedTuple):
         if kind == 2 and self.mask is not float32:
             kind = 3
         seed, block, limit, grown = self.dropout or (0, 0, 0, 1.0)
-        # Note [Random numbers of a graph]
+        # See Note [Random numbers of a graph].
         of_dropout = 0 if self.dropout is None else 2 if type(seed) is capture.Place else 1
         return b"".join((*packed, numbers.pair(seed, block))) + _REST(
             limit, self.heads, self.served, self.queries, self.keys, self.width, self.value_width,

@@ -14,8 +14,8 @@
 #include "rows.cuh"
 #include "turned.cuh"
 
-// The third argument is the operator's scalar: threshold_backward's threshold, and the alpha of
-// add_alpha, which also computes sub with an alpha, negated by launch.py.
+// The third argument is the operator's scalar: the threshold of threshold_backward, and the alpha
+// of add_alpha. launch.py negates alpha for sub, which also uses add_alpha.
 namespace op {
 
 template <class T> DEVICE typename real_of<T>::type angle_of(T z) {
@@ -43,7 +43,7 @@ struct bitwise_and {  // signless
   template <class T> static DEVICE T of(T a, T b, T) { return a & b; }
 };
 
-// A shift by all bits, or by a negative number, leaves only the element's sign.
+// A shift by all bits or more, or by a negative number, leaves only the element's sign.
 struct bitwise_left_shift {
   template <class T> static DEVICE T of(T a, T b, T) {
     typedef typename unsigned_of<T>::type U;
@@ -88,7 +88,7 @@ struct div_floor {
       return whole - down > (T)0.5 ? down + 1 : down;
     } else if constexpr (is_signed_integer<T>) {
       if (b == 0) return 0;
-      if (b == -1) return negative(a);  // -INT_MIN must not trap
+      if (b == -1) return negative(a);  // the division of INT_MIN by -1 must not trap
       const T whole = a / b;
       return a % b != 0 && (a < 0) != (b < 0) ? whole - 1 : whole;
     } else {
@@ -212,7 +212,7 @@ struct nextafter {
   template <class T> static DEVICE T of(T a, T b, T) { return math_nextafter(a, b); }
 };
 
-// Powers of integers wrap; negative exponents give 0 but for 1 and -1.
+// Powers of integers wrap around. Negative exponents give 0 except for bases 1 and -1.
 template <class T> DEVICE T integer_power(T a, T b) {
   if constexpr (is_signed_integer<T>) {
     if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
@@ -250,7 +250,7 @@ struct pow {
   template <class T> static DEVICE T of(T a, T b, T) { return power(a, b); }
 };
 
-// The exponent is one number for all elements. Source: ATen/native/cpu/PowKernel.cpp.
+// The exponent is a single number for all elements. Source: ATen/native/cpu/PowKernel.cpp.
 struct pow_number {
   template <class T> static DEVICE T of(T a, T b, T) {
     if constexpr (is_real<T>) {

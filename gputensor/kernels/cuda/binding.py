@@ -1,8 +1,8 @@
-"""Binding of a family, an op and a layout to a launch; all CUDA kernels are called through it.
+"""Binding of a family, an op and a layout to a launch. All CUDA kernels are called through it.
 
-A layout is an iterator Plan, or anything with `shape` and `stride_bytes` (coalesced, index 0
-fastest, None for an operand that is a number), `dtypes` (outputs first) and `common_dtype`.
-A family's launch arithmetic is imported at its first binding.
+A layout is an iterator Plan, or any object with `shape` and `stride_bytes` (coalesced, index 0
+fastest, None for an operand that is a number), `dtypes` (outputs first) and `common_dtype`. A
+family's launch arithmetic is imported at its first binding.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ...core import errors
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind `op` to `layout`: callable(device_index, operands, scalars=()).
+    """Bind `op` to `layout`. Returns callable(device_index, operands, scalars=()).
 
     operands: one pointer for each, outputs first, or a Python number if stride_bytes is None.
     scalars: add, sub (alpha) · threshold_backward (threshold) · nll_loss (ignore_index) · fill
     (value) · arange (start, step) · linspace (start, end, steps) · eye (columns) · random (seed,
-    counter of the first element, the distribution's two parameters).
-    copy also has op "pack": operands (dst, src, scale, bias), scale and bias are pointers to f32,
-    or up to 16 numbers, one per channel; stride_bytes[2] is the stride of a table of f32 by
-    channel. range and random count a layout's elements with dimension 0 fastest, so their layouts
-    must not be reordered; for `eye`, dimension 0 is the column.
+    counter of the first element, the distribution's two parameters). copy also has op "pack" with
+    operands (dst, src, scale, bias). scale and bias are pointers to f32, or up to 16 numbers, one
+    per channel; stride_bytes[2] is the stride of a table of f32 by channel. range and random number
+    a layout's elements with dimension 0 fastest, so their layouts must not be reordered; for `eye`,
+    dimension 0 is the column.
     """
     bind_op = getattr(launches(family, op), "bind", None)
     if bind_op is None:
@@ -37,7 +37,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 @cache
 def launches(family: str, op: str = "") -> ModuleType:
-    """The launch arithmetic of a family: `<family>_launch.py`, or that of pointwise families."""
+    """Return the launch arithmetic of a family: `<family>_launch.py`, or pointwise_launch.py."""
     own = f"{family}_launch"
     has_own = os.path.exists(os.path.join(os.path.dirname(__file__), f"{own}.py"))
     if not has_own and family not in LOOPS:

@@ -1,13 +1,13 @@
 // outputs[i] = op::OP(inputs[i], numbers)                              a chain of operators
 // Shapes   rows, turned: all outputs are dense along a dimension; strided: any strides; lists:
 //          dense tensors of one dtype, each of any size.
-// Types    TYPES, outputs first; each operator computes in its own.
+// Types    TYPES, outputs first; each operator computes in its own type.
 // Launch   one-dimensional; a block owns blockDim.x * (UNROLL units | 4 elements), or a tile of
 //          16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that turns,
 //          static.
 //          lists: a block owns blockDim.x * UNROLL units of one tensor.
-// Design chain_source.py writes op::OP, which stands before the body. This file alone has an
-//          identity in its place.
+// Design   chain_source.py writes op::OP, which is placed before the body. This file alone defines
+//          an identity instead.
 #include "chain.cuh"
 
 namespace op {

@@ -28,8 +28,8 @@ Packer = tuple[int, int, Any]
 
 
 def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
-    """Packers of a step's slots, as for its operator alone. sources: the call's scalar for each
-    slot, in the order of the step's numbers."""
+    """Return packers for a step's slots, as for the operator alone. sources: the call's scalar for
+    each slot, in the order of the step's numbers."""
     if step.family in ("copy", "softmax"):
         return []
     slots = [~n for n in step.inputs if n < 0] + list(step.scalars)
@@ -42,7 +42,7 @@ def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
 
 
 def packers_of_stream(slot: int, source: int, op: str) -> list[Packer]:
-    """Packers of random numbers; source: the call's (seed, counter, first, second)."""
+    """Return packers for random numbers. source: the call's (seed, counter, first, second)."""
     pair = random_launch.packer(op)
     return [
         (slot, ~source, lambda stream: numbers.pair(stream[0], stream[1])),
@@ -51,7 +51,7 @@ def packers_of_stream(slot: int, source: int, op: str) -> list[Packer]:
 
 
 def bind(body: Body, layout: Any, packing: list[Packer]) -> Any:
-    """Bind a chain to a layout: callable(device_index, pointers, scalars). Return None if its
+    """Bind a chain to a layout. Returns callable(device_index, pointers, scalars), or None if the
     parameters are too long. layout: as in pointwise_launch, without numbers."""
     shape, strides = layout.shape or (1,), [s or (0,) for s in layout.stride_bytes]
     if launch.product(shape) == 0:

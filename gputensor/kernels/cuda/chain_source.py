@@ -1,8 +1,8 @@
-"""The source of a chain: CUDA C that calls its operators' functors one after the other.
+"""The source of a chain: CUDA C that calls the functors of its operators one after the other.
 
-The functors are those of the family's `.cu`; no operator is implemented here. A value has the type
+The functors are in the families' `.cu` files; no operator is implemented here. A value has the type
 in which the operator alone would store it, so that f16 is rounded after each operator. Numbers are
-kernel parameters: a chain with other numbers has the same source. A number has one slot for each
+kernel parameters, so a chain with other numbers has the same source. A number has one slot for each
 use, because each operator reads it in its own computation type.
 """
 
@@ -20,16 +20,16 @@ FAMILIES = frozenset(
 )  # fmt: skip
 NAME = "chain_functor"
 EPILOGUE = "chain_epilogue"
-# The op of a copy whose elements are known to be within the result's range.
+# The op of a copy whose elements are known to fit the result's range.
 BOUNDED = "bounded"
 
 
 class Step(NamedTuple):
     """An operator of a chain.
 
-    common: the dtype of the computation; out: the dtype of the result. inputs: values by number,
-    the chain's inputs first, then the steps' results; ~slot for a number. scalars: parameter slots
-    of the arguments that follow the inputs. name: a comment for readers.
+    common: the dtype of the computation. out: the dtype of the result. inputs: values by number,
+    first the chain's inputs, then the steps' results; ~slot for a number. scalars: parameter slots
+    of the arguments after the inputs. name: a comment for readers.
     """
 
     family: str
@@ -42,8 +42,8 @@ class Step(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Random numbers used as an input. op: the functor of random.cu; slot: the slot of seed and
-    counter; the slots of the distribution's parameters follow.
+    """Random numbers used as an input. op: the functor of random.cu. slot: the slot of seed and
+    counter, followed by the slots of the distribution's parameters.
     """
 
     op: str
@@ -53,8 +53,8 @@ class Drawn(NamedTuple):
 
 
 class Body(NamedTuple):
-    """A chain's computation, independent of its layout. inputs: dtypes; stores: the stored values,
-    in the order of the outputs; drawn: random numbers, the last inputs."""
+    """A chain's computation, independent of its layout. inputs: their dtypes. stores: the stored
+    values, in the order of the outputs. drawn: random numbers, which are the last inputs."""
 
     inputs: tuple[dtype, ...]
     steps: tuple[Step, ...]
@@ -69,8 +69,8 @@ class Body(NamedTuple):
 
 
 def text(body: Body, file: str = "chain.cu", families: tuple[str, ...] = ()) -> str:
-    """Return the full source of a chain with the kernels of `file`. It includes the part before the
-    body of each file in `families`."""
+    """Return the full source of a chain with the kernels of `file`. It includes, for each file in
+    `families`, the part before the body."""
     of = dict.fromkeys(step.family for step in body.steps if step.family != "copy")
     heads = ["random"] if body.drawn else []
     return module.composed([*heads, *sorted(of), *families], functor(body), file)
@@ -111,8 +111,9 @@ def functor(body: Body, name: str = NAME) -> str:
 
 
 def epilogue(body: Body) -> str:
-    """Return the struct that continues with a reduction's result, which is the body's first input.
-    It loads the other inputs and stores the outputs; their addresses are in this order."""
+    """Return the struct that continues the computation with a reduction's result, which is the
+    body's first input. The struct loads the other inputs and stores the outputs. Their addresses
+    are in this order."""
     name = f"{EPILOGUE}_functor"
     given, *inputs = [variants.storage(d) for d in body.inputs]
     outputs = [variants.storage(d) for d in body.dtypes[: len(body.stores)]]

@@ -1,11 +1,11 @@
 // dst[i] = src[i], cast to dst's dtype                                   family: copy
-// Shapes   contiguous: both dense in one order; the others: any strides, src stride 0 allowed.
+// Shapes   contiguous: both dense in one order; other layouts: any strides, src stride 0 allowed.
 // Types    contiguous, strided, packed move words scalar_t (u8 u16 u32 u64 w128) of one dtype;
 //          cast, affine: any two dtypes by code. See Note [Casts] in types.cuh.
-// Launch one-dimensional; a block owns blockDim.x * (4 packs | 4 elements | UNITS packs). Design
-// for copies that copy_row, copy_tile, copy_skinny and copy_pack do not take, or that are too small
-// for them. packed: dst is dense and src is not; each thread writes four bytes of dst. affine:
-// `pack` of any layout, see `scaled` in vectors.cuh.
+// Launch   one-dimensional; a block has blockDim.x * (4 packs | 4 elements | UNITS packs).
+// Design   for copies that copy_row, copy_tile, copy_skinny and copy_pack do not accept, or that
+//          are too small for them. packed: dst is dense and src is not; each thread writes four
+//          bytes of dst. affine: `pack` of any layout, see `scaled` in vectors.cuh.
 #include "contiguous.cuh"
 #include "launch.cuh"
 #include "vectors.cuh"
@@ -24,7 +24,7 @@ struct copy {
 
 }  // namespace op
 
-// Operand 2 is the number of the channel; its strides count channels.
+// Operand 2 is the channel index; its strides count channels.
 template <int MAX_DIMS> struct affine_params {
   static constexpr int dims = MAX_DIMS;
   char* data[2];

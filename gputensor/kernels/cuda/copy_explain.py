@@ -1,6 +1,6 @@
-"""Explanation of a layout copy: its walk, its kernel, and the reasons.
+"""Explanation of a layout copy: its normalised layout, its kernel, and the reasons.
 
-Everything is read from the plan that a launch uses; nothing is decided here.
+All information is read from the plan that a launch uses; no decision is made here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ _NAMES = {"elem": "ELEM", "row": "ROW", "tile": "TILE", "skinny": "SKINNY", "pac
 
 
 class Explanation:
-    """The result of `explain`. walk, plan: those of the first launch, if there are several similar
-    launches. str() draws a diagram.
-
-    gpu: the GPU that the plan is for."""
+    """The result of `explain`. walk, plan: of the first launch, if there are several similar
+    launches. str() draws a diagram. gpu: the GPU that the plan is for."""
 
     __slots__ = ("layout", "walk", "plan", "launch", "launches", "traffic")
 
@@ -73,7 +71,7 @@ class Explanation:
     # --- words ------------------------------------------------------------------------------------
 
     def why(self) -> str:
-        """The condition that decided the selection."""
+        """The condition that selected the kernel."""
         walk, plan = self.walk, self.plan
         if walk is None:
             return "there are no elements"

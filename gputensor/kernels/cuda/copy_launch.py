@@ -1,7 +1,9 @@
-"""Launches of layout copies: entry, defines, grid and parameter bytes from a plan of copy_plan.py.
+"""Launches of layout copies. Entry, defines, grid and parameter bytes come from a plan of
+copy_plan.py.
 
-`bind` returns a copy of a layout between any addresses, with a launch for each device and each pair
-of alignments, made on first use. Copies too small to gain from a plan have a single launch.
+`bind` returns a copy of a layout between any addresses. It has a launch for each device and each
+pair of alignments, made on first use. Copies that are too small to gain from a plan have a single
+launch.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class Layout:
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind a copy of a layout, with scaling for op "pack": see binding.bind."""
+    """Bind a copy of a layout. Op "pack" also scales: see binding.bind."""
     numel = launch.product(layout.shape)
     if numel == 0:
         return launch.EmptyLaunch()
@@ -97,7 +99,7 @@ class Copy:
         return made
 
     def planned(self, gpu: Limits, dst_low: int = 0, src_low: int = 0) -> Any:
-        """The launch for a GPU that may be absent."""
+        """Return the launch for a GPU that may be absent."""
         walk = normalise(self.layout, dst_low, src_low)
         parts, dtypes = list(pieces(walk, launch.MAX_NUMEL)), self.layout.dtypes
         made = [launch_of(part, copy_plan.choose(part, gpu), dtypes, gpu) for part in parts]
@@ -118,8 +120,8 @@ class Several:
 
 
 class CopyLaunch:
-    """One kernel over one walk. tail: its parameters after the pointers. counted_shared_bytes: per
-    multiprocessor, if the plan assumes a number of resident blocks."""
+    """One kernel over one walk. tail: its parameters after the pointers. counted_shared_bytes: the
+    shared memory per multiprocessor, if the plan assumes a number of resident blocks."""
 
     __slots__ = (
         "walk", "plan", "text", "entry", "defines", "grid", "block", "shared_bytes", "tail",
@@ -191,12 +193,13 @@ def _scaling(scale: Any, bias: Any, last: int) -> bytes:
 def launch_of(
     walk: Walk, plan: copy_plan.Plan, dtypes: tuple[dtype, ...], gpu: Limits
 ) -> CopyLaunch:
-    """The launch of a plan. dtypes: those of dst and src, for casts. gpu: the plan's GPU."""
+    """Return the launch of a plan. dtypes: of dst and src, for casts. gpu: the plan's GPU."""
     return _MAKERS[type(plan)](walk, plan, dtypes, gpu)
 
 
 def _types(walk: Walk, dtypes: tuple[dtype, ...]) -> dict[str, object]:
-    """The defines SRC and DST: unsigned words if the types are equal, otherwise the types."""
+    """Return the defines SRC and DST: unsigned words if the types are equal, otherwise the
+    types."""
     if not walk.is_cast:
         word = variants.WORDS[walk.dst_bytes]
         return {"SRC": word, "DST": word}

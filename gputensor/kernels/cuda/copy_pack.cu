@@ -1,14 +1,14 @@
-// dst = src if a run of either side needs several dimensions family: copy Shapes any. A tile is a
-// box whose elements are runs of `run_in` in src and of `run_out` in dst. A run has whole
-// dimensions, except for a chunk of its last one.
+// dst = src if a run of either side needs several dimensions                          family: copy
+// Shapes   any. A tile is a box whose elements are runs of `run_in` in src and of `run_out` in dst.
+//          A run has whole dimensions, except for a chunk of its last dimension.
 // Types    SRC to DST, cast on the way; equal types move words.
-// Launch a block copies `per_block` tiles, one after another, so that offsets are computed once.
-//          shared = two tiles, padded, dynamic; it first contains tables of offsets. Design a tile
-//          has src's order in shared memory. Accesses of LOAD elements fill it; accesses of STORE
-//          elements gather from it, at offsets in registers. The next tile's loads are in flight
-//          while one is stored: two buffers, one barrier a tile.
-//          The order of a tile in src: (in run_in, in rows_in); in dst: (in run_out, in rows_out).
-//          The missing elements of a chunk at an end are a suffix in each of the four.
+// Launch   a block copies `per_block` tiles, one after another, so that offsets are computed once.
+//          shared = two tiles, padded, dynamic; it first contains tables of offsets.
+// Design   a tile in shared memory has src's order. Accesses of LOAD elements fill it; accesses of
+//          STORE elements gather from it, at offsets in registers. The next tile's loads are in
+//          flight while a tile is stored: two buffers, one barrier per tile. The order of a tile in
+//          src: (in run_in, in rows_in); in dst: (in run_out, in rows_out). The missing elements of
+//          a chunk at an end are a suffix in each of the four.
 // Source   Hynninen and Lyakh, cuTT (2017), for tiles of several dimensions.
 #include "copying.cuh"
 
@@ -19,7 +19,7 @@ struct inner_dim {
   u32 position;  // in the tile, elements
 };
 
-// full, or shorter at the last chunk of dst's or src's run.
+// full, or shorter at the last chunk of dst's or src's run
 struct limit {
   u32 full, per_dst_chunk, per_src_chunk;
 
@@ -33,13 +33,13 @@ constexpr int INNER_DIMS = 8;
 template <int MAX_DIMS> struct pack_params {
   char* data[2];
   u32 tiles, per_block;
-  u32 volume, buffer_bytes;     // elements of a tile, at most EACH * BLOCK; their padded size
+  u32 volume, buffer_bytes;     // elements of a tile, at most EACH * BLOCK; the same with padding
   divider run_in, run_out;
   u32 rows_in, rows_out;
-  u32 run_table;                // entries of the table for a run of dst; 0: it does not fit
+  u32 run_table;  // entries of the table for a run of dst; 0 if the table does not fit
   u32 src_bias;                 // added to offsets in src, so that they are not negative
   u32 pad_shift, pad;           // every 2^pad_shift elements of a tile are followed by `pad` more
-  u32 extent[2], chunk[2];      // the cut dimensions: the last of dst's run, of src's run
+  u32 extent[2], chunk[2];  // the cut dimensions: the last dimension of dst's run and of src's run
   limit in_run, in_rows, out_run, out_rows;
   i32 n_rows_in, n_run_out, n_rows_out, unused;
   inner_dim rows_in_dim[INNER_DIMS], run_out_dim[INNER_DIMS], rows_out_dim[INNER_DIMS];
@@ -80,7 +80,7 @@ typedef vec<dst_t, STORE> stored_t;
 constexpr u32 S = sizeof(src_t), D = sizeof(dst_t);
 constexpr int LOADS = EACH / LOAD, STORES = EACH / STORE;
 
-// The tables, in the memory of the first tiles.
+// The tables of offsets. They use the memory of the first tiles.
 struct tables {
   u32* rows_in;    // byte offset in src
   u32* rows_out;   // byte offset in dst
@@ -213,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_pack(const __grid_const
   u32 from[EACH];
 #pragma unroll
   for (int i = 0; i < LOADS; ++i) {
-    // Surplus accesses of a thread repeat the tile's first vector.
+    // Excess accesses of a thread repeat the tile's first vector.
     const u32 at = (threadIdx.x + i * BLOCK) * LOAD, e = at < p.volume ? at : 0;
     const u32 row = quotient_of(e, p.run_in);
     src_offset[i] = of.rows_in[row] + (e - row * p.run_in.size) * S;

@@ -1,8 +1,9 @@
 """The tiles of PACK: the dimensions of the runs of dst and src, the cut dimensions, and the
 padding.
 
-A run follows dst's (src's) strides from its dense dimension over whole dimensions; the last is cut
-to a chunk. The tile is the box of both. Paddings are compared by a model of the memory banks.
+A run begins at the dense dimension of dst (src) and includes whole dimensions in the order of the
+strides; the last dimension is cut to a chunk. The tile is the box that contains both runs. Paddings
+are compared by a model of the memory banks.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from ...runtime.device_limits import Limits
 from . import copy_score as score
 from .copy_walk import Traffic, Walk, access_bytes
 
-INNER_DIMS = 8  # largest number of dimensions along a run; INNER_DIMS of copy_pack.cu
-OUTER_DIMS = (6, 24)  # numbers of dimensions across a run for which the kernel is compiled
-_WARP, _ROW_BYTES = 32, 128  # lanes, and the bytes of one word in each bank
+INNER_DIMS = 8  # The largest number of dimensions along a run; INNER_DIMS of copy_pack.cu.
+OUTER_DIMS = (6, 24)  # The numbers of dimensions across a run for which the kernel is compiled.
+_WARP, _ROW_BYTES = 32, 128  # The number of lanes, and the bytes of one word in each bank.
 
 
 class Pack:
     """A plan of the kernel PACK. chunks: the tile's extent per dimension. run_in, run_out: the
     dimensions of src's and of dst's run, the fastest first. rows_in: the dimensions of dst's run
-    that src's run lacks; rows_out: the reverse. cut_in, cut_out: the cut dimension of each run, or
-    None. load, store: the number of elements of an access. is_wide: both accesses are wide. each:
-    elements per thread. blocks: the number of blocks. per_block: tiles per block. resident: blocks
-    per multiprocessor."""
+    that are not in src's run; rows_out: the reverse. cut_in, cut_out: the cut dimension of each
+    run, or None. load, store: the number of elements of an access. is_wide: both accesses are wide.
+    each: elements per thread. blocks: the number of blocks. per_block: tiles per block. resident:
+    blocks per multiprocessor."""
 
     __slots__ = (
         "chunks", "run_in", "rows_in", "run_out", "rows_out", "cut_out", "cut_in", "load", "store",
@@ -67,7 +68,7 @@ def size_of(chunks: list[int], dims: Iterable[int]) -> int:
 
 
 def pack(walk: Walk, gpu: Limits) -> Pack | None:
-    """A plan of PACK with the tile that scores best; None if no tile fits."""
+    """Return a plan of PACK with the tile that scores best; None if no tile fits."""
     if walk.channel is not None or len(walk.sizes) < 2:
         return None
     out = _dense(walk.dst, walk.dst_bytes, walk.sizes)
@@ -86,8 +87,8 @@ def pack(walk: Walk, gpu: Limits) -> Pack | None:
 def _best(
     walk: Walk, gpu: Limits, runs: tuple[list[int], list[int]], useful: float, halved: int
 ) -> Pack | None:
-    """Return the tile that scores best. halved: how often the number of elements per thread is
-    halved.
+    """Return the tile that scores best. halved: the number of times that the elements per thread
+    are halved.
     """
     best, seen = None, set()
     for out_bytes in score.PACK_RUNS_BYTES:
@@ -152,8 +153,8 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
 def _tile(
     walk: Walk, out: list[int], of: list[int], out_bytes: int, room: int, halved: int
 ) -> Pack | None:
-    """Return the tile with a run of about `out_bytes` in dst and the longest run in src that then
-    fits."""
+    """Return the tile with a run of about `out_bytes` in dst, and with the longest run in src that
+    still fits."""
     found = Pack()
     found.pad_shift = found.pad = 0
     found.chunks = chunks = [1] * len(walk.sizes)
@@ -166,7 +167,7 @@ def _tile(
         if any(chunks[d] < walk.sizes[d] for d in run[:-1]):
             return None
     if not found.rows_out and not found.rows_in:
-        return None  # dst and src have the same run
+        return None  # the runs of dst and src are the same
     found.cut_out = _cut(walk, found, found.run_out)
     found.cut_in = _cut(walk, found, found.run_in)
     _accesses(walk, found, halved)
@@ -202,7 +203,7 @@ def _accesses(walk: Walk, of: Pack, halved: int) -> None:
 
 
 def table_bytes(of: Pack, run_entries: int) -> int:
-    """Bytes of the tables that a block computes before its first tile."""
+    """Return the bytes of the tables that a block computes before its first tile."""
     rows_in, rows_out = size_of(of.chunks, of.rows_in), size_of(of.chunks, of.rows_out)
     return 4 * (rows_in + 2 * rows_out + run_entries)
 
@@ -234,7 +235,7 @@ def outer(walk: Walk, of: Pack) -> list[int]:
     """Return the dimensions with several tiles, without the two cut ones, in the order of the walk.
 
     This is dst's order, but dimensions whose step leaves a page on either side come last, so that
-    tiles that run at one time share pages.
+    tiles that run at the same time share pages.
     """
     found = [
         d for d, n in enumerate(walk.sizes) if of.chunks[d] < n and d not in (of.cut_out, of.cut_in)
@@ -251,7 +252,7 @@ def tiles(walk: Walk, of: Pack) -> int:
 
 
 def buffer_bytes(walk: Walk, of: Pack) -> int:
-    """Bytes of one tile in shared memory; a block has two."""
+    """Return the bytes of one tile in shared memory. A block has two."""
     capacity = of.each * of.threads
     padded = capacity + (capacity >> of.pad_shift) * of.pad
     return -(-padded * walk.dst_bytes // 16) * 16
@@ -261,7 +262,7 @@ def _score(walk: Walk, gpu: Limits, of: Pack, useful: float) -> None:
     run_out, run_in = size_of(of.chunks, of.run_out), size_of(of.chunks, of.run_in)
     out_bytes, in_bytes = run_out * walk.dst_bytes, run_in * walk.src_bytes
     of.min_run_bytes = min(out_bytes, in_bytes)
-    # Bytes that are loaded beyond a short run of src stay in the cache and serve the next run.
+    # Bytes loaded after the end of a short run of src stay in the cache and serve the next run.
     of.has_long_runs = min(out_bytes, 2 * in_bytes) >= score.PACK_RUN_BYTES
     _deal(walk, gpu, of)
     waves = min(1.0, of.blocks / (of.resident * gpu.multiprocessors))
@@ -319,8 +320,8 @@ def positions(walk: Walk, of: Pack, count: int) -> list[int]:
 
 
 def conflicts(addresses: list[int], itemsize: int) -> int:
-    """The maximum number of bank passes for an access of a warp. An access covers 32 lanes if each
-    reads at most four bytes, otherwise 128 bytes."""
+    """Return the maximum number of bank passes for an access of a warp. An access covers 32 lanes
+    if each lane reads at most four bytes, otherwise 128 bytes."""
     width = max(itemsize, 4)
     banks: dict[int, set[int]] = {}
     for address in addresses[: _ROW_BYTES // width]:
@@ -330,9 +331,9 @@ def conflicts(addresses: list[int], itemsize: int) -> int:
 
 
 def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
-    """Return (pad_shift, pad) in elements with the fewest bank conflicts, then the least memory."""
+    """Return (pad_shift, pad) in elements: fewest bank conflicts, and of these the least memory."""
     size = walk.dst_bytes
-    aligned = max(1, of.load * size // 4)  # words of a vector in the tile
+    aligned = max(1, of.load * size // 4)  # number of words of a vector in the tile
     lanes = positions(walk, of, _WARP * of.store)[:: of.store]
     best, chosen = None, (0, 0)
     for every, more in score.PACK_PADS:

@@ -1,12 +1,12 @@
-"""The choice of the kernel, accesses and tiles for a copy's walk: `choose`, in integers.
+"""The choice of the kernel, accesses and tiles for a copy, by `choose`. Only integers.
 
 The cases, in order: dense or tiny, broadcast, one common direction, two directions, and all others.
-A kernel's parameters are chosen by `copy_score.score` for the limits `gpu`. Each plan has
-everything that its launch needs; `copy_launch.py` packs it.
+A kernel's parameters are chosen by `copy_score.score` for the limits `gpu`. A plan contains all
+data for its launch; `copy_launch.py` packs them.
 
 Note [Directions] x is dst's fastest dimension. y is the dimension along which src is read: its
-dense dimension, or the one with the smallest stride, if that is at most NEAR_STEPS elements. If x
-and y are the same dimension, the copy moves rows, otherwise tiles.
+dense dimension, or the dimension with the smallest stride, if that is at most NEAR_STEPS elements.
+If x and y are the same dimension, the copy moves rows, otherwise tiles.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class Elem:
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """Copy rows. step: src's step along a row: 1, -1 or 0. is_long: a block stays in one row.
-    is_shifted: see copy_row.cu. repeat: the outer dimension that is loaded once, or None."""
+    """Copy rows. step: src's step along a row: 1, -1 or 0. is_long: a block processes part of one
+    row. is_shifted: see copy_row.cu. repeat: the outer dimension whose elements are loaded only
+    once, or None."""
 
     step: int
     vector: int
@@ -104,7 +105,7 @@ Plan = Elem | Row | Tile | Skinny | Pack
 
 
 def choose(walk: Walk, gpu: Limits) -> Plan:
-    """Return the plan for a walk that should be fastest. Every plan is correct."""
+    """Return the plan for a walk that should be fastest. All plans give correct results."""
     nbytes = walk.numel * walk.item
     if len(walk.sizes) > 1 and nbytes < score.SMALL_BYTES:
         return elem(walk)
@@ -133,7 +134,7 @@ def direction(walk: Walk) -> int | None:
 
 
 def _scattered(walk: Walk, is_dense: bool, gpu: Limits) -> Plan | None:
-    """Choose the plan if src has no direction: a tile still combines reads of shared sectors."""
+    """Choose the plan if src has no direction. A tile still combines reads of shared sectors."""
     moving = [k for k, s in enumerate(walk.src) if s]
     y = min(moving, key=lambda k: abs(walk.src[k]))
     if y == 0 or not is_dense or walk.sizes[0] * walk.sizes[y] < score.SCATTERED_TILE:
@@ -232,7 +233,7 @@ def scaled_by(walk: Walk, row_dim: int, column_dim: int = -1) -> str:
 
 
 def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
-    """A plan of TILE over dimension 0 and `y`, with the tile that scores best."""
+    """Return a plan of TILE over dimension 0 and `y`, with the tile that scores best."""
     rest = [k for k in range(len(walk.sizes)) if k not in (0, y)]
     if len(rest) > MANY:
         return None
@@ -310,8 +311,9 @@ def _square_rows(size_to: int, columns: int) -> int:
 
 
 def _tile_threads(walk: Walk, of: Tile) -> int:
-    """The number of threads with which each thread has whole squares; 0 if the tile is unsuitable.
-    The order of chunks in shared memory avoids bank conflicts for eight squares in a row."""
+    """Return the number of threads with which each thread has whole squares; 0 if the tile is
+    unsuitable. The order of chunks in shared memory avoids bank conflicts for eight squares in a
+    row."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     wide = of.load or 4 // size_of
     tall = _square_rows(size_to, wide)
@@ -325,7 +327,7 @@ def _tile_threads(walk: Walk, of: Tile) -> int:
 
 
 def skinny(walk: Walk) -> Skinny | None:
-    """A plan of SKINNY, if the walk is a copy between planes and interleaved channels."""
+    """Return a plan of SKINNY, if the walk is a copy between planes and interleaved channels."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     if walk.item > score.SKINNY_RATIO * min(size_to, size_of) or walk.item == 16:
         return None

@@ -1,25 +1,27 @@
-// dst = src if both are dense along one dimension family: copy Shapes rows of `elements`, dense in
-// dst; in src dense (STEP 1), dense backwards (-1) or one repeated element (0). Outer dimensions
-// have any strides; one with src stride 0 may be the `repeats`. Strides in bytes.
+// dst = src if both are dense along one dimension                                     family: copy
+// Shapes   rows of `elements`, dense in dst; in src dense (STEP 1), dense backwards (-1) or one
+//          repeated element (0). Outer dimensions have any strides; one with src stride 0 may be
+//          the dimension `repeats`. Strides in bytes.
 // Types    SRC to DST, cast on the way; equal types move words.
-// Launch LONG: one block per piece of a row; otherwise threads are numbered over the units of all
-//          rows. A unit has VECTOR elements; a thread has UNROLL units, blockDim.x apart. Design
-//          all loads of a thread before its first store. REPEAT: a unit is loaded once and stored
-//          `per_block` times. SHIFTED: dst and src are misaligned to each other, and elements are
-//          bytes; a unit is 16 aligned bytes of dst, extracted from the two aligned words of src
-//          that contain them. A row then has one more unit than its bytes fill, because its first
-//          and last units may be partial.
+// Launch   LONG: one block per piece of a row; otherwise threads are numbered over the units of all
+//          rows. A unit has VECTOR elements; a thread has UNROLL units, blockDim.x apart.
+// Design   all loads of a thread come before its first store. REPEAT: a unit is loaded once and
+//          stored `per_block` times. SHIFTED: dst and src are misaligned to each other, and
+//          elements are bytes. A unit is then 16 aligned bytes of dst, extracted from the two
+//          aligned words of src that contain them. Such a row has one unit more than its bytes
+//          fill, because its first and last units may be partial.
 #include "copying.cuh"
 
 template <int OPERANDS, int MAX_DIMS> struct row_params : copy_ends<OPERANDS == 3> {
-  i64 src_begin, src_end;  // the bytes that may be read, from data[1]
+  i64 src_begin, src_end;  // the bytes that may be read, from data[1] on
   u32 elements;            // of a row
   u32 units;               // of all rows
   divider row_units;       // units of one row, or of a piece of it if LONG
-  u32 repeats, per_block;  // repeats in total, and repeats stored by one block
-  divider repeated;        // blocks that store the same repeats
+  u32 repeats, per_block;  // number of repeats, and of repeats stored by one block
+  divider repeated;        // number of blocks that store the same repeats
   i64 repeat_stride;
-  u32 channel_step, first_channel;  // channels from one element of a row to the next, if scaled
+  // channels from one element of a row to the next, if the copy scales
+  u32 channel_step, first_channel;
   outer_dims<OPERANDS, MAX_DIMS> outer;
 };
 
@@ -127,7 +129,7 @@ DEVICE unit find_unit(const row_call& p, u32 row, u32 u) {
   return at;
 }
 
-// This thread's first unit; the others follow at blockDim.x. row: for LONG.
+// This thread's first unit. The next units follow at distances of blockDim.x. row: for LONG.
 DEVICE u32 first_unit(const row_call& p, u32 block, u32& row) {
   row = LONG ? quotient_of(block, p.row_units) : 0;
   return (block - row * p.row_units.size * LONG) * blockDim.x * UNROLL + threadIdx.x;
@@ -154,7 +156,7 @@ DEVICE void find_units(const row_call& p, u32 block, unit (&at)[UNROLL]) {
 }
 
 #if SHIFTED
-// Store bytes [begin, end) of sixteen, because dst has no others; whole words are stored as words.
+// Store bytes [begin, end) of sixteen, because dst has no others. Whole words are stored as words.
 DEVICE void store_some(char* dst, const stored_t& x, i32 begin, i32 end) {
 #pragma unroll
   for (i32 w = 0; w < 16; w += 4) {
@@ -199,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_consta
     if (INSIDE(is_readable[k])) {
       made = funnelled(low[k], high[k], (u64)at[k].src & 15);
     } else {
-      // At the ends of src: bytes of the aligned words that are outside of src are not read.
+      // At the ends of src: bytes of aligned words that are outside of src are not read.
       made = assembled<u8, 16>([&](int i) {
         const i32 b = at_most(at_least(i, begin[k]), end[k] - 1);
         return load_source<vec<u8, 1>>(at[k].src + b).at(0);
@@ -213,7 +215,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) copy_row(const __grid_consta
   }
 }
 #else
-// The end of a row whose length is no multiple of VECTOR: four loads at a time, then their stores.
+// The end of a row whose length is not a multiple of VECTOR: four loads at a time, then their
+// stores.
 DEVICE void copy_end(const row_call& p, const unit& at, u32 repeat, u32 repeats) {
 #pragma unroll 1
   for (u32 i = 0; i < at.left; i += 4) {

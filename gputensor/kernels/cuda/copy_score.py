@@ -1,7 +1,7 @@
-"""Constants that decide which copy kernel runs and how; one sweep on a GPU can fit them again.
+"""Constants that select the copy kernel and its parameters. One sweep on a GPU can fit them again.
 
-Comments name measured or counted values; the others are unmeasured estimates. Device limits are in
-runtime/device_limits.py. Only `copy_plan.py` and tests read these numbers.
+Comments name measured or counted values; all other values are unmeasured estimates. Device limits
+are in runtime/device_limits.py. Only `copy_plan.py` and tests read these numbers.
 """
 
 from __future__ import annotations
@@ -13,32 +13,35 @@ from ...runtime.device_limits import H200, Limits
 # --- the device -----------------------------------------------------------------------------------
 
 SECTOR_BYTES = 32
-# The achieved share of a multiprocessor's issue rate, four warp instructions a cycle, and of its
-# memory rate. A kernel with more instructions than that is bound by issue.
+# The achieved share of a multiprocessor's issue rate (four warp instructions per cycle), and of its
+# memory rate. A kernel with more instructions than this is bound by the issue rate.
 ISSUE_SHARE, MEMORY_SHARE = 0.86, 0.87
-LATENCY_NS = 900  # latency of a read; memory is busy if enough bytes are in flight for this time
-L2_SPEED = 2.0  # speed of a copy within L2, relative to memory
+# The latency of a read. Memory is busy if enough bytes are in flight during this time.
+LATENCY_NS = 900
+L2_SPEED = 2.0  # The speed of a copy within L2, relative to memory.
 
 # --- which kernel ---------------------------------------------------------------------------------
 
-SMALL_BYTES = 64 << 10  # with fewer bytes, the launch costs more than a bad layout
-LONG_RUN_BYTES = 128  # common runs of dst and src of at least this length use ROW
-TILE_RUN_BYTES = 64  # the shortest run of TILE in the dense dimension of dst or src
-PACK_RUN_BYTES = 64  # the shortest run of PACK, over several dimensions; shorter runs use ELEM
-# the maximum number of channels; the minimum number of pixels
+SMALL_BYTES = 64 << 10  # With fewer bytes, a launch costs more than the layout.
+LONG_RUN_BYTES = 128  # Common runs of dst and src of at least this length use ROW.
+TILE_RUN_BYTES = 64  # The shortest run of TILE in the dense dimension of dst or src.
+PACK_RUN_BYTES = 64  # The shortest run of PACK, over several dimensions. Shorter runs use ELEM.
+# The maximum number of channels, and the minimum number of pixels.
 SKINNY_CHANNELS, SKINNY_PIXELS = 16, 256
-SKINNY_RATIO = 4  # the maximum ratio of the item sizes: a thread's channels are whole words
-NEAR_STEPS = 4  # the largest stride, in elements, of the dimension along which src is read
-SCATTERED_TILE = 4096  # the smallest plane worth a tile if neither side is dense in it
+# The maximum ratio of the item sizes, so that a thread's channels are whole words.
+SKINNY_RATIO = 4
+NEAR_STEPS = 4  # The largest stride, in elements, of the dimension along which src is read.
+SCATTERED_TILE = 4096  # The smallest plane for which a tile is used if neither side is dense in it.
 
 # --- ROW ------------------------------------------------------------------------------------------
 
 ROW_BLOCK = 256
-# If rows have at least this length, a block stays in one row and each thread divides once.
+# If rows have at least this length, a block processes part of one row and each thread divides once.
 LONG_ROW_BYTES = 2048
-SHIFTED_FROM_BYTES = 512  # the shortest row of copies with shifted accesses
-SHIFTED_BELOW = 4  # shifted accesses are used if the widest access is below this number of bytes
-REPEATS_PER_BLOCK = 16  # at most so many stores for each load of a broadcast element
+SHIFTED_FROM_BYTES = 512  # The shortest row of copies with shifted accesses.
+# Shifted accesses are used if the widest access would be below this number of bytes.
+SHIFTED_BELOW = 4
+REPEATS_PER_BLOCK = 16  # the maximum number of stores for each load of a broadcast element
 
 # --- TILE -----------------------------------------------------------------------------------------
 
@@ -47,17 +50,17 @@ TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}
 # (rows, columns) by the wider item, for columns of dst that begin within a sector. Tiles are tall,
 # because a tile reads one sector of rows more than it stores.
 TILE_OF_SECTORS = {1: (256, 128), 2: (256, 64), 4: (128, 64), 8: (128, 32)}
-TILE_SQUARE_BYTES = 128  # the largest square in a thread's registers
-# bytes that a thread loads before it waits
+TILE_SQUARE_BYTES = 128  # The largest square in a thread's registers.
+# The number of bytes that a thread loads before it waits.
 TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}
-TILE_WAVES = 2  # the larger tile needs at least this many waves of blocks
-TILE_GROUP = 8  # columns of tiles that neighbouring blocks cover
+TILE_WAVES = 2  # The larger tile needs at least this many waves of blocks.
+TILE_GROUP = 8  # The number of columns of tiles that neighbouring blocks cover.
 # Use the largest tile whose share of busy threads is at least this fraction of the best share.
 TILE_FILLS = 0.9
-TILE_ENOUGH = 0.8  # below this share of busy threads, PACK is scored too
+TILE_ENOUGH = 0.8  # Below this share of busy threads, PACK is scored too.
 # The exponents of the share of busy threads in the score. With shares of 0.61, 0.23 and 0.14, TILE
 # reached 0.43, 0.08 and 0.06 of memcpy's speed on an H100. PACK loses less, because it loads the
-# next tile meanwhile.
+# next tile at the same time.
 TILE_WASTE, PACK_WASTE = 1.7, 0.5
 
 # --- PACK -----------------------------------------------------------------------------------------
@@ -67,19 +70,19 @@ TILE_WASTE, PACK_WASTE = 1.7, 0.5
 # elements are kept in registers.
 PACK_WIDE = {1: (16, 512), 2: (16, 256), 4: (16, 256), 8: (8, 256), 16: (4, 256)}
 PACK_NARROW = {1: (12, 512), 2: (8, 512), 4: (8, 256), 8: (8, 256), 16: (4, 256)}
-# Lengths of dst's run that are tried, in bytes; src's run is the longest that then fits.
+# Lengths of dst's run to try, in bytes. src's run is the longest that still fits.
 PACK_RUNS_BYTES = (256, 512, 128, 64)
 PACK_LONGEST_BYTES = 1024
 # The cost in bytes of an unaligned run, stored and loaded. Memory reads a partially stored sector
-# before writing it; bytes loaded beyond a run stay in the cache for the next run.
+# before writing it. Bytes loaded after the end of a run stay in the cache for the next run.
 PACK_LOST_STORED, PACK_LOST_LOADED = 80, 4
-# The maximum number of tiles per block: one is loaded while the other is stored. On an H100 two
-# were the fastest in every tried layout, and sixteen up to 30 % slower.
+# The maximum number of tiles per block: one is loaded while the other is stored. On an H100, two
+# tiles were the fastest in every tested layout, and sixteen up to 30 % slower.
 PACK_TILES = 2
 # the wanted blocks per multiprocessor; if fewer fit, threads get half the elements
 PACK_RESIDENT = 2
-PAGE_BYTES = 2 << 20  # the bytes that one TLB entry covers
-# (interval in words, padding in words): paddings of a tile tried against bank conflicts.
+PAGE_BYTES = 2 << 20  # The number of bytes that one TLB entry covers.
+# (interval in words, padding in words): paddings of a tile that are tried against bank conflicts.
 PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (32, 4), (64, 4))
 
 # --- instructions ---------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ TILE_INSTRUCTIONS = {
 }
 # Warp instructions of a PACK tile with four outer dimensions: both sides wide, or not.
 PACK_INSTRUCTIONS = {1: (123, 282), 2: (66, 164), 4: (38, 81), 8: (31, 41), 16: (32, 32)}
-# The factor by which the speed drops for each side with accesses below 16 bytes.
+# The factor that multiplies the speed, for each side with accesses below 16 bytes.
 NARROW_SIDE = {1: 0.85, 2: 0.92, 4: 0.95, 8: 0.97, 16: 1.0}
 # Registers per thread from ptxas, rounded up to the allocation unit. For TILE: with both sides
 # wide, with one side not wide, and with whole sectors stored. For PACK: both sides wide, or not.
@@ -129,7 +132,8 @@ def blocks_per_multiprocessor(gpu: Limits, registers: int, threads: int, shared_
 
 @lru_cache(64)
 def issued_per_unit(gpu: Limits) -> float:
-    """Warp instructions available while memcpy reads 512 bytes; an H200's number if unknown."""
+    """Return the warp instructions available while memcpy reads 512 bytes; the H200's number if
+    unknown."""
     if not _bytes_per_ms(gpu) or not gpu.clock_khz:
         return issued_per_unit(H200)
     units_per_ms = _bytes_per_ms(gpu) / 512
@@ -145,7 +149,7 @@ def bytes_in_flight(gpu: Limits) -> float:
 
 
 def _bytes_per_ms(gpu: Limits) -> float:
-    """Bytes that memcpy reads per ms; it writes the same number."""
+    """Return the bytes that memcpy reads per ms. It writes as many."""
     return MEMORY_SHARE * 2 * gpu.memory_clock_khz * (gpu.memory_bits // 8) / 2
 
 
@@ -157,7 +161,8 @@ def side_of(elements: int, itemsize: int) -> str:
 
 
 def tile_instructions(itemsize: int, load: str, store: str) -> int:
-    """Warp instructions per 512 bytes; uncounted cases use the number for single elements."""
+    """Return the warp instructions per 512 bytes. Cases without a count use the number for single
+    elements."""
     counted = TILE_INSTRUCTIONS[itemsize]
     stores = counted.get(load) or counted.get(SINGLE) or counted[WIDE]
     return stores.get(store) or stores.get(SINGLE) or stores[WIDE]
@@ -175,7 +180,7 @@ def issue_time(gpu: Limits, instructions: float, fill: float, *, is_in_l2: bool)
 def score(
     itemsize: int, narrow_sides: int, useful: float, waves: float, issue: float, filled: float
 ) -> float:
-    """The estimated share of memcpy's speed; plans maximise it.
+    """Return the estimated share of memcpy's speed. The plan with the largest score is chosen.
 
     itemsize: bytes of the wider element. narrow_sides: the number of sides with accesses below 16
     bytes.

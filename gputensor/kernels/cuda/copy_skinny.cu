@@ -2,12 +2,12 @@
 // Shapes   CHANNELS (2 to 16) x `pixels`, and outer dimensions. Planes are dense along pixels with
 //          any distance between them; interleaved channels are dense along both.
 // Types    SRC to DST, cast and scaled on the way; equal types move words.
-// Launch   a thread per V pixels, V * the wider type = 16 bytes; blocks of up to 256 threads.
+// Launch   one thread per V pixels, V * the wider type = 16 bytes; blocks of up to 256 threads.
 //          shared = threads * V * CHANNELS * the wider interleaved type, dynamic.
-// Design a thread transposes its pixels' channels in registers. Planes are read and written by 16
+// Design   a thread transposes its pixels' channels in registers. Planes are read and written by 16
 //          bytes per thread. The interleaved side goes through shared memory in its own order, so
-//          that its global accesses are linear. A thread's part in shared memory is K chunks of 16
-//          bytes; an even K would have conflicts, so chunks are permuted
+//          that its global accesses are linear. A thread's part of shared memory is K chunks of 16
+//          bytes. For an even K there would be conflicts, so chunks are permuted
 //          (tests/cuda/test_bank_conflicts.py).
 #include "copying.cuh"
 
@@ -117,7 +117,7 @@ DEVICE void load_interleaved(const image& at, char* shared, vec<src_t, V> (&plan
 #pragma unroll
   for (int i = 0; i < ROUNDS; ++i) {
     const u32 byte = (threadIdx.x + i * threads) * LOAD;
-    // Behind the end of an image there are zeros; their pixels are computed but not stored.
+    // After the end of an image there are zeros. Their pixels are computed but not stored.
     if (side::each % LOAD == 0 || byte < threads * side::each) {
       store_vector(shared + side::at(byte), loaded[i]);
     }

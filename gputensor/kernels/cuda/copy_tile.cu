@@ -1,27 +1,29 @@
-// dst = src if dst is dense along rows and src along columns family: copy Shapes `rows` elements
-// dense in dst and `columns` in src (any step if STORE, LOAD is 1), and outer dimensions of any
-// strides, 0 too. Strides in bytes.
+// dst = src if dst is dense along rows and src along columns                          family: copy
+// Shapes   `rows` elements are dense in dst and `columns` elements in src (with any step if STORE
+//          or LOAD is 1). Outer dimensions have any strides, including 0. Strides in bytes.
 // Types    SRC to DST, cast on the way; equal types move words.
-// Launch one block per tile of TILE_ROWS x TILE_COLUMNS; shared = a tile of DST, static. Design a
-// thread loads R x LOAD squares, transposes them in registers and stores 16 bytes of each column. A
-// column's 16-byte chunks lie in shared memory at chunk ^ (square & 7): no bank conflict on either
-// side, and no padding (tests/cuda/test_bank_conflicts.py). LOAD 0: rows of src begin at any byte;
-// two aligned words are read and shifted together. STORE 0: columns of dst begin at any byte. A
-// tile stores whole sectors of each column, because memory reads a sector before a part of it is
-// written. So a tile reads one sector of rows more than it stores, and the next tile reads these
-// again, from L2. Source pytorch#194310 for the bar; cumo#415, CCCL tuning_transform.cuh for bytes
-// in flight.
+// Launch   one block per tile of TILE_ROWS x TILE_COLUMNS; shared = a tile of DST, static.
+// Design   a thread loads R x LOAD squares, transposes them in registers and stores 16 bytes of
+//          each column. A column's 16-byte chunks are in shared memory at chunk ^ (square & 7), so
+//          there are no bank conflicts on either side and no padding
+//          (tests/cuda/test_bank_conflicts.py). LOAD 0: rows of src begin at any byte; two aligned
+//          words are read and shifted together. STORE 0: columns of dst begin at any byte. A tile
+//          then stores whole sectors of each column, because memory reads a sector before a part of
+//          it is written. So the tile reads one sector of rows more than it stores, and the next
+//          tile reads these rows again, from L2.
+// Source   pytorch#194310 for the target speed; cumo#415, CCCL tuning_transform.cuh for bytes in
+//          flight.
 #include "copying.cuh"
 
 template <int OPERANDS, int MAX_DIMS> struct tile_params : copy_ends<OPERANDS == 3> {
-  i64 dst_pitch, src_pitch;  // from one column of dst, one row of src, to the next
-  i64 dst_step, src_step;    // from one row of dst, one column of src, to the next
+  i64 dst_pitch, src_pitch;  // from one column of dst, or one row of src, to the next
+  i64 dst_step, src_step;    // from one row of dst, or one column of src, to the next
   u64 src_end;               // bytes from data[1] that may be read
   u32 rows, columns, column_tiles, first_channel;
   divider tiles;       // of one batch
   divider group;       // of GROUP columns of tiles, one after another
   divider last_width;  // columns of tiles in the last group
-  i64 channel_step;    // channels from one row or column to the next, if scaled
+  i64 channel_step;    // channels from one row or column to the next, if the copy scales
   outer_dims<OPERANDS, MAX_DIMS> outer;
 };
 
@@ -74,8 +76,8 @@ constexpr int EACH = SQUARES_X * SQUARES_Y / BLOCK;
 // Squares whose loads are in flight together: at most 32 registers.
 constexpr int MOST_FLIGHT = at_most(EACH, at_least(1, 32 / (R * ((C * S + 3) / 4 + IS_SHIFTED))));
 constexpr int CHUNKS = TILE_ROWS * D / 16;  // of a column
-// The limit of registers: 64 for squares of 128 bytes and for stores of less than a word, so that
-// 1024 threads fit on a multiprocessor. 0: ptxas decides.
+// The limit of registers. It is 64 for squares of 128 bytes and for stores of less than a word, so
+// that 1024 threads fit on a multiprocessor. 0: ptxas decides.
 constexpr int BLOCKS =
     IS_FUNNELLED || (D == 1 && STORE == 1 && LOAD == 4) || R * C * (S > D ? S : D) == 128
         ? 1024 / BLOCK : 0;
@@ -94,14 +96,14 @@ struct place {
   bool is_first;  // no tile is above
 };
 
-// square: column / C, which the compiler may know better than the column.
+// square: column / C, which may be a compile-time constant although the column is not.
 DEVICE u32 shared_at(u32 column, u32 square, u32 byte) {
   return column * (CHUNKS * 16) + (byte ^ (square & 7) * 16);
 }
 
 DEVICE loaded_t load_row(const char* address) {
   if constexpr (IS_SHIFTED) {
-    // The second word may be outside of the source; `is_whole` means that it is inside.
+    // The second word may be outside of the source. `is_whole` means that it is inside.
     const u64 at = (u64)address;
     const char* word = (const char*)(at & ~(u64)3);
     const vec<u32, 1> low = load_source<vec<u32, 1>>(word);
@@ -114,7 +116,7 @@ DEVICE loaded_t load_row(const char* address) {
   }
 }
 
-// The same, if a further byte might be outside of the source.
+// The same, if one more byte might be outside of the source.
 DEVICE loaded_t load_exactly(const char* address) {
   if constexpr (IS_SHIFTED) {
     return assembled<src_t, C>(
@@ -204,7 +206,7 @@ template <bool WHOLE> DEVICE void fill(const tile_call& p, const place& at, char
 
 template <bool WHOLE> DEVICE void drain(const tile_call& p, const place& at, const char* tile) {
   constexpr int PARTS = TILE_ROWS / at_least(STORE, 1), ROUNDS = TILE_COLUMNS * PARTS / BLOCK;
-  constexpr bool STAYS = BLOCK % PARTS == 0;  // a thread keeps its row; only its column changes
+  constexpr bool STAYS = BLOCK % PARTS == 0;  // a thread keeps its row and only changes its column
   constexpr int STEP = STAYS ? BLOCK / PARTS : 1;
   constexpr bool SHARES = STAYS && C % STEP == 0;  // all threads are in one column of squares
   const u32 first_row = threadIdx.x % PARTS * STORE, first_column = threadIdx.x / PARTS;
@@ -235,9 +237,9 @@ template <int STEP> DEVICE u32 square_of(u32 first, int i) {
                                                       : (first + i * STEP) / C;
 }
 
-// Columns of dst as whole sectors: a tile stores the rows of a column from the first that begins a
-// sector, STEP_ROWS of them. The first tile also stores the bytes before it, and the last tile the
-// rest.
+// Columns of dst as whole sectors: a tile stores STEP_ROWS rows of a column, from the first row
+// that begins a sector. The first tile also stores the bytes before it, and the last tile the
+// remaining bytes.
 struct span {
   i32 lead;        // bytes of the tile's column before the first sector
   i32 begin, end;  // stored bytes of the column
@@ -274,7 +276,7 @@ DEVICE void drain_sectors(const tile_call& p, const place& at, const char* tile)
   }
 }
 
-// Stores the elements that `drain_sectors` leaves in the columns of the first and the last tiles.
+// Stores the elements that `drain_sectors` skips in the columns of the first and the last tiles.
 DEVICE void drain_edges(const tile_call& p, const place& at, const char* tile) {
   constexpr u32 EDGE = (SECTOR + UNIT) / D;  // elements of a column, at most
 #pragma unroll 1
@@ -307,7 +309,7 @@ copy_tile(const __grid_constant__ tile_call p) {
   __shared__ uint4 shared[TILE_COLUMNS * CHUNKS];
   const u32 batch = quotient_of(blockIdx.x, p.tiles);
   u32 rest = blockIdx.x - batch * p.tiles.size;
-  // Concurrent blocks cover a patch of tiles instead of a row, so that they use fewer pages.
+  // Concurrent blocks cover a rectangle of tiles instead of a row, so that they use fewer pages.
   const u32 group = quotient_of(rest, p.group);
   rest -= group * p.group.size;
   const bool is_last = (group + 1) * GROUP > p.column_tiles;

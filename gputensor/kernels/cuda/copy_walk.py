@@ -1,8 +1,8 @@
-"""Normalisation of a copy to few strided dimensions, before a kernel is chosen. Pure integers.
+"""Normalisation of a copy to a few strided dimensions, before a kernel is chosen. Only integers.
 
-Dimensions of size 1 are removed, negative dst strides are reversed (with src's), dimensions are
-sorted by dst's strides and merged if both sides allow it, runs that both sides share become wider
-elements, and copies of 2^31 elements or more are split. It does not depend on kernels.
+Dimensions of size 1 are removed. Negative dst strides are reversed (with src's). Dimensions are
+sorted by dst's strides and merged if both sides allow it. Runs that both sides share become wider
+elements. Copies of 2^31 elements or more are split. This module does not depend on kernels.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ WIDEST = 16
 class Walk:
     """A normalised copy: dimension 0 is dst's fastest, strides in bytes, dst's not negative.
 
-    channel: the strides of a third operand, which gives each element's channel; None without
+    channel: the strides of a third operand, which has each element's channel; None without
     channels. dst_bytes, src_bytes: the bytes of an element. is_cast: its type changes, or it is
-    scaled. dst_offset, src_offset, first_channel: the first element's offsets and channel, from the
-    operands' pointers. dst_low, src_low: the addresses of the first elements modulo 16.
+    scaled. dst_offset, src_offset, first_channel: the first element's offsets from the operands'
+    pointers, and its channel. dst_low, src_low: the addresses of the first elements modulo 16.
     """
 
     __slots__ = (
@@ -63,8 +63,8 @@ class Walk:
 
 
 def normalise(layout: Any, dst_low: int = 0, src_low: int = 0, *, widens: bool = True) -> Walk:
-    """The walk of a layout (see launch.py) with these addresses modulo 16. stride_bytes[2], if
-    present, is the stride of an f32 table with one entry per channel."""
+    """Return the walk of a layout (see launch.py) with these addresses modulo 16. stride_bytes[2],
+    if present, is the stride of an f32 table with one entry per channel."""
     dst, src = layout.stride_bytes[:2]
     channel = layout.stride_bytes[2] if len(layout.stride_bytes) > 2 else None
     steps = [0] * len(dst) if channel is None else [s // 4 for s in channel]
@@ -103,7 +103,7 @@ def normalise(layout: Any, dst_low: int = 0, src_low: int = 0, *, widens: bool =
 
 def _widen(walk: Walk) -> None:
     """Merge pairs of elements into wider elements while both sides allow it. Remove a dimension
-    that becomes 1."""
+    whose size becomes 1."""
     while not walk.is_cast and walk.sizes and walk.dst_bytes < WIDEST:
         size = walk.dst_bytes
         bits = walk.dst_low | walk.src_low
@@ -145,7 +145,8 @@ def pieces(walk: Walk, limit: int) -> Iterator[Walk]:
 
 
 def access_bytes(low: int, strides: Sequence[int]) -> int:
-    """The widest access, up to 16 bytes, that an address and strides from it allow."""
+    """Return the widest access, up to 16 bytes, that is possible at an address and these strides
+    from it."""
     bits = low | WIDEST
     for stride in strides:
         bits |= stride
@@ -157,8 +158,8 @@ def access_bytes(low: int, strides: Sequence[int]) -> int:
 
 class Traffic:
     """The bytes that a copy requests, and the bytes of the touched sectors: sectors that are read,
-    sectors that are written, and sectors that are read because a copy writes only a part of
-    them."""
+    sectors that are written, and sectors that are read because a copy writes only a part of them.
+    """
 
     __slots__ = ("read", "written", "read_sectors", "written_sectors", "filled_sectors")
     read_sectors: int
@@ -188,8 +189,8 @@ class Traffic:
 def _sectors(
     sizes: list[int], strides: list[int], itemsize: int, low: int, sector: int
 ) -> tuple[int, int]:
-    """Return the bytes of the sectors that a side touches, and of those that it covers only
-    partly."""
+    """Return the bytes of the sectors that a side touches, and the bytes of the sectors that it
+    covers only partly."""
     dims = sorted((abs(s), n) for n, s in zip(sizes, strides) if s)
     span, covered, is_dense = itemsize, itemsize, True
     rest = 0

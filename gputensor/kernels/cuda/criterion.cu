@@ -1,4 +1,4 @@
-// out[i] = op::OP(x[i], target[i], scalars), or of a gradient before them  family: criterion
+// out[i] = op::OP(x[i], target[i], scalars), or its gradient with grad[i] first   family: criterion
 // Shapes   contiguous: all operands dense in one order, or numbers; rows, turned: out runs along a
 //          dimension, inputs also stay, step or turn; strided: any strides.
 // Types    contiguous: scalar_t for all; rows, turned: TYPES, computed as scalar_t is; strided:
@@ -6,8 +6,8 @@
 // Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
-// Numbers f16 and bf16 are computed in f32 and rounded once. share: 1 / (number of elements) for a
-//          mean, otherwise 1. A value that is no probability fails an assertion on the device.
+// Numbers  f16 and bf16 are computed in f32 and rounded once. share: 1 / (number of elements) for a
+//          mean, otherwise 1. A value that is not a probability fails an assertion on the device.
 #include "arithmetic.cuh"
 #include "computed.cuh"
 #include "functions.cuh"

@@ -1,15 +1,15 @@
-"""Division by a constant known before a launch: the magic numbers of `quotient_of` in strided.cuh.
+"""Division by a constant known before a launch: magic numbers for `quotient_of` in strided.cuh.
 
 Source: Granlund and Montgomery, Division by invariant integers using multiplication (PLDI 1994),
-with the round-up multiplier of N + 1 bits; dividends below 2^31 keep the sum in 32 bits.
+with the round-up multiplier of N + 1 bits. Dividends below 2^31 keep the sum in 32 bits.
 """
 
 from __future__ import annotations
 
 
 def magic(divisor: int) -> tuple[int, int]:
-    """(multiplier, shift) such that n // divisor == (((n * multiplier) >> 32) + n) >> shift.
-    divisor in [1, 2^31); holds for every n in [0, 2^31)."""
+    """Return (multiplier, shift) such that n // divisor == (((n * multiplier) >> 32) + n) >> shift
+    for every n in [0, 2^31). divisor is in [1, 2^31)."""
     shift = (divisor - 1).bit_length()
     return ((1 << 32) * ((1 << shift) - divisor)) // divisor + 1, shift
 

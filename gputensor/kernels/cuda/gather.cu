@@ -1,8 +1,9 @@
-// out[i] = in[the position that the indices give for i] family: gather Shapes any strides, up to
-// DIMS dimensions and INDICES index tensors.
-// Types scalar_t is a word of the elements' size (u8 u16 u32 u64 w128): they are only copied.
-// Launch one-dimensional, 256 threads, an element each.
-// Numbers an index out of range fails an assertion on the device.
+// out[i] = in[the position given by the indices for i]                              family: gather
+// Shapes   any strides, up to DIMS dimensions and INDICES index tensors.
+// Types    scalar_t is a word of the elements' size (u8 u16 u32 u64 w128); elements are only
+//          copied.
+// Launch   one-dimensional, 256 threads, one element each.
+// Numbers  an index out of range fails an assertion on the device.
 #include "indexed.cuh"
 #include "launch.cuh"
 

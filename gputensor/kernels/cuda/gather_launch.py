@@ -10,8 +10,8 @@ from ...core.geometry import Sizes
 from . import launch, variants
 from .launch import THREADS
 
-# The maximum number of index tensors in one launch, by the bound on dimensions: the parameters must
-# fit into 4 KiB.
+# The maximum number of index tensors in one launch, by the limit on dimensions, because the
+# parameters must fit into 4 KiB.
 MOST_INDICES = {variants.FEW_DIMS: 8, variants.MANY_DIMS: 3}
 
 

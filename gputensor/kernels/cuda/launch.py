@@ -1,8 +1,8 @@
-"""Launch plans: pure arithmetic from a layout to entry, defines, grid, block and parameter bytes.
+"""Launch plans: entry, defines, grid, block and parameter bytes, computed from a layout alone.
 
-The families' `*_launch.py` use it; binding.py finds them by name. Work that depends on the layout
-is done once per plan; a call packs pointers and numbers into a prepared template and launches.
-Grids have one dimension and no grid-stride loops. Only a call uses the runtime.
+The families' `*_launch.py` use this module; binding.py finds them by name. Work that depends on the
+layout is done once per plan. A call packs pointers and numbers into a prepared template and
+launches. Grids have one dimension and no grid-stride loops. Only a call uses the runtime.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ THREADS = 256
 STRIDED_UNROLL = 4
 # Adjacent rows or outputs in a block, for 128 contiguous bytes of f32.
 ADJACENT = 32
-# The minimum elements of a segment of a row, and the number of blocks that fills any GPU. With
-# fewer blocks, rows are cut into segments. Constant, so that the order of a sum is the same on all
-# GPUs.
+# The minimum number of elements of a segment of a row, and the number of blocks that fills any GPU.
+# With fewer blocks, rows are divided into segments. These are constants, so that the order of a sum
+# is the same on all GPUs.
 PER_SEGMENT, MOST_BLOCKS = 1 << 14, 1024
 UNARY_PACKS, BINARY_PACKS = 4, 2
 PACK_BYTES = 16
-# The maximum elements of a launch; larger layouts are split. It is below 2^31 with room for the
-# last block.
+# The maximum number of elements of a launch. Larger layouts are split. It is below 2^31, so that
+# the indices of the last block do not overflow.
 MAX_NUMEL = 1 << 30
 
 Operands = tuple[Any, ...]
@@ -43,9 +43,9 @@ Single = tuple[int, Callable[[Any], bytes], bytes, bytes]
 class Launch:
     """One kernel over one layout.
 
-    head packs the operands' pointers. `values` are the number slots after them, and `packers` lists
-    the slots that a call fills: (slot, index into operands, or ~index into scalars, packer). tail
-    is the remaining parameters, including slots that no call fills.
+    head packs the operands' pointers. `values` are the number slots after them. `packers` lists the
+    slots that a call fills: (slot, index into operands, or ~index into scalars, packer). tail is
+    the remaining parameters, including slots that no call fills.
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class Launch:
         return self.pack(tuple(operands))
 
     def packed_with_number(self, single: Single) -> Callable[..., bytes]:
-        """A packer of two pointers and a number in place of a third pointer."""
+        """Return a packer of two pointers and a number in place of a third pointer."""
         _, packer, before, after = single
         size = len(packer(0))
         pack = Struct(f"<3Q{len(before)}s{size}s{len(after)}s").pack
@@ -160,8 +160,8 @@ class SegmentedRows:
     """Base of launches over rows: one launch, or two if few long rows are cut into segments.
 
     lane_bits, slot_bits: log2 of the threads of a row, and of the rows of a block. is_adjacent:
-    neighbouring threads read elements of one row. per_lane: a lane is added for each further group
-    of this number of elements of a row. walks: strides of the operands over the rows.
+    neighbouring threads read elements of one row. per_lane: the number of elements of a row for
+    each of which another lane is added. walks: strides of the operands over the rows.
     """
 
     __slots__ = (
@@ -201,7 +201,7 @@ class SegmentedRows:
 
 def straight(launch: Any, device_index: int) -> Straight:
     """Return the parts of a launch for aligned tensors and numbers. A caller runs the parts itself,
-    which saves Python frames."""
+    which avoids Python frames."""
     in_parts = getattr(launch, "straight", None)
     if in_parts is not None:
         found: Straight = in_parts(device_index)
@@ -219,7 +219,7 @@ def _operands(*given: Any) -> Operands:
 
 
 def packed_behind(n_pointers: int, tail: bytes) -> Callable[..., bytes]:
-    """A packer of pointers and a tail of this length."""
+    """Return a packer of pointers and a tail of this length."""
     return Struct(f"<{n_pointers}Q{len(tail)}s").pack
 
 
@@ -249,7 +249,7 @@ def blocks_for(elements: int, per_block: int) -> int:
 
 
 def dims_for(op: str, shape: Sizes) -> int:
-    """The bound on dimensions that the kernel is compiled for."""
+    """Return the limit on dimensions that the kernel is compiled for."""
     if len(shape) <= variants.FEW_DIMS:
         return variants.FEW_DIMS
     if len(shape) <= variants.MANY_DIMS:
@@ -284,8 +284,8 @@ def offset_of(start: Sizes, strides: Sizes | None) -> int | None:
 
 
 def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, int], Any]) -> Any:
-    """Make the launch over a layout: `one(sizes of a part, elements before it)` for the whole, or
-    for each part if there are several."""
+    """Make the launches over a layout: `one(sizes of a part, elements before it)` for the whole
+    layout, or for each part if there are several."""
     parts, before = [], 0
     for start, sizes in pieces(shape, MAX_NUMEL):
         offsets = tuple([offset_of(start, s) for s in strides])
@@ -295,7 +295,7 @@ def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, i
 
 
 def along_rows(op: str, layout: Any, one: Callable[..., Any]) -> Any:
-    """Make the launch over rows: `one(op, dtype, count, along, strides, sizes)` for all of them, or
+    """Make the launches over rows: `one(op, dtype, count, along, strides, sizes)` for all rows, or
     for each part.
 
     count: elements of a row. along: strides in bytes along a row. strides: over the rows.

@@ -1,20 +1,21 @@
 // loss[r] = -weight[t[r]] * x[r, t[r]], their sum or mean; and its derivative        family: loss
 // Shapes   x (rows, classes) of any strides, t (rows), weight (classes) or none.
-// Types x, weight and results scalar_t, sums acc_t (f32 for f16 and bf16); targets i64 or u8.
-// Launch one-dimensional, 256 threads. elements: one thread per row, or element of a gradient;
-// sums: a block adds PER_BLOCK rows and writes a partial sum, or the result if it is the only
-// block; parts: one block adds the partial sums.
-// Order fixed by the number of rows: thread t adds rows t, t + 256, ... of its block, then the
-//          threads' sums are added in pairs; then the blocks' sums in the same way. So each run and
-//          device gives the same bits. Numbers a target equal to ignore_index is skipped; another
-//          target that is no class fails an assertion on the device, and nothing is read there.
+// Types    x, weight and results scalar_t, sums acc_t (f32 for f16 and bf16); targets i64 or u8.
+// Launch   one-dimensional, 256 threads. elements: one thread per row, or element of a gradient;
+//          sums: a block adds PER_BLOCK rows and writes a partial sum, or the result if it is the
+//          only block; parts: one block adds the partial sums.
+// Order    determined by the number of rows: thread t adds rows t, t + 256, ... of its block, then
+//          the threads' sums are added in pairs, and finally the blocks' sums in the same way. So
+//          each run and device gives the same bits.
+// Numbers  a target equal to ignore_index is skipped; another target that is not a class fails an
+//          assertion on the device, and no memory is read there.
 #include "arithmetic.cuh"
 #include "launch.cuh"
 #include "strided.cuh"
 
-// loss_launch.py packs it. data: nll_loss (loss, total, x, target, weight or null);
-// nll_loss_backward (grad_input, grad, target, weight or null, total). parts: partial sums, pairs
-// of (weighted losses, weights). grad_stride_bytes: of the derivative's grad; 0 if it has one
+// loss_launch.py packs this struct. data: for nll_loss (loss, total, x, target, weight or null);
+// for nll_loss_backward (grad_input, grad, target, weight or null, total). parts: partial sums,
+// pairs of (weighted losses, weights). grad_stride_bytes: of the derivative's grad; 0 if it has one
 // element.
 struct loss_params {
   char* data[5];

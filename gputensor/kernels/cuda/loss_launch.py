@@ -52,7 +52,7 @@ class NllLoss:
             self._launch(device_index, self.entry, self.grid, self.pack(operands, scalars, 0))
             return
         # Each block has two sums of at most 8 bytes. The memory may be freed when this function
-        # returns, because only work on the same stream, after the launches, reuses it.
+        # returns, because it is reused only by later work on the same stream.
         workspace = runtime.cuda().allocate(self.blocks * 16, device_index)
         params = self.pack(operands, scalars, workspace.ptr)
         self._launch(device_index, "SUMS", self.grid, params)

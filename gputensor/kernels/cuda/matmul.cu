@@ -1,14 +1,15 @@
-// out[m, n] = sum over k of a[m, k] * b[k, n], or beta * self + alpha * that family: matmul Shapes
-// any strides (in bytes) of all operands; any number of products in one launch. Types scalar_t
-// storage, acc_t arithmetic (f32 for f16 and bf16, wrapping for integers, true where a sum of
-// products of bools is not 0).
-// Launch a block per tile of 64 x 64, products along y; 256 threads, 4 x 4 outputs each. Order
-// ascending k with fused multiply-add in one accumulator, so all tile shapes give the same bits.
+// out[m, n] = sum over k of a[m, k] * b[k, n], or beta * self + alpha * this        family: matmul
+// Shapes   any strides (in bytes) of all operands; any number of products in one launch.
+// Types    scalar_t storage, acc_t arithmetic (f32 for f16 and bf16; integers wrap around; for
+//          bool, true if the sum of products is not 0).
+// Launch   one block per tile of 64 x 64, products along y; 256 threads, 4 x 4 outputs each.
+// Order    ascending k with fused multiply-add in one accumulator, so all tile shapes give the same
+//          bits.
 #include "arithmetic.cuh"
 #include "launch.cuh"
 #include "strided.cuh"
 
-// matmul_launch.py packs it. stride_bytes: of rows, of columns, then of products.
+// matmul_launch.py packs this struct. stride_bytes: of rows, of columns, then of products.
 struct matmul_params {
   char* out;
   const char* a;
@@ -18,7 +19,7 @@ struct matmul_params {
   divider column_tiles;
 };
 
-// As matmul_params, with the summand beta * self, unless self is null.
+// Like matmul_params, with the summand beta * self, unless self is null.
 struct addmm_params : matmul_params {
   const char* self;
   i64 self_stride_bytes[3];

@@ -1,5 +1,5 @@
-"""The launches of mm and addmm: one block per tile of 64 x 64 outputs, any strides, any number of
-products per launch.
+"""The launches of mm and addmm: one block per tile of 64 x 64 outputs. Operands have any strides. A
+launch computes any number of products.
 
 Strides are (row, column) or (row, column, product), in elements.
 """
@@ -63,7 +63,7 @@ class Matmul:
             cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params + more)
 
     def moved(self, rest: bytes, first: int) -> bytes:
-        """Return `rest`, the parameters that follow mm's, for a launch that begins at product
+        """Return `rest`, the parameters after those of mm, for a launch that begins at product
         `first`."""
         return rest
 
@@ -116,14 +116,14 @@ class Addmm(Matmul):
 
 @cache
 def mm(of: dtype) -> Matmul:
-    """Return mm of one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides,
+    """Return mm for one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides,
     out_strides, number of products). out, a and b are pointers."""
     return Matmul(of)
 
 
 @cache
 def addmm(of: dtype) -> Addmm:
-    """Return addmm of one dtype. It takes the arguments of `mm` and four more before the number
-    of products: the summand's pointer, its strides, beta and alpha. If beta is 0, the summand is
-    not read."""
+    """Return addmm for one dtype. It has the arguments of `mm` and four more before the number of
+    products: the summand's pointer, its strides, beta and alpha. If beta is 0, the summand is not
+    read."""
     return Addmm(of)

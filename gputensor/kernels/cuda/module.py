@@ -1,7 +1,7 @@
-"""The loaded function of each (family, entry, defines, device), and the source texts of families.
+"""The loaded function of each (family, entry, defines, device), and the families' source texts.
 
 The text of a family is its `.cu` with our `.cuh` inlined under `#line` marks, so that a compiler's
-messages point into the files. The part before BODY does not depend on -D; for each variant the
+messages refer to the files. The part before BODY does not depend on -D. For each variant the
 emulator repeats only the part after BODY. The runtime compiles, caches and loads.
 """
 
@@ -27,8 +27,8 @@ _composed: dict[str, str] = {}
 
 
 def text(family: str) -> str:
-    """The family's whole text: the file with its includes inlined. A header is inlined once; after
-    BODY it may be repeated for each variant."""
+    """Return the family's whole text: the file with its includes inlined. A header is inlined once.
+    A header after BODY may be repeated for each variant."""
     return _composed.get(family) or _of_file(family)
 
 
@@ -51,13 +51,14 @@ def composed(families: Sequence[str], functor: str, file: str = "chain.cu") -> s
 
 
 def at_line(lines: list[str], at: int) -> int:
-    """The line number of `lines[at]` in its own file, from the last `#line` mark before it."""
+    """Return the line number of `lines[at]` in its own file, from the last `#line` mark before
+    it."""
     last = max(k for k in range(at) if lines[k].startswith("#line"))
     return int(lines[last].split()[1]) + at - last - 1
 
 
 def keep(text: str) -> str:
-    """Register a composed text for `function`; return its name, equal for equal texts."""
+    """Register a composed text for `function`. Return its name, which is equal for equal texts."""
     name = f"chain_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     _composed[name] = text
     return name
@@ -117,6 +118,6 @@ def _image(cuda: Any, family: str, group: tuple[variants.Defines, ...], arch: st
 
 
 def clear() -> None:
-    """Forget all functions and images; for tests that change the runtime."""
+    """Drop all functions and images; for tests that change the runtime."""
     _functions.clear()
     _images.clear()

@@ -1,16 +1,16 @@
-// The indices of the marks that are set, in row-major order                 family: nonzero
+// The indices of set marks, in row-major order                              family: nonzero
 // Shapes   marks: bytes, dense; out: (dimensions, found), dense. counts: a number for each block of
 //          PER_BLOCK marks, then their sum.
-// Launch one-dimensional, 256 threads, PER_THREAD marks each. elements: a block counts its marks;
+// Launch   one-dimensional, 256 threads, PER_THREAD marks each. elements: a block counts its marks;
 //          sums: one block converts the counts to the number of marks before each block; parts: a
 //          block writes its marks' coordinates.
-// Order the order of the marks, for any order of the threads.
+// Order    the order of the marks, for any order of the threads.
 #include "launch.cuh"
 #include "strided.cuh"
 
 constexpr u32 PER_THREAD = 8, PER_BLOCK = PER_THREAD * THREADS;
 
-// nonzero_launch.py packs it. found: of all marks, for the columns of out.
+// nonzero_launch.py packs this struct. found: the number of all marks, for the columns of out.
 template <int MAX_DIMS> struct nonzero_params {
   i64* out;
   const u8* marks;

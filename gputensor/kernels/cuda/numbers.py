@@ -1,6 +1,6 @@
-"""Packing of Python numbers as sixteen bytes of a kernel's parameters.
+"""Packing of a Python number as sixteen bytes of a kernel's parameters.
 
-The casts follow the rules for all devices (`kernels/cpu/cast.py`, Note [Numeric casts]).
+The casts follow the rules that apply to all devices (`kernels/cpu/cast.py`, Note [Numeric casts]).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORD = (1 << 64) - 1
 
 
 def stored(of: dtype) -> Packer:
-    """Return a packer that packs a number as an element of dtype `of`, padded with zeros."""
+    """Return a function that packs a number as an element of dtype `of`, padded with zeros."""
     to = of.np
     if of.category < 2:
         return arithmetic("u64" if of.short == "u64" else "i64", of, is_rounded=True)
@@ -43,11 +43,12 @@ def stored(of: dtype) -> Packer:
 def arithmetic(
     name: str, common: dtype, *, is_rounded: bool, op: str = "number", arg: str = "value"
 ) -> Packer:
-    """Return a packer that packs a number as the arithmetic type `name` (i64 u64 f32 f64 c64 c128).
+    """Return a function that packs a number as the arithmetic type `name` (i64 u64 f32 f64 c64
+    c128).
 
     Integers are first wrapped to the range of `common`. is_rounded: a floating number is first
     rounded to `common`; otherwise a number beside f16 or bf16 operands is an f32. op, arg: for the
-    error if a number exceeds the range of a double, or an integer 64 bits.
+    error if a number exceeds the range of a double, or an integer has more than 64 bits.
     """
     if common.category == 0:
         return lambda value: _SIGNED(bool(value))
@@ -67,7 +68,7 @@ def arithmetic(
 
 
 def _float32(common: dtype, op: str, arg: str) -> Packer:
-    # `_floating` is inlined, which saves `x * 2.5` a Python frame.
+    # `_floating` is inlined, which avoids a Python frame in `x * 2.5`.
     def packed(value: complex) -> bytes:
         try:
             return _FLOAT(value.real)
@@ -95,12 +96,12 @@ def _floating(name: str, common: dtype, is_rounded: bool) -> Packer:
 
 
 def _rounded(value: complex, to: Any) -> Any:
-    """Convert to a NumPy scalar; numbers out of range become infinity without NumPy's warning."""
+    """Convert to a NumPy scalar. Numbers out of range become infinity, without NumPy's warning."""
     return quiet.run(cast.number, value, to)
 
 
 def negated(pack: Packer, common: dtype) -> Packer:
-    """Return a packer of the negated number; 0 becomes -0 if the type has one."""
+    """Return a function that packs the negated number; 0 becomes -0 if the type has one."""
     if common.category < 2:
         return lambda value: pack(-int(value) & _WORD)
     return lambda value: pack(-(value if type(value) is complex else float(value)))

@@ -1,11 +1,11 @@
-"""Launch plans of the families that visit each element once.
+"""Launch plans of the families that process each element once.
 
-They are: unary, binary, comparison, where, fill, copies that are too small for copy_launch.py, and
-the families with self-describing functors (include/computed.cuh).
+These are: unary, binary, comparison, where, fill, copies that are too small for copy_launch.py, and
+the families whose functors declare their arguments (include/computed.cuh).
 
-A layout is contiguous if all its operands are numbers or one dense run of one dtype; other layouts
-are strided. These entries check the pointers' alignment. A large layout gets a specialised kernel
-by pointwise_plan.py, for its strides, dtypes and alignment.
+A layout is contiguous if each operand is a number or one dense run, all of one dtype; other layouts
+are strided. These entries check the pointers' alignment. For a large layout, pointwise_plan.py
+chooses a kernel that is specialised for its strides, dtypes and alignment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .division import divider
 from .launch import Operands
 
 # The number of inputs and scalars of a family (the value slots of its parameters), unless each
-# functor declares them.
+# functor declares them itself.
 _INPUTS = {
     "unary": (1, 0), "binary": (2, 1), "comparison": (2, 0), "where": (3, 0), "fill": (0, 1),
     "copy": (1, 0),
@@ -36,7 +36,7 @@ _TURNED = Struct("<II4I4Iii").pack
 
 
 def slots(family: str, op: str) -> tuple[int, int]:
-    """Return the numbers of inputs and of scalars of a call."""
+    """Return the number of inputs and the number of scalars of a call."""
     return _INPUTS.get(family) or variants.takes(family)[op]
 
 
@@ -134,7 +134,7 @@ def _by_address(
         return one if plan is None else planned(family, op, layout, walk, plan)
 
     made = ByAddress(make, pointers, len(pointers) < len(strides))
-    # If there is a plan for one alignment, there is one for all.
+    # If there is a plan for one alignment, there is one for all alignments.
     return made if is_contiguous or made.at() is not one else one
 
 
@@ -204,8 +204,8 @@ def _turned(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple
 def _types(
     family: str, op: str, common: dtype, dtypes: tuple[dtype, ...]
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the computation type, and the type of each operand in memory. The result is cast to an
-    `out` of another dtype, so its signedness matters."""
+    """Return the type of the computation, and the type of each operand in memory. The result may be
+    cast to an `out` of another dtype, so its signedness matters."""
     if family == "where":
         values = dtypes[:1] + dtypes[2:]
         if all(d is common for d in values):
@@ -220,7 +220,7 @@ def _types(
 
 
 def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) -> launch.Launch:
-    """The launch over one part of the layout."""
+    """Return the launch over one part of the layout."""
     functor = "add_alpha" if op == "sub_alpha" else op  # sub_alpha computes self + (-alpha) * other
     dtypes = tuple(layout.dtypes)
     common = dtypes[0] if family == "fill" else layout.common_dtype
@@ -289,7 +289,7 @@ def _is_dense(dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]) -> bo
 
 
 def _itemsize(scalar: str) -> int:
-    """Return the bytes of a type from its name, which ends in the width in bits."""
+    """Return the bytes of a type. Its name ends in the width in bits."""
     return int(scalar.lstrip("abcfiuw")) // 8
 
 
@@ -331,8 +331,8 @@ def _number(
             return numbers.stored(bool_)
         if layout_name != "CAST":
             return numbers.stored(common)
-    # Beside f16 and bf16 operands, arithmetic takes a number as f32; a comparison rounds it, as
-    # NumPy does.
+    # Beside f16 and bf16 operands, arithmetic converts a number to f32, but a comparison rounds it
+    # to their type, as NumPy does.
     arg = ("condition", "self", "other", "third input")[k + (family != "where")]
     is_rounded = family in ("comparison", "where")
     return numbers.arithmetic(computes_in, common, is_rounded=is_rounded, op=name, arg=arg)

@@ -1,9 +1,9 @@
-"""The choice of the kernel for a pointwise operator over a large layout, in pure arithmetic.
+"""The choice of the kernel for a pointwise operator over a large layout, by pure arithmetic.
 
-Note [Operand kinds] in include/operands.cuh defines the kinds. Layouts that fit none of the kernels
-here (an out without a dense dimension, rows of a few bytes, small layouts bound by their launch)
-use the strided entries. The thresholds are estimates until measured on a GPU; all are at the top of
-this file.
+Note [Operand kinds] in include/operands.cuh defines the kinds. Some layouts fit none of the kernels
+here: an out without a dense dimension, rows of a few bytes, and small layouts that are bound by
+their launch. They use the strided entries. The thresholds are estimates until measured on a GPU;
+all are at the top of this file.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from .launch import THREADS, blocks_for, product
 
 # If the largest operand has fewer bytes, the strided entry runs, because it is already compiled.
 SMALL_BYTES = 64 << 10
-# Bytes of loads in flight per thread, and the maximum number of units: 64 KiB of a multiprocessor
-# at 1024 threads, several times what any GPU's memory needs (copy_score.bytes_in_flight).
+# Bytes of loads in flight per thread, and the maximum number of units. This is 64 KiB per
+# multiprocessor at 1024 threads, several times the bytes that keep any GPU's memory busy
+# (copy_score.bytes_in_flight).
 FLIGHT_BYTES, MAX_UNROLL = 64, 8
 # The shortest row of `out` in bytes: one sector.
 ROW_BYTES = 32
-# The minimum bytes on each side, the minimum bytes in total, and the minimum used share with which
-# a tile pays off.
+# The minimum bytes on each side, the minimum bytes in total, and the minimum used share of a tile
+# for which a tile is faster.
 TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
-# A row is cut into pieces, one per block, if at least this share of the pieces' threads has work.
+# A row is divided into pieces, one per block, if at least this share of the pieces' threads has
+# work.
 PIECE_USED = 0.85
 MAX_OUTER_DIMS = 6
 ACCESS_BYTES = 16
@@ -36,8 +38,8 @@ Strides = tuple[int, ...]
 
 @dataclass(slots=True, eq=False)
 class Walk:
-    """The input of a plan: shape, index 0 fastest; per operand, outputs first, its strides in bytes
-    (None for a number), the bytes of an element, and its address modulo 16."""
+    """The input of a plan: shape, index 0 fastest; for each operand, outputs first, its strides in
+    bytes (None for a number), the bytes of an element, and its address modulo 16."""
 
     shape: Strides
     strides: list[Strides | None]
@@ -127,7 +129,7 @@ def choose(walk: Walk, may_turn: bool = True) -> Plan | None:
 
 
 def rows(walk: Walk) -> Rows:
-    """Plan rows along dimension 0, without a check that they pay off."""
+    """Plan rows along dimension 0, without checking that they are faster."""
     unit = ACCESS_BYTES // walk.widest
     while unit > 1 and walk.shape[0] < 4 * unit:
         unit //= 2
@@ -186,7 +188,7 @@ def shared_bytes(unit: int) -> int:
 
 
 def unroll_for(walk: Walk, unit: int, held: int) -> int:
-    """Return a thread's units: a power of two whose loads have about FLIGHT_BYTES."""
+    """Return a thread's number of units: a power of two whose loads have about FLIGHT_BYTES."""
     loaded = 0
     for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
         if j >= walk.outputs and not held >> j & 1 and _kind(strides, size) in (RUNS, STEPS):
@@ -199,7 +201,7 @@ def unroll_for(walk: Walk, unit: int, held: int) -> int:
 
 
 def _used_most(rows: int, most: int) -> int:
-    """Return the number of units per thread, at most `most`, for which the fewest units lie past
+    """Return the number of units per thread, at most `most`, for which the fewest units are past
     the last row."""
     candidates = [1 << b for b in range(most.bit_length()) if 1 << b <= max(rows, 1)]
     return max(candidates, key=lambda u: (rows / (blocks_for(rows, u) * u) >= 0.75, u))
@@ -222,8 +224,8 @@ def _held(walk: Walk, across: int | None) -> int:
 
 
 def _width(walk: Walk, j: int, unit: int, along: int = 0) -> int:
-    """Return the elements of one access to operand j along a dimension: as many as alignment
-    allows."""
+    """Return the number of elements of one access to operand j along a dimension. It is as large as
+    the alignment allows."""
     size, strides = walk.itemsizes[j], walk.strides[j]
     assert strides is not None
     bits = walk.lows[j]

@@ -1,7 +1,7 @@
 """The variants that `gputensor cache warm` compiles before the first call.
 
-Layout copies have too many variants to compile all; these are the planner's choices for common
-copies. All others are compiled on first use.
+Layout copies have too many variants to compile all. These are the variants that the planner chooses
+for common copies. All others are compiled on first use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import attention_launch, binding, copy_launch, module, variants
 
 Variant = tuple[str, str, variants.Defines]  # text, entry, defines
 
-# The size of planned planes: larger than any tile, small enough for one launch.
+# The size of planned planes: larger than any tile, but small enough for one launch.
 _SIDE = 4096
 _MOVED = (uint8, float16, float32, float64, complex128)
 _CASTS = (
@@ -29,8 +29,8 @@ _IMAGES = ((float32, uint8), (float16, uint8), (uint8, float32), (uint8, float16
 
 
 def copies() -> Iterator[Variant]:
-    """Variants of layout copies for each known GPU: moves of every item size, casts, and images of
-    three and four channels."""
+    """Return variants of layout copies for each known GPU: moves of every item size, casts, and
+    images of three and four channels."""
     seen = set()
     for (bound, lows), gpu in product(_bound(), KNOWN.values()):
         made = bound.planned(gpu, *lows)
@@ -43,7 +43,8 @@ def copies() -> Iterator[Variant]:
 
 
 def pointwise() -> Iterator[Variant]:
-    """Arithmetic with a row, a column or a transpose of the other operand, in the usual dtypes."""
+    """Return variants for arithmetic with a row, a column or a transpose of the other operand, in
+    the usual dtypes."""
     for of in (float32, float16, bfloat16):
         size, pitch = of.itemsize, _SIDE * of.itemsize
         dense = size, pitch
@@ -122,8 +123,7 @@ def _permuted(sizes: Sizes, itemsize: int) -> tuple[Sizes, tuple[Sizes, ...]]:
 def _images(
     channels: int, to: dtype, of: dtype, *, is_scaled: bool = False
 ) -> Iterator[copy_launch.Copy]:
-    """Copies from pixels to planes and from planes to pixels, and scaled copies from pixels to
-    pixels."""
+    """Return copies from pixels to planes and back, and scaled copies from pixels to pixels."""
     pixels = 1 << 16
     shape = (8, channels, pixels)
     planes = (channels * pixels, pixels, 1)

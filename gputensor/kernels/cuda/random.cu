@@ -1,9 +1,9 @@
 // out[i] = op::OP of the Philox4x64-10 stream at i                                  family: random
 // Shapes   dense.
-// Types scalar_t f16 bf16 f32 f64, and u8 u16 u32 u64 for integers and bool of that size; the
-//          numbers are those of the CPU kernel, with equal bits except for logarithm, root and
-//          angle. Launch one-dimensional; a thread computes the four elements of one Philox
-//          counter.
+// Types    scalar_t f16 bf16 f32 f64, and u8 u16 u32 u64 for integers and bool of that size. The
+//          numbers equal those of the CPU kernel, except for the last bits of logarithm, root and
+//          angle.
+// Launch   one-dimensional; a thread computes the four elements of one Philox counter.
 #include "contiguous.cuh"
 #include "draws.cuh"
 #include "launch.cuh"
@@ -80,10 +80,10 @@ struct uniform {  // as many bits as the type holds
 
 }  // namespace op
 
-// value[0] = {seed, counter of element 0}; value[1] = {whole Philox blocks, elements of one more}
-// that earlier launches of a split call used; value[2] = the distribution's two parameters. In a
-// graph the upper half of value[1].high is set, and value[0] = {address of seed and counter, blocks
-// of the graph's calls before}: the content there changes with each replay.
+// value[0] = {seed, counter of element 0}. value[1] = {whole Philox blocks, elements of one more
+// block} that earlier launches of a split call used. value[2] = the distribution's two parameters.
+// In a graph the upper half of value[1].high is set, and value[0] = {address of seed and counter,
+// blocks of the graph's earlier calls}; the content at this address changes with each replay.
 DEVICE philox_block random_bits(const value_slot (&value)[3], u32 block) {
   u64 seed = value[0].low, base = value[0].high;
   if (value[1].high >> 32) {
@@ -105,7 +105,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) random_contiguous(const co
   constexpr int PACK = sizeof(scalar_t) == 8 ? 2 : 4;
   const u32 block = blockIdx.x * blockDim.x + threadIdx.x, taken = (u32)p.value[1].high;
   if (block * 4 >= p.numel + taken) return;
-  const u32 first = block * 4 - taken;  // below 0, thus above numel, for elements already taken
+  // negative, and as an unsigned number above numel, for elements of earlier launches
+  const u32 first = block * 4 - taken;
   const philox_block bits = random_bits(p.value, block);
   if (!taken && first + 4 <= p.numel && all_aligned(p.data)) {
 #pragma unroll

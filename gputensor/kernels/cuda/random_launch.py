@@ -17,7 +17,7 @@ _COUNTED = ("bernoulli", "integers")  # distributions whose parameters are integ
 
 
 def packer(op: str) -> Any:
-    """A packer of a distribution's two parameters."""
+    """Return a function that packs a distribution's two parameters."""
     return numbers.pair if op in _COUNTED else _FLOATS
 
 
@@ -59,7 +59,7 @@ class Random(launch.Launch):
         seed, counter, first, second = scalars
         begin, params = numbers.pair(seed, counter), self.packers[0][2](first, second)
         before = self.values[1]
-        # in a graph, an address instead of a seed: Note [Random numbers of a graph]
+        # in a graph, an address in place of a seed: Note [Random numbers of a graph]
         if type(seed) is not int:
             before = before[:12] + _BY_PLACE
         packed: bytes = self.head(*operands) + begin + before + params + self.tail

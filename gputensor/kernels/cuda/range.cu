@@ -7,7 +7,7 @@
 #include "launch.cuh"
 #include "strided.cuh"
 
-// a, b, c: the operator's scalars, in the order of launch.bind's.
+// a, b, c: the operator's scalars, in the order of binding.bind.
 namespace op {
 
 struct arange {  // start, step
@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) range_strided(const stride
   if (first >= p.numel) return;
   i64 offset[1][STRIDED_UNROLL];
   locate(p, first, blockDim.x, offset);
-  const u64 before = p.value[3].low;  // elements in earlier launches of a split call
+  const u64 before = p.value[3].low;  // elements of earlier launches of a split call
   const acc_t a = number<acc_t>(p.value[0]), b = number<acc_t>(p.value[1]);
   const acc_t c = number<acc_t>(p.value[2]);
   acc_t value[STRIDED_UNROLL];

@@ -24,7 +24,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 def walked(layout: Any) -> tuple[Sizes, Sizes]:
-    """Return the sizes and strides of the elements that are numbered."""
+    """Return the sizes and strides of the numbered elements."""
     return layout.shape or (1,), layout.stride_bytes[0] or (0,)
 
 

@@ -1,22 +1,23 @@
-// out[r] = op::OP over c of in[r, c] family: reduce Shapes rows: the fastest reduced dimension is
-// dense, a run; columns: the fastest kept dimension is dense; strided, cast: kept and reduced
-// dimensions of any strides. Up to DIMS of each. Types rows, columns, strided: scalar_t as stored;
-// cast: any dtype by code, narrowed to the common dtype and reduced in scalar_t (i64 f32 f64 c64
-// c128). Out of any dtype by code. Launch one-dimensional; `lanes` threads of a block share an
-// output (columns: 16 bytes of outputs). `segments` blocks may share it, too; then each writes a
-// partial result, and a second launch reduces these.
-// Design a thread makes four loads (of 16 bytes in rows and columns) before their first use. Order
-// fixed tree, which depends only on shape and strides. Unit c of a segment (a pack of a run, a row
-// of columns, an element of strided) is added by lane c % lanes, whose accumulators take its units
-// in turn. Then accumulators, lanes and segments are combined in pairs. So the bits do not depend
-// on run, device or alignment.
-//          Error bound of a sum of n: (c + log2(n / c)) * eps * sum |x|, where one accumulator
-//          adds c values (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
+// out[r] = op::OP over c of in[r, c]                                                family: reduce
+// Shapes   rows: the fastest reduced dimension is dense, a run; columns: the fastest kept dimension
+//          is dense; strided, cast: kept and reduced dimensions of any strides. Up to DIMS of each.
+// Types    rows, columns, strided: scalar_t as stored; cast: any dtype by code, narrowed to the
+//          common dtype and reduced in scalar_t (i64 f32 f64 c64 c128). out has any dtype by code.
+// Launch   one-dimensional; `lanes` threads of a block share an output (columns: 16 bytes of
+//          outputs). If `segments` blocks share it, each writes a partial result, and a second
+//          launch reduces the partial results.
+// Design   a thread issues four loads (of 16 bytes in rows and columns) before their first use.
+// Order    a fixed tree, which depends only on shape and strides. Unit c of a segment (a pack of a
+//          run, a row of columns, an element of strided) is added by lane c % lanes, whose
+//          accumulators take its units in turn. Then accumulators, lanes and segments are combined
+//          in pairs. So the bits do not depend on run, device or alignment.
+// Error    bound of a sum of n: (c + log2(n / c)) * eps * sum |x|, where one accumulator adds c
+//          values (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
 #include "launch.cuh"
 
-// Sums of integers are int64; everything else is summed in its arithmetic type.
+// Sums of integers are int64. Other types are summed in their arithmetic type.
 template <class T> struct sum_type { typedef typename acc_of<T>::type type; };
 template <> struct sum_type<b8> { typedef i64 type; };
 template <> struct sum_type<u8> { typedef i64 type; };
@@ -39,7 +40,7 @@ template <> struct highest<i64> { static constexpr i64 value = 0x7ffffffffffffff
 template <> struct highest<u64> { static constexpr u64 value = ~0ull; };
 
 // scalar: the stored type. acc: the type of the accumulators. partial: the type of a segment's
-// result; this functor reduces partial results to the result.
+// result. This functor also reduces partial results to the result.
 namespace op {
 
 struct all {
@@ -126,10 +127,11 @@ struct prod : sum {
 
 }  // namespace op
 
-// reduce_launch.py packs it. data: out, or the partial results; in. count: units of an output's
-// reduced elements. per_segment: of one segment. divide_by: the divisor of `mean`. run: elements of
-// a run (rows), or adjacent kept elements (columns). kept has the strides of out and in; reduced
-// has those of in. For columns, kept[0] counts packs; for rows, reduced[0] does.
+// reduce_launch.py packs this struct. data: out, or the partial results; in. count: units of an
+// output's reduced elements. per_segment: units of one segment. divide_by: the divisor of `mean`.
+// run: elements of a run (rows), or adjacent kept elements (columns). kept has the strides of out
+// and in; reduced has the strides of in. For columns, kept[0] counts packs; for rows, reduced[0]
+// does.
 template <int MAX_DIMS> struct reduce_params {
   static constexpr int dims = MAX_DIMS;
   char* data[2];
@@ -139,7 +141,7 @@ template <int MAX_DIMS> struct reduce_params {
   u32 lanes_are_adjacent, is_partial;
   i32 out_code, in_code, common;
   i32 kept_dims, reduced_dims;
-  u32 run, all_outputs;  // outputs counts packs of columns; this counts elements
+  u32 run, all_outputs;  // outputs counts packs of columns; this field counts elements
   i64 out_step;          // from one kept element of a run to the next
   divider segments;
   dimension<2> kept[MAX_DIMS];
@@ -201,8 +203,8 @@ DEVICE void reduce_offsets(const P& p, u32 (&index)[N], u32 (&along)[N], i64 (&o
   }
 }
 
-// Units c, c + step, ... of [0, end); units beyond the end are c. Returns the number of existing
-// units.
+// Units c, c + step, ... of [0, end). Units past the end are replaced by c. Returns the number of
+// existing units.
 template <class P, int N>
 DEVICE u32 reduce_units(const P& p, u32 c, u32 step, u32 end, u32 (&along)[N], i64 (&offset)[N]) {
   u32 index[N], count = 0;
@@ -216,8 +218,8 @@ DEVICE u32 reduce_units(const P& p, u32 c, u32 step, u32 end, u32 (&along)[N], i
   return count;
 }
 
-// Combine x[0 .. N - 1] in pairs; N is a power of two. It is recursive, so that x stays in
-// registers.
+// Combine x[0 .. N - 1] in pairs; N is a power of two. The function is recursive, so that x stays
+// in registers.
 template <class O, int N, class acc> DEVICE acc fold(const acc* x) {
   if constexpr (N == 1) {
     return x[0];
@@ -237,7 +239,7 @@ template <class O, class scalar, class acc> struct reduced_by {
   }
 };
 
-// Write a partial result with number `index`, or a result at its position.
+// Write a partial result with index `index`, or a result at its position.
 template <class O, class partial, class P, class acc>
 DEVICE void reduce_write(const P& p, u64 index, i64 out_offset, acc x) {
   if (p.is_partial) {
@@ -249,7 +251,7 @@ DEVICE void reduce_write(const P& p, u64 index, i64 out_offset, acc x) {
   }
 }
 
-// Combine the lanes of each output; lane 0 gets the result. All threads of the block must call it.
+// Combine the lanes of each output. Lane 0 gets the result. All threads of the block must call it.
 template <class O, class P, class acc>
 DEVICE acc reduce_lanes(const P& p, const reduce_position& at, acc x, acc* shared) {
   const u32 apart = p.lanes_are_adjacent ? 1 : 1u << p.slot_bits;
@@ -277,16 +279,16 @@ DEVICE void reduce_finish(const P& p, const reduce_position& at, acc x, acc* sha
 #include "defaults.cuh"
 typedef op::OP::types<scalar_t>::acc reduce_t;
 typedef op::OP::types<scalar_t>::partial partial_t;
-// One block per SM is requested below, because ptxas would otherwise spill on sm_90 instead of
-// using 50 registers.
+// One block per multiprocessor is requested, because otherwise ptxas would spill on sm_90 instead
+// of using 50 registers.
 
 #if HAS_LAYOUT(ROWS) || HAS_LAYOUT(COLUMNS)
 constexpr int PACK = 16 / sizeof(scalar_t);
 typedef pack<scalar_t, PACK> pack_t;
-// Units whose elements are read one by one, to have sixteen loads in flight.
+// Number of units whose elements are read one by one, so that sixteen loads are in flight.
 constexpr int SINGLY = PACK < 4 ? 4 : 16 / PACK;
 
-// Whether all packs of this thread are whole and aligned to 16 bytes.
+// True if all packs of this thread are whole and aligned to 16 bytes.
 DEVICE bool packs_are_aligned(const reduce_params<DIMS>& p, const char* in) {
   u64 bits = (u64)in;
 #pragma unroll 1
@@ -371,7 +373,7 @@ reduce_columns(const reduce_params<DIMS> p) {
   const reduce_position at = reduce_locate(p);
   const char* in = p.data[1] + at.in_offset;
   const bool is_there = at.output < p.outputs;
-  // The outputs of this thread: a pack of the fastest kept dimension, or the rest of it.
+  // The outputs of this thread: a pack of the fastest kept dimension, or the remaining elements.
   const u32 row = quotient_of(is_there ? at.output : 0, p.kept[0].by);
   const u32 column = (at.output - row * p.kept[0].by.size) * PACK;
   const u32 here = !is_there ? 0 : p.run - column < PACK ? p.run - column : PACK;
@@ -435,7 +437,7 @@ reduce_columns(const reduce_params<DIMS> p) {
     __syncthreads();
   }
   if (at.lane || !is_there) return;
-  // Through shared memory, because registers cannot be indexed by a variable.
+  // In shared memory, because registers cannot be indexed by a variable.
 #pragma unroll
   for (int e = 0; e < PACK; ++e) shared[e * THREADS + threadIdx.x] = x[e];
 #pragma unroll 1
@@ -475,7 +477,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_strided(const reduc
 }
 #endif
 
-// The reduced values are scalar_t here, so only the arithmetic types have this entry.
+// In this entry the reduced values are scalar_t, so only the arithmetic types have it.
 #if HAS_LAYOUT(CAST)
 extern "C" __global__ void __launch_bounds__(THREADS, 1) reduce_cast(const reduce_params<DIMS> p) {
   __shared__ reduce_t shared[THREADS];

@@ -1,13 +1,14 @@
-// out[r] = op::OP over c of op::CHAIN(inputs[r, c], numbers)             a chain that is reduced
-// after[r] = op::chain_epilogue(op::OP over c of ..., more[r], numbers)  and what follows on it
+// out[r] = op::OP over c of op::CHAIN(inputs[r, c], numbers)            a chain that is reduced
+// after[r] = op::chain_epilogue(op::OP over c of ..., more[r], numbers)  an optional epilogue
 // Shapes   any strides of out and inputs, up to DIMS kept and reduced dimensions.
-// Types TYPES: the chain's result, then its inputs; scalar_t: the chain's result as op::OP takes
-// it. Launch as reduce.cu: lanes of a block share an output, segments are combined by reduce.cu.
-// Order that of reduce.cu, so the bits are those of the chain stored and then reduced: UNIT
-// elements of a run and CHAINS accumulators for each if reduce.cu reads rows, one accumulator if it
-// reads columns, otherwise four.
-// Design chain_source.py writes op::CHAIN. op::OP and its functions are in the part of reduce.cu
-//          before its body, with which this file is composed.
+// Types    TYPES: the chain's result, then its inputs; scalar_t: the type in which op::OP takes the
+//          chain's result.
+// Launch   as reduce.cu: lanes of a block share an output, and reduce.cu combines segments.
+// Order    as reduce.cu, so the bits equal those of storing the chain and then reducing it. There
+//          are UNIT elements of a run and CHAINS accumulators for each if reduce.cu reads rows, one
+//          accumulator if it reads columns, otherwise four.
+// Design   chain_source.py writes op::CHAIN. This file is composed with the part of reduce.cu
+//          before its body, which contains op::OP and its functions.
 #include "chain.cuh"
 
 // ---- body ----
@@ -19,9 +20,9 @@ typedef op::OP::types<scalar_t>::acc reduce_t;
 typedef op::OP::types<scalar_t>::partial partial_t;
 typedef reduced_by<op::OP, scalar_t, reduce_t> reduced_t;
 
-// reduce_chain_launch.py packs it. As reduce_params, with strides of all operands, out first;
-// inner: from one element of a unit to the next. Operand 0 has stride 0 in `reduced`. The last
-// ROW_OPERANDS operands are the epilogue's; it writes instead of operand 0.
+// reduce_chain_launch.py packs this struct. It is like reduce_params, with strides of all operands,
+// out first. inner: from one element of a unit to the next. Operand 0 has stride 0 in `reduced`.
+// The last ROW_OPERANDS operands belong to the epilogue, which writes instead of operand 0.
 struct reduce_chain_params {
   static constexpr int dims = DIMS, all = operands::count + ROW_OPERANDS;
   char* data[all];
@@ -122,7 +123,7 @@ reduce_chain(const __grid_constant__ reduce_chain_params p) {
     }
   }
 #if ROW_OPERANDS
-  // A launch that writes partial results is another variant.
+  // A launch that writes partial results is a separate variant.
   const reduce_t total = reduce_lanes<op::OP>(p, at, fold<op::OP, CHAINS * V>(x), shared);
   if (at.lane || at.output >= p.outputs) return;
   i64 offset[reduce_chain_params::all] = {};

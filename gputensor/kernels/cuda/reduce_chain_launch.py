@@ -1,7 +1,7 @@
-"""Launches of chains with a reduction: one kernel computes the operand, reduces it, and continues
+"""Launches of chains with a reduction. One kernel computes the operand, reduces it, and continues
 with the results.
 
-The order of additions is that of reduce_launch.py over the chain's result, whose plan is an
+The order of additions is the order of reduce_launch.py over the chain's result, whose plan is an
 argument. So fusion does not change the bits.
 """
 
@@ -115,7 +115,7 @@ class ChainStage:
 
 
 class ChainReduce:
-    """The launch, and a second one if its segments must be combined; the last launch has the
+    """The launch, and a second launch if its segments must be combined. The last launch has the
     epilogue."""
 
     __slots__ = ("plain", "first", "last", "n_inputs", "has_epilogue")
@@ -186,7 +186,7 @@ def _text(body: Body, after: Epilogue | None) -> str:
 
 
 def _width(pack: int, itemsize: int, strides: Sizes) -> int:
-    """Elements of an access that is aligned in every unit of an operand."""
+    """Return the elements of an access that is aligned in every unit of an operand."""
     width = min(pack, PACK_BYTES // itemsize)
     while width > 1 and any([s % (width * itemsize) for s in strides]):
         width //= 2
@@ -201,7 +201,7 @@ def bind(
     or cannot take all operands.
 
     plain: the reduction of the chain's result. strides: in bytes, of out and the inputs over
-    `shape`, whose first n_reduced dimensions are reduced. out: the result's dtype; common: the code
+    `shape`, whose first n_reduced dimensions are reduced. out: the result's dtype. common: the code
     of the computation's dtype.
     """
     if type(plain) is not Reduce or len(plain.stages) > 1:

@@ -1,5 +1,5 @@
-"""Launch plans of reductions in one or two launches. They define each thread's part and the order
-of additions.
+"""Launch plans of reductions in one or two launches. They define the part of each thread and the
+order of additions.
 
 The order depends only on the shape, so that results do not depend on the device or the run.
 """
@@ -19,21 +19,21 @@ from .launch import (
     ADJACENT, MOST_BLOCKS, PACK_BYTES, THREADS, Operands, pack_dims, pieces, product,
 )  # fmt: skip
 
-# Units per lane. With more units than _PER_LANE, another lane is added; with more than
-# _PER_SEGMENT, another segment. So a lane loads its units in one or two groups of simultaneous
-# loads.
+# Units per lane. Another lane is added if there are more than _PER_LANE units, and another segment
+# if there are more than _PER_SEGMENT. So a lane loads its units in one or two groups of
+# simultaneous loads.
 _PER_LANE = 4
 _PER_SEGMENT = 8
-# _ENDS: operators whose partial results another operator combines. Below: what a stage writes;
-# EITHER means results if there is one segment, otherwise partial results.
+# _ENDS: operators whose partial results another operator combines. The constants below: the output
+# of a stage. EITHER means results if there is one segment, otherwise partial results.
 _ENDS = {"nansum": "sum"}
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
 _PARAMS = Struct("<Q7I5iIIq4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind a reduction: callable(device_index, (out pointer, in pointer)). It reduces the first
-    layout.n_reduced dimensions."""
+    """Bind a reduction of the first layout.n_reduced dimensions. Returns callable(device_index,
+    (out pointer, in pointer))."""
     out_strides, in_strides = [s or () for s in layout.stride_bytes]
     n = layout.n_reduced
     kept, reduced = layout.shape[n:], layout.shape[:n]
@@ -48,12 +48,11 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Stage:
-    """One launch of a reduction. It writes `segments` partial results per output, or the
-    results.
+    """One launch of a reduction. It writes the results, or `segments` partial results per output.
 
-    walks: strides of out and in over `kept`; strides: in's over `reduced`. run, in entries rows and
-    columns: elements of the dense dimension, distributed in packs. leaves: one of RESULTS,
-    PARTIALS, EITHER. per_segment counts units: packs of rows, or elements.
+    walks: strides of out and in over `kept`. strides: of in over `reduced`. run, in entries rows
+    and columns: elements of the dense dimension, which are divided into packs. leaves: one of
+    RESULTS, PARTIALS, EITHER. per_segment counts units: packs of rows, or elements.
     """
 
     __slots__ = (
@@ -124,7 +123,8 @@ _POINTERS = Struct("<QQ").pack
 
 
 def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
-    """Log2 of the threads per output and of the outputs per block; their product is the block."""
+    """Return log2 of the threads per output, and of the outputs per block. Their product is the
+    block."""
     wanted = launch.bits_for(-(-units // _PER_LANE))
     whole = launch.bits_for(THREADS)
     if is_adjacent:
@@ -135,7 +135,7 @@ def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
 
 
 def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
-    """Return the number of segments, and the units per segment, which are a multiple of the
+    """Return the number of segments, and the units per segment, which is a multiple of the
     lanes."""
     least = lanes * _PER_SEGMENT
     if groups >= MOST_BLOCKS or units < 2 * least:
@@ -164,8 +164,8 @@ class Reduce:
         partial = variants.reduce_partial(op, scalar)
         row_bytes = outputs * int(partial.lstrip("abcfiu")) // 8
         self.op: str = op
-        self.runs: dict[Any, Callable[[bytes], None]] = {}  # by stage and device
-        # (bytes into the input, bytes into the workspace, stage)
+        self.runs: dict[Any, Callable[[bytes], None]] = {}  # Keyed by stage and device.
+        # (bytes into the input, bytes into the workspace, stage) of each launch.
         self.stages: list[tuple[int, int, Stage]] = []
         rows = 0
         parts = list(pieces(reduced, launch.MAX_NUMEL))
@@ -208,7 +208,7 @@ class Reduce:
             self.stages[0][2].launch(self.runs, device_index, out, x)
             return
         # The memory may be freed when this function returns, even if the launches are still queued,
-        # because only later work on the same stream reuses it.
+        # because it is reused only by later work on the same stream.
         workspace = runtime.cuda().allocate(self.workspace_bytes, device_index)
         for offset, at, stage in self.stages:
             stage.launch(self.runs, device_index, workspace.ptr + at, x + offset)
@@ -229,8 +229,8 @@ class Reduce:
 
 
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
-    """Return (type, True if elements are cast to it). A cast that only widens elements is left
-    out."""
+    """Return (type, True if elements are cast to it). A cast that only widens elements is
+    omitted."""
     natural = variants.reduce_scalar(op, given)
     if not variants.converts(op):
         if natural is None:

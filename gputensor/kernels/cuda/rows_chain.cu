@@ -1,17 +1,17 @@
-// Rows of a chain: reductions of values that op::CHAIN computes from the inputs and from the
-// results of earlier reductions; and outputs that it computes from these.
-// Shapes outputs and inputs of any strides, up to DIMS kept dimensions; rows run along one
+// Rows of a chain: reductions of values that op::CHAIN computes from the inputs and the results of
+// earlier reductions, and the outputs that it computes from these.
+// Shapes   outputs and inputs of any strides, up to DIMS kept dimensions; rows run along one
 //          dimension. Outputs with one element per row come last.
-// Types    TYPES: outputs, then inputs; each operator computes in its own.
-// Launch one-dimensional, 256 threads; 2^lane_bits of them share a row. Each reduction, and the
+// Types    TYPES: outputs, then inputs; each operator computes in its own type.
+// Launch   one-dimensional, 256 threads; 2^lane_bits of them share a row. Each reduction, and the
 //          computation of outputs, reads the row again, from the cache if it is short.
-// Order that of reduce.cu's rows, or of softmax.cu, so the bits are those of the operators one by
-//          one: UNIT elements of a run and CHAINS accumulators for each of them.
-// Design rows_source.py writes op::CHAIN. The reductions are in the part of reduce.cu before its
-//          body, with which this file is composed.
+// Order    as rows in reduce.cu, or as softmax.cu, so the bits equal those of the operators run one
+//          by one: UNIT elements of a run and CHAINS accumulators for each of them.
+// Design   rows_source.py writes op::CHAIN. This file is composed with the part of reduce.cu before
+//          its body, which contains the reductions.
 #include "chain.cuh"
 
-// The function `of` of a pass: it computes a value from an element's inputs.
+// The function `of` of a pass. It computes a value from an element's inputs.
 struct pass_of_chain {
   template <int J, class T> DEVICE T read(T x) const { return x; }
 };
@@ -27,7 +27,7 @@ template <class F, class acc, class T> DEVICE T softmax_element(T x, acc top, ac
 // ---- body ----
 #include "chain_head.cuh"
 
-// rows_chain_launch.py packs it. inner_bytes: from one element of a row to the next.
+// rows_chain_launch.py packs this struct. inner_bytes: from one element of a row to the next.
 struct rows_chain_params {
   static constexpr int all = operands::count + ROW_OPERANDS;
   char* data[all];
@@ -72,8 +72,8 @@ struct rows_walk {
     return inputs;
   }
 
-  // The result of reduction F over the row, in all lanes. S: the type of its operand; T: of the
-  // result.
+  // The result of reduction F over the row, in all lanes. S: the type of its operand. T: the type
+  // of the result.
   template <class F, class S, class T, class B> DEVICE T reduced(const B& body) const {
     typedef typename F::template types<S>::acc acc;
     constexpr int V = operands::unit;
@@ -140,7 +140,7 @@ struct rows_walk {
   }
 
 #ifdef HAS_SOFTMAX
-  // The order is that of softmax.cu's rows; so are the lanes.
+  // The order and the lanes are those of softmax.cu's rows.
   template <class F, class acc, class B> DEVICE softmax_found<acc> softmax_of(const B& body) const {
     acc top = negative_infinity<acc>(), total = 0;
     each<acc>(body, [&](acc x) { top = larger(top, x); });

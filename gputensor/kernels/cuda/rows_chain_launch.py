@@ -1,6 +1,6 @@
-"""Launches of chains over rows: reductions and their readers in one kernel.
+"""Launches of chains over rows: one kernel runs the reductions and the operators that read them.
 
-The order of each reduction and its lanes are those of reduce_launch.py for rows.
+The order and the lanes of each reduction are those of reduce_launch.py for rows.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Lanes = tuple[int, int]
 
 
 def stage_of(plain: Any) -> Stage | None:
-    """Return the launch of a reduction over rows; None for other reductions and for several
-    launches.
+    """Return the launch of a reduction over rows. Return None for other reductions, and if it needs
+    several launches.
     """
     if type(plain) is not Reduce or plain.last is not None or len(plain.stages) > 1:
         return None
@@ -64,9 +64,9 @@ def bind(
 ) -> ChainRows | None:  # fmt: skip
     """Bind a program. Return None if a kernel cannot take all operands.
 
-    lanes: the lanes of its reductions; itemsize: the bytes of their operands' elements. shape: a
-    row's elements, then the kept dimensions; strides: in bytes, of outputs, inputs, and outputs
-    with one element per row.
+    lanes: the lanes of its reductions. itemsize: the element size of their operands in bytes.
+    shape: a row's elements, then the kept dimensions. strides: in bytes, of outputs, inputs, and
+    outputs with one element per row.
     """
     stored = 0 if program.stored is None else len(program.stored.stores)
     n_inputs = len(strides) - stored - len(program.once)

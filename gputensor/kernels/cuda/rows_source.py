@@ -1,7 +1,7 @@
 """The source of a chain over rows: a functor for each pass, and the code that calls them in order.
 
-A pass gets the chain's inputs and the results of earlier passes, one value for each row: see
-rows_chain.cu.
+The inputs of a pass are the chain's inputs and the results of earlier passes, one value for each
+row. See rows_chain.cu.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .chain_source import Body
 
 
 class Reduction(NamedTuple):
-    """A reducing pass. body: computes its operand from the inputs and earlier results. op: a
-    functor of reduce.cu; scalar: its operand's type; name: a comment for readers. is_softmax: True
+    """A pass that reduces. body: computes its operand from the inputs and earlier results. op: a
+    functor of reduce.cu. scalar: its operand's type. name: a comment for readers. is_softmax: True
     if op is from softmax.cu, with two results of dtype `out`: the largest element and the sum.
     """
 

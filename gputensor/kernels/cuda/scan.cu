@@ -2,14 +2,14 @@
 // Shapes   rows along one dimension, the others of any strides, up to DIMS.
 // Types    scalar_t storage of in and out, acc_t arithmetic (f32 for f16, bf16; rounded once);
 //          places, of cummax and cummin, are i64.
-// Launch one-dimensional, 256 threads; 2^lane_bits of them share a row; each takes ITEMS adjacent
-//          elements at a time. If there are few long rows, they are cut into segments: a first
-//          launch writes the total of each segment, and in the second launch each segment begins
-//          with the combined totals of those before it.
-// Order fixed: a lane's items one after the other, lanes by doubling distances, then tiles and
+// Launch   one-dimensional, 256 threads; 2^lane_bits of them share a row; each takes ITEMS adjacent
+//          elements at a time. If there are few long rows, they are divided into segments. A first
+//          launch writes the total of each segment. In a second launch each segment begins with the
+//          combined totals of the segments before it.
+// Order    fixed: a lane's items one after the other, lanes by doubling distances, then tiles and
 //          segments one after the other. The bits are equal on all runs and devices, except that
 //          exp and log may differ between devices.
-//          Error bound of a sum of n: (n / lanes + log2(lanes)) * eps * sum |x|.
+// Error    bound of a sum of n: (n / lanes + log2(lanes)) * eps * sum |x|.
 #include "arithmetic.cuh"
 #include "launch.cuh"
 #include "strided.cuh"
@@ -21,7 +21,7 @@ DEVICE f64 scan_log1p(f64 x) { return log1p(x); }
 DEVICE f32 scan_atan2(f32 y, f32 x) { return atan2f(y, x); }
 DEVICE f64 scan_atan2(f64 y, f64 x) { return atan2(y, x); }
 
-// An element and its place; -1 for none.
+// An element and its index; the index -1 means none.
 template <class T> struct scan_place {
   T value;
   i64 index;
@@ -36,7 +36,7 @@ DEVICE void scan_write(char* to, char* place, const scan_place<T>& x) {
   *(i64*)place = x.index;
 }
 
-// acc: the type of the running value; the earlier operand comes first.
+// acc: the type of the running value. The earlier operand comes first.
 namespace op {
 
 struct cumsum {
@@ -116,10 +116,9 @@ struct cummin : cummax {
 
 }  // namespace op
 
-// scan_launch.py packs it. along_bytes: of out, places and in, from one element of a row to the
-// next.
-// totals: the total of each segment, `segments` for each row. writes_totals: true in the first
-// launch.
+// scan_launch.py packs this struct. along_bytes: of out, places and in, from one element of a row
+// to the next. totals: the total of each segment, `segments` for each row. writes_totals: true in
+// the first launch.
 template <int MAX_DIMS> struct scan_params {
   static constexpr int dims = MAX_DIMS;
   char* data[3];
@@ -138,7 +137,7 @@ template <class acc> struct scan_lane {
   acc* shared;
 };
 
-// Combine `carry` with elements begin to end - 1; call `store` with each running result. All
+// Combine `carry` with elements begin to end - 1, and call `store` with each running result. All
 // threads of the block must call it with the same begin and end.
 template <class O, class acc, class Load, class Store>
 DEVICE acc scan_tiles(acc carry, u32 begin, u32 end, const scan_lane<acc>& at, const Load& load,

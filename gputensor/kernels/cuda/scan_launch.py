@@ -45,8 +45,8 @@ class Scan(launch.SegmentedRows):
         if self.segments == 1:
             self._launch(device_index, pointers, 0, False)
             return
-        # The memory may be freed when this function returns, because only work on the same stream,
-        # after the launches, reuses it.
+        # The memory may be freed when this function returns, because it is reused only by later
+        # work on the same stream.
         nbytes = self.rows * self.segments * _TOTAL_BYTES
         workspace = runtime.cuda().allocate(nbytes, device_index)
         self._launch(device_index, pointers, workspace.ptr, True)

@@ -1,10 +1,11 @@
-// out[the position that the indices give for i] = op::OP(out there, v[i]) family: scatter Shapes
-// any strides, up to DIMS dimensions and INDICES index tensors.
-// Types    scatter: scalar_t is a word of the elements' size; the others: types of 32 bits or more.
-// Launch   one-dimensional, 256 threads, an element each.
-// Order none: if indices repeat, the value that stays, or that is added first, may change. Values
-//          are combined atomically; for c128, each part separately.
-// Numbers an index out of range fails an assertion on the device.
+// out[the position given by the indices for i] = op::OP(out there, v[i])           family: scatter
+// Shapes   any strides, up to DIMS dimensions and INDICES index tensors.
+// Types    scatter: scalar_t is a word of the elements' size; other operators: types of 32 bits or
+//          more.
+// Launch   one-dimensional, 256 threads, one element each.
+// Order    none: if indices repeat, the value that remains, or that is added first, may change.
+//          Values are combined atomically; for c128, each part separately.
+// Numbers  an index out of range fails an assertion on the device.
 #include "arithmetic.cuh"
 #include "indexed.cuh"
 #include "launch.cuh"

@@ -1,4 +1,4 @@
-"""Launch plans of family scatter. They are those of gather, with equal parameters."""
+"""Launch plans of family scatter. They equal the plans of gather, with the same parameters."""
 
 from .gather_launch import bind
 

@@ -2,14 +2,15 @@
 // Shapes   rows along one dimension, the others of any strides, up to DIMS; rows: the elements of a
 //          row are dense in every operand; strided: they have any stride.
 // Types    scalar_t storage of every operand, acc_t arithmetic (f32 for f16, bf16; rounded once).
-// Launch   one-dimensional, 256 threads; 2^lane_bits of them share a row. rows: up to 32, a part of
+// Launch   one-dimensional, 256 threads; 2^lane_bits of them share a row. rows: up to 32 threads of
 //          a warp, or the whole block. A row of at most lanes * 64 bytes of acc_t is read once and
-//          stays in registers; a longer one is read again for each pass.
-// Order fixed: lane l takes packs l, l + lanes, ... in ascending order, then lanes are combined in
-//          pairs. The bits are equal on all runs and devices, except that exp and log may differ
-//          between devices. Error bound of a sum of n: (n / lanes + log2(lanes)) * eps * sum |x|.
-//          Numbers the largest element is subtracted first, so nothing overflows; log_softmax is
-//          (x - max) - log(sum(exp(x - max))). A row of -inf, or with inf or NaN, gives NaN.
+//          stays in registers; a longer row is read again for each pass.
+// Order    fixed: lane l takes packs l, l + lanes, ... in ascending order, then lanes are combined
+//          in pairs. The bits are equal on all runs and devices, except that exp and log may differ
+//          between devices.
+// Error    bound of a sum of n: (n / lanes + log2(lanes)) * eps * sum |x|.
+// Numbers  the largest element is subtracted first, so no exponential overflows; log_softmax is (x
+//          - max) - log(sum(exp(x - max))). A row of -inf, or with inf or NaN, gives NaN.
 // Source   ATen/native/cuda/PersistentSoftmax.cuh (rows in registers of a warp), SoftMax.cu.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"
@@ -22,7 +23,8 @@ template <class acc> DEVICE acc larger(acc a, acc b) { return a > b || is_nan(a)
 template <class acc> DEVICE acc total_of(acc a, acc b) { return a + b; }
 
 // x: the element of each input. top: the largest element of input 0, if has_top. filler: replaces
-// elements behind the row's end and adds nothing. prepare: a function of the sum of all terms.
+// elements after the row's end and adds nothing to sums. prepare: a function of the sum of all
+// terms.
 namespace op {
 
 struct softmax {
@@ -66,7 +68,8 @@ struct log_softmax_backward : softmax_backward {
 
 }  // namespace op
 
-// softmax_launch.py packs it. Operand 0 is out. along_bytes: from one element of a row to the next.
+// softmax_launch.py packs this struct. Operand 0 is out. along_bytes: from one element of a row to
+// the next.
 template <int MAX_DIMS> struct softmax_params {
   static constexpr int dims = MAX_DIMS;
   char* data[3];
@@ -106,7 +109,7 @@ template <int OPERANDS, class P> DEVICE softmax_place<OPERANDS> softmax_locate(c
   return at;
 }
 
-// Combine the values of all lanes; each lane gets the result. All threads of the block must call
+// Combine the values of all lanes. Each lane gets the result. All threads of the block must call
 // it.
 template <class acc, class C>
 DEVICE acc across_lanes(acc x, u32 lane_bits, acc* shared, const C& combine) {
@@ -115,7 +118,7 @@ DEVICE acc across_lanes(acc x, u32 lane_bits, acc* shared, const C& combine) {
   for (u32 apart = near >> 1; apart > 0; apart >>= 1) {
     x = combine(x, __shfl_xor_sync(0xffffffffu, x, apart));
   }
-  if (lanes > 32) {  // the whole block: one value of each warp
+  if (lanes > 32) {  // the whole block: one value per warp
     __syncthreads();
     if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = x;
     __syncthreads();
@@ -155,8 +158,8 @@ DEVICE acc across_block(acc x, u32 lane, u32 lanes, u32 apart, acc* shared, cons
 #endif
 #include "defaults.cuh"
 
-// One block per SM is requested, because ptxas would otherwise spill instead of using more
-// registers for f64.
+// One block per multiprocessor is requested, because otherwise ptxas would spill instead of using
+// more registers for f64.
 #if HAS_LAYOUT(ROWS)
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     softmax_rows(const softmax_params<DIMS> p) {
@@ -172,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const auto max_of = [](acc_t a, acc_t b) { return larger(a, b); };
   const auto sum_of = [](acc_t a, acc_t b) { return total_of(a, b); };
 
-  // Pack k of the row; its part behind the end is filled.
+  // Pack k of the row. Elements after the end are filled.
   const auto read = [&](u32 k, acc_t (&x)[PACK][INPUTS]) {
 #pragma unroll
     for (int i = 0; i < INPUTS; ++i) {

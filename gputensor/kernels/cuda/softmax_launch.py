@@ -1,6 +1,7 @@
-"""Launch plans of softmax and similar: the threads of each row, and the rows of each block.
+"""Launch plans of softmax and similar operators: the threads of each row, and the rows of each
+block.
 
-They depend only on the sizes, so that the order of sums does not depend on the device or the run.
+They depend only on the sizes, so that the order of sums depends neither on the device nor the run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .launch import THREADS
 # Bytes of a row that a thread keeps in registers, in the arithmetic type; HELD_BYTES in softmax.cu.
 HELD_BYTES = 64
 WARP = 32
-# The number of elements per lane of a strided row from which on another lane is added.
+# For each of this number of elements of a strided row, another lane is added.
 PER_LANE = 8
 _HEAD = Struct("<3q6I").pack
 

@@ -6,7 +6,7 @@
 // Launch   one-dimensional; a block owns blockDim.x * (2 packs | UNROLL units | 4 elements), or a
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
-// Numbers computed in f64 for all dtypes, then rounded (include/special.cuh).
+// Numbers  computed in f64 for all dtypes, then rounded (include/special.cuh).
 #include "arithmetic.cuh"
 #include "computed.cuh"
 #include "special.cuh"

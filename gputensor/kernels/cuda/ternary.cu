@@ -25,11 +25,12 @@ struct addcmul : takes<3, 1> {
 };
 
 struct clamp : takes<3, 0> {
-  // Source: ATen/native/cpu/TensorCompareKernel.cpp, clamp_kernel_impl: NaN in any operand stays.
+  // Source: ATen/native/cpu/TensorCompareKernel.cpp, clamp_kernel_impl. A NaN in any operand gives
+  // NaN.
   template <class T> static DEVICE T of(T x, T low, T high) {
     if (is_nan(low)) return low;
     if (is_nan(high)) return high;
-    const T raised = x < low ? low : x;  // x if it is NaN
+    const T raised = x < low ? low : x;  // returns x if it is NaN
     return high < raised ? high : raised;
   }
 };
@@ -49,7 +50,7 @@ struct larger_backward : takes<3, 0> {
 };
 
 struct lerp : takes<3, 0> {
-  // Source: ATen/native/Lerp.h, lerp: from the nearer end.
+  // Source: ATen/native/Lerp.h, lerp. It starts from the nearer end.
   template <class T> static DEVICE T of(T self, T end, T weight) {
     const T length = minus(end, self);
     if constexpr (is_complex<T>) {

@@ -6,7 +6,7 @@
 // Launch   one-dimensional; a block owns blockDim.x * (4 packs | UNROLL units | 4 elements), or a
 //          tile of 16 x 16 squares of UNIT x UNIT elements; shared = 4 KiB * UNIT an operand that
 //          turns, static.
-// Numbers f16 and bf16 are computed in f32 and rounded once; functions other than roots and
+// Numbers  f16 and bf16 are computed in f32 and rounded once. Functions other than roots and
 //          rounding may differ between devices.
 #include "arithmetic.cuh"
 #include "contiguous.cuh"

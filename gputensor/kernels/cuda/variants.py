@@ -1,10 +1,10 @@
 """The variants of each family's text: operator x type x layout, as dicts of -D defines.
 
-The lists are finite so that the compile test can build all variants, and the emulator all of an
-operator. Types are compiled in only as far as speed requires: contiguous entries have the storage
-type, strided entries only the arithmetic type, and if signedness does not matter to an operator,
-signed and unsigned types share a variant. Plans of pointwise_plan.py for large layouts are
-unbounded and in no list: `planned` names them on use.
+The lists are finite, so that the compile test can build all variants and the emulator all variants
+of an operator. Types are compiled in only as far as speed requires. Contiguous entries have the
+storage type, strided entries only the arithmetic type. If signedness does not matter to an
+operator, signed and unsigned types share a variant. Plans of pointwise_plan.py for large layouts
+have no finite list: `planned` names their variants on use.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _WHOLE = ("sums", "sums_real", "products")
 # Texts of the copy family; copy_plan.py names their variants on use.
 COPIES = ("copy_row", "copy_tile", "copy_skinny", "copy_pack")
 
-# Texts whose variants are built alone, and are in no list of this module.
+# Texts whose variants are built one by one, and are in no list of this module.
 ALONE = (*COPIES, "attention")
 
 
 def arithmetic(of: dtype) -> str:
-    """The arithmetic type that strided entries compute `of` in."""
+    """Return the arithmetic type in which strided entries compute dtype `of`."""
     if of.category < 2:
         return "u64" if of.short == "u64" else "i64"
     if of is complex32:
@@ -57,19 +57,19 @@ def storage(of: dtype) -> str:
 
 
 def word(of: dtype) -> str:
-    """The unsigned type that moves elements of `of` unchanged."""
+    """Return the unsigned type that moves elements of `of` unchanged."""
     return WORDS[of.itemsize]
 
 
 def has(family: str, op: str, of: dtype) -> bool:
-    """True if pointwise `op` computes in dtype `of`, by the field `dtypes` of its row."""
+    """True if pointwise `op` computes in dtype `of`, according to the field `dtypes` of its row."""
     word = LOOPS[family].get(op)
     return word is not None and RULES[word].takes(of)
 
 
 def has_contiguous(family: str, op: str, of: dtype) -> bool:
-    """True if `op` has a contiguous entry for dtype `of`. Comparisons have one, and operators whose
-    result has the dtype `of`. complex32 has none: its strided entries cast."""
+    """True if `op` has a contiguous entry for dtype `of`. Comparisons have one, and so do operators
+    whose result has the dtype `of`. complex32 has none, because its strided entries cast."""
     said = RULES[LOOPS[family][op]]
     gives_another = said.gives_bool or (said.gives_real and of.is_complex)
     return has(family, op, of) and not gives_another and of is not complex32
@@ -83,21 +83,21 @@ def contiguous_scalar(family: str, op: str, of: dtype) -> str:
 
 @cache
 def signless(family: str) -> frozenset[str]:
-    """Return operators with equal bits for signed and unsigned integers."""
+    """Return operators whose results are bitwise equal for signed and unsigned integers."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return frozenset(_SIGNLESS.findall(text))
 
 
 @cache
 def takes(family: str) -> dict[str, tuple[int, int]]:
-    """The numbers of inputs and scalars that functors for include/computed.cuh declare."""
+    """Return the numbers of inputs and scalars that a functor for include/computed.cuh declares."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return {name: (int(inputs), int(n)) for name, inputs, n in _TAKES.findall(text)}
 
 
 def number_dtype(scalar: str, common: dtype) -> dtype:
-    """The dtype in which a kernel of type `scalar` reads a number. For signless operators it is the
-    scalar type: their kernels zero-extend elements and numbers."""
+    """Return the dtype in which a kernel of type `scalar` reads a number. For signless operators it
+    is the scalar type, because their kernels zero-extend elements and numbers."""
     return _BY_NAME[scalar] if _UNSIGNED.get(_NAME[common]) == scalar else common
 
 
@@ -107,12 +107,12 @@ def converts(op: str) -> bool:
 
 
 def reduce_scalar(op: str, of: dtype) -> str | None:
-    """The storage type in which `op` reads elements of `of`; None if it converts them."""
+    """Return the storage type in which `op` reads elements of `of`; None if it converts them."""
     if not has("reduce", op, of) or of is complex32 and LOOPS["reduce"][op] != "any":
         return None
     name = _NAME[of]
     if LOOPS["reduce"][op] in _WHOLE:
-        return "i64" if name == "u64" else name  # sums wrap at 64 bits
+        return "i64" if name == "u64" else name  # sums wrap around at 64 bits
     if name == "b8":
         return "u8"
     return _UNSIGNED.get(name, name) if LOOPS["reduce"][op] == "any" else name
@@ -146,8 +146,8 @@ def range_scalar(op: str, of: dtype, *, has_floats: bool) -> str:
 
 @cache
 def group(family: str, dims: int = FEW_DIMS) -> tuple[Defines, ...]:
-    """The variants of a family that the emulator builds together. dims: for strided entries.
-    Layouts of more than FEW_DIMS dimensions are rare and form a separate group."""
+    """Return the variants of a family that the emulator builds together. dims: for strided entries.
+    Layouts of more than FEW_DIMS dimensions are rare and are a separate group."""
     listed = _LISTS.get(family, _pointwise)(family)
     if dims == FEW_DIMS:
         return tuple([v | {"DIMS": str(dims)} if _has_dims(family, v) else v for v in listed])
@@ -155,8 +155,8 @@ def group(family: str, dims: int = FEW_DIMS) -> tuple[Defines, ...]:
 
 
 def group_of(family: str, defines: Defines) -> tuple[Defines, ...]:
-    """The variants built together with a variant: those of its operator; a planned variant is built
-    alone."""
+    """Return the variants that are built together with a variant: all variants of its operator. A
+    planned variant is built alone."""
     if family in ALONE or "UNIT" in defines:
         return (defines,)
     whole = group(family, int(defines.get("DIMS", FEW_DIMS)))
@@ -169,7 +169,7 @@ def define(op: str, scalar: str, layout: str, dims: int = 0) -> Defines:
 
 
 def planned(op: str, scalar: str, types: tuple[str, ...], plan: Any) -> Defines:
-    """The variant of a plan of pointwise_plan.py, for operands of these types in memory."""
+    """Return the variant of a plan of pointwise_plan.py, for operands of these types in memory."""
     return define(op, scalar, plan.layout, plan.outer_dims) | {
         "TYPES": ",".join(types), "KINDS": ",".join(plan.kinds),
         "WIDTHS": ",".join(map(str, plan.widths)), "HELD": str(plan.held),
@@ -234,7 +234,7 @@ def whole() -> frozenset[str]:
 
 
 def random_scalar(of: dtype) -> str:
-    """The type that random numbers of dtype `of` are stored as."""
+    """Return the type in which random numbers of dtype `of` are stored."""
     return of.short if of.is_floating_point else word(of)
 
 
@@ -261,8 +261,8 @@ def _softmax(family: str) -> list[Defines]:
 
 
 def _loss(family: str) -> list[Defines]:
-    """Return the variants of losses: sums, which may be divided for a mean, and partial sums. The
-    family's header lists the layouts."""
+    """Return the variants of losses: sums, which a mean divides, and partial sums. The family's
+    header lists the layouts."""
     floats = [d.short for d in ALL if d.is_floating_point]
     layouts = {
         op: ("ELEMENTS", *(() if op.endswith("_backward") else ("SUMS", "PARTS")))

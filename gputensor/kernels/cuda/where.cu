@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) where_strided(const stride
 }
 #endif
 
-// w128 and words below 64 bits are no arithmetic types, so they have no such entry.
+// w128 and words below 64 bits are not arithmetic types, so they do not have this entry.
 #if HAS_LAYOUT(CAST) && LAYOUT != ANY_LAYOUT
 extern "C" __global__ void __launch_bounds__(THREADS) where_cast(const strided_call p) {
   const u32 first = first_element();

@@ -18,19 +18,19 @@ _NO_BLOCKS: list[Block] = []
 
 
 class Allocator:
-    """The allocator of one device; with `keeps_blocks=False` blocks return to the backend at
-    once."""
+    """The allocator of one device. With `keeps_blocks=False`, dropped blocks return to the backend
+    at once."""
 
     def __init__(self, device_index: int, backend: Any, *, keeps_blocks: bool = True) -> None:
         self.device_index = device_index
         self.backend = backend
         self.keeps_blocks = keeps_blocks
         self.limit: int | None = None
-        self.is_closed = False  # set in a forked child, where no memory can be returned
+        self.is_closed = False  # True in a forked child, where memory cannot be returned
         self._lock = threading.RLock()
         self._is_changing = self._is_torn = False
         self._returned: deque[Block] = deque()
-        # Stream -> blocks, with the events that they wait for; the first event is on that stream.
+        # Stream -> blocks, with the events that they wait for. The first event is on that stream.
         self._waiting: dict[Any, deque[tuple[Block, tuple[tuple[Any, Any], ...]]]] = {}
         self._pools: dict[Any, Pools] = {}
         # Note [Pools of graphs]: pools by handle and stream; reference counts by handle; the
@@ -50,7 +50,8 @@ class Allocator:
     # --- the interface --------------------------------------------------------------------------
 
     def allocate(self, nbytes: int, stream: Any) -> Memory:
-        """`nbytes` bytes for work on `stream`; raises OutOfMemoryError with the figures."""
+        """Return `nbytes` bytes for work on `stream`. Raises: OutOfMemoryError with the byte
+        counts."""
         if nbytes <= 0:
             if nbytes < 0:
                 raise errors.must("allocate", "nbytes", "not be negative", nbytes)
@@ -90,7 +91,8 @@ class Allocator:
             return memory
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
-        """Make the block, when it is dropped, wait for `stream`'s work before it is reused."""
+        """Delay reuse of the block after it is dropped until `stream` has finished its current
+        work."""
         block = memory.block
         if block is None:
             return
@@ -102,16 +104,16 @@ class Allocator:
         block.used_on[stream.device_index, stream.key] = self.backend.mark(stream)
 
     def borrow(self, ptr: int, nbytes: int, stream: Any, give_back: Callable[[], None]) -> Memory:
-        """Return memory of another library as Memory. After it is dropped, `give_back` is called:
-        at once if no work is queued on it, otherwise in a later call of this allocator when the
-        work has ended."""
+        """Return memory of another library as Memory. `give_back` is called after it is dropped: at
+        once if no queued work uses it, otherwise in a later call of this allocator when the work
+        has ended."""
         block = Block(ptr, 0, stream, self._give_up, give_back)
         block.used_on = {(self.device_index, stream.key): self.backend.mark(stream)}
         block.state = USED
         return Memory.at(ptr, nbytes, self.device_index, block)
 
     def empty_cache(self) -> None:
-        """Give every segment that no tensor uses back to the system, once the device is idle."""
+        """Return every segment that no tensor uses to the system, once the device is idle."""
         if not (self._held_bytes or self._returned or self._waiting):
             return  # do not touch an unused device
         if capture.capturing:
@@ -138,8 +140,7 @@ class Allocator:
             return self._held_bytes
 
     def stats(self) -> dict[str, int]:
-        """Return the counters. They have the names of PyTorch's `memory_stats` if PyTorch has
-        them."""
+        """Return the counters, named as in PyTorch's `memory_stats` where PyTorch has them."""
         with self._lock:
             self._take_back()
             return {
@@ -161,7 +162,7 @@ class Allocator:
             self._peak_held_bytes = self._held_bytes
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Return every block that is held, by address, and its segment."""
+        """Return every block that the allocator holds, by address, with its segment."""
         with self._lock:
             self._take_back()
             firsts = [*self._alone]
@@ -196,7 +197,7 @@ class Allocator:
             self._last = (None, {})
 
     def leave_pool(self, stream: Any) -> None:
-        """Let a stream use again the pools that it used before `enter_pool`."""
+        """End `enter_pool`: the stream uses its previous pools again."""
         with self._lock:
             own, of_graph = self._aside.pop(stream.key), self._pools[stream.key]
             of_graph.adopt(self._alone)
@@ -231,7 +232,7 @@ class Allocator:
                 return
             events = [] if self._aside else [*map(self.backend.record, block.used_on.values())]
             is_done = not self._aside and all(e is not None and e.query() for e in events)
-        except errors.GpuTensorError:  # the device failed; its next call reports it
+        except errors.GpuTensorError:  # the device has failed; its next call reports the failure
             is_done = False
         if is_done:
             block.handle()
@@ -246,7 +247,8 @@ class Allocator:
         while True:
             try:
                 block = returned[0]
-            except IndexError:  # a test before would not help: a finaliser may empty the queue
+            # testing first would not help: a finaliser may empty the queue after the test
+            except IndexError:
                 break
             if block.used_on:
                 if self._aside:
@@ -267,7 +269,8 @@ class Allocator:
             self._poll()
 
     def _await(self, block: Block) -> None:
-        """Make the first dropped block wait for events of the other streams that used it."""
+        """Make the block that was dropped first wait for events of the other streams that used
+        it."""
         self._is_changing = True
         try:
             assert block.used_on is not None
@@ -322,7 +325,7 @@ class Allocator:
     # --- the slow path --------------------------------------------------------------------------
 
     def _find(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
-        """Return the bin with a free block for the request; another thread may take the block
+        """Return the bin with a free block for the request. Another thread may take the block
         first. Returns None if memory has run out."""
         with self._lock:
             if self._returned or self._waiting:
@@ -370,7 +373,8 @@ class Allocator:
             self._is_changing = False
 
     def _mend(self) -> None:
-        """Repair pools that an interrupted change left unfinished, before the next change."""
+        """Repair pools that an interrupted change left unfinished. Called before the next
+        change."""
         if self._is_torn:
             for pools in self._every():
                 pools.rebuild()
@@ -392,8 +396,8 @@ class Allocator:
     def _segment(
         self, ask: int, size: int, stream: Any, where: dict[Block, None], pool: Any = None
     ) -> Block | None:
-        """Get a new block of `size` bytes from the backend and note it in `where`; None if there is
-        no memory."""
+        """Get a new block of `size` bytes from the backend and record it in `where`; None if there
+        is no memory."""
         if self.limit is not None and self._held_bytes + size > self.limit:
             return None
         try:
@@ -411,8 +415,8 @@ class Allocator:
         return block
 
     def _climb(self, rung: int, size: int) -> int:
-        """Free memory by the method number `rung`, without the lock. Raises: OutOfMemoryError if no
-        method is left."""
+        """Free memory by the method with number `rung`, without the lock. Raises: OutOfMemoryError
+        if no method is left."""
         ladder = (self._release, self._collect, self.backend.release)
         if rung == len(ladder) or self._aside:
             with self._lock:
@@ -429,7 +433,7 @@ class Allocator:
         self._release()
 
     def _wait(self) -> None:
-        """Wait for the device. All events recorded before have then happened."""
+        """Wait for the device, so that all recorded events have passed."""
         with self._lock:
             self._take_back()
             unasked = [

@@ -26,7 +26,7 @@ def allocating(
         stream = stream_of(device_index, of)
         memory = allocator.allocate(nbytes, stream)
         pools = allocator._pools.get(stream.key)
-        # otherwise the stream is the per-thread stream
+        # any other value means the per-thread stream
         if pools is not None and stream.key == stream.ptr:
             allocator._last = (of, pools.bins)
         return memory
@@ -41,7 +41,7 @@ def taking(
     size.
 
     The taker does the work of allocate(nbytes, device_index) in one frame, if a block is free and
-    the stream is that of the last call. All results of short cuts are allocated here
+    the current stream is the stream of the last call. It allocates all results of short cuts
     (bench/host_cuda.py).
     """
 
@@ -80,7 +80,7 @@ def taking(
 def _of_device(allocators: Allocators, device_index: int) -> Allocator:
     try:
         return allocators[device_index]
-    except IndexError:  # an unknown device, or the first call of the process
+    except IndexError:  # the device is unknown, or this is the first call of the process
         pass
     return allocators[allocators.checked("allocate", device_index)]
 

@@ -1,4 +1,4 @@
-"""Memory: a tensor's reference to a block, which returns to its bin when dropped."""
+"""Memory: a tensor's reference to a block. Dropping it returns the block to its bin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Memory:
     device_index: int
     block: Block | None
 
-    # Without __init__, Python makes an object in half the time.
+    # Without __init__, Python creates an object in half the time.
     @classmethod
     def at(cls, ptr: int, nbytes: int, device_index: int, block: Block | None) -> Memory:
         made = cls()
@@ -41,7 +41,7 @@ class Memory:
 
 
 class Unasked:
-    """Replaces an event of a destroyed stream, which cannot be queried. The event has passed once
+    """Stands for an event of a destroyed stream, which cannot be queried. It counts as passed once
     the host has waited for the device."""
 
     __slots__ = ("passed",)

@@ -1,9 +1,9 @@
-"""Segments of device memory: split into the blocks that tensors get, and merged again.
+"""Segments of device memory: split into blocks for tensors, and merged again.
 
-The sizes and rules are those of PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp):
-small requests share segments of 2 MiB, medium ones of 20 MiB, large ones have their own; a request
-takes the smallest sufficient free block of its stream, and the remainder becomes a free block.
-Counting, locking and device calls are in allocator.py.
+The sizes and rules are taken from PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp).
+Small requests share segments of 2 MiB, medium requests share segments of 20 MiB, and each large
+request has its own segment. A request takes the smallest sufficient free block of its stream, and
+the remainder becomes a free block. Counting, locking and device calls are in allocator.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_BINS = 256
 
 USED, PENDING, BINNED, POOLED, TORN = range(5)
 _NAMES = ("active_allocated", "active_pending_free", "inactive", "inactive", "inactive")
-# `blocks[-1:]` makes a slice, and in Python 3.11 that may run finalisers, which drop blocks.
+# `blocks[-1:]` creates a slice. In Python 3.11 that may run finalisers, which drop blocks.
 LAST = slice(-1, None)
 
 
@@ -40,7 +40,7 @@ class Counts:
 
 
 class Block:
-    """A piece of a segment; `before` and `after` are its neighbours there.
+    """A part of a segment. `before` and `after` are its neighbours in the segment.
 
     home: the bin to which the block goes when it is dropped. used_on: recorded events of other
     streams. counts: the counters to update; None for borrowed memory, which goes to `give_back`.
@@ -73,7 +73,7 @@ class Block:
         self.used_on: dict[tuple[int, Any], Any] | None = None
 
     def walk(self) -> Iterator[Block]:
-        """The blocks of a segment, starting at this first one."""
+        """Yield the blocks of a segment, starting at its first block, `self`."""
         block: Block | None = self
         while block is not None:
             yield block
@@ -102,8 +102,8 @@ class Pools:
 
     bins: dropped blocks by requested size; the next request of that size takes one without a
     search. `gather` moves the bins' blocks into the pools, where neighbours merge. A request with
-    an empty bin gathers first, so it finds the same blocks as PyTorch, which merges at every free;
-    a block is gathered at most once per free.
+    an empty bin first calls `gather`, so it finds the same blocks as PyTorch, which merges at every
+    free. A block is gathered at most once per free.
     """
 
     __slots__ = ("bins", "large", "odd", "segments", "small", "stream")
@@ -111,7 +111,7 @@ class Pools:
     def __init__(self, stream: Any) -> None:
         self.stream: Any = stream
         self.bins: dict[int, list[Block]] = {}
-        self.odd: list[Block] = []  # the home of blocks that have no bin
+        self.odd: list[Block] = []  # the home of blocks without a bin
         self.small: list[tuple[int, int, Block]] = []
         self.large: list[tuple[int, int, Block]] = []
         self.segments: dict[Block, None] = {}  # the first block of each segment
@@ -127,7 +127,7 @@ class Pools:
                 for block in first.walk():
                     block.home = self.odd
             self.bins.clear()
-            self._empty(*forgotten)  # the blocks in these bins have another home now
+            self._empty(*forgotten)  # the blocks in these bins now have another home
 
     def _empty(self, *bins: list[Block]) -> None:
         """Merge the blocks in these bins; other threads may take blocks meanwhile."""
@@ -135,13 +135,13 @@ class Pools:
             while True:
                 try:
                     block, blocks[LAST] = blocks[-1], ()
-                # not tested before, because another thread may take the block after the test
+                # not tested first, because another thread may take the block after the test
                 except IndexError:
                     break
                 _merge(block)
 
     def take(self, size: int) -> Block | None:
-        """The smallest merged block of at least `size` bytes, split down to the size."""
+        """Return the smallest merged block of at least `size` bytes, split to that size."""
         pool = self.pool(size)
         at = bisect_left(pool, (size,))
         if at == len(pool):
@@ -153,7 +153,7 @@ class Pools:
         return block
 
     def serve(self, block: Block, size: int) -> list[Block]:
-        """Put a block into the bin of requests of `size` bytes, for the request that needs it."""
+        """Move a block to the bin for requests of `size` bytes, for the request that needs it."""
         blocks = self.bins.setdefault(size, [])
         block.state, block.home = BINNED, blocks
         blocks.append(block)
@@ -201,7 +201,7 @@ class Pools:
         blocks = [block for first in self.segments for block in first.walk()]
         for block in blocks:
             block.home = self.odd
-            # see the note: no object may be made between this test and the change of state
+            # see the note: no object may be created between this test and the change of state
             if block.state > PENDING:
                 block.state = TORN
         for old in bins:
@@ -234,7 +234,7 @@ def _join(first: Block, second: Block) -> None:
     if after is not None:
         after.before = first
     first.size += second.size
-    second.state = USED  # the block is in no bin and in no pool now
+    second.state = USED  # now the block is neither in a bin nor in a pool
     second.before = second.after = None
 
 

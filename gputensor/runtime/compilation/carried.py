@@ -1,11 +1,11 @@
 """Cubins compiled on another machine and loaded from a folder.
 
-`gputensor cache warm --arch sm_90 --all --to FOLDER` fills it without a GPU, and
-GPUTENSOR_CARRIED_CUBINS=FOLDER uses it. As in the cache (kernel_cache.py) the key is text, headers,
-defines, options and architecture, but not the version of NVRTC, since the loading machine may have
-another version or none; the labels name the version. `used()` returns the versions used, and
-benchmark records include them. A folder that others may write is not used, as for the cache. Only
-`keep` writes to the folder.
+`gputensor cache warm --arch sm_90 --all --to FOLDER` fills the folder without a GPU, and
+GPUTENSOR_CARRIED_CUBINS=FOLDER uses it. As in the cache (kernel_cache.py), the key is the text,
+headers, defines, options and architecture. The version of NVRTC is not part of the key, since the
+loading machine may have another version or none; the labels contain the version. `used()` returns
+the versions used, and benchmark records include them. A folder that other users may write to is not
+used, as for the cache. Only `keep` writes to the folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _used: Counter[str] = Counter()
 
 
 def find(text: str, options: Sequence[str]) -> bytes | None:
-    """The cubin of a text with these options, if a folder is set and contains it."""
+    """Return the cubin of a text with these options, if a folder is set and contains it."""
     folder = os.environ.get(VARIABLE)
     if not folder or not _is_trusted(os.path.realpath(folder)):
         return None
@@ -39,11 +39,11 @@ def find(text: str, options: Sequence[str]) -> bytes | None:
 
 
 def _is_trusted(folder: str) -> bool:
-    """Return whether the folder can be trusted: only this user or root can have written its files
-    (Note [Trust]). Warns once if not."""
+    """True if only this user or root can have written the folder's files (Note [Trust]). Otherwise
+    it warns once."""
     reason = _wrong(folder)
     if reason and folder not in _told:
-        # add it before the warning: if warnings are errors, only the first kernel may fail
+        # add it before the warning: if warnings are errors, only the first kernel fails
         _told.add(folder)
         warnings.warn(errors.no_carried_cubins(reason), RuntimeWarning, stacklevel=2)
     return not reason
@@ -67,8 +67,8 @@ def holds(folder: str, text: str, options: Sequence[str]) -> bool:
 
 
 def used() -> dict[str, int]:
-    """Return the NVRTC versions of the cubins, and how many cubins of each version this process
-    used."""
+    """Return the NVRTC versions of the carried cubins that this process used, and the number of
+    cubins of each version."""
     return dict(_used)
 
 

@@ -1,7 +1,7 @@
-"""The files that a text may include, for the cache key of a compiled kernel.
+"""The files that a text may include. They are part of the cache key of a compiled kernel.
 
-Names are found by words, without a preprocessor: a header after a false `#if` counts too, which can
-cause an unneeded build but never a stale kernel. Nothing is compiled.
+Names are found by a search for words, without a preprocessor. A header after a false `#if` counts
+too, which can cause an unneeded build but never a stale kernel. Nothing is compiled.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _seen: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {}
 def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[str] = ()) -> str:
     """A hash of every file that the texts may include, directly or indirectly.
 
-    options: the compiler's; options that name folders or files are used. folders: searched after
-    those. A file is searched beside the including file (the current folder for a text), then in the
-    folders.
+    options: the compiler's options; those that name folders or files are used. folders: searched
+    after the folders of the options. A file is searched beside the including file (the current
+    folder for a text), then in the folders.
     """
     named, forced = _named(options)
     places = [*named, *folders]
@@ -44,7 +44,7 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
         if step in done:
             continue
         done.add(step)
-        # only the compiler knows the macro's value, so any header may be meant
+        # only the compiler can expand the macro, so any header may be included
         if name[0] not in '<"':
             found.update(entry for place in places for entry in _all_in(place, math.inf))
             # subfolders are not searched: this may be a home folder with many files
@@ -82,7 +82,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _paths(name: str, beside: str, folders: Sequence[str]) -> Iterator[str]:
-    """Return all files that the name can mean. Which one the compiler takes depends on the
+    """Return all files that the name can mean. Which of them the compiler includes depends on the
     including file."""
     for place in (*([beside] if name[0] == '"' else ()), *folders):
         path = os.path.join(place, name[1:])

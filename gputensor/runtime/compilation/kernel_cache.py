@@ -7,13 +7,14 @@ or one that others may have written (trust.py), is built again. If the directory
 or trusted, a warning is given once and entries are kept in a directory of this process.
 
 Note [Cache file]
-payload, label (UTF-8), length of the label (4 bytes), sha256 of all that, b"gputnsr1". The footer
-is last because ELF loaders ignore bytes after the end.
+payload, label (UTF-8), length of the label (4 bytes), sha256 of the preceding bytes, b"gputnsr1".
+The footer is last because ELF loaders ignore bytes after the end.
 
 Note [Cache bounds]
-A file's time is its last use. Files unused for `GPUTENSOR_CACHE_MAX_DAYS` (90) are removed, and the
-oldest files beyond `GPUTENSOR_CACHE_MAX_MIB` (1024), but none used in the last hour, so that no
-file is removed between lookup and load. A process that has loaded a file no longer needs it.
+A file's time is its last use. Files unused for `GPUTENSOR_CACHE_MAX_DAYS` (90) are removed, then
+the oldest files until the cache fits `GPUTENSOR_CACHE_MAX_MIB` (1024). Files used in the last hour
+stay, so that no file is removed between lookup and load. A process that has loaded a file no longer
+needs it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _writes = 0
 
 
 def key(*parts: object) -> str:
-    """The key for these inputs of a compiler."""
+    """Return the key for these inputs of a compiler."""
     h = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else repr(part).encode()
@@ -89,8 +90,8 @@ def _read_or_build(
 
 
 def use(path: str) -> tuple[bytes, str] | None:
-    """Return (payload, label) of a file that only this user or root can have written, and mark it
-    as used now."""
+    """Return (payload, label) of a file that only this user or root can have written. Set its time
+    to now."""
     try:
         descriptor = trust.opened(path)
     except OSError:
@@ -98,7 +99,7 @@ def use(path: str) -> tuple[bytes, str] | None:
     with os.fdopen(descriptor, "rb") as file:
         whole = _parsed(file.read())
         if whole is not None:
-            # the file is root's, or its file system is read-only
+            # the file belongs to root, or its file system is read-only
             with contextlib.suppress(OSError):
                 os.utime(descriptor)
     return whole
@@ -146,16 +147,16 @@ def _write(file_name: str, payload: bytes, label: str) -> str:
                 return path
         except OSError as error:
             reason = f"{place} cannot be written ({error.strerror})"
-        # set it before the warning: if warnings are errors, only the first kernel may fail
+        # set it before the warning: if warnings are errors, only the first kernel fails
         _is_alone = True
         warnings.warn(errors.no_kernel_cache(reason), RuntimeWarning, stacklevel=2)
     return write_in(files.own_folder(), file_name, payload, label, is_shared=False)
 
 
 def _is_named() -> bool:
-    """Return True if the user chose the directory. Other users may then read its files if the
-    umask allows it: root may fill the cache of an image that another user runs. The default
-    directory is private."""
+    """True if the user chose the directory. Other users may then read its files if the umask allows
+    it, so that root can fill the cache of an image that another user runs. The default directory is
+    private."""
     return bool(os.environ.get("GPUTENSOR_CACHE_DIR"))
 
 
@@ -164,7 +165,7 @@ def write_in(
 ) -> str:
     """Write an entry (Note [Cache file]) and return its path. Raises: OSError.
 
-    is_shared: others may read it if the umask allows; they may never write to it.
+    is_shared: other users may read it if the umask allows; they may never write to it.
     """
     text = label.encode()
     body = payload + text + len(text).to_bytes(4, "little")
@@ -176,16 +177,17 @@ def write_in(
 
 
 def _make(folder: str, mode: int) -> None:
-    """Like os.makedirs, but others get no write access to parent folders, even if the umask allows
-    it."""
+    """Like os.makedirs, but other users get no write access to parent folders, even if the umask
+    allows it."""
     if not os.path.isdir(folder):
         _make(os.path.dirname(os.path.abspath(folder)), mode)
-        with contextlib.suppress(FileExistsError):  # another process made it
+        with contextlib.suppress(FileExistsError):  # another process has made the folder
             os.mkdir(folder, mode)
 
 
 def restore(path: str, payload: bytes) -> None:
-    """Write an entry again. The cache has lost it, and this process still has its payload."""
+    """Write an entry again that the cache has lost, from the payload that this process still
+    has."""
     write_in(os.path.dirname(path), os.path.basename(path), payload, "restored", is_shared=False)
 
 
@@ -224,7 +226,7 @@ def trim() -> int:
     for used, nbytes, path in found:
         left -= nbytes
         if now - used > files.STALE_S and (left < 0 or now - used > days * 86400):
-            with contextlib.suppress(OSError):  # another process removed it, or it is root's
+            with contextlib.suppress(OSError):  # another process removed it, or root owns it
                 os.unlink(path)
                 count += 1
     return count
@@ -237,7 +239,7 @@ def _paths(place: str) -> list[str]:
 
 
 def stored() -> tuple[int, int]:
-    """(number of files in the cache directory, their bytes); no file is read."""
+    """Return (number of files in the cache directory, their bytes). No file is read."""
     count = nbytes = 0
     for path in _paths(directory()):
         with contextlib.suppress(FileNotFoundError):  # another process trims or clears

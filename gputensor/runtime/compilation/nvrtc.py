@@ -1,4 +1,4 @@
-"""Kernel text to cubin by NVRTC, with our own options and through our own cache.
+"""Compile kernel text to a cubin by NVRTC, with our own options and our own cache.
 
 The binding (`cupy.cuda.nvrtc`) is an argument: this module imports no CuPy and needs no GPU. CuPy's
 own compiler appends `-ftz=true` to the user's options, which flushes float32 denormals.
@@ -14,8 +14,8 @@ from gputensor.core import errors
 
 from . import carried, kernel_cache
 
-# The oldest compute capability with `__grid_constant__` and loads that bypass L1; Pascal has
-# neither.
+# The oldest compute capability with `__grid_constant__` and loads that bypass L1, which Pascal
+# lacks.
 OLDEST = 70
 OPTIONS = ("--std=c++17", "-fmad=false")
 
@@ -24,7 +24,8 @@ _TITLE = re.compile(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', re.MULTILINE)
 
 def nearest_arch(binding: Any, number: int) -> str:
     """Return the target for a compute capability: `sm_90` for 90. If NVRTC lacks that target,
-    return an older one whose output the GPU can load: a cubin of its generation, or else PTX."""
+    return an older one whose output the GPU can load: a cubin of its generation, or PTX if there is
+    none."""
     supported = [k for k in binding.getSupportedArchs() if k >= OLDEST]
     known = [k for k in supported if k <= number]
     if not known:
@@ -35,8 +36,8 @@ def nearest_arch(binding: Any, number: int) -> str:
 
 
 def compile_cubin(binding: Any, text: str, defines: Mapping[str, object], arch: str) -> bytes:
-    """Return the cubin of one variant of a text (PTX for a `compute_` arch): a carried one, a
-    cached one, or a new one."""
+    """Return the cubin of one variant of a text (PTX for a `compute_` arch). It is a carried cubin,
+    a cached one, or newly compiled."""
     options = _options(defines, arch)
     brought = carried.find(text, options)
     if brought is not None:
@@ -71,7 +72,7 @@ def _label(title: str, options: tuple[str, ...]) -> str:
 
 
 def title_of(text: str) -> str:
-    """Return the file name with which a text begins."""
+    """Return the file name in the first `#line` mark of a text."""
     given = _TITLE.search(text)
     return given[1] if given else "kernel.cu"
 

@@ -1,8 +1,8 @@
 """Compilation of users' `.cu` texts by NVRTC, with standard headers, CUDA headers and C++ names.
 
-It needs no GPU. With the cubin it stores results that NVRTC reports only once: the mangled names of
-kernels and variables, and the register counts of ptxas. Our own kernels do not need these
-(nvrtc.py).
+No GPU is needed. Beside the cubin, the cache stores results that NVRTC reports only once: the
+mangled names of kernels and variables, and the register counts of ptxas. Our own kernels (nvrtc.py)
+do not need these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..emulator import source
 # Headers of the C library and of CUDA's host side that a text may name.
 STANDARD = (*source.C_HEADERS, *source.COVERED_HEADERS - {"math_constants.h"})
 _CUDART_VERSION = re.compile(r"^#define CUDART_VERSION +(\d+)", re.MULTILINE)
-# This file identifies libcu++; a CUDA 13 toolkit also has nv/target beside its own headers.
+# This file identifies libcu++. A CUDA 13 toolkit also has nv/target beside its own headers.
 _LIBCUDACXX = "cuda/std/type_traits"
 _CUDA_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 
@@ -92,8 +92,8 @@ def _standard_header() -> str:
 
 @cache
 def _own_half_types() -> dict[str, str]:
-    """Return our own header of half types, which also works on GPUs, for machines without CUDA's
-    headers. It is the emulator's header."""
+    """Return our own header of half types, for machines without CUDA's headers. The emulator uses
+    the same header."""
     folder = resources.files("gputensor.runtime.emulator") / "include"
     names = ("half_types.h", "half_functions.h", "cuda_fp16.h", "cuda_bf16.h")
     return {name: folder.joinpath(name).read_text() for name in names}
@@ -109,9 +109,9 @@ def cuda_headers() -> tuple[str, ...]:
     """Folders with CUDA's headers: of NVIDIA's wheels, or of an installed toolkit; () if there are
     none.
 
-    They have NVRTC's major version: other versions need declarations that NVRTC lacks. CUDA's
-    headers of 16-bit floats and cooperative groups include libcu++, a separate wheel that CuPy
-    contains.
+    They have NVRTC's major version, because headers of other versions need declarations that NVRTC
+    lacks. CUDA's headers of 16-bit floats and cooperative groups include libcu++, a separate wheel
+    that CuPy contains.
     """
     major = int(nvrtc.version(binding()).partition(".")[0])
     named = [os.environ[v] for v in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(v)]

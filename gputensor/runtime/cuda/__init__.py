@@ -1,11 +1,11 @@
 """CUDA devices through CuPy 14: the only package that imports it.
 
-CuPy stores the current device and stream, so that `with stream:` has the same effect with CuPy's
+CuPy stores the current device and stream, so `with stream:` works in the same way with CuPy's
 streams and with gputensor's. Every function takes a device index, makes that device current if
-needed, and switches back. Memory is cached by runtime/allocator, which asks the driver for
-segments; kernels are compiled by NVRTC with our own options, since CuPy appends `-ftz=true`, and
-launched with one by-value struct through `cupy.cuda.driver.launchKernel` (102 ns where
-`RawKernel.__call__` costs microseconds). A launch asks the driver nothing else.
+needed, and switches back. runtime/allocator caches memory and requests segments from the driver.
+Kernels are compiled by NVRTC with our own options, since CuPy appends `-ftz=true`. They are
+launched with one by-value struct through `cupy.cuda.driver.launchKernel`, which takes 102 ns, while
+`RawKernel.__call__` takes microseconds. A launch makes no other driver call.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def reset_after_fork() -> None:
     CUDA state."""
     global allocate
     memory.allocators.close()
-    # Short cuts keep references to these modules. Every launch calls `get_device` before anything
-    # else, so it raises from now on.
+    # Short cuts keep references to these modules. Every launch first calls `get_device`, which
+    # raises from now on.
     holders: list[Any] = [driver, graphs, kernels, library, memory, streams]
     for module in holders:
         module.get_device = no_cuda._absent

@@ -39,7 +39,7 @@ _LIMITS = (16, 39, 106, 82, 81, 97, 111, 38, 13, 36, 37)
 _limits: dict[int, Limits] = {}
 _lock = threading.Lock()
 _count = 0
-# functions that are called once, with the number of devices
+# Functions that are called once, with the number of devices.
 at_start: list[Callable[[int], object]] = []
 
 
@@ -57,7 +57,8 @@ def unavailable_reason() -> str | None:
 
 
 class On:
-    """`with On(index)` makes the device current inside the block. The hot path does this inline."""
+    """`with On(index)` makes the device current inside the block. Code on the hot path repeats
+    these steps inline."""
 
     __slots__ = ("_index", "_previous")
 
@@ -84,7 +85,7 @@ def first_failure() -> str | None:
 
 
 def failed(device_index: int, what: str, error: Any) -> Exception:
-    """Make our error for an error of CuPy or for a status. See Note [Failures of a device]."""
+    """Convert an error of CuPy, or a status, to our error. See Note [Failures of a device]."""
     if isinstance(error, int):
         error = _runtime.CUDARuntimeError(error)
     return errors.kernel_failed(f"cuda:{device_index}", told(what, error))
@@ -116,8 +117,8 @@ def is_done(device_index: int, what: str, status: int) -> bool:
 
 class Relaxed:
     """During a capture, allow this thread calls that the driver otherwise rejects in all threads:
-    allocating memory, loading modules, waiting for uncaptured work. A capture does not record
-    these. CuPy does not expose the driver's function for this."""
+    allocating memory, loading modules, waiting for uncaptured work. The capture does not record
+    these calls. CuPy does not expose the driver's function for this."""
 
     __slots__ = ("_mode",)
 
@@ -171,8 +172,8 @@ def exchange_device(index: int) -> int:
 
 
 def device_of(ptr: int) -> int:
-    """Return the device of an address. For null, which an empty array may have, return the current
-    device."""
+    """Return the device of an address. Return the current device for null, which may be the address
+    of an empty array."""
     index = get_device()
     if not ptr:
         return index
@@ -201,7 +202,7 @@ def capability(index: int) -> tuple[int, int]:
 
 
 def limits(index: int) -> Limits:
-    """The device's limits for launch plans; read once."""
+    """The device's limits for launch plans. They are read once."""
     found = _limits.get(index)
     if found is None:
         checked("limits", index)

@@ -18,8 +18,8 @@ _UNJOINED = 904
 
 
 class Graph:
-    """The recording of a capture: a CuPy graph. order: the order of its Fourier transforms, see
-    Note [Work area of a plan]; None without transforms."""
+    """The recording of a capture: a CuPy graph. order: the order of its Fourier transforms (Note
+    [Work area of a plan]); None without transforms."""
 
     __slots__ = ("_index", "_order", "cupy")
 

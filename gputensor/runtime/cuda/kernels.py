@@ -1,4 +1,4 @@
-"""Kernels: compiling and loading them, and the launch in one call of the driver."""
+"""Kernels: compile and load them, and launch them with one driver call."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ _archs: dict[int, str] = {}
 
 class Function:
     """One kernel on one device. shared_bytes: the dynamic shared memory that it may use without a
-    request to the driver.
+    driver call.
     """
 
     __slots__ = (
         "carveout", "device_index", "function", "image", "launchers", "module", "name", "ptr",
         "shared_bytes",
     )  # fmt: skip
-    launchers: dict[tuple[Any, ...], Callable[[bytes], None]]  # by grid, block and shared memory
+    # keyed by grid, block and shared memory
+    launchers: dict[tuple[Any, ...], Callable[[bytes], None]]
     image: bytes
     module: Any
 
@@ -58,11 +59,11 @@ class Function:
         self, function: Any, name: str, device_index: int, module: Any = None, image: bytes = b""
     ) -> None:
         self.module, self.image, self.launchers = module, image, {}
-        self.function: Any = function  # keeps the module loaded
+        self.function: Any = function  # this reference keeps the module loaded
         self.ptr: int = function.ptr
         self.name: str = name
         self.device_index: int = device_index
-        # per cent of a multiprocessor's shared memory; 0 leaves it to the driver
+        # percentage of a multiprocessor's shared memory; 0 leaves it to the driver
         self.carveout: int = 0
         # The kernel's static shared memory counts towards the 48 KiB that need no opt-in.
         own = _driver.funcGetAttribute(_driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self.ptr)
@@ -95,7 +96,7 @@ def compile(
     entries: Sequence[str] | None = None, headers: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
 ) -> bytes:  # fmt: skip
-    """A cubin of one variant; needs NVRTC and no GPU.
+    """Return the cubin of one variant. Needs NVRTC, but no GPU.
 
     entries, headers, options: for a user's text, the requested C++ names, the available headers,
     and options for NVRTC in addition to ours.
@@ -110,7 +111,7 @@ def compile(
 
 
 def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Function:
-    """Load a kernel of a cubin on one device. The module is loaded once per device."""
+    """Load a kernel of a cubin on one device. Each module is loaded once per device."""
     mangled = getattr(image, "names", {}).get(entry, entry)
     if capturing:
         capture.refuse_unsafe(entry, "its kernel is loaded, which a call before the capture does")
@@ -130,7 +131,8 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
 
 
 def prefer_shared(function: Function, nbytes: int) -> None:
-    """Request this share of each multiprocessor's memory as shared memory instead of L1 cache."""
+    """Request this percentage of each multiprocessor's memory as shared memory instead of L1
+    cache."""
     index = function.device_index
     percent = min(100, -(-100 * nbytes // limits(index).shared_bytes))
     if percent > function.carveout:
@@ -210,10 +212,10 @@ def launcher(
     function: Function, grid: tuple[int, int, int], block: tuple[int, int, int],
     shared_bytes: int = 0,
 ) -> Callable[[bytes], None]:  # fmt: skip
-    """A function `run(params)` that launches one kernel repeatedly, on the current stream.
+    """Return a function `run(params)` that launches one kernel repeatedly, on the current stream.
 
-    It does the work of `launch` in one frame if nothing has to be prepared or switched. Layouts
-    with equal launches share it.
+    It does the work of `launch` in one frame if no context has to be created and no device
+    switched. Layouts with equal launches share it.
     """
     key = grid, block, shared_bytes
     known = function.launchers.get(key)
@@ -246,8 +248,8 @@ def launcher(
 
 
 def _prepare(launcher: _Launcher, function: Function, shared_bytes: int) -> None:
-    """Create a context, once per thread and device. Beyond 48 KiB of shared memory, request it from
-    the driver."""
+    """Create a context, once per thread and device. Request shared memory beyond 48 KiB from the
+    driver."""
     _give_context()
     launcher.ready[function.device_index] = launcher.view, launcher.address
     if shared_bytes > function.shared_bytes:

@@ -1,4 +1,4 @@
-"""Access to libraries: CuPy's functions over our memory and streams, cuSOLVER and NCCL."""
+"""Library calls: CuPy's functions on our memory and streams, cuSOLVER and NCCL."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from .plans import Plans
 from .streams import Event, current_stream
 
 _lock = threading.Lock()
-# Bytes of constants kept on a device; further constants are copied at each call.
+# The limit in bytes of constants kept on a device; further constants are copied at each call.
 _MOST_CONSTANTS = 16 << 20
 
 
 class _OnGpu(Library):
-    """CuPy. Its transforms are ordered: Note [Work area of a plan]."""
+    """CuPy as a Library. Its transforms are ordered: Note [Work area of a plan]."""
 
     def __init__(self) -> None:
         super().__init__(cupy, "cupyx.scipy", is_gpu=True)
@@ -89,7 +89,7 @@ def nccl() -> Any:
 
 
 class _Temporary(cupy.cuda.UnownedMemory):  # type: ignore[misc]
-    """Memory of our allocator in the form that CuPy takes."""
+    """Memory of our allocator in the form that CuPy accepts."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__(memory.ptr, memory.nbytes, memory, memory.device_index)
@@ -97,8 +97,8 @@ class _Temporary(cupy.cuda.UnownedMemory):  # type: ignore[misc]
 
 
 def _for_cupy(nbytes: int) -> Any:
-    """The allocator that CuPy uses inside a library call: our memory, for the current device and
-    stream."""
+    """The allocator that CuPy uses inside a library call. It returns our memory, for the current
+    device and stream."""
     return cupy.cuda.MemoryPointer(_Temporary(memory.allocate(nbytes, get_device())), 0)
 
 
@@ -114,11 +114,11 @@ def call_library(
     op: str, function: Compute, operands: Sequence[Array], results: Sequence[Array] | None,
     device_index: int,
 ) -> Any:  # fmt: skip
-    """Queue `function(CuPy, *operands)` on the current stream of the device; return the memory of
+    """Queue `function(CuPy, *operands)` on the current stream of the device. Return the memory of
     each result, without a copy if the function's own result has the wanted layout.
 
-    results: None returns the function's own result. The call waits only if the function reads
-    values.
+    results: None returns the function's own result. The call waits for the device only if the
+    function reads values.
     """
     # CuPy loads a kernel or makes a plan when it needs one for the first time, possibly within a
     # capture.

@@ -25,10 +25,10 @@ _peers: set[tuple[int, int]] = set()
 
 
 class _Backend:
-    """The driver's memory (Note [Allocator backend]).
+    """The driver's memory as a backend (Note [Allocator backend]).
 
     A handle frees its memory when it is dropped, after all work of the device. CuPy's pool is not
-    used, because it collects garbage twice before it reports exhausted memory.
+    used, because it collects garbage twice before it reports that memory is exhausted.
     """
 
     def __init__(self, device_index: int) -> None:
@@ -50,7 +50,7 @@ class _Backend:
         """Does nothing: the memory is freed when the caller drops the handle."""
 
     def mark(self, stream: Stream) -> Stream | Event:
-        """Return the stream; for a borrowed stream, which may be destroyed later, return an event
+        """Return the stream. For a borrowed stream, which may be destroyed later, return an event
         after its current work."""
         return stream.record_event() if stream.is_borrowed else stream
 
@@ -99,7 +99,7 @@ record_stream = allocators.record_stream
 def borrow(ptr: int, nbytes: int, device_index: int, give_back: Callable[[], None]) -> Memory:
     """Memory of another library, for work on the current stream.
 
-    give_back: called when the memory is dropped and the work queued on our streams until then is
+    give_back: called when the memory is dropped and the work that our streams had queued by then is
     done.
     """
     allocator = allocators[driver.checked("borrow", device_index)]

@@ -20,8 +20,8 @@ class Staging:
         self._lock = threading.RLock()
         self._is_busy = False
         self._begins: list[int] = []
-        self._owners: dict[int, tuple[Any, int]] = {}  # first address -> (owner, number of bytes)
-        # first addresses of dropped memory; a finaliser only appends to it
+        self._owners: dict[int, tuple[Any, int]] = {}  # First address -> (owner, number of bytes).
+        # First addresses of dropped memory. A finaliser only appends to it.
         self.gone: deque[int] = deque()
         self.in_flight: dict[Any, deque[tuple[Any, Any]]] = {}
 

@@ -1,11 +1,11 @@
-"""Use of cuFFT plans, which CuPy caches for each thread and device, on several streams.
+"""Use of cuFFT plans on several streams. CuPy caches the plans for each thread and device.
 
 Note [Work area of a plan]
-A plan has one work area, which its transforms overwrite on any stream. CuPy does not order them. So
-a transform waits for the transforms that its thread queued on another
-stream, and the memory of the area is recorded on each stream that uses it. A graph keeps the plans
-that its capture used, and a replay counts as a transform of the thread that captured it.
-CuPy is handed in: this module imports none.
+A plan has one work area, which its transforms overwrite on any stream. CuPy does not order the
+transforms. So a transform waits for the transforms that its thread queued on another stream, and
+the memory of the work area is recorded on each stream that uses it. A graph keeps the plans that
+its capture used, and a replay counts as a transform of the thread that captured it. CuPy is an
+argument: this module does not import it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Plans:
     def wait(self, last: Last, stream: Any, graph: capture.Capture | None = None) -> None:
         """Make a stream wait for the last transform, if that ran on another stream.
 
-        Work inside a capture and work outside it cannot wait for each other.
+        Work inside a capture and work outside it cannot wait for each other, so they are kept
+        apart.
         """
         before, event = last.get((stream.device_index, graph), (stream, None))
         if before.key != stream.key:

@@ -18,8 +18,8 @@ from .driver import CudaError, On, Relaxed, checked, failed, get_device, is_done
 _runtime: Any = cupy.cuda.runtime
 cupy_stream = cupy.cuda.get_current_stream
 
-PER_THREAD = 2  # the handle of the per-thread default stream
-_STREAMS_IN_POOL = 32  # per device and priority, as in PyTorch
+PER_THREAD = 2  # The handle of the per-thread default stream.
+_STREAMS_IN_POOL = 32  # The number of streams per device and priority, as in PyTorch.
 
 _lock = threading.Lock()
 _local = threading.local()
@@ -68,7 +68,7 @@ class Stream:
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Make work that is added from now on run after the current work of another stream."""
+        """Make work queued after this call run after the current work of another stream."""
         self.wait_event(stream.record_event())
 
     def record_event(self) -> Event:
@@ -81,7 +81,7 @@ class Stream:
 
 
 def _pooled(device_index: int, priority: int) -> Any:
-    # limit it to this range, which contains the driver's range
+    # clamp to this range, which contains the driver's range
     priority = max(-5, min(priority, 0))
     with _lock:
         streams = _stream_pools.setdefault((device_index, priority), deque())
@@ -98,7 +98,8 @@ def _pooled(device_index: int, priority: int) -> Any:
 
 
 class Event:
-    """A point in a stream's work. CuPy's event is made at the first recording, on the stream's
+    """A point in a stream's work. CuPy's event is created at the first recording, on the stream's
+    device.
     device."""
 
     __slots__ = ("_by", "_capture", "_device_index", "cupy", "enable_timing")
@@ -128,7 +129,7 @@ class Event:
         self._capture, self._by = capture.of(stream) if capturing else None, stream
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Make work that is added to the stream from now on run after this point."""
+        """Make work queued on the stream after this call run after this point."""
         if self.cupy is not None:
             settling.settle("a stream waits for an event")
             stream = stream or current_stream(get_device())
@@ -148,7 +149,7 @@ class Event:
         return is_done(self._device_index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
 
     def has_passed(self) -> bool:
-        """`query` for a thread that only observes; allowed during a capture."""
+        """`query` for a thread that only observes. Allowed during a capture."""
         if self.cupy is None:
             return True
         index = self._device_index
@@ -192,8 +193,8 @@ def _of_cupy(index: int, of: Any) -> Stream:
 
 
 def per_thread_stream(index: int) -> Stream:
-    """Return this thread's default stream. All threads have one handle for it, so the key is our
-    own."""
+    """Return this thread's default stream. Its handle is the same in all threads, so `key` is our
+    own value."""
     try:
         streams: dict[int, Stream] = _local.streams
     except AttributeError:
@@ -223,7 +224,7 @@ def set_stream(stream: Stream) -> Stream:
 
 
 class _External:
-    """A stream of another library in the form that CuPy takes (`ExternalStream` is deprecated in
+    """A stream of another library in the form that CuPy accepts (`ExternalStream` is deprecated in
     CuPy 14)."""
 
     __slots__ = ("owner", "ptr")
@@ -236,8 +237,8 @@ class _External:
 
 
 def external_stream(index: int, ptr: int, owner: Any = None) -> Stream:
-    """Return a Stream for a handle of another library. 0 and 1 are the legacy default stream, 2 is
-    this thread's default stream.
+    """Return a Stream for a handle of another library. The handles 0 and 1 are the legacy default
+    stream, 2 is this thread's default stream.
 
     owner: an object that keeps the handle alive. It is kept as long as memory is used on the
     stream.

@@ -1,11 +1,11 @@
-"""CUDA devices emulated on the CPU: the same kernel text, built by g++, behind the same interface.
+"""CUDA devices emulated on the CPU, behind the same interface. g++ compiles the same kernel text.
 
-A launch, a copy or a fill goes to the queue of its stream (emulator/queues.py), whose order
-`GPUTENSOR_EMULATOR_ORDER` chooses; it runs there on the engine (emulator/launch.h). Every
-allocation has pages and guard bytes of its own (emulator/arena.h). A kernel's fault is a
+A launch, a copy or a fill goes to the queue of its stream (emulator/queues.py) and runs on the
+engine (emulator/launch.h). `GPUTENSOR_EMULATOR_ORDER` selects the order of the queues. Every
+allocation has pages and guard bytes of its own (emulator/arena.h). A kernel's fault raises
 KernelError at the next synchronisation, or at the launch itself in eager order.
 `GPUTENSOR_EMULATOR_DEVICES` and `GPUTENSOR_EMULATOR_MEMORY` (bytes per device) set the number and
-size of devices; `GPUTENSOR_EMULATOR_CHECK=0` disables guards and poison; emulator/settings.py has
+size of devices; `GPUTENSOR_EMULATOR_CHECK=0` disables guards and poison. emulator/settings.py has
 further checks, the order of threads and the time limit. The emulator does not reproduce the GPU's
 memory model, timing or the last bits of libdevice.
 """
@@ -56,7 +56,7 @@ def unavailable_reason() -> str | None:
 
 
 def start() -> None:
-    """Make the devices, on the first call. `runtime` calls it when it chooses this package."""
+    """Create the devices, on the first call. `runtime` calls it when it chooses this package."""
     if memory.allocators:
         return
     count = _positive("GPUTENSOR_EMULATOR_DEVICES", 2)
@@ -95,6 +95,7 @@ def reset_after_fork() -> None:
 
 
 def _let_go() -> None:
-    """Free no memory from now on: threads that no longer run may hold the locks for ever."""
+    """Free no memory from now on, because threads that no longer run may hold the locks for
+    ever."""
     devices.machine.is_closed = True
     memory.allocators.close()

@@ -15,8 +15,8 @@ from ..emulator.queues import Scheduler
 machine: Machine
 scheduler: Scheduler
 pinned: PinnedAllocator
-total_bytes = 0  # bytes of each device
-peers: list[int] = []  # per device, a bit for each device whose memory its kernels may use
+total_bytes = 0  # The bytes of each device.
+peers: list[int] = []  # Per device, a bit for each device whose memory its kernels may use.
 _local = threading.local()
 
 
@@ -57,7 +57,7 @@ def capability(index: int) -> tuple[int, int]:
 
 
 def limits(index: int) -> Limits:
-    """The limits of an H200, so that plans are those of a large GPU."""
+    """The limits of an H200, so that plans are made for a large GPU."""
     checked("limits", index)
     return H200
 
@@ -69,7 +69,8 @@ def can_access_peer(device_index: int, peer_index: int) -> bool:
 
 
 def enable_peer_access(device_index: int, peer_index: int, enabled: bool = True) -> None:
-    """Let kernels of one device use memory of another. Only the emulator has this function."""
+    """Let kernels of one device use memory of another device. Only the emulator has this
+    function."""
     bit = 1 << checked("enable_peer_access", peer_index)
     checked("enable_peer_access", device_index)
     if enabled:

@@ -29,7 +29,7 @@ class Function:
     """One kernel of one variant, for one device.
 
     places: offset and size of each parameter. arguments: names of pointer parameters for error
-    messages (findings.Arguments), set by callers with the signature.
+    messages (findings.Arguments). Callers with the signature set them.
     """
 
     __slots__ = ("arguments", "carveout", "device_index", "loaded", "name", "places")
@@ -43,7 +43,7 @@ class Function:
         self.arguments: findings.Arguments = ()
 
     def symbol(self, name: str) -> tuple[int, int]:
-        """Return the address and the number of bytes of a __constant__ or __device__ variable."""
+        """Return the address and the size in bytes of a __constant__ or __device__ variable."""
         symbols = self.loaded.symbols()
         if name not in symbols:
             known = ", ".join(symbols) or "none"
@@ -61,10 +61,10 @@ def compile(
     entries: Sequence[str] | None = None, headers: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
 ) -> bytes:  # fmt: skip
-    """One shared object with every variant of a `.cu` text.
+    """Return one shared object with every variant of a `.cu` text.
 
     entries, headers: for a user's text, the requested kernels and the available headers. options:
-    NVRTC's; the emulator uses some (emulator/nvrtc_options.py).
+    options for NVRTC; the emulator uses some of them (emulator/nvrtc_options.py).
     """
     title = nvrtc.title_of(text)
     asked = nvrtc_options.parse(options)
@@ -77,7 +77,7 @@ def compile(
 
 
 def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Function:
-    """Load a kernel of an image that `compile` returned in this process or in another one."""
+    """Load a kernel from an image of `compile`, also from another process."""
     checked("load", device_index)
     if capturing:
         capture.refuse_unsafe(entry, "its kernel is loaded, which a call before the capture does")

@@ -66,8 +66,8 @@ def call_library(
 
 
 def _array_over(of: Array, ptr: int, op: str, device_index: int) -> np.ndarray:
-    """Return an ndarray over emulated memory. Arrays of inputs are read-only, so that a wrong write
-    raises."""
+    """Return an ndarray over emulated memory. Arrays of inputs are read-only, so that an unintended
+    write raises."""
     if not of.extent_bytes:
         return np.empty(of.sizes, of.dtype)
     check_range(op, "memory", ptr, of.extent_bytes, device_index)

@@ -25,8 +25,8 @@ allocators = Allocators(checked)
 class Backend:
     """The system's memory for one device (Note [Allocator backend]).
 
-    It refers to everything that `free` needs, because at exit the interpreter sets variables of
-    modules to None before it drops the last tensors.
+    It holds references to everything that `free` needs, because at exit the interpreter sets module
+    variables to None before it drops the last tensors.
     """
 
     def __init__(self, device_index: int) -> None:
@@ -58,7 +58,7 @@ class Backend:
         return self._scheduler.record(stream.queue)
 
     def release(self) -> None:
-        """Free memory whose release waits in a queue; until then the memory is in use, as on a
+        """Free memory whose release waits in a queue. Until then the memory is in use, as on a
         GPU."""
         self._scheduler.drain_all(self._device_index)
 
@@ -95,8 +95,8 @@ def pinned_allocate(nbytes: int) -> PinnedMemory:
 def copy_async(
     dst_ptr: int, dst_device: int, src_ptr: int, src_device: int, nbytes: int, stream: Stream
 ) -> None:
-    """Queue a copy; device -1 is the host. When the call returns, pageable host memory may be
-    changed."""
+    """Queue a copy; device -1 is the host. Pageable host memory may be changed after the call
+    returns."""
     if nbytes == 0:
         return
     if capturing and (dst_device < 0 or src_device < 0):

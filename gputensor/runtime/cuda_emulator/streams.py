@@ -19,7 +19,7 @@ __tracebackhide__ = errors.is_of_a_kernel
 
 default_streams: list[Stream] = []
 _local = threading.local()
-# from 16 on, because other libraries take 1 and 2 as the default streams, as CUDA does
+# from 16 on, because other libraries use 1 and 2 for the default streams, as CUDA does
 _stream_numbers = itertools.count(16)
 _by_number: WeakValueDictionary[int, Stream] = WeakValueDictionary()
 
@@ -60,7 +60,7 @@ class Stream:
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Make work that is added from now on run after the current work of another stream."""
+        """Make work queued after this call run after the current work of another stream."""
         self.wait_event(stream.record_event())
 
     def record_event(self) -> Event:
@@ -80,7 +80,7 @@ class Event:
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing: bool = enable_timing
         self._mark: Mark | None = None
-        # a weak reference: the event keeps no stream alive
+        # a weak reference: the event does not keep the stream alive
         self._by: Callable[[], Stream | None] = lambda: None
         self._capture: capture.Capture | None = None
 
@@ -91,7 +91,7 @@ class Event:
         self._mark = devices.scheduler.record(stream.queue)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Make work that is added to the stream from now on run after this point."""
+        """Make work queued on the stream after this call run after this point."""
         if self._mark is not None:
             settling.settle("a stream waits for an event")
             stream = stream or current_stream(current_device())
@@ -109,7 +109,7 @@ class Event:
         return self._mark is None or self._mark.done
 
     def has_passed(self) -> bool:
-        """`query` for a thread that only observes: it runs no work and is allowed during a
+        """`query` for a thread that only observes. It runs no work and is allowed during a
         capture."""
         return self._mark is None or self._mark.done
 
@@ -121,8 +121,8 @@ class Event:
         devices.scheduler.raise_failure()
 
     def elapsed_time(self, end: Event) -> float:
-        """Return the milliseconds of emulated work between two events. They say nothing about a
-        GPU's time."""
+        """Return the milliseconds of emulated work between two events. They do not predict a GPU's
+        time."""
         times = []
         for event in (self, end):
             if not event.enable_timing or event._mark is None or not event._mark.done:

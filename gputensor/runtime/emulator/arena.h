@@ -1,6 +1,6 @@
-// Where device memory lies: every allocation on pages of its own in one reserved range of
-// addresses, far from the next one. What a kernel's index reaches from there by mistake is a page
-// that nobody may touch, not the process's own memory: an index of 32 bits never leaves the range.
+// Address ranges of device memory. Each allocation has its own pages in one reserved range, far
+// from the next allocation. A wrong index in a kernel therefore reaches an inaccessible page, not
+// the process's own memory. A 32-bit index never leaves the range.
 #pragma once
 
 #include <stddef.h>
@@ -11,22 +11,23 @@
 
 namespace {
 
-constexpr size_t GAP = 1303 << 12;       // between allocations; no stride of a usual array
-constexpr size_t REACH = 16ull << 30;    // on either side: 2^31 elements of 8 bytes
+constexpr size_t GAP = 1303 << 12;       // between allocations; not a stride of a usual array
+constexpr size_t REACH = 16ull << 30;    // on both sides: 2^31 elements of 8 bytes
 constexpr size_t RANGE = 1ull << 40;
-constexpr unsigned MAX_SLOTS = 20000;    // each splits a mapping; Linux allows 65530 a process
-constexpr size_t SMALL = 16;             // pages: such a slot stays open while others are not short
+constexpr unsigned MAX_SLOTS = 20000;  // each slot splits a mapping; Linux allows 65530 per process
+// in pages; freed slots up to this size stay accessible while slots are not scarce
+constexpr size_t SMALL = 16;
 
 struct free_slots {
   unsigned char** items;
   size_t count, room;
 };
-free_slots ready[160], closed[160];  // by class: accessible, and not
-unsigned char *arena_begin, *arena_next, *arena_end;  // begin is null where nothing was reserved
+free_slots ready[160], closed[160];  // by class: accessible, inaccessible
+unsigned char *arena_begin, *arena_next, *arena_end;  // begin is null if no range was reserved
 size_t page_size;
-unsigned open_slots;  // in use or not
+unsigned open_slots;  // accessible slots, in use or free
 
-// Pages up to SMALL are classes of their own; beyond, four classes for each power of two.
+// Each page count up to SMALL is a class. Above it there are four classes for each power of two.
 unsigned class_of(size_t pages) {
   if (pages <= SMALL) return (unsigned)pages;
   const unsigned log2 = 63 - (unsigned)__builtin_clzll(pages - 1);
@@ -40,7 +41,8 @@ size_t pages_of(unsigned of_class) {
   return ((size_t)1 << log2) + ((size_t)quarter << (log2 - 2));
 }
 
-// Addresses that may be reserved: where a process has a limit (`ulimit -v`), half are its own.
+// The number of bytes that may be reserved: half of the process's limit (`ulimit -v`), if it has
+// one.
 size_t most_reserved() {
   rlimit limit;
   if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return ~(size_t)0;
@@ -62,7 +64,7 @@ void reserve_arena() {
   }
 }
 
-// Addresses that stay inaccessible until someone asks the system for them. Null: none are left.
+// Take addresses from the range. They stay inaccessible until mprotect. Null if none are left.
 unsigned char* carve(size_t nbytes) {
   if (!arena_begin || nbytes + GAP > (size_t)(arena_end - arena_next)) return nullptr;
   unsigned char* p = arena_next;
@@ -70,10 +72,10 @@ unsigned char* carve(size_t nbytes) {
   return p;
 }
 
-// Accessible memory for the machine itself, at the other end of the range: an index that leaves a
-// tensor does not come there. Null: there is none.
+// Accessible memory for the engine itself, at the far end of the range, which no index that leaves
+// a tensor reaches. Null if there is none.
 unsigned char* carve_far(size_t nbytes) {
-  if (!arena_begin) return nullptr;  // under a sanitizer, which has memory of its own
+  if (!arena_begin) return nullptr;  // under a sanitizer, which has its own memory
   const size_t room = (nbytes + GAP + page_size - 1) / page_size * page_size;
   if (room > (size_t)(arena_end - arena_next)) return nullptr;
   arena_end -= room;
@@ -95,8 +97,8 @@ void close_slot(unsigned c, unsigned char* slot) {
   --open_slots;
 }
 
-// Memory of whole pages, of which the last ends where a page follows that nobody may touch. Null:
-// the process has no more mappings, or no more addresses.
+// Return whole pages that end before an inaccessible page. Null if the process has no mappings or
+// addresses left.
 unsigned char* take_pages(size_t pages) {
   const unsigned c = class_of(pages);
   const size_t unused = pages_of(c) * page_size - pages * page_size;

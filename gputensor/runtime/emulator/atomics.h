@@ -1,9 +1,8 @@
-// Atomic operations of CUDA C, with the overloads that CUDA has, in every scope. Threads of the
-// emulator change places at barriers only, so a plain read and write is one step. A part of
-// cuda_on_cpu.h.
+// Atomic operations of CUDA C, with CUDA's overloads, in every scope. The emulator switches threads
+// only at barriers, so a plain read and write is one step. Part of cuda_on_cpu.h.
 #pragma once
 
-// An instrumented one is not inlined: its return address then lies in the kernel's line.
+// Instrumented versions are not inlined, so that the return address lies in the kernel's line.
 #ifdef __SANITIZE_THREAD__
 #define GPUTENSOR_ATOMIC_FUNCTION GPUTENSOR_UNCHECKED __attribute__((noinline)) static
 #define GPUTENSOR_NOTE_ATOMIC(p)                                                                   \

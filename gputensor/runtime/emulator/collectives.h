@@ -1,4 +1,4 @@
-// Barriers, votes, shuffles and reductions of CUDA C; the engine resolves them. A part of
+// Barriers, votes, shuffles and reductions of CUDA C. The engine executes them. Part of
 // cuda_on_cpu.h.
 #pragma once
 
@@ -33,7 +33,7 @@ inline unsigned match_all(unsigned mask, unsigned long long value, int* all, con
   return found;
 }
 
-// As the hardware has them: one result for all lanes of the mask, for 32-bit integers.
+// As in hardware: one result for all lanes of the mask, for 32-bit integers.
 inline unsigned reduce(collective what, unsigned mask, unsigned value, const char* file,
                        unsigned line) {
   return (unsigned)the_engine->meet(what, mask, value, 0, 32, file, line);

@@ -1,5 +1,5 @@
-// Switching between stacks. On x86-64 by hand (some 5 ns); elsewhere by the C library, which asks
-// the kernel for the signal mask each time.
+// Switch between stacks. Assembly on x86-64 (about 5 ns), otherwise the C library, which makes a
+// system call for the signal mask at each switch.
 #pragma once
 
 #include <stddef.h>
@@ -53,7 +53,9 @@ void switch_context(context& from, context& to) {
 void begin_context(context& c, unsigned char* stack, size_t size, void (*function)()) {
 #if defined(__x86_64__)
   void** top = (void**)(stack + size);
-  *--top = nullptr;  // stands where the caller's address would: a function begins 8 off 16 bytes
+  // in place of the return address: a function is entered with the stack 8 bytes off a multiple of
+  // 16
+  *--top = nullptr;
   *--top = (void*)function;
   for (int i = 0; i < 6; ++i) *--top = nullptr;
   c.sp = top;

@@ -142,7 +142,7 @@ def named(word: str) -> tuple[str, str] | None:
 
 
 def explain(log: str, unit: str) -> str:
-    """Return g++'s log under one sentence about the first construct that the emulator does not
+    """Return g++'s log below a sentence about the first construct that the emulator does not
     cover."""
     unlinked = _unlinked(log)
     if unlinked is not None:
@@ -175,8 +175,8 @@ def _unlinked(log: str) -> str | None:
 
 
 def _place_of_use(log: str, error: re.Match[str]) -> tuple[str, int]:
-    """Return the user's line of an error. If the error is in one of our headers, it is the user's
-    line that led there."""
+    """Return the user's line of an error. For an error in one of our headers, return the user's
+    line that led to it."""
     places = [error, *reversed(list(_USED_BY.finditer(log, 0, error.start())))]
     own = (m for m in places if os.path.basename(m[1]) not in SHIM_FILES)
     place = next(own, error)

@@ -1,7 +1,8 @@
-// CUDA C on a CPU: the words of the language, one block at a time, one thread at a time.
-// Included once, before the text of a kernel. It includes no system header, since every build pays
-// for it; libm and libc are declared by hand. What threads do together goes to the engine.
-// What is covered stands in coverage.py; what is not has no declaration here, so that g++ names it.
+// CUDA C on a CPU: the keywords of the language, run one block and one thread at a time. Included
+// once, before the text of a kernel. It includes no system header, because that would slow each
+// build; functions of libm and libc are declared by hand. Collective operations of threads are
+// passed to the engine. coverage.py lists the covered constructs. A construct that is not covered
+// has no declaration here, so that g++ reports its name.
 #pragma once
 #include "engine.h"
 
@@ -20,12 +21,12 @@
 #define __launch_bounds__(...)
 #define __builtin_assume(x) ((void)0)
 #ifdef GPUTENSOR_USERS
-// g++ drops the section of a variable in a template, so a user's lie in thread-local storage, which
-// is one region of its own.
+// g++ ignores the section of a variable in a template. Shared variables of a user's text are
+// therefore in thread-local storage, which is a region of its own.
 #define __shared__ static __thread __attribute__((aligned(16)))
 #else
-// The `#` begins a comment for the assembler: the section has a name with start and stop symbols,
-// yet takes no room in the file, which a named section otherwise does.
+// The `#` begins an assembler comment, which hides g++'s own section type. The section gets start
+// and stop symbols and takes no space in the file.
 #define __shared__ __attribute__((section(GPUTENSOR_SHARED ",\"aw\",@nobits#"), aligned(16))) static
 #endif
 
@@ -52,7 +53,7 @@ namespace gputensor {
 static engine engine_here;  // a copy, so that an instrumented kernel reads its own memory
 static const engine* the_engine;
 static entry* entries;
-static unsigned char* dynamic_shared;  // the engine's
+static unsigned char* dynamic_shared;  // owned by the engine
 #ifdef GPUTENSOR_USERS
 static __thread unsigned char anchor __attribute__((aligned(16)));
 static void* shared_anchor() { return &anchor; }
@@ -72,7 +73,7 @@ static symbol* symbols;
 
 constexpr unsigned first_of(unsigned first = 0, ...) { return first; }
 
-// Runs code of a kernel's text without instrumenting the reads of its parameters.
+// Run code of a kernel's text without instrumented reads of its parameters.
 #ifdef GPUTENSOR_CHECK_WRITES
 #define GPUTENSOR_UNCHECKED __attribute__((no_sanitize("kernel-address")))
 #else
@@ -84,7 +85,8 @@ template <class T> struct plain<const T> { typedef T type; };
 
 template <unsigned... I> struct indices {};
 
-// Parameters lie one behind the other, each at a multiple of its alignment, as in a GPU's buffer.
+// Parameters are stored in order, each at a multiple of its alignment, as in a GPU's parameter
+// buffer.
 template <class... P>
 struct parameters {
   static constexpr unsigned count = sizeof...(P);
@@ -143,7 +145,7 @@ struct registered_symbol {
   }
 };
 
-// Not the C library's, whose lock a kernel that fails within it would keep.
+// Not the C library's printf: a kernel that fails inside it would keep its lock.
 __attribute__((format(printf, 1, 2))) inline int print(const char* format, ...) {
   char text[2048];
   __builtin_va_list values;
@@ -185,7 +187,7 @@ inline To bits(From value) {
   return result;
 }
 
-// The project's load and store functions call this for the width that they use.
+// The project's load and store functions call this to check the alignment for their width.
 inline void check_aligned(const void* pointer, unsigned alignment, const char* file,
                           unsigned line) {
   if ((__UINTPTR_TYPE__)pointer % alignment) fail("misaligned address", file, line);
@@ -197,7 +199,8 @@ inline void check_aligned(const void* pointer, unsigned alignment, const char* f
 #define GPUTENSOR_CHECK_ALIGNED(pointer, alignment) \
   ::gputensor::check_aligned(pointer, alignment, __FILE__, __LINE__)
 
-// Placed before each `__global__` function by the source assembly; behind the text for a template.
+// The source assembly places this before each `__global__` function, or after the text for a
+// template.
 #define GPUTENSOR_ENTRY(name, collectives, ...) \
   GPUTENSOR_ENTRY_(gputensor_entry_##name, #name, name, collectives, __VA_ARGS__)
 #define GPUTENSOR_ENTRY_(variable, name, function, collectives, ...)                               \

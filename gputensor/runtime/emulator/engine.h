@@ -1,30 +1,30 @@
-// What a compiled kernel and the engine know of each other. Plain data and function pointers, no
-// includes: every kernel text pays for what stands here.
+// The interface between a compiled kernel and the engine. It contains only plain data and function
+// pointers and includes nothing, because every kernel text compiles it.
 #pragma once
 
 namespace gputensor {
 
-constexpr unsigned MAX_SHARED = 227 * 1024;  // bytes that a block may have
+constexpr unsigned MAX_SHARED = 227 * 1024;  // bytes per block
 
 struct index3 {
   unsigned x, y, z;
 };
 
-// Operations that threads of a warp or a block do together; the engine resolves them.
+// Collective operations of the threads of a warp or a block. The engine executes them.
 enum collective : int {
   SHUFFLE_INDEX, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR, BALLOT, MATCH_ANY, MATCH_ALL, REDUCE_ADD,
   REDUCE_MIN, REDUCE_MAX, REDUCE_MIN_SIGNED, REDUCE_MAX_SIGNED, REDUCE_AND, REDUCE_OR, REDUCE_XOR,
   ACTIVE_MASK, SYNC_WARP, SYNC_BLOCK, SYNC_COUNT, SYNC_AND, SYNC_OR
 };
 
-// Where a parameter lies in the bytes of a launch.
+// The place of a parameter in the bytes of a launch.
 struct parameter_place {
   unsigned offset, size;
 };
 
 // One `__global__` function of one variant. `block` runs all threads of a block in a plain loop
-// (kernels without barriers), `thread` runs one (in a fiber). The bounds of the variant's static
-// shared memory are 0 where it has none.
+// (kernels without barriers). `thread` runs one thread (in a fiber). The bounds of static shared
+// memory are null for a variant without it.
 struct entry {
   const char* name;
   int variant;
@@ -40,7 +40,7 @@ struct entry {
   unsigned place_count;
 };
 
-// A variable of a `.cu` text that lives in a device's memory: __constant__ or __device__.
+// A __constant__ or __device__ variable of a `.cu` text.
 struct symbol {
   const char* name;
   void* address;
@@ -48,18 +48,19 @@ struct symbol {
   symbol* next;
 };
 
-// What an instrumented kernel does to memory.
+// The kinds of memory access of an instrumented kernel.
 enum access_kind : int { READ, WRITE, ATOMIC };
 
-// Memory that was looked at before and may be used, where nothing but that is asked: the thread's
-// stack, what the kernel touched last, and, for reads alone, the kernel's own variables.
+// Ranges in which accesses were checked before and need no further check: the thread's stack, the
+// ranges that the kernel touched last and, for reads only, the kernel's own variables. Unused if a
+// check needs every access.
 struct known_range {
   const unsigned char* begin;
   unsigned long long nbytes;
 };
 enum : int { OWN_STACK = 3, READABLE = 4, KNOWN_RANGES = 5 };
 
-// What the engine lends to a kernel. `fail` does not return.
+// The engine's functions and data for a kernel. `fail` does not return.
 struct engine {
   unsigned long long (*meet)(collective what, unsigned mask, unsigned long long value, int argument,
                              int width, const char* file, unsigned line);
@@ -68,11 +69,11 @@ struct engine {
   void (*fence)(int is_of_block);
   unsigned long long (*clock)();
   void (*print)(const char* text, unsigned long long size);
-  const known_range* known;  // KNOWN_RANGES of them
+  const known_range* known;  // KNOWN_RANGES entries
   unsigned char* dynamic_shared;
 };
 
-// What a kernel's shared object lends to the engine.
+// The data of a kernel's shared object for the engine.
 struct module {
   index3* thread_index;
   index3* block_index;
@@ -82,8 +83,9 @@ struct module {
   unsigned dynamic_shared_size;
   entry* first;
   symbol* first_symbol;
-  void* (*shared_anchor)();  // an address in the thread-local storage that shared memory lies in
-  const unsigned char *hooks_begin, *hooks_end;  // instrumented.h's code; null in other builds
+  void* (*shared_anchor)();  // an address in the thread-local storage that contains shared memory
+  // bounds of instrumented.h's code; null in other builds
+  const unsigned char *hooks_begin, *hooks_end;
 };
 
 }  // namespace gputensor

@@ -1,4 +1,4 @@
-// Faults of a kernel end its launch with a sentence instead of the process: signals of the
+// Report a kernel's fault and end its launch instead of the process. Faults are signals of the
 // processor and reports of libasan.
 #pragma once
 
@@ -16,8 +16,9 @@ struct sigaction old_actions[WATCHED];
 const int watched[WATCHED] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 #if defined(__x86_64__)
-// CUDA's integer division by zero has an unspecified result and does not trap; neither does the
-// most negative number by -1. Gives the dividend as quotient, 0 as remainder, and steps over.
+// In CUDA, integer division by zero, or of the most negative number by -1, has an unspecified
+// result and does not trap. Set the quotient to the dividend and the remainder to 0, and skip the
+// instruction.
 bool skip_division(ucontext_t* u) {
   greg_t* r = u->uc_mcontext.gregs;
   const unsigned char* p = (const unsigned char*)r[REG_RIP];
@@ -59,7 +60,7 @@ void* instruction_of(const ucontext_t* u) {
 #endif
 }
 
-// The size of an access that a signal tells of, which is not known.
+// The size of an access that a signal reports; it is unknown.
 constexpr unsigned long long SOME_BYTES = ~0ull;
 
 int kind_of(const ucontext_t* u) {
@@ -75,7 +76,7 @@ bool on_guard_of(const unsigned char* p, const unsigned char* low, size_t nbytes
 }
 
 void on_signal(int number, siginfo_t* info, void* raw) {
-  if (!inside) {  // not ours: let the previous handler see the fault when it happens again
+  if (!inside) {  // not a kernel's fault: the previous handler gets it when it happens again
     for (int i = 0; i < WATCHED; ++i)
       if (watched[i] == number) sigaction(number, &old_actions[i], nullptr);
     if (number == SIGABRT) raise(number);
@@ -105,7 +106,7 @@ void on_signal(int number, siginfo_t* info, void* raw) {
     is_access = true;
   }
   write_report(what, nullptr, 0, *now.m->thread_index);
-  // addr2line takes an address for one behind a call, so this one is moved likewise
+  // addr2line expects the address after a call, so add 1
   fault.pc = (char*)instruction_of((ucontext_t*)raw) + 1;
   if (is_access) {
     fault.address = address;
@@ -115,9 +116,9 @@ void on_signal(int number, siginfo_t* info, void* raw) {
   siglongjmp(escape, 1);
 }
 
-// SIGINT and SIGALRM end a kernel that runs on for ever; what they mean to Python comes after it.
-// SIGURG, which does nothing where it is not expected, is the limit of its time, another thread's
-// SIGINT, or a second look where the first found the thread in a library.
+// SIGINT and SIGALRM end a kernel that does not terminate; Python's handlers run afterwards. SIGURG
+// has no effect by default. It is used for the time limit, for a SIGINT that another thread
+// received, and to interrupt again when the first signal found the thread in a library.
 constexpr int STOPS = 3;
 struct sigaction old_stops[STOPS];
 const int stops[STOPS] = {SIGINT, SIGALRM, SIGURG};
@@ -127,11 +128,11 @@ volatile pid_t running_thread;  // 0 while no kernel runs
 volatile bool looks_again;
 int timer_id;
 pid_t timer_thread, timer_process;
-thread_local bool has_timer;  // a later thread may get the same number
+thread_local bool has_timer;  // a later thread may get the same thread id
 
 pid_t this_thread() { return (pid_t)syscall(SYS_gettid); }
 
-// One timer is enough, since one kernel runs at a time: it is made anew for another thread.
+// One timer is enough, since one kernel runs at a time. Another thread gets a new timer.
 bool get_timer() {
   const pid_t thread = running_thread, process = getpid();
   if (has_timer && timer_thread == thread && timer_process == process) return true;
@@ -146,7 +147,7 @@ bool get_timer() {
   return has_timer = timer_thread != 0;
 }
 
-// Sends this thread SIGURG after some time, and again and again from then on; 0: not any more.
+// Send this thread SIGURG after `first_ns`, then repeatedly; 0 stops the timer.
 void set_timer(long long first_ns) {
   if (!get_timer()) return;
   itimerspec when = {};
@@ -155,8 +156,8 @@ void set_timer(long long first_ns) {
   syscall(SYS_timer_settime, timer_id, 0, &when, nullptr);
 }
 
-// Where the kernel is that was stopped at `pc`, as an address behind a call. The linker's stubs, by
-// which a kernel calls the engine, have no line: then it is the call's.
+// Return the place of a kernel stopped at `pc`, as the address after a call. The linker's stubs for
+// calls of the engine have no line; for a stub, return the return address of the call.
 void* behind(const unsigned char* pc, ucontext_t* u) {
 #if defined(__x86_64__)
   const unsigned char* p = pc;
@@ -168,7 +169,7 @@ void* behind(const unsigned char* pc, ucontext_t* u) {
 }
 
 void on_stop(int number, siginfo_t* info, void* raw) {
-  if (!inside) {  // another thread got it
+  if (!inside) {  // another thread received the signal
     const struct sigaction& old = old_stops[number == stops[1] ? 1 : number == stops[2] ? 2 : 0];
     const pid_t thread = running_thread;
     if (number == SIGINT && thread) {
@@ -177,7 +178,8 @@ void on_stop(int number, siginfo_t* info, void* raw) {
     }
     if (old.sa_flags & SA_SIGINFO) {
       old.sa_sigaction(number, info, raw);
-    } else if (old.sa_handler == SIG_DFL && number != SIGURG) {  // it ends the process
+    // the default action ends the process
+    } else if (old.sa_handler == SIG_DFL && number != SIGURG) {
       sigaction(number, &old, nullptr);
       raise(number);
     } else if (old.sa_handler != SIG_IGN && old.sa_handler != SIG_DFL) {
@@ -190,11 +192,11 @@ void on_stop(int number, siginfo_t* info, void* raw) {
     number = stop_asked ? stop_asked : OUT_OF_TIME;
   }
   const unsigned char* pc = (const unsigned char*)instruction_of((ucontext_t*)raw);
-  // In a hook the kernel is on its way to the engine, which knows its line.
+  // Code in a hook soon reaches the engine, which reports the kernel's line.
   const bool in_hook = pc >= now.m->hooks_begin && pc < now.m->hooks_end;
   if (!in_hook && pc >= now.image_begin && pc < now.image_end)
     stop_here(number, behind(pc, (ucontext_t*)raw));
-  if (!looks_again) set_timer(LOOK_AGAIN_NS);  // it may be in a library, and never at the engine
+  if (!looks_again) set_timer(LOOK_AGAIN_NS);  // it may be in a library and never reach the engine
   looks_again = true;
   stop_asked = number;
   forget_known();
@@ -203,7 +205,7 @@ void on_stop(int number, siginfo_t* info, void* raw) {
 alignas(64) unsigned char signal_stack[64 << 10];
 stack_t old_signal_stack;
 
-// libasan has a report of its own for bad addresses.
+// libasan reports bad addresses itself.
 bool ours(int number) { return !sanitized || number == SIGFPE || number == SIGILL; }
 
 void watch_signals() {
@@ -221,7 +223,7 @@ void watch_signals() {
   action.sa_sigaction = on_stop;
   for (int i = 0; i < STOPS; ++i) {
     sigaction(stops[i], &action, &old_stops[i]);
-    // A signal that the program ignores ends no kernel either: a shell's & and nohup ignore SIGINT.
+    // A signal that the program ignores does not end a kernel: a shell's & and nohup ignore SIGINT.
     const bool is_ignored = stops[i] != SIGURG && old_stops[i].sa_handler == SIG_IGN;
     if (is_ignored) sigaction(stops[i], &old_stops[i], nullptr);
   }
@@ -229,7 +231,7 @@ void watch_signals() {
   inside = 1;
 }
 
-// Puts a handler back, unless the program has set another one meanwhile.
+// Restore a handler, unless the program has set another one in the meantime.
 void put_back(int number, const struct sigaction& old) {
   struct sigaction present;
   sigaction(number, &old, &present);
@@ -247,7 +249,7 @@ void unwatch_signals() {
   sigaltstack(&old_signal_stack, nullptr);
 }
 
-// Copies what stands between `from` (behind it) and `to` into text; returns its length.
+// Copy the part between `from` and `to` into text; return its length.
 size_t cut(const char* report_text, const char* from, const char* to, char* text, size_t room) {
   const char* begin = strstr(report_text, from);
   if (!begin) return text[0] = 0;
@@ -257,7 +259,7 @@ size_t cut(const char* report_text, const char* from, const char* to, char* text
   return (size_t)snprintf(text, room, "%.*s", (int)(n < room ? n : room - 1), begin);
 }
 
-// A report of libasan, cut to what happened and the kernel's line:
+// Reduce a report of libasan to the error and the kernel's line:
 //   ==1==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x… at pc …
 //   WRITE of size 4 at 0x… thread T0
 //       #0 0x… in (anonymous namespace)::v0::name((anonymous namespace)::v0::P) name.cu:12
@@ -270,9 +272,9 @@ void on_sanitizer_report(const char* text) {
   cut(text, "    #0 ", "\n", frame, sizeof frame);
   const char* line = strrchr(frame, ' ');
   snprintf(what, sizeof what, "%s, %s of %s bytes", error, writes ? "write" : "read", size);
-  // name.cu:12, /folder/name.cu:12:5 or (object+0x1234): Python takes it apart
+  // name.cu:12, /folder/name.cu:12:5 or (object+0x1234), which Python parses
   write_report(what, line ? line + 1 : "", 0, *now.m->thread_index);
-  // every further thread of the block may report the same; the first full report is enough to read
+  // further threads of the block may report the same error; the first report is enough
   static const int nowhere = open("/dev/null", O_WRONLY);
   __sanitizer_set_report_fd((void*)(intptr_t)nowhere);
 }

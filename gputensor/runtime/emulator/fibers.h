@@ -1,5 +1,6 @@
-// The threads of a block whose kernel has barriers, shuffles or votes: a fiber for each. A fiber
-// runs until it meets others; the meeting is resolved here, so that who is missing can be named.
+// Threads of a block whose kernel has barriers, shuffles or votes. Each thread is a fiber. A fiber
+// runs until it reaches a collective operation. This file completes the operation, or reports which
+// threads are missing.
 #pragma once
 
 #include <setjmp.h>
@@ -15,7 +16,7 @@ using namespace gputensor;
 namespace {
 
 constexpr unsigned MAX_THREADS = 1024;
-// Stacks of one size begin in the same few lines of the cache; these bytes keep them apart.
+// Stacks of one size would begin in the same cache lines; these bytes spread them.
 constexpr size_t STACK_COLOUR = 192, COLOURED = 4096;
 
 enum progress : int { READY, AT_WARP, AT_BLOCK, DONE };
@@ -43,14 +44,14 @@ struct launch {
   unsigned char *shared_begin, *shared_end;      // static shared memory
 };
 
-// What went wrong, and where. A place is file and line, or an instruction that addr2line knows.
+// A fault and its place. The place is file and line, or an instruction address for addr2line.
 struct finding {
-  char what[600];  // empty: nothing
+  char what[600];  // empty if there is no fault
   char file[200];
   unsigned line;
   void* pc;
   index3 block, thread;
-  const void* address;  // of an access of `size` bytes; else size is 0
+  const void* address;  // of an access of `size` bytes; size is 0 without an access
   unsigned long long size;
   int kind;
   void* other_pc;       // the earlier access of a race
@@ -62,7 +63,7 @@ fiber fibers[MAX_THREADS];
 unsigned char* stacks;
 size_t stack_size;
 context scheduler;
-context caller, grid;       // of a launch: the C library's stack, and the one its kernel runs on
+context caller, grid;       // of a launch: the C library's stack, and the stack of its kernel
 unsigned char *grid_stack;
 constexpr size_t GRID_STACK = 1 << 20;
 void* scheduler_fake_stack;
@@ -87,8 +88,8 @@ void write_report(const char* what, const char* file, unsigned line, index3 thre
   fault.thread = thread;
 }
 
-// A signal that asks the kernel to stop; 0 for none. Set where it came while the engine itself ran,
-// which must not be left half done.
+// A signal that requests the kernel to stop; 0 for none. Set if the signal came while the engine
+// ran, which must not be interrupted.
 volatile sig_atomic_t stop_asked;
 
 // memory_check.h
@@ -109,7 +110,7 @@ unsigned draw(unsigned n) {  // xorshift64*
   return (unsigned)((chance * 0x2545f4914f6cdd1dull >> 32) * n >> 32);
 }
 
-// Fills in 0 … n-1 as the order asks.
+// Fill in 0 … n-1 in the selected order.
 void permute(unsigned* items, unsigned n) {
   for (unsigned i = 0; i < n; ++i) items[i] = thread_order == REVERSED ? n - 1 - i : i;
   for (unsigned i = n; thread_order == RANDOM && i > 1; --i) {
@@ -141,7 +142,7 @@ void fail_here(const char* what, const char* file, unsigned line) {
   leave();
 }
 
-// Stands for a signal where the limit of time is over.
+// Stands for a signal when the time limit has passed.
 constexpr int OUT_OF_TIME = -1;
 
 [[noreturn]] void stop_here(int number, void* pc, const char* file = nullptr, unsigned line = 0) {
@@ -211,14 +212,15 @@ const char* name_of(collective what) {
   return names[what];
 }
 
-// Whether two threads stand at the same call. A barrier of a warp may be several calls.
+// True if two threads are at the same call. A barrier of a warp may be several calls.
 bool same_call(const fiber& a, const fiber& b) {
   if (a.what != b.what) return false;
   if (a.what == SYNC_WARP) return true;
   return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file));
 }
 
-// The lane that a shuffle reads, as the programming guide says; its own where none is in range.
+// Return the lane that a shuffle reads, as in the programming guide; its own lane if none is in
+// range.
 int source_lane(const fiber& f, int lane) {
   const int width = f.width, first = lane & ~(width - 1), within = lane & (width - 1);
   switch (f.what) {
@@ -249,8 +251,8 @@ unsigned reduced(collective what, const fiber* lanes, unsigned here) {
   return r;
 }
 
-// Lets the lanes that came to a call for the active ones go on, once no other meeting of the warp
-// can be completed: whoever could still come has come.
+// Resume the lanes that wait in a call for the active lanes. Called once no other collective of the
+// warp can be completed, because then no further lane can arrive.
 bool resolve_active(unsigned first, unsigned count) {
   fiber* lanes = fibers + first;
   for (unsigned l = 0; l < count; ++l) {
@@ -268,7 +270,8 @@ bool resolve_active(unsigned first, unsigned count) {
   return false;
 }
 
-// Completes one meeting in a warp whose lanes all wait or are done. False: none can be completed.
+// Complete one collective in a warp whose lanes all wait or are done. False if none can be
+// completed.
 bool resolve_warp(unsigned first, unsigned count) {
   fiber* lanes = fibers + first;
   for (unsigned l = 0; l < count; ++l) {
@@ -329,7 +332,7 @@ void describe_waiting(const fiber& f, char* text, size_t room) {
   else snprintf(text, room, "waits in %s at %s:%u", name_of(f.what), f.file, f.line);
 }
 
-// Nothing can run: says who waits where and who does not come.
+// No thread can run: report which thread waits where, and which thread is missing.
 void report_stuck() {
   const fiber* waiting = nullptr;
   const fiber* other = nullptr;
@@ -355,7 +358,7 @@ void report_stuck() {
   write_report(what, waiting->file, waiting->line, waiting->index);
 }
 
-// All threads wait at the block's barrier: gives each the count that it asked for.
+// All threads wait at the block's barrier: return to each thread the count that its call computes.
 bool resolve_block() {
   unsigned long long count = 0;
   for (unsigned i = 0; i < thread_count; ++i) {
@@ -426,7 +429,7 @@ void run_block_in_fibers() {
   }
 }
 
-// A kernel without barriers, its threads in another order than the plain loop's.
+// Run a kernel without barriers with its threads in another order than the plain loop.
 void run_block_permuted() {
   unsigned threads[MAX_THREADS];
   permute(threads, thread_count);

@@ -1,7 +1,7 @@
-// What g++ checks while a kernel runs. A part of cuda_on_cpu.h.
+// Checks that g++ inserts into a kernel. Part of cuda_on_cpu.h.
 //
-// The entry points of -fsanitize=undefined, answered here instead of by libubsan, so that a finding
-// has a block and a thread. Each gets a record that begins with the place in the source.
+// These are the entry points of -fsanitize=undefined. They replace libubsan, so that a finding
+// contains block and thread. Each gets a record that begins with the place in the source.
 #pragma once
 
 namespace gputensor {

@@ -2,7 +2,7 @@
 
     blur.cu:41: read 4 B past 'src' (block (3,0,0), thread (31,0,0), index 307200 of 307200)
 
-The engine reports numbers; names come from the kernel's signature, and lines from addr2line, a part
+The engine reports numbers. Names come from the kernel's signature, and lines from addr2line, a part
 of g++'s tools.
 """
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 # For each pointer: (name, offset in the parameter bytes, bytes of an element, True if the kernel
-# may write there).
+# may write through it).
 Arguments = tuple[tuple[str, int, int, bool], ...]
 
-# Our own headers: a finding in a user's source never points into them.
+# Our own headers. A finding in a user's source is never attributed to one of these.
 SHIM_FILES = (
     "cuda_on_cpu.h intrinsics.h floating_point.h atomics.h collectives.h instrumented.h "
     "users_functions.h half_types.h half_functions.h cuda_fp16.h cuda_bf16.h layout.cuh "
@@ -29,8 +29,9 @@ SHIM_FILES = (
 ).split()
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
-_SOME_BYTES = 2**64 - 1  # the size of an access that a signal reported, which is unknown
-_CLEAR = 1 << 14  # the largest overrun, in bytes, that is attributed to an argument
+# Stands for the size of an access that a signal reported, which is unknown.
+_SOME_BYTES = 2**64 - 1
+_CLEAR = 1 << 14  # The largest overrun, in bytes, that is attributed to an argument.
 _NO_THREAD = 2**32 - 1
 
 
@@ -163,7 +164,7 @@ def _beside_an_argument(
 
 
 class _Meant(NamedTuple):
-    """An argument to which an address outside of the argument's memory may belong."""
+    """An argument that was possibly meant by an address outside of the argument's memory."""
 
     distance: int  # bytes between the address and the argument's memory
     name: str
@@ -175,10 +176,10 @@ class _Meant(NamedTuple):
 def _meant(
     machine: Machine, address: int, params: bytes, arguments: Arguments, may_be_const: bool
 ) -> list[_Meant]:
-    """Return the arguments to which an address may belong, the nearest one first.
+    """Return the arguments that may have been meant by an address, the nearest one first.
 
-    If possible, a write belongs to a pointer that may be written to, and an element begins at a
-    multiple of its size.
+    If possible, a write is attributed to a pointer that may be written through, and an address to
+    an argument whose element begins there.
     """
     found: list[tuple[bool, _Meant]] = []
     for name, offset, itemsize, is_written in arguments:
@@ -211,7 +212,8 @@ def _close(near: Found, address: int) -> bool:
 def _argument(
     near: Found | None, address: int, params: bytes, arguments: Arguments
 ) -> tuple[str | None, list[str]]:
-    """The name of the argument to which an address belongs, quoted, and the element's index."""
+    """Return the quoted name of the argument to which an address belongs, and the element's
+    index."""
     best: tuple[int, str, list[str]] | None = None
     for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
@@ -228,8 +230,8 @@ def _argument(
 def _wrapped(
     machine: Machine, address: int, params: bytes, arguments: Arguments
 ) -> list[str] | None:
-    """Return the argument and the index to which an address belongs if a 32-bit index overflowed;
-    None if several arguments are possible."""
+    """Return the argument and the index that would lead to an address by overflow of a 32-bit
+    index; None if several arguments are possible."""
     meant = []
     for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
@@ -251,7 +253,7 @@ _OVERRUN = re.compile(
 
 
 def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
-    """Add to a sentence about an allocation's guards the name of the argument that points to the
+    """Add an argument's name to a sentence about an allocation's guards. The argument points to the
     allocation."""
     match = _OVERRUN.search(text)
     if match is None:
@@ -278,19 +280,19 @@ def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None
     address."""
     if file and line:
         return f"{os.path.basename(file)}:{line}"
-    in_object = _OBJECT.search(file)  # libasan's text for a symbol that it does not know
+    in_object = _OBJECT.search(file)  # libasan's text for an unknown symbol
     if in_object is not None:
         return _line_of(in_object[1], int(in_object[2], 16))
     if file:
         return ":".join(os.path.basename(file).split(":")[:2])
     at = machine.place_of(pc)
-    if at is None or os.path.basename(at[0]).startswith("lib"):  # the place is in a library
+    if at is None or os.path.basename(at[0]).startswith("lib"):  # the address is in a library
         return None
     return _line_of(at[0], at[1] - 1)
 
 
 def _line_of(path: str, offset: int) -> str | None:
-    """Return the innermost place in the user's text for an instruction; places in the emulator's
+    """Return the innermost place in the user's text for an instruction. Places in the emulator's
     headers are skipped."""
     command = ["addr2line", "-s", "-i", "-e", path, hex(offset)]
     try:

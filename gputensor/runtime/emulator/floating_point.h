@@ -1,4 +1,5 @@
-// Floating-point functions of CUDA C, by libm: not libdevice's last bits. A part of cuda_on_cpu.h.
+// Floating-point functions of CUDA C, computed by libm, so the last bits may differ from libdevice.
+// Part of cuda_on_cpu.h.
 #pragma once
 
 #ifndef INFINITY
@@ -96,7 +97,7 @@ inline float __tanf(float x) { return tanf(x); }
 inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }
 inline float __frsqrt_rn(float x) { return 1.0f / sqrtf(x); }
 
-// Float to integer as the hardware does it: saturating, NaN -> 0 (the minimum for 64 bits).
+// Float to integer as in hardware: saturating; NaN becomes 0 (the minimum for 64 bits).
 namespace gputensor {
 template <class To, class From>
 inline To saturate(From x, To low, To high, To if_nan) {

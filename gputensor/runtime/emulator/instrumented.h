@@ -1,12 +1,12 @@
-// What g++ calls at every load and store of a kernel built with -fsanitize=thread, or at every
-// store of one built with -fsanitize=kernel-address: answered here and by the engine
-// (memory_check.h) instead of by libtsan or a kernel. A part of cuda_on_cpu.h.
+// The functions that g++ calls at every load and store of a kernel built with -fsanitize=thread, or
+// at every store of one built with -fsanitize=kernel-address. They are implemented here and in the
+// engine (memory_check.h) instead of by libtsan or an operating system. Part of cuda_on_cpu.h.
 #pragma once
 
 #define GPUTENSOR_HOOK                                                                             \
   extern "C" GPUTENSOR_UNCHECKED                                                                   \
       __attribute__((visibility("hidden"), used, section("gputensor_hooks")))
-// Variables of the text are initialised before there is an engine.
+// Variables of the text are initialised before the engine exists.
 #define GPUTENSOR_TOUCH(address, size, kind)                                                       \
   if (gputensor::the_engine && !gputensor::is_known(address, size, gputensor::kind))               \
   gputensor::the_engine->access(address, size, gputensor::kind, __builtin_return_address(0))
@@ -15,7 +15,8 @@ namespace gputensor {
 GPUTENSOR_UNCHECKED inline __attribute__((always_inline)) bool is_known(const void* p, size_t size,
                                                                         access_kind kind) {
   const known_range* known = engine_here.known;
-  if (!known[OWN_STACK].nbytes) return false;  // each access is asked more, or is to stop
+  // every access is checked further, or the kernel is to stop
+  if (!known[OWN_STACK].nbytes) return false;
   for (int i = 0; i <= (kind == READ ? READABLE : OWN_STACK); ++i) {
     const size_t at = (size_t)((const unsigned char*)p - known[i].begin);
     if (at < known[i].nbytes && at + size <= known[i].nbytes) return true;
@@ -49,7 +50,8 @@ GPUTENSOR_HOOK void __tsan_init() {}
 #endif
 GPUTENSOR_HOOKS(1) GPUTENSOR_HOOKS(2) GPUTENSOR_HOOKS(4) GPUTENSOR_HOOKS(8) GPUTENSOR_HOOKS(16)
 
-// Calls of these, which g++ does not always open up, reach the C library without a hook.
+// g++ does not always inline these functions. Calls of them then reach the C library without a
+// hook.
 GPUTENSOR_UNCHECKED __attribute__((noinline)) static void* gputensor_copied(void* to,
                                                                             const void* from,
                                                                             size_t n) {

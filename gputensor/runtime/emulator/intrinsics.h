@@ -1,4 +1,4 @@
-// Vector types, cached loads, bits and integers of CUDA C. A part of cuda_on_cpu.h.
+// Vector types, cached loads, and bit and integer functions of CUDA C. Part of cuda_on_cpu.h.
 #pragma once
 
 #define GPUTENSOR_VECTORS(T, name, a2, a4)                                                         \

@@ -1,7 +1,8 @@
-// The machine under an emulated CUDA device; this file is compiled, the others are parts of it.
+// The engine of an emulated CUDA device. This file is compiled; it includes the other parts.
 //
-// A kernel without barriers runs its threads in a plain loop, one with them in fibers. One launch
-// at a time: the caller holds a lock. Streams and events live above, in Python.
+// A kernel without barriers runs its threads in a plain loop, a kernel with barriers runs them in
+// fibers. One launch runs at a time: the caller holds a lock. Streams and events are implemented in
+// Python.
 #pragma once
 
 #include <link.h>
@@ -11,8 +12,9 @@
 
 namespace {
 
-// Static and dynamic shared memory start as garbage on a GPU; here as NaN and as -1. The bytes are
-// set one by one since libasan watches memset, and red zones lie between the variables.
+// Static and dynamic shared memory start with garbage on a GPU; here they start as NaN and -1. The
+// bytes are set one by one, since libasan intercepts memset and red zones lie between the
+// variables.
 void poison_shared() {
   volatile unsigned char* p = now.shared_begin;
   if (p && !sanitized) memset((void*)p, FRESH, (size_t)(now.shared_end - now.shared_begin));
@@ -37,7 +39,7 @@ unsigned gcd(unsigned a, unsigned b) { return b ? gcd(b, a % b) : a; }
 void run_grid(const index3& grid) {
   index3& b = *now.m->block_index;
   const unsigned long long total = 1ull * grid.x * grid.y * grid.z;
-  // a random order: k -> k * step + start, which meets each block once
+  // a random order: k -> k * step + start visits each block once
   unsigned long long step = 1, start = 0;
   if (thread_order == RANDOM && total > 2 && total < 1u << 31) {
     do step = 1 + draw((unsigned)total - 1);
@@ -66,7 +68,7 @@ unsigned long long clock_now() {
   return (unsigned long long)t.tv_sec * 1000000000ull + (unsigned long long)t.tv_nsec;
 }
 
-// Where the shared object that holds `inside_it` lies.
+// The address range of the shared object that contains `inside_it`.
 struct image {
   const unsigned char *inside_it, *begin, *end;
 };
@@ -85,7 +87,7 @@ int find_image(dl_phdr_info* info, size_t, void* raw) {
   return 1;
 }
 
-// A user's static shared memory: the thread-local storage of the kernel's shared object.
+// A user's static shared memory, in the thread-local storage of the kernel's shared object.
 int find_shared(dl_phdr_info* info, size_t, void* raw) {
   const unsigned char* anchor = *(const unsigned char**)raw;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
@@ -99,7 +101,7 @@ int find_shared(dl_phdr_info* info, size_t, void* raw) {
   return 0;
 }
 
-// What kernels print, written when there is much of it and at the end of a launch.
+// The output of kernels. It is written when it becomes large and at the end of a launch.
 char printed[1 << 14];
 size_t printed_bytes;
 
@@ -129,7 +131,8 @@ void on_grid_stack() {
   switch_context(grid, caller);
 }
 
-// On a stack of its own, so that neither a full one nor a wild local array is the process's.
+// On a separate stack, so that a stack overflow or a wrong index into a local array does not damage
+// the process's own stack.
 void run_on_grid_stack() {
   begin_context(grid, grid_stack, GRID_STACK, on_grid_stack);
   switch_context(caller, grid);
@@ -155,7 +158,7 @@ EXPORT const engine* engine_table() {
   return &the_engine;
 }
 
-// Ends the kernel that runs, as Ctrl-C in another thread does.
+// End the running kernel, as Ctrl-C in another thread does.
 EXPORT void engine_stop() {
   const pid_t thread = running_thread;
   if (!thread) return;
@@ -163,7 +166,7 @@ EXPORT void engine_stop() {
   syscall(SYS_tgkill, getpid(), thread, SIGURG);
 }
 
-// Bounds of the shared object of a module, for engine_launch.
+// Bounds of a module's shared object, for engine_launch.
 EXPORT void engine_image(const gputensor::module* m, const void** begin, const void** end) {
   image found = {(const unsigned char*)m, nullptr, nullptr};
   dl_iterate_phdr(find_image, &found);
@@ -171,7 +174,8 @@ EXPORT void engine_image(const gputensor::module* m, const void** begin, const v
   *end = found.end;
 }
 
-// The object and the offset in it of an instruction, for addr2line. 0: in none.
+// Return the shared object of an instruction and the offset in it, for addr2line. 0 if it is in
+// none.
 EXPORT size_t engine_offset(void* pc, char* object, size_t room) {
   Dl_info info;
   if (!pc || !dladdr(pc, &info) || !info.dli_fname) return 0;
@@ -179,7 +183,7 @@ EXPORT size_t engine_offset(void* pc, char* object, size_t room) {
   return (size_t)((char*)pc - (char*)info.dli_fbase);
 }
 
-// Runs a whole launch. 1: `result` says what went wrong.
+// Run a whole launch. Returns 1 if it failed; `result` has the reason.
 EXPORT int engine_launch(const gputensor::module* m, const entry* e, const void* params,
                          const index3* grid, const index3* block, unsigned shared_bytes,
                          const options* with, const void* image_begin, const void* image_end,

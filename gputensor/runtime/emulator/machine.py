@@ -72,7 +72,7 @@ class _Image:
 class Loaded:
     """One variant of a kernel in a loaded shared object.
 
-    places: offset and size of each parameter in the bytes of a launch. offsets: the offsets alone.
+    places: offset and size of each parameter in the bytes of a launch. offsets: only the offsets.
     """
 
     __slots__ = (
@@ -92,8 +92,8 @@ class Loaded:
         self.offsets: tuple[Any, ...] = tuple(offset for offset, _ in self.places)
 
     def symbols(self) -> dict[str, tuple[int, int]]:
-        """Return the address and the bytes of each __constant__ and __device__ variable of the
-        text."""
+        """Return the address and the size in bytes of each __constant__ and __device__ variable of
+        the text."""
         found, at = {}, self.image.module.contents.first_symbol
         while at:
             found[at.contents.name.decode()] = at.contents.address, at.contents.nbytes
@@ -102,12 +102,12 @@ class Loaded:
 
 
 def _pass_on(number: int, sentence: str) -> None:
-    """Give the signal that ended a launch to Python's handler, which the main thread runs."""
+    """Pass the signal that ended a launch to Python's handler, which the main thread runs."""
     is_main = threading.current_thread() is threading.main_thread()
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if number == signal.SIGINT and is_main and is_usual:
         raise KeyboardInterrupt(sentence)
-    # not SIGURG: the main thread has received that itself
+    # not SIGURG, which the main thread has received itself
     if number in (signal.SIGINT, signal.SIGALRM):
         signal.raise_signal(number)
 
@@ -175,7 +175,7 @@ class Machine:
         return address
 
     def drop(self, address: int) -> None:
-        """Mark memory as dropped by its tensor; queued work may still use it."""
+        """Mark memory that its tensor has dropped. Queued work may still use it."""
         with self.lock:
             self._engine.engine_drop(address)
 
@@ -198,8 +198,8 @@ class Machine:
             return found if self._engine.engine_nearest(address, found) else None
 
     def scan(self, params: bytes, device_index: int, reachable: int) -> tuple[int, Found] | None:
-        """Return the first word of a parameter struct that points to memory which the device may
-        not use."""
+        """Return the first word of a parameter struct that points to memory that the device may not
+        use."""
         found = Found()
         with self.lock:
             at = self._engine.engine_scan(params, len(params), device_index, reachable, found)
@@ -214,7 +214,7 @@ class Machine:
             return self._text(self._engine.engine_check(params, len(params), self._error, 2048))
 
     def check_freed(self) -> str | None:
-        """Return the error of a write to freed memory, as long as that memory is still kept."""
+        """Return the error of a write to freed memory that is still kept."""
         if not self.checks:
             return None
         with self.lock:
@@ -285,7 +285,7 @@ class Machine:
             return late and f"{kernel.name}: {findings.with_argument(late, params, arguments)}"
 
     def stop(self, wait_s: float) -> bool:
-        """End the kernel that another thread runs. Returns whether the kernel has ended."""
+        """End the kernel that another thread runs. Returns True if the kernel has ended."""
         self._engine.engine_stop()
         has_ended = self.lock.acquire(timeout=wait_s)
         if has_ended:

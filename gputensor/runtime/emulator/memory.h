@@ -1,6 +1,6 @@
-// Device memory of the emulator: every allocation on pages of its own (arena.h), the rest of which
-// are guard bytes, tagged with its device. Freed memory is filled and kept for a while, so that a
-// late write to it is seen.
+// Device memory of the emulator. Each allocation has its own pages (arena.h), tagged with its
+// device. The unused bytes of the pages are guard bytes. Freed memory is filled and kept for a
+// while, so that a late write is detected.
 #pragma once
 
 #include <stdint.h>
@@ -15,24 +15,26 @@
 
 namespace {
 
-constexpr size_t ALIGNMENT = 512;        // as cudaMalloc
-constexpr size_t GUARD = 512;            // bytes watched on either side, without pages of its own
-constexpr size_t NEAR = 64;              // of a guard, what is looked at after every launch
-constexpr size_t QUARANTINE = 32 << 20;  // bytes of freed memory, guards too, kept for a while
+constexpr size_t ALIGNMENT = 512;        // as for cudaMalloc
+constexpr size_t GUARD = 512;  // guard bytes on each side of an allocation without its own pages
+constexpr size_t NEAR = 64;              // the part of a guard that is checked after every launch
+// bytes of freed memory, with guards, that are kept for a while
+constexpr size_t QUARANTINE = 32 << 20;
 constexpr unsigned char FRESH = 0xff, GUARDED = 0xbd, FREED = 0xdd;
 
-enum state : int { LIVE, DROPPED };  // dropped: no tensor holds it, queued work may still use it
+// dropped: no tensor refers to it, but queued work may still use it
+enum state : int { LIVE, DROPPED };
 
 struct allocation {
   unsigned char* begin;
   size_t nbytes;
   unsigned char* raw;
-  size_t pages;       // 0: raw is from the C library
-  size_t head, tail;  // bytes of the guards
+  size_t pages;       // 0 if raw comes from the C library
+  size_t head, tail;  // sizes of the guards
   int device;
   int state;
-  void* shadow;   // of the race check, made when a kernel first touches the memory
-  unsigned used;  // by the launch of this number, which may reach it from its parameters
+  void* shadow;   // for the race check; allocated when a kernel first touches the memory
+  unsigned used;  // stamp of the last launch that could reach it from its parameters
 
   size_t room() const { return head + nbytes + tail; }
 };
@@ -57,7 +59,7 @@ size_t position(const void* p) {  // the first allocation that begins after p
   return low;
 }
 
-// The allocation whose bytes p points into; one past the end counts for an empty range only.
+// The allocation that contains p. The address after its end counts only for an empty range.
 allocation* find(const void* p) {
   size_t at = position(p);
   if (at == 0) return nullptr;
@@ -70,7 +72,7 @@ bool filled(const unsigned char* p, size_t n, unsigned char value) {
   return p[0] == value && memcmp(p, p + 1, n - 1) == 0;
 }
 
-// Writes a sentence about a guard that was written to; false if both are whole, as far as `width`.
+// Write a sentence about a damaged guard. False if both are intact, checked up to `width` bytes.
 bool guard_broken(const allocation& a, size_t width, char* error, size_t room) {
   unsigned char* end = a.begin + a.nbytes;
   const size_t behind = a.tail < width ? a.tail : width, before = a.head < width ? a.head : width;
@@ -81,7 +83,8 @@ bool guard_broken(const allocation& a, size_t width, char* error, size_t room) {
              "wrote out of bounds: %zu bytes past the end of an allocation of %zu bytes at %p on "
              "device %d",
              i, a.nbytes, (void*)a.begin, a.device);
-    memset(end, GUARDED, a.tail);  // all of it: the same kernel is not accused twice
+    // repair all of it, so that the same kernel is not reported twice
+    memset(end, GUARDED, a.tail);
     return true;
   }
   if (!filled(a.begin - before, before, GUARDED)) {
@@ -114,8 +117,8 @@ void make_room(T*& items, size_t used, size_t& room) {
   items = (T*)realloc((void*)items, room * sizeof(T));
 }
 
-// Finds a place: the end as close to the end of a page as the alignment lets it, so that what lies
-// behind it is a page that nobody may touch.
+// Allocate so that the end is as close to the end of a page as the alignment permits. The next page
+// is inaccessible.
 bool place(allocation& a, size_t nbytes) {
   const size_t span = (nbytes + (nbytes == 0) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   const size_t pages = sanitized ? 0 : (span + page_size - 1) / page_size;
@@ -126,7 +129,7 @@ bool place(allocation& a, size_t nbytes) {
     a.tail = span - nbytes;
   } else {
     void* p;
-    a.head = a.tail = sanitized ? 0 : GUARD;  // libasan has red zones of its own
+    a.head = a.tail = sanitized ? 0 : GUARD;  // libasan has its own red zones
     if (posix_memalign(&p, ALIGNMENT, nbytes + a.head + a.tail)) return false;
     a.raw = (unsigned char*)p;
     a.pages = 0;
@@ -168,8 +171,8 @@ EXPORT void engine_drop(void* p) {
   if (allocation* a = find(p)) a->state = DROPPED;
 }
 
-// Frees memory whose queued work has run. 1: `error` tells of a broken guard, or of a late write
-// to memory that was freed before.
+// Free memory whose queued work has run. Returns 1 if a guard was damaged or memory freed before
+// was written to; `error` has the sentence.
 EXPORT int engine_free(void* p, char* error, size_t room) {
   size_t at = position(p) - 1;
   allocation a = table[at];
@@ -203,8 +206,8 @@ EXPORT int engine_free(void* p, char* error, size_t room) {
   return wrong;
 }
 
-// Looks at the guards of all memory: the whole of those around what a launch's parameters point to,
-// else the part nearby. 1: `error` tells of the first broken one.
+// Check the guards of all memory: completely for memory that a launch's parameters point to,
+// otherwise only the nearest part. Returns 1 for a damaged guard; `error` describes the first.
 EXPORT int engine_check(const void* params, size_t size, char* error, size_t room) {
   for (size_t at = 0; checks && at + 8 <= size; at += 8) {
     void* p;
@@ -218,7 +221,7 @@ EXPORT int engine_check(const void* params, size_t size, char* error, size_t roo
   return 0;
 }
 
-// Looks at freed memory that is still kept. 1: `error` tells of a late write.
+// Check freed memory that is still kept. Returns 1 for a late write; `error` describes it.
 EXPORT int engine_check_freed(char* error, size_t room) {
   for (size_t i = quarantine_first; checks && i < quarantine_end; ++i)
     if (!filled(quarantine[i].begin, quarantine[i].nbytes, FREED)) {
@@ -243,7 +246,7 @@ EXPORT int engine_find(const void* p, found* result) {
   return 1;
 }
 
-// The allocation that p lies in, or else the one whose begin or end is nearest to it.
+// The allocation that contains p, or the one whose begin or end is nearest to p.
 EXPORT int engine_nearest(const void* p, found* result) {
   if (table_size == 0) return 0;
   const unsigned char* at = (const unsigned char*)p;
@@ -256,8 +259,8 @@ EXPORT int engine_nearest(const void* p, found* result) {
   return 1;
 }
 
-// Looks for words in a parameter struct that point into memory which a kernel on `device` may not
-// use: `reachable` has a bit per device with peer access. 0, or 1 + the byte offset of the word.
+// Find a word in a parameter struct that points to memory that a kernel on `device` may not use.
+// `reachable` has a bit per device with peer access. Returns 0, or 1 + the byte offset of the word.
 EXPORT int engine_scan(const void* params, size_t size, int device, unsigned reachable,
                        found* result) {
   for (size_t at = 0; at + 8 <= size; at += 8) {

@@ -1,13 +1,14 @@
-// Every load and store of an instrumented kernel: whether it may be there, whether shared memory
-// was written before, and whether two threads race for a word.
+// Checks of every load and store of an instrumented kernel: whether the address is allowed, whether
+// shared memory was written before, and whether two threads race for a word.
 //
-// A race is two accesses of one word by two threads, one of them a write, not both atomic, that
-// nothing orders: no barrier of the block, no __syncwarp of both lanes, and no __threadfence and
-// atomic operation of the first followed by an atomic operation of the second. Two writes of the
-// same value are let pass. Of many readers of a word the first and the last are remembered.
+// A race is two accesses of one word by two threads, of which at least one is a write and at least
+// one is not atomic, without an order between them. An order is a barrier of the block, a
+// __syncwarp of both lanes, or a __threadfence and atomic operation of the first thread followed by
+// an atomic operation of the second. Two writes of the same value are allowed. Of many readers of a
+// word, the first and the last are stored.
 //
-// Memory that a kernel may use is what its parameters and its variables point to, and what is
-// pointed to from there; another tensor's is out of bounds.
+// A kernel may use the memory that its parameters and its variables point to, directly or through
+// pointers in that memory. The memory of other tensors is out of bounds.
 #pragma once
 
 #include "fibers.h"
@@ -17,14 +18,14 @@ namespace {
 struct options {
   int device;
   unsigned reachable;   // a bit for each device whose memory may be used
-  int order;            // of blocks and of threads between barriers
+  int order;            // of blocks, and of threads between barriers
   unsigned long long seed;
-  unsigned long long limit_ms;  // 0: a kernel may run for ever
+  unsigned long long limit_ms;  // 0: no time limit
   int check_writes, check_memory, check_fresh, check_races;
 };
 options chosen;
 
-// Who touched a word last; belongs to no launch while the stamp is 0.
+// The last access of a word. A stamp of 0 belongs to no launch.
 struct touch {
   unsigned stamp, block, epoch, time, tick;
   unsigned thread : 16, bytes : 4, kind : 4;
@@ -39,18 +40,19 @@ struct cells {
 };
 
 unsigned launch_stamp, tick;
-unsigned epoch;                     // barriers that the running block has passed
-unsigned clocks[MAX_THREADS];       // __syncwarp that a thread has passed
-unsigned known[MAX_THREADS][32];    // up to which of those times a thread knows its warp's lanes
+unsigned epoch;                     // number of barriers that the running block has passed
+unsigned clocks[MAX_THREADS];       // per thread: number of __syncwarp passed
+// per thread and lane: the clock of the lane up to which its accesses are ordered before the thread
+unsigned known[MAX_THREADS][32];
 struct publication {
   unsigned fenced, published, acquired;
 };
 publication of_thread[MAX_THREADS];
-publication* of_block;              // by linear index of the block, in this launch
+publication* of_block;              // by linear index of the block in this launch
 size_t of_block_bytes;
 unsigned linear_block;
 cells shared_cells[2];              // dynamic, static
-unsigned char* fresh_bytes[2];      // 0 where shared memory was not written
+unsigned char* fresh_bytes[2];      // 0 for bytes of shared memory that were not written
 size_t fresh_room[2];
 struct symbol_cells {
   const symbol* of;
@@ -61,9 +63,9 @@ unsigned symbol_count;
 
 const unsigned char *cached_begin, *cached_end;
 cells* cached_cells;
-const unsigned char* stack_top;     // of the thread that runs plain kernels, without one of ours
-unsigned oldest_known;              // of the ranges that the next one replaces
-bool traced;                        // what this launch may reach has been looked for
+const unsigned char* stack_top;  // of the thread that runs plain kernels, which has no fiber stack
+unsigned oldest_known;              // index of the known range that is replaced next
+bool traced;                        // the memory that this launch may reach has been marked
 
 struct {
   bool active;
@@ -71,7 +73,7 @@ struct {
   const unsigned char* address;
   unsigned size;
   unsigned char before[16];
-} pending;  // a second write: a race unless it writes what is there
+} pending;  // a second write, which is a race unless it writes the same value
 
 void free_cells(cells& c) {
   if (c.first) munmap(c.first, (c.nbytes / 4 + 2) * sizeof(cell));
@@ -188,7 +190,7 @@ void check_race(cells& c, size_t offset, const unsigned char* address, unsigned 
     const touch mine = {launch_stamp, linear_block, epoch, clocks[thread], tick,
                         thread, bytes, (unsigned)kind, pc};
     if (kind != READ) {
-      // a word may be written in parts by several threads, none of which races with another
+      // several threads may write parts of a word without a race
       const bool joins = word.write.stamp == launch_stamp && word.write.block == linear_block &&
                          word.write.epoch == epoch && word.write.thread == thread;
       const unsigned earlier = joins ? word.write.bytes : 0;
@@ -203,7 +205,7 @@ void check_race(cells& c, size_t offset, const unsigned char* address, unsigned 
   }
 }
 
-// Whether each access is asked something else than whether it may be there.
+// True if each access needs a check other than its address.
 bool asks_each() { return chosen.check_races || chosen.check_fresh; }
 
 size_t image_bytes() { return (size_t)(now.image_end - now.image_begin); }
@@ -216,8 +218,8 @@ void forget_known() {
   for (known_range& range : known_ranges) range.nbytes = 0;
 }
 
-// The allocation that a pointer given to a kernel is meant for: also one past the end, or one of an
-// array that is counted from 1.
+// Return the allocation that a kernel's pointer argument belongs to. The pointer may be one past
+// the end, or shortly before the begin, as for an array with indices from 1.
 allocation* meant(const void* raw) {
   const unsigned char* p = (const unsigned char*)raw;
   if (table_size == 0 || p + 64 < table[0].begin) return nullptr;
@@ -227,7 +229,7 @@ allocation* meant(const void* raw) {
   return nullptr;
 }
 
-// Marks the memory that words between two addresses point to; true if some was not marked before.
+// Mark the memory that words between two addresses point to. True if some was not marked before.
 bool mark_from(const void* begin, size_t nbytes) {
   bool grew = false;
   for (size_t at = 0; at + 8 <= nbytes; at += 8) {
@@ -241,8 +243,8 @@ bool mark_from(const void* begin, size_t nbytes) {
   return grew;
 }
 
-// Whether the launch's parameters lead to an allocation: by themselves, or through the kernel's
-// variables and the memory that they lead to.
+// True if an allocation is reachable from the launch's parameters or from the kernel's variables,
+// directly or through other memory.
 bool may_reach(const allocation& a) {
   if (a.used == launch_stamp) return true;
   if (traced) return false;
@@ -262,7 +264,7 @@ bool may_reach(const allocation& a) {
   return a.used == launch_stamp;
 }
 
-// A part of shared memory; `part` is 0 for dynamic, 1 for static.
+// Check an access of shared memory; `part` is 0 for dynamic, 1 for static.
 void access_shared(int part, size_t offset, const unsigned char* address, unsigned long long size,
                    access_kind kind, void* pc) {
   if (chosen.check_fresh) {
@@ -287,7 +289,7 @@ void note_atomic(publication& who) {
 void access(const void* raw, unsigned long long size, access_kind kind, void* pc) {
   const unsigned char* p = (const unsigned char*)raw;
   if (stop_asked) stop_here(stop_asked, pc);
-  // A kernel that was built for checks, launched after they were switched off.
+  // A kernel that was built with checks, launched after the checks were disabled.
   if (!chosen.check_writes && !chosen.check_memory && !asks_each()) return;
   if (pending.active) settle_pending();
   if (kind == ATOMIC) {
@@ -359,15 +361,15 @@ void access(const void* raw, unsigned long long size, access_kind kind, void* pc
   }
 }
 
-// __threadfence: what the thread did before it is seen by whoever sees its next atomic operation;
-// by its own block only, for __threadfence_block.
+// __threadfence: a thread whose atomic operation reads a later atomic operation of this thread also
+// sees its earlier writes. For __threadfence_block, only within the block.
 void fence(int is_of_block) {
   ++tick;
   of_thread[linear_thread()].fenced = tick;
   if (of_block && !is_of_block) of_block[linear_block].fenced = tick;
 }
 
-// False: there is no memory for the checks that were asked for.
+// False if there is no memory for the requested checks.
 bool begin_checked_launch(unsigned long long blocks) {
   forget_known();
   traced = false;
@@ -390,7 +392,7 @@ bool begin_checked_launch(unsigned long long blocks) {
       fresh_room[part] = sizes[part];
     }
   if (!chosen.check_races) return true;
-  // of which only what is touched takes memory
+  // only touched pages take memory
   of_block_bytes = (size_t)blocks * sizeof(publication);
   void* room = blocks > ~0u ? MAP_FAILED
                             : mmap(nullptr, of_block_bytes, PROT_READ | PROT_WRITE,
@@ -424,7 +426,7 @@ void begin_checked_block(unsigned number) {
 
 void pass_block_barrier() { ++epoch; }
 
-// At the end of a block. False: the last write was a race after all.
+// Called at the end of a block. False if the last write was a race.
 bool pending_settled() {
   if (!pending.active) return true;
   pending.active = false;
@@ -433,7 +435,7 @@ bool pending_settled() {
   return false;
 }
 
-// The lanes of `here` have passed a __syncwarp together.
+// The lanes of `here` have passed one __syncwarp together.
 void join_lanes(unsigned first, unsigned here) {
   if (!chosen.check_races) return;
   unsigned all[32] = {};

@@ -1,5 +1,5 @@
-// Words that a C++ compiler knows and that mean something else on a GPU, or nothing: a text that
-// uses one does not compile. Included behind all else, before the text of a user.
+// C++ identifiers that have a different meaning, or none, on a GPU. A text that uses one does not
+// compile. Included last, before the text of a user.
 #pragma once
 
 #define asm gputensor_not_covered_asm
@@ -9,7 +9,7 @@
 #define free gputensor_not_covered_free
 #define __cluster_dims__(...) gputensor_not_covered___cluster_dims__
 
-// g++ would call the C++ library's, which a kernel is not linked with.
+// Otherwise g++ would call the functions of the C++ library, which is not linked.
 #define GPUTENSOR_NO_HEAP __attribute__((error("a kernel has no heap")))
 GPUTENSOR_NO_HEAP void* operator new(size_t);
 GPUTENSOR_NO_HEAP void* operator new[](size_t);

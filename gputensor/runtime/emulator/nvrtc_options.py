@@ -1,4 +1,4 @@
-"""NVRTC's options in the emulator: options that g++ supports, ignored ones and rejected ones.
+"""NVRTC's options in the emulator: supported, ignored and rejected options.
 
 `-I`, `-D`, `-U` and `-std` work as in NVRTC. Options that affect only GPU code generation are
 ignored. All others are rejected, since ignoring them could change a kernel's results.
@@ -16,8 +16,8 @@ _SPELT = {
     "-define-macro": "D", "-U": "U", "--undefine-macro": "U", "-undefine-macro": "U", "-std": "std",
     "--std": "std",
 }  # fmt: skip
-STANDARDS = ("c++17", "c++20")  # the emulator's headers need C++17
-# Options of GPU code generation, and options that the emulator always follows.
+STANDARDS = ("c++17", "c++20")  # The emulator's headers need C++17.
+# Options of GPU code generation, and options that describe what the emulator always does.
 _WITHOUT_EFFECT = (
     "-lineinfo --generate-line-info -G --device-debug -w --disable-warnings --restrict -restrict "
     "-fmad=false --fmad=false -ftz=false --ftz=false -prec-div=true --prec-div=true "
@@ -73,7 +73,7 @@ def _split(item: str, following: Iterator[str]) -> tuple[str | None, str]:
 
 
 def check(options: Options, title: str) -> None:
-    """Raises: KernelError at the first option that the emulator cannot follow."""
+    """Raises: KernelError for the first option that the emulator does not support."""
     for other in options.others:
         if other.strip() not in _WITHOUT_EFFECT and not other.strip().startswith(_WITH_A_NUMBER):
             rule = "be among -I, -D, -U and -std where CUDA is emulated"

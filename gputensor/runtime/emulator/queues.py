@@ -1,9 +1,9 @@
 """Streams as queues of pending work, and the scheduler that runs it.
 
-`GPUTENSOR_EMULATOR_ORDER` chooses the order: `eager` runs a stream as far as possible at every
+`GPUTENSOR_EMULATOR_ORDER` selects the order. `eager` runs a stream as far as possible at every
 call, `lazy` runs it only when a call waits for it, `random` runs a few steps of random streams at
-every call (`GPUTENSOR_EMULATOR_SEED`). A GPU may choose any of these orders; a program whose result
-depends on the order is missing a wait. Each queue runs in order, and an entry that waits for an
+every call (`GPUTENSOR_EMULATOR_SEED`). A GPU may choose any of these orders. If a program's result
+depends on the order, it lacks a wait. Each queue runs in order, and an entry that waits for an
 event blocks its queue until the event's own entry has run.
 """
 
@@ -23,13 +23,13 @@ __tracebackhide__ = errors.is_of_a_kernel
 
 
 class Mark:
-    """One recording of an event. It is done when the queue has reached it."""
+    """One recording of an event. It is done when its queue has reached it."""
 
     __slots__ = ("after", "done", "queue", "time_s")
 
     def __init__(self, queue: Queue) -> None:
         self.queue: Queue = queue
-        # the indices of the calls that it waits for, in a recording
+        # in a recording: the indices of the calls that it waits for
         self.after: tuple[int, ...] = ()
         self.done = False
         self.time_s = 0.0
@@ -58,7 +58,7 @@ class Queue:
 
 
 class Recording:
-    """Recorded calls, and for each call the calls that it waits for."""
+    """Recorded calls and their dependencies."""
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []
@@ -74,7 +74,7 @@ class Recording:
         self.last[queue] = (*dict.fromkeys(self.last.get(queue, ()) + after),)
 
     def is_joined(self, queue: Queue) -> bool:
-        """True if the next entry of this queue would run after everything recorded."""
+        """True if the next entry of this queue would run after every recorded call."""
         seen, open_ = set(self.last.get(queue, ())), [*self.last.get(queue, ())]
         while open_:
             new = {n for n in self.after[open_.pop()] if n not in seen}
@@ -117,7 +117,7 @@ class Scheduler:
         self.order = order
         self.lock = threading.RLock()
         self.failures: list[Exception] = []
-        # queues with pending work, in the order in which they got it
+        # queues with pending work, oldest first
         self._busy: dict[Queue, None] = {}
         self._chance = random.Random(os.environ.get("GPUTENSOR_EMULATOR_SEED", "0"))
 
@@ -136,8 +136,8 @@ class Scheduler:
     def add_quietly(self, queue: Queue, call: Callable[[], None]) -> None:
         """`add` for a finaliser: a failure is raised by the next call instead.
 
-        It never waits, because the thread that runs work may be waiting for this thread, during a
-        garbage collection. Then the entry stays in the queue until that thread continues.
+        It never waits: during a garbage collection, the thread that runs work may be waiting for
+        this thread. The entry then stays in the queue until that thread continues.
         """
         if not self.lock.acquire(blocking=False):
             queue.pending.append(call)
@@ -193,7 +193,7 @@ class Scheduler:
     # --- running work -----------------------------------------------------------------------------
 
     def drain(self, queue: Queue) -> None:
-        """Run a queue to its end, and the entries of other queues for which it waits."""
+        """Run a queue to its end, and the entries of other queues that it waits for."""
         with self.lock:
             while queue.pending and not queue.running:
                 if self.order == "random" and self._chance.random() < 0.5:
@@ -258,11 +258,12 @@ class Scheduler:
             queue.running = False
 
     def raise_failure(self) -> None:
-        """Raise the first failure of the work that has run; later failures follow from it."""
+        """Raise the first failure of the work that has run. Later failures are consequences of
+        it."""
         if self.failures:
             first = self.failures[0]
             self.failures.clear()
             try:
                 raise first
             finally:
-                del first  # the traceback refers to this frame
+                del first  # delete the error, because its traceback refers to this frame

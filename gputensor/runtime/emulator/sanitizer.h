@@ -1,4 +1,4 @@
-// The entry points of libasan, null where it is not in the process.
+// The entry points of libasan; null if libasan is not loaded.
 #pragma once
 
 #include <stddef.h>

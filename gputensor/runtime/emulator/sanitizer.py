@@ -1,8 +1,8 @@
-"""The sanitized run: libasan is in the process from its start.
+"""The sanitized run: libasan is loaded from the start of the process.
 
-A shared object built with AddressSanitizer aborts a process that was started without it, so
-`GPUTENSOR_EMULATOR_SANITIZE=1` replaces the process by itself with libasan preloaded, once, when
-gputensor is imported.
+A shared object built with AddressSanitizer aborts a process that was started without libasan. With
+`GPUTENSOR_EMULATOR_SANITIZE=1`, importing gputensor therefore restarts the process once with
+libasan preloaded.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sys
 
 from gputensor.core import errors
 
-# Python keeps memory until exit on purpose, so leaks are not detected. Findings are errors of the
-# launch and do not end the process.
+# Python keeps memory until exit on purpose, so leaks are not detected. A finding is an error of the
+# launch and does not end the process.
 OPTIONS = "detect_leaks=0:halt_on_error=0:detect_stack_use_after_return=0:suppress_equal_pcs=0:"
 
 

@@ -1,13 +1,13 @@
 """Settings of the emulator: checks, time limit, and the order of threads.
 
 `GPUTENSOR_EMULATOR_SANITIZE` selects the checks of each memory access, in a separate build:
-`writes` (only a kernel's own arguments are written to), `memory` (also reads, and accesses of
-shared memory), `init` (shared memory that is read before it is written), `race`, `overflow` (of
-signed integers, and division by zero), or `all`; `1` is libasan (sanitizer.py).
-`GPUTENSOR_EMULATOR_LIMIT` is the number of seconds that a kernel may run (default: no limit).
-`GPUTENSOR_EMULATOR_SCHEDULE` is the order of blocks, and of threads between barriers: `forward`,
-`reversed` or `random` (`GPUTENSOR_EMULATOR_SEED`). A result that depends on it is a bug that can
-appear on a GPU.
+`writes` (a kernel writes only to its own arguments), `memory` (also reads, and accesses of shared
+memory), `init` (shared memory is written before it is read), `race`, `overflow` (of signed
+integers, and division by zero), or `all`; `1` is libasan (sanitizer.py). `GPUTENSOR_EMULATOR_LIMIT`
+is the number of seconds that a kernel may run (default: no limit). `GPUTENSOR_EMULATOR_SCHEDULE` is
+the order of blocks, and of threads between barriers: `forward`, `reversed` or `random`
+(`GPUTENSOR_EMULATOR_SEED`). If a result depends on the order, the kernel has a bug that can appear
+on a GPU.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gputensor.core import errors
 
 CHECKS = ("memory", "init", "race", "overflow")  # the checks of `all`; `memory` contains `writes`
 WRITES = "writes"
-# the checks that the engine makes; the compiler adds `overflow`
+# the checks that the engine performs; the compiler adds `overflow`
 _BY_THE_ENGINE = (WRITES, *CHECKS[:3])
 _EACH_ACCESS = CHECKS[:3]
 SCHEDULES = ("forward", "reversed", "random")
-_LONGEST = 10**6  # the maximum in seconds
+_LONGEST = 10**6  # the longest time limit, in seconds
 
 
 class Options(ctypes.Structure):
@@ -40,7 +40,7 @@ class Options(ctypes.Structure):
 
 
 class Settings:
-    """Settings of launches from now on. Immutable: a waiting launch keeps its settings."""
+    """Settings of later launches. Immutable: a launch in a queue keeps its settings."""
 
     __slots__ = ("_options", "build", "checks", "limit_s", "schedule", "seed")
     schedule: str
@@ -51,13 +51,13 @@ class Settings:
     ) -> None:
         self.checks, self.schedule, self.seed, self.limit_s = checks, schedule, seed, limit_s
         # how kernels are built: "each" calls the engine at each access, "overflow" tests each sum
-        # and product, "writes" calls it at each write
+        # and product, "writes" calls the engine at each write
         each = not checks.isdisjoint(_EACH_ACCESS)
         self.build = each, "overflow" in checks, WRITES in checks and not each
         self._options: dict[tuple[int, int], Options] = {}
 
     def options(self, device_index: int, reachable: int) -> Options:
-        """Return these settings in the form of the engine, which only reads them."""
+        """Return these settings as a struct for the engine, which only reads it."""
         known = self._options.get((device_index, reachable))
         if known is None:
             known = self._options[device_index, reachable] = Options(
@@ -129,8 +129,8 @@ def emulator_settings(
     sanitize: str | None = None, schedule: str | None = None, seed: int | None = None,
     limit_s: float | None = None,
 ) -> Iterator[Settings]:  # fmt: skip
-    """`with gt.cuda.emulator_settings(sanitize="all", schedule="random", seed=7):` sets them for a
-    block, in the whole process.
+    """`with gt.cuda.emulator_settings(sanitize="all", schedule="random", seed=7):` changes the
+    settings for a block, in the whole process.
 
     sanitize: `writes`, `memory`, `init`, `race`, `overflow`, several of them with commas, or `all`;
     "" for none. schedule: `forward`, `reversed` or `random`, the order of blocks and of threads

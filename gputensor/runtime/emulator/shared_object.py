@@ -1,8 +1,8 @@
 """Checks of a user's compiled kernel for features that no GPU supports.
 
 Host functions such as `_exit` appear as undefined symbols of the shared object. Static shared
-memory, limited to 48 KiB on a GPU, is in the object's thread-local storage, so its variables are in
-the symbol table, each with the name of the function that declares it.
+memory, limited to 48 KiB on a GPU, is in the object's thread-local storage. So the symbol table
+lists its variables, each with the name of the function that declares it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def check(image: bytes, text: str, entries: Sequence[str], title: str) -> None:
 
 
 def _of_the_host(image: bytes) -> Iterator[str]:
-    """Return the undefined functions of the object that neither libm nor the emulator provides."""
-    library = ctypes.CDLL("libc.so.6")  # libm's names are in another library
+    """Return the undefined functions of the object that are neither in libm nor in the emulator."""
+    library = ctypes.CDLL("libc.so.6")  # libm's names are defined in another library
     for name, info, section, _ in _symbols(image, _SHT_DYNSYM):
         if section == 0 and info >> 4 == _STB_GLOBAL and name not in _ASKED:
             if hasattr(library, name):
@@ -51,7 +51,8 @@ def _of_the_host(image: bytes) -> Iterator[str]:
 
 
 def too_large(image: bytes, text: str, entries: Sequence[str]) -> tuple[str, int] | None:
-    """The first kernel that declares more static shared memory than a GPU has, and its bytes."""
+    """Return the first kernel that declares more static shared memory than a GPU has, and its
+    bytes."""
     if _of_thread(image) <= MOST:
         return None
     sizes = dict(_variables(image))
@@ -80,7 +81,7 @@ def _declares(symbol: str, functions: set[str]) -> bool:
 
 
 def _of_thread(image: bytes) -> int:
-    """Return the number of bytes of thread-local storage."""
+    """Return the size of thread-local storage in bytes."""
     offset, size, count = _table(image, 32, 54)
     for at in range(offset, offset + size * count, size):
         if struct.unpack_from("<I", image, at)[0] == _PT_TLS:
@@ -96,7 +97,7 @@ def _variables(image: bytes) -> Iterator[tuple[str, int]]:
 
 
 def _symbols(image: bytes, wanted: int) -> Iterator[tuple[str, int, int, int]]:
-    """Return name, kind, section (0 if another object defines it) and bytes of each symbol of a
+    """Return name, kind, section (0 if another object defines it) and size of each symbol of a
     table."""
     offset, size, count = _table(image, 40, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", image, offset + size * i) for i in range(count)]

@@ -1,10 +1,10 @@
 """Turn the text of a `.cu` file into one C++ translation unit with every variant in it.
 
-The text keeps its lines where possible, so that messages point into it. Only words that g++ does
-not accept are changed: `extern "C"` is removed (two variants may not share a C name), a
-`__global__` function is declared to the shim, and `extern __shared__` becomes a pointer. This is no
-parser: it searches for words. A kernel for which it cannot decide is treated as a kernel with
-barriers.
+The text keeps its lines where possible, so that messages have the right line numbers. Only words
+that g++ does not accept are changed: `extern "C"` is removed (two variants may not share a C name),
+a `__global__` function is declared to the shim, and `extern __shared__` becomes a pointer. This is
+not a parser: it searches for words. If it cannot decide whether a kernel has barriers, it assumes
+that it has.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INSIDE = r"(?:[^()]|\([^()]*\))*"
 _BOUNDS = re.compile(rf"__launch_bounds__\s*\(({_INSIDE})\)")
 _CLUSTER = re.compile(rf"__cluster_dims__\s*\({_INSIDE}\)|__cluster_dims__\b")
 _ATTRIBUTE = rf"(?:__(?:launch_bounds|maxnreg|cluster_dims|block_size)__\s*\({_INSIDE}\)\s*)"
-# The pattern of the text before a kernel's name, and of the name with its parameters.
+# The patterns of the text before a kernel's name, and of the name with its parameters.
 _HEAD = (
     rf"(?P<head>\b(?:{_ATTRIBUTE}|(?:static|inline)\s+)*\b__global__\s+"
     rf"(?:{_ATTRIBUTE}|(?:static|inline)\s+)*void\s+{_ATTRIBUTE}*)(?P<name>\w+(?:\s*##\s*\w+)*)\s*"
@@ -135,7 +135,7 @@ USERS_DEFINES = {"__CUDA_ARCH__": 800, "__CUDACC__": 1, "__CUDACC_RTC__": 1}
 
 
 class _Adapter:
-    """Changes a source for g++ without changing the number of lines, and collects its headers."""
+    """Change a source for g++ without changing the number of lines, and collect its headers."""
 
     def __init__(self, fibers: set[str], title: str, is_users: bool) -> None:
         self.fibers, self.title, self.is_users = fibers, title, is_users
@@ -239,7 +239,7 @@ class _Adapter:
 
 
 def _bound(entry: re.Match[str]) -> str:
-    """Return the threads and the other arguments of `__launch_bounds__`."""
+    """Return the thread count and the other arguments of `__launch_bounds__`."""
     given = _BOUNDS.search(entry["head"])
     return " ".join(given[1].split()) if given else "1024"
 
@@ -251,14 +251,14 @@ def _cluster(entry: re.Match[str]) -> str:
 
 
 def _keep(new: str, match: re.Match[str]) -> str:
-    """Return `new` with as many line ends as the replaced text has."""
+    """Return `new`, padded to the number of line breaks in the replaced text."""
     return new + "\n" * (match.group().count("\n") - new.count("\n"))
 
 
 def _with_symbols(text: str) -> str:
-    """Return the text in which each device variable is registered with the runtime after its `;`.
-    Raises for a variable that code initialises: a GPU cannot run that code, and here it would run
-    at load."""
+    """Return the text with a statement after each device variable's `;` that registers the variable
+    with the runtime. Raises for a variable that code initialises: a GPU cannot run that code, and
+    here it would run at load."""
     parts, at = [], 0
     for number, match in enumerate(_SYMBOL.finditer(text)):
         end, depth = match.end(), 0
@@ -283,8 +283,7 @@ _COMMENTS = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\
 
 
 def without_comments(text: str) -> str:
-    """Return the text with blanks instead of comments, so that every word keeps its line and
-    column."""
+    """Replace comments by blanks. Every word keeps its line and column."""
 
     def blank(match: re.Match[str]) -> str:
         found = match[0]
@@ -337,8 +336,8 @@ _NO_NAMES = frozenset("__launch_bounds__ __align__ alignas decltype noexcept __a
 
 
 def entries_with_collectives(text: str) -> set[str]:
-    """Return the names whose definition mentions a barrier, a shuffle, a vote, or another such
-    name."""
+    """Return the names of functions whose definition mentions a barrier, a shuffle, a vote, or
+    another collective operation."""
     text = _COMMENT_OR_STRING.sub(" ", text)
     # methods of its groups synchronise, and their names are too general to search for
     if "cooperative_groups" in text:
@@ -370,7 +369,7 @@ def mentions(text: str) -> dict[str, set[str]]:
 
 
 def _definitions(text: str) -> list[tuple[set[str], set[str]]]:
-    """Return the names before each brace block outside of functions and structs, and the words in
+    """Return the names before each brace block outside of functions and structs, with the words in
     the block."""
     result = []
     depth, start, head_start = 0, 0, 0

@@ -1,4 +1,4 @@
-"""g++: find it and its version, and build kernels and the engine with it."""
+"""Find g++ and its version, and build kernels and the engine with it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WRITES_CHECKED = (
     "--param asan-stack=0 --param asan-globals=0"
 ).split()
 _DEBUGGED = "-O0 -g3 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
-# Operations that are undefined in C++ but defined on a GPU: they are reported and not imitated.
+# Operations that are undefined in C++ but defined on a GPU. They are reported, not imitated.
 _USERS = (
     "-ftrack-macro-expansion=0 -fsigned-char -fstack-clash-protection "
     "-fsanitize=shift-exponent,float-cast-overflow "
@@ -66,7 +66,7 @@ _ENGINE = (
     "engine.h sanitizer.h arena.h memory.h context.h fibers.h memory_check.h faults.h launch.h"
 ).split()
 
-# Machines with a shared home folder may have one version of g++ and different instruction sets.
+# Part of the cache key: machines that share a home folder may have different instruction sets.
 _MACHINE = os.uname().machine
 
 _version: str | None = None
@@ -90,7 +90,7 @@ def _major_version() -> int:
 
 
 def unavailable_reason() -> str | None:
-    """Return the reason why kernels cannot be built, or None if they can. The answer is cached."""
+    """Return the reason why kernels cannot be built, or None if they can. The result is cached."""
     global _version, _reason
     if _version is None and _reason is None:
         command = [compiler(), "--version"]
@@ -133,11 +133,11 @@ def compile_kernels(
     entries: Sequence[str] | None = None, included: Mapping[str, str] | None = None,
     folders: Sequence[str] = (), standard: str | None = None,
 ) -> tuple[bytes, str]:  # fmt: skip
-    """The shared object with all variants of a `.cu` text, and its file.
+    """Return the shared object with all variants of a `.cu` text, and its file.
 
-    entries: for a user's text, the requested kernels, `scale<float>` for a template instance.
-    included: headers by their name in `#include`; others are searched in the folders. standard: the
-    language, `c++20`.
+    entries: for a user's text, the requested kernels, such as `scale<float>` for a template
+    instance. included: headers by their name in `#include`; others are searched in the folders.
+    standard: the C++ standard, such as `c++20`.
     """
     is_users = entries is not None
     options = [
@@ -172,7 +172,7 @@ _copies = itertools.count()
 
 
 def compile_engine() -> str:
-    """The path of the engine's shared object."""
+    """Build the engine's shared object if needed; return its path."""
     own = headers(_ENGINE)
     options = [*_LANGUAGE, "-O2", "-U_FORTIFY_SOURCE"]  # the engine switches stacks
     name = kernel_cache.key(own, options, _version, _MACHINE)

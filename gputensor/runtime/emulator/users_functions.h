@@ -1,5 +1,5 @@
-// Functions of CUDA C that our own kernels do not use: a user's text gets them beside the others.
-// By libm where it has them, else in double: not libdevice's last bits.
+// Functions of CUDA C for users' kernels only. They are computed by libm if it has them, otherwise
+// in double, so the last bits may differ from libdevice.
 #pragma once
 
 // --- math ----------------------------------------------------------------------------------------
@@ -30,7 +30,7 @@ inline double nan(const char*) { return __builtin_nan(""); }
 
 namespace gputensor {
 
-// sin(pi * x) and cos(pi * x): the remainder by 2 is exact.
+// sin(pi * x) and cos(pi * x). The remainder by 2 is exact.
 inline double sin_pi(double x) {
   double r = remainder(x, 2.0);
   if (r == 0.5 || r == -0.5) return r > 0 ? 1 : -1;
@@ -43,7 +43,8 @@ inline double cos_pi(double x) {
   return r > 0.5 ? -cos((1.0 - r) * 3.14159265358979323846) : cos(r * 3.14159265358979323846);
 }
 
-// Halley's iteration on erfc: the second derivative is known, so three steps reach double.
+// Halley's iteration on erfc. The second derivative is known, so three steps reach double
+// precision.
 inline double erfc_inverse(double y) {
   if (!(y >= 0 && y <= 2)) return __builtin_nan("");
   if (y == 0) return __builtin_huge_val();
@@ -74,11 +75,11 @@ inline double erf_inverse(double y) {
 }
 inline double scaled_erfc(double x) {
   if (x < 25) return exp(x * x) * erfc(x);
-  const double q = 1 / (x * x);  // asymptotic, to the last bit from here on
+  const double q = 1 / (x * x);  // the asymptotic series is exact to the last bit from here on
   return 0.56418958354775628695 / x * (1 - q / 2 * (1 - 3 * q / 2 * (1 - 5 * q / 2)));
 }
 
-struct rounding {  // the processor's mode, for one operation
+struct rounding {  // set the processor's rounding mode for one operation
   explicit rounding(int mode) { fesetround(mode); }
   ~rounding() { fesetround(0); }
 };
@@ -146,7 +147,7 @@ GPUTENSOR_DIRECTED(__f, float, rd, DOWN) GPUTENSOR_DIRECTED(__f, float, ru, UP)
 GPUTENSOR_DIRECTED(__f, float, rz, TO_ZERO) GPUTENSOR_DIRECTED(__d, double, rd, DOWN)
 GPUTENSOR_DIRECTED(__d, double, ru, UP) GPUTENSOR_DIRECTED(__d, double, rz, TO_ZERO)
 
-// Integers meet double in these, as in CUDA's headers.
+// Functions for integers that compute in double, as in CUDA's headers.
 #define GPUTENSOR_OF_INTEGERS(I)                                                                   \
   inline double sqrt(I x) { return sqrt((double)x); }                                              \
   inline double exp(I x) { return exp((double)x); }                                                \

@@ -17,7 +17,8 @@ from .precision import cast, wide
 
 
 def empty_as(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return a new tensor of these sizes; its dimensions are in the order of x's in memory."""
+    """Return a new tensor of these sizes. Its dimensions have the same order in memory as those of
+    x."""
     order, back = order_of(x)
     return calls.permute(calls.new_empty(x, [sizes[d] for d in order]), back)
 
@@ -32,7 +33,8 @@ def launches(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float,
     dropout: Dropout | None = None,
 ) -> Any:  # fmt: skip
-    """The launches of the CUDA kernels for these operands; None if the kernels do not take them."""
+    """Return the launches of the CUDA kernels for these operands; None if the kernels do not
+    support them."""
     numel = query._geometry.numel * key._geometry.numel * value._geometry.numel
     if query._device.type != "cuda" or not numel:
         return None
@@ -84,7 +86,7 @@ def backward(
     """Compute the gradients of query, key and value. kernels: from `launches`."""
     deltas = calls.sum_dim_IntList(calls.mul_Tensor(wide(grad_out), wide(out)), (3,), False)
     made = [empty_as(x, x._geometry.sizes) for x in (query, key, value)]
-    sums = cast(logsumexp, float32)  # its memory must live until the launch
+    sums = cast(logsumexp, float32)  # this memory must live until the launch
     results = dict(zip(("of_query", "of_key", "of_value"), made))
     operands = _operands(
         query, key, value, mask, out=grad_out, sums=sums, deltas=deltas,

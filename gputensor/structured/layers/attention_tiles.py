@@ -1,4 +1,4 @@
-"""Tiles of attention's scores for operators, and the weights that dropout keeps.
+"""Tiles of attention scores for operators, and the weights that dropout keeps.
 
 Tensors have four dimensions: samples, heads, rows and elements.
 """
@@ -17,9 +17,9 @@ from .precision import cast
 
 
 class Dropout(NamedTuple):
-    """The random numbers of a call with dropout: number i is that of weight i, row-major over
-    samples, heads, queries and keys, whatever a kernel computes at once. seed, block: of the first
-    one. p: the probability of dropping a weight."""
+    """The random numbers of a call with dropout. Number i belongs to weight i, row-major over
+    samples, heads, queries and keys, however a kernel divides the work. seed, block: of the first
+    number. p: the probability of dropping a weight."""
 
     seed: int
     block: int
@@ -37,15 +37,15 @@ class Dropout(NamedTuple):
 
 
 # Bytes of scores in a tile: on the CPU the size of two cores' second-level caches, on a GPU half of
-# its cache. With caches of 1 MiB, twice the size took 1.4 times as long for 4 samples of 8 heads of
-# 256 x 64.
+# its cache. With caches of 1 MiB, tiles twice as large took 1.4 times as long for 4 samples of 8
+# heads of 256 x 64.
 TILE_BYTES = {"cpu": 1 << 21, "cuda": 1 << 25}
 # Below this number of rows, a product takes more time per row.
 _LEAST_ROWS = 64
 
 
 class Tile(NamedTuple):
-    """The part of the scores that is computed at once. heads, queries, keys: (first, last + 1);
+    """A part of the scores that is computed at a time. heads, queries, keys: (first, last + 1);
     heads are counted over all samples. mask: added to the scores, or bools that select keys."""
 
     heads: tuple[int, int]
@@ -67,7 +67,8 @@ def _cut(x: Tensor, heads: tuple[int, int], rows: tuple[int, int]) -> Tensor:
 def tiles(
     query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, of: dtype
 ) -> Iterator[Tile]:
-    """Tiles of a query and a key (samples, heads, length, width), with scores of dtype `of`."""
+    """Yield the tiles of a query and a key (samples, heads, length, width), with scores of dtype
+    `of`."""
     (samples, heads, length, _), seen = query._geometry.sizes, key._geometry.sizes[2]
     if not samples * heads * length * seen:
         return
@@ -77,15 +78,17 @@ def tiles(
         by_sample, by_head = mask._geometry.strides[:2]
         if samples == 1 or by_sample == heads * by_head:
             groups = [(0, samples * heads, calls.flatten_using_ints(mask, 0, 1))]
-        # heads of one sample only, because tiles over several samples would need a copy of the mask
+        # heads of only one sample, because a tile over several samples would need a copy of the
+        # mask
         else:
             groups = [(n * heads, heads, calls.select_int(mask, 0, n)) for n in range(samples)]
     fit = TILE_BYTES.get(query._device.type, TILE_BYTES["cuda"]) // (of.itemsize * seen)
     rows = max(1, min(length, fit))
-    if is_causal:  # use few rows, so that more keys after all rows of a tile are left out
+    # use few rows, so that more keys can be skipped because they come after all rows of a tile
+    if is_causal:
         rows = min(rows, max(_LEAST_ROWS, -(-length // 4)))
     for first, count, of_group in groups:
-        step = -(-count // -(-count // max(1, fit // rows)))  # all tiles have about one size
+        step = -(-count // -(-count // max(1, fit // rows)))  # all tiles have about the same size
         for head, row in product(range(0, count, step), range(0, length, rows)):
             h, r = (head, min(count, head + step)), (row, min(length, row + rows))
             k = (0, min(seen, r[1]) if is_causal else seen)

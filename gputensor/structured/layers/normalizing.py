@@ -28,7 +28,8 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 def center(x: Tensor, dims: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x minus its mean, the mean, and the reciprocal root of the variance; dimensions are kept."""
+    """Return x minus its mean, the mean, and the reciprocal root of the variance; dimensions are
+    kept."""
     eps = real("norm", "eps", eps)
     mean = calls.mean_dim(x, dims, True, None)
     centered = calls.sub_Tensor(x, mean)
@@ -49,7 +50,7 @@ def in_format(x: Tensor, to: dtype, form: Any = formats.contiguous_format) -> Te
 
 
 def of_statistics(input: Tensor, *others: Tensor | None) -> dtype:
-    """The dtype of mean and rstd for these inputs."""
+    """Return the dtype of mean and rstd for these inputs."""
     is_mixed = any(x is not None and x._geometry.dtype is FLOAT for x in others)
     return FLOAT if is_mixed and input._geometry.dtype in HALVES else input._geometry.dtype
 
@@ -61,7 +62,7 @@ def input_gradient(grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any) -> Ten
 
 
 def parameter_gradient(x: Tensor, dims: Any, sizes: Any, of: dtype) -> Tensor:
-    """Sum over dims. Return the sums with the given sizes and dtype, which are the parameter's."""
+    """Sum over dims. Return the sums with the sizes and dtype of the parameter."""
     summed = calls.sum_dim_IntList(x, dims, False) if dims else x
     return cast(calls.reshape(summed, sizes), of)
 
@@ -70,8 +71,8 @@ def composed_gradients(
     of_input: Callable[[], Tensor], grad: Tensor, normal: Tensor, rows: Any, sizes: Any, of: dtype,
     mask: Any,
 ) -> Gradients:  # fmt: skip
-    """Return the wanted gradients, composed of operators. normal: the normalised input. rows: the
-    dimensions along which a weight is shared. sizes, of: sizes and dtype of the parameters."""
+    """Return the requested gradients, composed of operators. normal: the normalised input. rows:
+    the dimensions along which a weight is shared. sizes, of: sizes and dtype of the parameters."""
     return (
         of_input() if mask[0] else None,
         parameter_gradient(grad * normal, rows, sizes, of) if mask[1] else None,
@@ -104,8 +105,8 @@ def kernel_gradients(
     op: str, inputs: tuple[Any, ...], of_x: Tensor | None, into: Any, sizes: tuple[int, ...],
     of: dtype, mask: Any,
 ) -> Gradients:  # fmt: skip
-    """Gradients computed by a kernel. into: the array of `of_x` in the kernel's form. sizes, of:
-    sizes and dtype of the parameters."""
+    """Return gradients computed by a kernel. into: the array of `of_x` in the kernel's form. sizes,
+    of: sizes and dtype of the parameters."""
     count, compute = math.prod(sizes), FLOAT if of in HALVES else of
     found = [np.empty(count, compute.np) if is_wanted else None for is_wanted in mask[1:]]
     run(getattr(stub.cpu("norm"), op), *inputs, into, *found)

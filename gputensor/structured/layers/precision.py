@@ -1,4 +1,4 @@
-"""Computation in f32 for f16 and bf16 operands, and the checks of operands' dtypes."""
+"""Computation in f32 for f16 and bf16 operands, and checks of operand dtypes."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 It runs on every device and at every level of `gt.func`, and has derivatives of any order. A step
 has one row for each sequence that has not ended; `sizes` lists the number of rows of each step.
-Forward saves for backward the activated gates; an LSTM also saves the cell states, and a GRU the
-hidden state's contribution to the new gate. These tensors are (rows, ...), ordered by step, as the
-output is.
+Forward saves the activated gates for backward. An LSTM also saves the cell states, and a GRU the
+hidden state's contribution to the new gate. Like the output, these tensors are (rows, ...), ordered
+by step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...tensor.tensor import Tensor
 from .precision import cast, wide
 
 LSTM, GRU, RNN_TANH, RNN_RELU = "lstm", "gru", "rnn_tanh", "rnn_relu"
-# Weight rows for each hidden unit.
+# Rows of the weight for each hidden unit.
 GATES = {LSTM: 4, GRU: 3, RNN_TANH: 1, RNN_RELU: 1}
 
 State = tuple[Tensor, ...]
@@ -39,7 +39,7 @@ class Operands(NamedTuple):
 
 
 class How(NamedTuple):
-    """Parameters of a layer. sizes: the number of rows of each step, also if input has three
+    """Parameters of a layer. sizes: the number of rows of each step, also for an input with three
     dimensions."""
 
     mode: str
@@ -53,8 +53,8 @@ class How(NamedTuple):
 
 
 class _Rows:
-    """The states of the rows, for one step after another. Rows that begin take their state from
-    `begun`; the states of rows that end are kept until the last step."""
+    """The states of the rows, from step to step. Rows that begin take their state from `begun`. The
+    states of rows that end are kept until the last step."""
 
     __slots__ = ("begun", "ended", "now")
 
@@ -99,8 +99,8 @@ def of_input(operands: Operands, how: How) -> Tensor:
 
 
 def input_bias(operands: Operands, how: How) -> Tensor | None:
-    """Return the biases that are added to the input's contribution. For a GRU, bias_hh is not among
-    them."""
+    """Return the biases that are added to the input's contribution. For a GRU, bias_hh is not one
+    of them."""
     first, second = operands.bias_ih, operands.bias_hh
     if second is None or how.mode == GRU:
         return first
@@ -146,8 +146,8 @@ def _step(
 def forward(operands: Operands, how: How, train: bool) -> Five:
     """Return the output, the last hidden and cell states, the gates and the cell states.
 
-    A tensor that this kind of layer lacks has no elements; without `train`, gates and cells have
-    none either.
+    A tensor that this kind of layer does not have is empty. Without `train`, gates and cells are
+    empty too.
     """
     mode, given = how.mode, _by_step(of_input(operands, how), how)
     order = how.order()
@@ -185,8 +185,8 @@ class Saved(NamedTuple):
 
 class Slopes(NamedTuple):
     """Gradients. given, hidden: gradients of the contributions of the input and of the hidden state
-    to the gates, (rows, ...); they are one tensor except for a GRU. previous: each row's hidden
-    state before its step. projected: None without projections."""
+    to the gates, (rows, ...). Except for a GRU, both are the same tensor. previous: each row's
+    hidden state before its step. projected: None without projections."""
 
     given: Tensor
     hidden: Tensor
@@ -207,9 +207,9 @@ class _Step(NamedTuple):
 def _pulled(
     mode: str, step: _Step, grad: Tensor, of_cell: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Differentiate one step. grad: the gradient of the hidden state, without a projection. Returns
-    the gradients of the contributions of input and hidden state, the gradient that the previous
-    state gets directly, and the gradient of its cell state."""
+    """Differentiate one step. grad: the gradient of the hidden state, before any projection.
+    Returns the gradients of the contributions of input and hidden state, the gradient that reaches
+    the previous state directly, and the gradient of the previous cell state."""
     if mode == LSTM:
         (i, f, g, o), flat = step.gates, calls.tanh(step.cell)
         assert of_cell is not None
@@ -251,8 +251,8 @@ def _steps(operands: Operands, how: How, saved: Saved) -> dict[int, _Step]:
 
 
 def slopes(operands: Operands, how: How, saved: Saved, grads: Sequence[Tensor | None]) -> Slopes:
-    """Compute the gradients with operators, step by step backwards. grads: the gradients of the
-    output and of the last states."""
+    """Compute the gradients with operators, from the last step to the first. grads: the gradients
+    of the output and of the last states."""
     steps, order = _steps(operands, how, saved), how.order()[::-1]
     of_output = None if grads[0] is None else _by_step(flat(grads[0]), how)
     begun = first_states(operands, how)
@@ -285,7 +285,7 @@ def of_operands(
     operands: Operands, how: How, found: Slopes, wanted: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of all operands, in their order; None for a gradient that is not
-    wanted."""
+    requested."""
     given, hidden, x = found.given, found.hidden, operands.input
     made: list[Tensor | None] = [None] * len(operands)
     if wanted[0]:
@@ -298,7 +298,7 @@ def of_operands(
         made[3] = calls.sum_dim_IntList(given, (0,), False)
     if wanted[4]:
         same = made[3] if hidden is given else None
-        # Gradients are accumulated in place, so each has memory of its own.
+        # Gradients are accumulated in place, so each has its own memory.
         made[4] = calls.sum_dim_IntList(hidden, (0,), False) if same is None else calls.clone(same)
     made[5] = found.projected if wanted[5] else None
     made[6] = found.first[0] if wanted[6] else None

@@ -1,8 +1,9 @@
 """Products of a convolution's windows with its weights, or with a gradient, in blocks of windows.
 
-Windows are a strided view of the padded input. A product reads a copy of them; for each element of
-the input, this copy has about as many elements as the kernel. So only the windows of some samples,
-groups and output positions are copied and used at a time: as many as fit a cache.
+Windows are a strided view of the padded input. A product reads a copy of the windows. For each
+element of the input, this copy has about as many elements as the kernel. So only the windows of
+some samples, groups and output positions are copied and used at a time: as many as fit into a
+cache.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from ...tensor.tensor import Tensor
 from ..missing import ask_inplace
 
 Sizes = tuple[int, ...]
-# The maximum bytes of a block. On the CPU, memory of this size is reused, which costs half of new
-# memory.
+# The maximum bytes of a block. On the CPU, memory of this size is reused, which costs half as much
+# as new memory.
 MOST_BYTES, _CPU_BYTES = 64 << 20, 8 << 20
 
 
 def block_bytes(l2_bytes: int) -> int:
-    """The bytes of a block on a GPU: at most half of its L2 cache; other operands need the rest."""
+    """Return the bytes of a block on a GPU: at most half of its L2 cache, because other operands
+    use the cache too."""
     return min(l2_bytes // 2, MOST_BYTES)
 
 
@@ -43,8 +45,8 @@ def block(sizes: Sequence[int], nbytes: int, most_bytes: int) -> Sizes:
     Args:
         sizes: all windows, (samples, groups, *output). nbytes: bytes of one window of one group,
         and of its results. most_bytes: the bytes of a block, which a single window may exceed.
-        Returns: the block's size for each of `sizes`. One dimension is cut, into blocks of about
-        equal sizes; dimensions after it are whole, dimensions before it have size 1.
+        Returns: the block's size for each of `sizes`. One dimension is divided into blocks of about
+        equal sizes. Dimensions after it are whole; dimensions before it have size 1.
     """
     left, found = max(1, most_bytes // max(1, nbytes)), []
     for size in reversed(sizes):
@@ -55,8 +57,8 @@ def block(sizes: Sequence[int], nbytes: int, most_bytes: int) -> Sizes:
 
 
 class Spread(NamedTuple):
-    """Zeros to add to an input: `low` and `high` around it, negative to remove elements, and
-    steps - 1 between its elements."""
+    """Zeros to add to an input: `low` before it and `high` after it (negative to remove elements),
+    and steps - 1 between its elements."""
 
     low: Sizes
     high: Sizes
@@ -71,14 +73,14 @@ class Spread(NamedTuple):
         return [max((n - 1) * s + 1 + a + b if n else a + b, 0) for n, a, b, s in each]
 
     def of(self, x: Tensor) -> Tensor:
-        """A copy of x with the zeros, or x itself if there are none to add."""
+        """Return a copy of x with the zeros, or x itself if there are none to add."""
         if self.is_empty:
             return x
         sizes = x._geometry.sizes
         whole = self.sizes(sizes[2:])
         made = to = calls.new_zeros(x, (*sizes[:2], *whole))
         for d, (a, s, n, size) in enumerate(zip(self.low, self.steps, sizes[2:], whole), 2):
-            first = max(0, -(a // s)) if a < 0 else 0  # the elements of x that are not cropped
+            first = max(0, -(a // s)) if a < 0 else 0  # the part of x that is not cropped
             last = min(n, (size - 1 - a) // s + 1) if size else 0
             if first >= last:
                 return made
@@ -89,8 +91,8 @@ class Spread(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """kernel, steps (strides), gaps (dilations) and out, the number of windows, for each dimension
-    of an input with zeros added."""
+    """For each dimension of an input with zeros added: kernel, steps (strides), gaps (dilations),
+    and out, the number of windows."""
 
     kernel: Sizes
     steps: Sizes
@@ -100,12 +102,13 @@ class Windows(NamedTuple):
     spread: Spread
 
     def copied(self, x: Tensor, begin: Sizes, counts: Sizes) -> Tensor:
-        """(groups, taps, samples * positions): the windows of a block, of x with its zeros."""
+        """Return (groups, taps, samples * positions): the windows of a block of x with its
+        zeros."""
         first, along, *strides = x._geometry.strides
         group, *at = begin
         (of_groups, samples, *out), inner = counts, x._geometry.sizes[1] // self.groups
-        # With one window in a dimension the step is not used, with one tap the gap is not: both may
-        # be too large.
+        # The step is unused in a dimension with one window, and the gap is unused with one tap.
+        # Both may be too large there.
         walks = [s * (n if m > 1 else 0) for s, n, m in zip(strides, self.steps, self.out)]
         taps = [s * (d if k > 1 else 0) for s, d, k in zip(strides, self.gaps, self.kernel)]
         view = calls.as_strided(
@@ -116,7 +119,7 @@ class Windows(NamedTuple):
         return calls.reshape(view, (of_groups, inner * prod(self.kernel), samples * prod(out)))
 
 
-# work(block, windows): windows as from `Windows.copied`.
+# work(block, windows): windows as returned by `Windows.copied`.
 Work = Callable[["Block", Tensor], None]
 
 
@@ -133,7 +136,8 @@ class Block(NamedTuple):
         return self.begin[1], self.begin[1] + self.counts[1]
 
     def of(self, x: Tensor) -> Tensor:
-        """(groups, channels of a group, samples, *output) of x (samples, channels, *output)."""
+        """View x (samples, channels, *output) as (groups, channels of a group, samples, *output),
+        in part."""
         (first, along, *strides), (samples, groups, *out) = x._geometry.strides, self.counts
         each = x._geometry.sizes[1] // self.whole[1]
         by = (first, along * each, *strides)
@@ -166,8 +170,8 @@ def _each(x: Tensor, at: Windows, results: int, work: Work) -> None:
 
 
 def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
-    """(samples, channels, *out): the convolution of x with weight (channels, inputs of a group,
-    *kernel), dense."""
+    """Return (samples, channels, *out): the convolution of x with weight (channels, inputs of a
+    group, *kernel). It is dense."""
     (outer, inner), samples = weight._geometry.sizes[:2], x._geometry.sizes[0]
     sizes, each = (samples, outer, *at.out), outer // at.groups
     rows = calls.reshape(weight, (at.groups, each, inner * prod(at.kernel)))
@@ -188,12 +192,12 @@ def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
 
     if x._device.type != "meta":
         _each(x, at, each, multiply)
-        made._get_storage().version = 0  # a new tensor, whose parts were written in place
+        made._get_storage().version = 0  # a new tensor whose parts were written in place
     return made
 
 
 def _of_points(x: Tensor, rows: Tensor, sizes: Sizes) -> Tensor:
-    """A kernel of one element, whose windows are the input itself."""
+    """For a kernel of one element, whose windows are the input itself."""
     groups, _, taps = rows._geometry.sizes
     columns = calls.reshape(x, (sizes[0], groups, taps, prod(sizes[2:])))
     rows = calls.unsqueeze(rows, 0)
@@ -203,8 +207,8 @@ def _of_points(x: Tensor, rows: Tensor, sizes: Sizes) -> Tensor:
 
 
 def weight_gradient(x: Tensor, grad: Tensor, at: Windows) -> Tensor:
-    """(channels of grad, inputs of a group, *kernel): the sum of each gradient times its window.
-    Blocks are added in the order of samples, groups and positions."""
+    """Return (channels of grad, inputs of a group, *kernel): the sum of each gradient times its
+    window. Blocks are added in the order of samples, groups and positions."""
     inner, outer = x._geometry.sizes[1] // at.groups, grad._geometry.sizes[1]
     each, sizes = outer // at.groups, (outer, inner, *at.kernel)
     if not x._geometry.numel or not grad._geometry.numel:

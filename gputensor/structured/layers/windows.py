@@ -1,7 +1,8 @@
 """Windows over the last dimensions of a tensor: their positions, and results over them.
 
-A function over arrays gets planes (planes, *sizes), or (samples, *sizes, channels) if channels are
-last in memory. On the CPU it gets as many planes at a time as the cache holds, in all threads.
+A function over arrays receives planes (planes, *sizes), or (samples, *sizes, channels) if channels
+are last in memory. On the CPU it receives as many planes at a time as fit into the cache, in all
+threads.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from ..shortcuts.results import learn
 
 Sizes = tuple[int, ...]
 
-# The number of elements, of the operand or of the result, whichever is larger, that a thread
-# processes at a time.
+# The number of elements that a thread processes at a time, counted in the operand or in the result,
+# whichever is larger.
 _BLOCK = 1 << 16
 
 
@@ -54,11 +55,11 @@ class Windows(NamedTuple):
 
     @property
     def reach(self) -> Sizes:
-        """The number of elements from the first element of a window to its last one."""
+        """Return the number of elements from the first element of a window to its last one."""
         return reach(self.kernel, self.steps, self.gaps, self.out)
 
     def along(self, d: int, tap: int, count: int) -> slice:
-        """A slice of element `tap` of each of `count` windows in dimension d."""
+        """Return a slice of element `tap` of each of `count` windows in dimension d."""
         start, step = tap * self.gaps[d], self.steps[d]
         return slice(start, start + step * (count - 1) + 1, step)
 
@@ -95,7 +96,7 @@ def windows(
 def _counts(
     sizes: Sizes, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, ceil_mode: bool
 ) -> Sizes:
-    """The number of windows along each dimension, less than 1 if none fits."""
+    """Return the number of windows along each dimension; less than 1 if none fits."""
     out = []
     for n, k, s, p, d in zip(sizes, kernel, steps, pads, gaps):
         made = (n + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
@@ -104,14 +105,14 @@ def _counts(
 
 
 def strides(op: str, stride: Any, kernel: Sizes) -> Sizes:
-    """Return the strides; if none are given, they are the kernel's sizes."""
+    """Return the strides. Without strides, they are the kernel's sizes."""
     if not arguments.ints(op, "stride", stride):
         return kernel
     return arguments.per_dim(op, "stride", stride, len(kernel), 1)
 
 
 def of_one(op: str, x: Tensor, kernel_size: Any, stride: Any, padding: Any) -> tuple[int, int, int]:
-    """(kernel, stride, padding) of windows of one dimension."""
+    """Return (kernel, stride, padding) of windows of one dimension."""
     if x._geometry.ndim not in (2, 3):
         raise errors.wrong_shape(op, "self", "have 2 dimensions, or 3 with samples", x)
     kernel = arguments.per_dim(op, "kernel_size", kernel_size, 1, 1)
@@ -127,17 +128,17 @@ def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
     if 0 in x._geometry.sizes[-count:]:
         raise errors.wrong_shape(op, "self", "have no size 0 but of samples and channels", x)
     found = arguments.per_dim(op, "output_size", value, count)
-    if math.prod(found) >= 1 << 40:  # beyond any memory
+    if math.prod(found) >= 1 << 40:  # more windows than fit into any memory
         raise errors.must(op, "output_size", "ask for fewer than 2**40 windows", value)
     return found
 
 
 # --- results --------------------------------------------------------------------------------------
 
-# work(library, x, first, *made) fills `made`, planes of each result, from the planes x. first: the
-# number of the first window in the first dimension, if threads share rows.
+# work(library, x, first, *made) computes `made`, planes of each result, from the planes x. first:
+# the index of the first window in the first dimension, if threads share rows.
 Work = Callable[..., None]
-# loop(x, *made) -> True if done; if False, nothing is written.
+# loop(x, *made) -> True if done. If it returns False, it has written nothing.
 Loop = Callable[..., bool]
 
 
@@ -154,8 +155,8 @@ def made_of(
     shares_rows: bool = False, reads: int | None = None, loop: Loop | None = None,
     call: Call | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Return the results as new tensors: their sizes are x's leading sizes and `out`, their memory
-    format is `like`'s.
+    """Return the results as new tensors. Their sizes are the leading sizes of x and `out`; their
+    memory format is that of `like`.
 
     loop: tried first on the CPU. shares_rows: threads share the rows of large planes. reads: the
     number of elements read of a plane; None for all. call: the operator's call, whose first
@@ -208,8 +209,8 @@ def _in_memory(of: Geometry) -> tuple[Sizes, Sizes]:
 def _laid_out(
     op: str, x: Geometry, like: Geometry | None, out: Sizes, results: tuple[dtype, ...]
 ) -> tuple[list[Geometry], bool]:
-    """The layouts of `made_of`'s results, and True if channels are their last dimension in
-    memory."""
+    """Return the layouts of the results of `made_of`, and True if channels are their last dimension
+    in memory."""
     count, form = len(out), formats.contiguous_format
     if like is not None and (count, like.ndim) != (2, 3):
         form = suggested_format(like)
@@ -264,8 +265,9 @@ def _in_blocks(
 
 
 def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: Any) -> Any:
-    """Return the elements of x under `out` windows. The first `first` windows of dimension 0 are
-    skipped. The result is a view, or a copy padded with `filler` if windows extend over the edge.
+    """Return the elements of x that `out` windows cover. The first `first` windows of dimension 0
+    are skipped. The result is a view, or a copy padded with `filler` if windows extend over the
+    edge.
     """
     begins = [-p for p in at.pads]
     begins[0] += first * at.steps[0]
@@ -289,8 +291,8 @@ def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: 
 class Ranges(NamedTuple):
     """Parts of a dimension, which may overlap, as read-only NumPy arrays.
 
-    at: the positions in each part; a shorter part repeats its last position, and outside, unless it
-    is None, marks the repetitions.
+    at: the positions in each part; a shorter part repeats its last position. outside: marks the
+    repetitions, or is None.
     """
 
     begins: Any
@@ -308,20 +310,21 @@ def _ranges(begins: Any, ends: Any) -> Ranges:
 
 @lru_cache(maxsize=256)
 def parts(size: int, out: int) -> Ranges:
-    """The part of a dimension that each of `out` windows covers."""
+    """Return the part of a dimension that each of `out` windows covers."""
     i = numpy.arange(out)
     return _ranges(i * size // out, -((i + 1) * size // -out))
 
 
 @lru_cache(maxsize=256)
 def coverers(size: int, out: int) -> Ranges:
-    """The windows that cover each element of a dimension; these are consecutive."""
+    """Return the windows that cover each element of a dimension. These are consecutive."""
     i, found = numpy.arange(size), parts(size, out)
     return _ranges(found.ends.searchsorted(i, "right"), found.begins.searchsorted(i, "right"))
 
 
 def parted(on: Any, x: Any, axis: int, at: Any) -> Any:
-    """Split a dimension of x into windows and positions within them; a view if possible."""
+    """Split a dimension of x into windows and positions within windows. The result is a view if
+    possible."""
     if at.size and at[-1, -1] - at[0, 0] == at.size - 1:
         x = x[(*(slice(None),) * axis, slice(at[0, 0], at[-1, -1] + 1))]
         return x.reshape(*x.shape[:axis], *at.shape, *x.shape[axis + 1 :])
@@ -329,7 +332,7 @@ def parted(on: Any, x: Any, axis: int, at: Any) -> Any:
 
 
 def summed(on: Any, x: Any, axis: int, of: Ranges) -> Any:
-    """Sums of ranges of a dimension."""
+    """Return the sums over ranges of a dimension."""
     lead, (count, length) = (slice(None),) * axis, of.at.shape
     if length == 1 and count == x.shape[axis] and of.at[0, 0] == 0 and of.at[-1, 0] == count - 1:
         return x

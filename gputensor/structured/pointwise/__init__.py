@@ -1,13 +1,13 @@
 """Kernels of elementwise operators: functional, in-place and out forms.
 
-Unary, binary, comparison and where share these; a family gives the loop, the iterator config and
-the dtypes. Each form comes twice: for the CPU, where the loop takes arrays and NumPy may allocate
-the result, and for every other device, where a launch takes pointers.
+Unary, binary, comparison and where share these kernels. A family supplies the loop, the iterator
+config and the dtypes. Each form exists twice: for the CPU, where the loop takes arrays and NumPy
+may allocate the result, and for all other devices, where a launch takes pointers.
 
 Note [What a plan is found by] On the CPU, the key of a plan is the geometry of each tensor and the
-type of each number; the plan is valid for any values and addresses. On other devices, the key also
-contains the device and the low four bits of each address, since they determine the width of
-accesses. The default dtype is not part of the key: changing it drops all plans.
+type of each number. The plan is valid for any values and addresses. On other devices, the key also
+contains the device and the low four bits of each address, because these determine the width of
+accesses. The default dtype is not part of the key; changing it drops all plans.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Rule:
     """A family's description of one operator.
 
     loop: its name in kernels/. config: the iterator's flags. check(op, plan, inputs): raises for
-    dtypes that the operator does not take. out_dtype(common): the result's dtype, if it differs.
-    param: name, for messages, of the additional number that some loops take. like_input: a result
-    of another dtype has the layout of `empty_like` of the input, as in PyTorch.
+    dtypes that the operator does not accept. out_dtype(common): the result's dtype, if it differs.
+    param: the name, for messages, of the additional number that some loops take. like_input: a
+    result of another dtype has the layout of `empty_like` of the input, as in PyTorch.
     """
 
     __slots__ = (
@@ -78,8 +78,8 @@ class Rule:
 
 
 def rule(family: str, loop: str, config: Any, to_float: Any) -> Rule:
-    """The Rule of a loop by its row's `dtypes:`. to_float: the config for computing integers in
-    floating point."""
+    """Return the Rule of a loop, by the `dtypes:` of its row. to_float: the config for computing
+    integers in floating point."""
     said = RULES[LOOPS[family][loop]]
     out_dtype = _real if said.gives_real else None
     if said.gives_bool:
@@ -112,7 +112,7 @@ def _check(said: DtypeRule) -> Callable[[str, Plan, tuple[Any, ...]], None] | No
 
 
 class CpuEntry:
-    """An entry of a plan cache: a plan and the loop bound to it."""
+    """An entry of a plan cache: a plan and its bound loop."""
 
     __slots__ = (
         "rule", "name", "plan", "kinds", "bound", "loop", "geometry", "numpy_allocates", "block",
@@ -131,12 +131,13 @@ class CpuEntry:
         else:
             bind = partial(stub.cpu_loop, rule.family)
         self.bound = bind(loop, self.kinds, plan.common_dtype, result)
-        # NumPy returns a scalar for 0-d operands, and a result in order K for other layouts.
+        # NumPy returns a scalar for 0-d operands, and a result in order K for layouts other than
+        # row-major.
         allocates = plan.elementwise_dense or _all_row_major(plan.outputs[0].geometry, inputs)
         self._fit(plan, allocates and plan.numel > 0 and len(plan.sizes) > 0)
 
     def over_sizes(self, sizes: Sizes) -> CpuEntry:
-        """The entry for operands that differ only in their sizes. See `_likeness`."""
+        """Return the entry for operands that differ only in their sizes. See `_likeness`."""
         entry = _new(CpuEntry)
         entry.rule, entry.name = self.rule, self.name
         entry.kinds, entry.bound, entry.has_numbers = self.kinds, self.bound, self.has_numbers
@@ -198,7 +199,7 @@ class CpuEntry:
 
 
 def _block(loop: Any, numel: int) -> int:
-    """Elements that a thread processes at a time; 0 for a single call."""
+    """Return the elements that a thread processes at a time; 0 for a single call."""
     if stub.is_compiled(loop):
         return 0
     if isinstance(loop, ufunc) or isinstance(loop, partial) and isinstance(loop.func, ufunc):
@@ -230,8 +231,8 @@ def too_large(
     error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...],
     names: tuple[str, ...] = ("self", "other"),
 ) -> Exception:  # fmt: skip
-    """Convert NumPy's error for an integer beyond doubles to ours; return our own errors
-    unchanged."""
+    """Convert NumPy's error for an integer outside the range of doubles to ours. Return our own
+    errors unchanged."""
     if isinstance(error, errors.GpuTensorError):
         return error
     arg, value = next(
@@ -250,7 +251,7 @@ def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
 
 
 class DeviceEntry:
-    """A plan and the launch bound to it, for every device but the CPU."""
+    """A plan and its bound launch, for every device except the CPU."""
 
     __slots__ = (
         "rule", "name", "plan", "launch", "geometry", "has_numbers", "last_beside", "is_fresh",
@@ -294,7 +295,7 @@ class DeviceEntry:
 def find_entry(
     table: Table, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> Any:
-    """The entry of these operands from an operator's table; it is made if missing."""
+    """Return the entry for these operands from an operator's table. Make it if it is missing."""
     if out is None:
         kinds = [type(x) if type(x) in NUMBERS else x._geometry if x._device is CPU else _key(x)
                  for x in inputs]  # fmt: skip
@@ -313,7 +314,7 @@ def _key(operand: Any) -> Any:
         return type(operand)
     if operand._device is CPU:
         return operand._geometry
-    # the data is None for meta and pending tensors
+    # `data` is None for meta and pending tensors
     data, shape = operand._storage._data, operand._geometry
     begin = operand._offset * shape.dtype.itemsize
     return (shape, operand._device, (begin if data is None else begin + data.ptr) & 15)
@@ -342,11 +343,12 @@ def make_entry(
 def _likeness(
     rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> tuple[Sizes, tuple[Any, ...]]:
-    """The sizes of row-major CPU operands, and a key of everything else about them; () for other
-    operands.
+    """Return the sizes of row-major CPU operands, and a key of all their other properties; () for
+    other operands.
 
-    Programs with a new length in each call would build a plan each time. So a plan is derived from
-    another plan with an equal key: dtypes, checks and the choice of a loop do not depend on sizes.
+    A program with a new length in each call would otherwise build a plan each time. So a plan is
+    derived from another plan with an equal key. This is possible because dtypes, checks and the
+    choice of a loop do not depend on sizes.
     """
     sizes: Sizes = ()
     alike: list[Any] = [_likeness, loop, out is None]
@@ -373,8 +375,8 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         [type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs]
     )
     out_spec = None if out is None else (out._geometry, out._device)
-    # If the output is also an input, both must be described by the same pair object, because the
-    # iterator compares the pairs by identity.
+    # If the output is also an input, one pair object must describe both, because the iterator
+    # compares the pairs by identity.
     out_spec = next((s for x, s in zip(inputs, specs) if x is out), out_spec)
     default = defaults.get_default_dtype()
     plan = build(
@@ -415,9 +417,8 @@ def functional(
 
 
 def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0) -> Kernel:
-    """write(out, inputs, params, kernel) -> out: shared by in-place and out kernels. Everything
-    that can fail is checked before `out` changes. kernel: the kernel that stores short cuts, if
-    any."""
+    """write(out, inputs, params, kernel) -> out, for in-place and out kernels. All checks that can
+    fail are done before `out` changes. kernel: the kernel that stores short cuts, if any."""
     name = loop or rule.loop
 
     def write_into(

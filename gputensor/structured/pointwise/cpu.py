@@ -1,7 +1,7 @@
-"""The CPU's special kernels of unary and binary operators, with one Python frame between plan and
+"""Fast kernels of unary and binary operators on the CPU, with one Python frame between plan and
 loop.
 
-Calls that these kernels do not take go to the general kernels of this folder.
+Calls that these kernels do not support are passed to the general kernels of this folder.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
 
 
 def binary(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kernel:
-    """The functional form of a binary operator on the CPU; `a + b` ends here.
+    """The functional form of a binary operator on the CPU. `a + b` ends here.
 
     scaled: the kernel for an `alpha` other than 1, for operators with `alpha`.
     """
     loop = rule.loop
 
-    # This is the function that runs most often, so calls are written out (bench/overhead.py).
+    # This function runs most often of all, so its calls are inlined (bench/overhead.py).
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:
         if alpha is not ONE:
             made: Tensor = scaled(key_set, self, other, alpha)
@@ -130,7 +130,7 @@ def binary_inplace(operator: Operator, rule: Rule, scaled: Kernel | Any = None) 
                 mine is not None and (mine is theirs or mine.may_alias)
                 or theirs is not None and theirs.may_alias
             ):  # fmt: skip
-                # NumPy's bounds check takes a tenth of the time of our check.
+                # NumPy's own bounds check takes a tenth of the time of our check.
                 if mine is theirs or may_share_memory(array, other._get_array()):
                     check_overlap(operator.short_name, rule, self, (self, other))
             x = other._array

@@ -1,8 +1,8 @@
 """Fast paths of elementwise operators on devices: the end of `a + b` on a GPU.
 
-Each operand's address is read once, for the plan's key and for the launch. These fast paths take
-tensors with memory on one device, and numbers. All other calls go to the general forms of this
-folder. See Note [What a plan is found by] there.
+Each operand's address is read once, for the plan's key and for the launch. These fast paths support
+tensors with memory on one device, and numbers. All other calls are passed to the general forms of
+this folder. See Note [What a plan is found by] there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import NUMBERS, Kernel, Rule
 
 
 def unary(operator: Operator, rule: Rule) -> Kernel:
-    """The functional form of a unary operator on every device but the CPU."""
+    """The functional form of a unary operator on all devices except the CPU."""
     loop = rule.loop
     general = pointwise.functional(operator, rule)
 
@@ -57,14 +57,15 @@ def binary(
     operator: Operator, rule: Rule,
     check_alpha: Callable[[Operator, Any, Any, Any], Any] | Any = None,
 ) -> Kernel:  # fmt: skip
-    """The functional form of a binary operator on every device but the CPU.
+    """The functional form of a binary operator on all devices except the CPU.
 
     check_alpha: for operators with `alpha`; it returns alpha as a Python number, or raises if alpha
     does not fit.
     """
     loop = rule.loop
     general = pointwise.functional(operator, rule)
-    # Operands may be on the CPU if IncludeDispatchKeys led here; the CPU's loops are different.
+    # Operands may be on the CPU if IncludeDispatchKeys selected this kernel. The CPU's loops are
+    # different.
     scaled = pointwise.functional(operator, rule, loop + "_alpha", n_params=1)
 
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:
@@ -112,7 +113,8 @@ def binary_inplace(
     operator: Operator, rule: Rule,
     check_alpha: Callable[[Operator, Any, Any, Any], Any] | Any = None,
 ) -> Kernel:  # fmt: skip
-    """The in-place form of a binary operator on every device but the CPU; check_alpha as above."""
+    """The in-place form of a binary operator on all devices except the CPU. check_alpha as
+    above."""
     loop = rule.loop
     write = pointwise.write(operator, rule)
     scaled = pointwise.write(operator, rule, loop + "_alpha")
@@ -137,7 +139,8 @@ def binary_inplace(
                 key = (shape, device, a & 15, shape_b, b & 15)
             else:
                 raise AttributeError
-        except AttributeError:  # a meta tensor, a CPU scalar, or memory that may overlap
+        # the call has a meta tensor, a CPU scalar, or memory that may overlap
+        except AttributeError:
             into = write if alpha is ONE else scaled
             return errors.plainly(into, self, (self, other), params)
         table = operator.table

@@ -2,8 +2,8 @@
 
 Tensor arguments are inputs, and may be Python numbers. The other arguments are params, which do not
 affect promotion. A family binds the three factories that `forms` makes from its rule. `computed` of
-kernels/cpu/pointwise.py makes its loops, and its functors declare their parameters
-(kernels/cuda/include/computed.cuh). See native/ternary.py.
+kernels/cpu/pointwise.py makes the CPU loops. The CUDA functors declare their parameters
+(kernels/cuda/include/computed.cuh). See native/ternary.py for an example.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .. import pointwise
 from ..shortcuts import computed as short
 from . import Kernel, Rule
 
-# prepare(operator, common dtype, {name: value}) -> the params as loops take them.
+# prepare(operator, common dtype, {name: value}) -> the params in the form for loops.
 Prepare = Callable[[Operator, dtype, dict[str, Any]], tuple[Any, ...]]
 Factory = Callable[[Operator, str], Kernel]
 
 
 def rule(operator: Operator, family: str, loop: str) -> Rule:
-    """Make the Rule of a loop from its row's `dtypes:`. Inputs promote if the word there begins
-    with `promoted`."""
+    """Make the Rule of a loop from the `dtypes:` of its row. Inputs promote if the word in
+    `dtypes:` begins with `promoted`."""
     word = LOOPS[family][loop]
     promotes, to_float = word.startswith("promoted"), RULES[word].to_float
     names = tuple(operator.schema.arguments[place].name for place in _places(operator)[0])
@@ -44,7 +44,7 @@ def rule(operator: Operator, family: str, loop: str) -> Rule:
 
 
 def checked(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
-    """The params as Python numbers that fit the dtype of the computation."""
+    """Return the params as Python numbers that fit the dtype of the computation."""
     return tuple([_checked(operator, common, name, x) for name, x in params.items()])
 
 
@@ -74,7 +74,7 @@ def functional(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Ke
 
 def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
     """Make a function made(inputs, params) that returns a new tensor. prepared(entry, params)
-    converts params for loops. If the function also gets the called kernel and its arguments, it
+    converts params for loops. If the called kernel and its arguments are also passed, the function
     stores a short cut."""
 
     def made(
@@ -132,13 +132,13 @@ def forms(
     rule: Callable[[Operator, str], Rule], prepare: Prepare = checked
 ) -> tuple[Factory, Factory, Factory]:
     """Make a family's factories `functional, inplace, out`. rule: a function of the family that
-    returns the rule of (operator, loop)."""
+    returns the rule for (operator, loop)."""
 
     def of(form: Callable[[Operator, Rule, Prepare], Kernel]) -> Factory:
         def factory(operator: Operator, loop: str) -> Kernel:
             return form(operator, rule(operator, loop), prepare)
 
-        factory.__module__ = rule.__module__  # this module's name tells the operator's family
+        factory.__module__ = rule.__module__  # the operator's family is the name of this module
         return factory
 
     return of(functional), of(inplace), of(out)

@@ -1,7 +1,8 @@
-"""Elementwise operators of float8 dtypes: numbers are decoded to float32, in which the operator's
-loop runs, and the result is rounded to float8.
+"""Elementwise operators of float8 dtypes. Numbers are decoded to float32, the operator's loop runs
+in float32, and the result is rounded to float8.
 
-The rows of such operators say so in `dtypes:`. The other operators do not compute in float8.
+The `dtypes:` of a row declares whether its operator supports float8. Other operators do not compute
+in float8.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class WideEntry:
         return made if self.geometry.dtype is bool_ else _cast(made, of)
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
-        """Write the result to `out`. A result for another dtype is rounded to float8 first."""
+        """Write the result to `out`. If `out` has another dtype, the result is rounded to float8
+        first."""
         if self.plan.numel:
             calls.copy_(out, self.fresh(inputs, params), False)
 
@@ -52,8 +54,8 @@ class WideEntry:
 def check_factor(op: str, name: str, of: dtype, x: Any) -> None:
     """Raise if the second factor of a product is a number or a tensor without dimensions.
 
-    PyTorch does not multiply float8 by it, and rounding it to float8 first would lose most of it.
-    Source: ATen/native/cpu/BinaryOpsKernel.cpp, "mul_cpu_reduced_float".
+    PyTorch does not multiply float8 numbers by it, because rounding it to float8 first would lose
+    most of its digits. Source: ATen/native/cpu/BinaryOpsKernel.cpp, "mul_cpu_reduced_float".
     """
     if not isinstance(x, Tensor) or not x._geometry.ndim:
         raise errors.not_computed(op, name, of, x)

@@ -2,7 +2,7 @@
 
 They serve operators that compute a new tensor by one loop: products, reductions, scans, softmax,
 and pointwise operators with params. A short cut is made for the params of one call, because most
-calls repeat their params. For other params it calls the short cut that was made before it.
+calls repeat their params. For other params, it calls the short cut that was stored before it.
 
 A maker is a function make(number of operands, params, otherwise, around) that returns the short cut
 for these params, or None. otherwise: the short cut for other params.
@@ -28,8 +28,8 @@ from ...dispatch.tls import PLAIN, state
 from ...kernels.cpu.quiet import run
 from ...tensor.make import CPU_KEYS, is_plain
 
-# A pair (begin, finish). begin(*operands) returns None if nothing is recorded, LONG if the full
-# dispatch is needed, or a node. finish(result, node) attaches the node to the result.
+# A pair (begin, finish). begin(*operands) returns None if autograd records nothing, LONG if the
+# full dispatch is needed, or a node. finish(result, node) attaches the node to the result.
 Around = tuple[Callable[..., Any], Callable[..., Any] | Any]
 Maker = Callable[[int, tuple[Any, ...], ShortCut, Around], ShortCut | None]
 _now = state.get
@@ -42,8 +42,8 @@ _LONGEST = 4  # the largest number of short cuts in a sequence; after that a new
 
 
 def around(table: Table, behind: tuple[Any, ...]) -> Around:
-    """Return the functions by which a short cut records operands that require grad, as the Autograd
-    kernel does. Below autograd, in a recorded call or a derivative, it records nothing
+    """Return the functions with which a short cut records operands that require grad, as the
+    Autograd kernel does. Below autograd, in a recorded call or a derivative, they record nothing
     (`tls.BELOW`).
 
     behind: the arguments after the operands.
@@ -76,7 +76,7 @@ def learn(
     unsaid: tuple[Any, ...] = (),
 ) -> None:  # fmt: skip
     """Store a maker's short cut for calls with these arguments: tensors first, then numbers and
-    params. unsaid: the arguments after these, which calls that reach a short cut omit."""
+    params. unsaid: the arguments after these, which calls of the short cut omit."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
     is_here = count and table.learners.get("cpu") is kernel and args[0]._device is CPU
@@ -102,8 +102,8 @@ def learn(
 def store(
     table: Table, kernel: Callable[..., Any], key: Any, make: Callable[[ShortCut], Any]
 ) -> None:
-    """Store a short cut under its key. make(earlier short cut) returns the new one, or None; the
-    new short cut calls the earlier one for other params.
+    """Store a short cut under its key. make(earlier short cut) returns the new short cut, or None.
+    The new short cut calls the earlier one for other params.
     """
     before: Any = shortcuts.left(table, key)
     depth = 0 if before is None else getattr(before, "depth", 1)
@@ -117,15 +117,15 @@ def store(
 
 
 def long_way(*args: Any) -> None:
-    """The last in a sequence of short cuts: returns None, for the full dispatch."""
+    """The last of a sequence of short cuts. It returns None, so that the full dispatch is used."""
 
 
 def learn_again(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Maker | None,
     unsaid: tuple[Any, ...] = (),
 ) -> None:  # fmt: skip
-    """`learn`, for a kernel that has no plans, if a call with these arguments came before. table:
-    as in `shortcuts.learn`."""
+    """`learn` for a kernel without plans. It stores the short cut if there was an earlier call with
+    these arguments. table: as in `shortcuts.learn`."""
     if make is not None and comes_again(table, kernel, args):
         learn(table, kernel, args, make, unsaid)
 
@@ -175,7 +175,7 @@ def comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...])
 
 
 # --- makers ---------------------------------------------------------------------------------------
-# None where NumPy would not allocate the result in this layout.
+# A maker is None where NumPy would not allocate the result in this layout.
 
 
 def made_of(
@@ -252,8 +252,8 @@ def written_by(loop: Callable[..., Any], behind: tuple[Any, ...]) -> Maker:
     """Return the maker for loop(x, *others, *behind, x), which writes to the first operand."""
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
-        # This function is for any number of operands. A separate function for each number would
-        # save only a tenth more.
+        # This function handles any number of operands. A separate function for each number would
+        # save only another tenth.
         def short(self: Any, *rest: Any) -> Any:
             others, given = rest[: count - 1], rest[count - 1 :]
             if not all(map(is_, given, params)) and not are_equal(given, params):
@@ -278,8 +278,8 @@ def written_by(loop: Callable[..., Any], behind: tuple[Any, ...]) -> Maker:
 
 
 def filling(geometry: Geometry) -> ShortCut | None:
-    """Return the short cut (self, number) -> self of `fill_`, for numbers that need no check; None
-    for dtypes that NumPy's `fill` does not cast to as the kernel does."""
+    """Return the short cut (self, number) -> self of `fill_`, for numbers that need no check.
+    Return None for dtypes to which NumPy's `fill` does not cast in the same way as the kernel."""
     fits = fits_in(geometry)
     if fits is None or not geometry.numel:
         return None
@@ -299,16 +299,18 @@ def filling(geometry: Geometry) -> ShortCut | None:
     return short
 
 
-# For each kind of NumPy dtype, the types of numbers that an array's `fill` casts as our kernel.
+# For each kind of NumPy dtype, the types of numbers that an array's `fill` casts as our kernel
+# does.
 _FILLED = {"f": (float, int, bool), "i": (int, bool), "u": (int, bool), "b": (bool,)}
 
 
 def fits_in(geometry: Geometry) -> Callable[[Any], bool] | None:
-    """Return a test for numbers that an array's `fill` casts exactly as our kernel; None if there
-    are none for the dtype."""
+    """Return a test for numbers that an array's `fill` casts exactly as our kernel does; None if
+    the dtype has no such numbers."""
     kind = geometry.dtype.np.kind
     of = _FILLED.get(kind)
-    # Every floating dtype represents numbers of this size, and every integer up to 127.
+    # Every floating dtype represents numbers of this size, and every integer dtype numbers up to
+    # 127.
     least, most = (-65000, 65000) if kind == "f" else (0, 127)
     if of is None or geometry.dtype.is_float8:
         return None
@@ -316,7 +318,7 @@ def fits_in(geometry: Geometry) -> Callable[[Any], bool] | None:
 
 
 def is_beside(storage: Any, array: Any, x: Any) -> bool:
-    """True if a plain operand shares no memory with an array of a storage that is written to."""
+    """True if a plain operand shares no memory with an array of the storage that is written to."""
     theirs = x._storage
     if x._keys is not CPU_KEYS or x._autograd is not None and not is_plain(x) or theirs is storage:
         return False

@@ -1,8 +1,8 @@
 """Short cuts of calls on CUDA. See Note [Short cuts] in dispatch.
 
-A short cut is bound to one entry and one device. It allocates memory, packs the parameters behind
-the addresses and launches (codegen/emit_short.py). Operands whose address is no multiple of 16
-bytes take the full dispatch, which may choose other kernels. Like a launch of the runtime, a short
+A short cut is bound to one entry and one device. It allocates memory, packs the addresses and
+parameters, and launches (codegen/emit_short.py). Operands whose address is not a multiple of 16
+bytes use the full dispatch, which may choose other kernels. Like a launch of the runtime, a short
 cut reads the current device, the current stream and the CUDA runtime in use.
 """
 
@@ -27,7 +27,7 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
     """Store the functional form's short cut for an entry's operands.
 
     key: (geometry, device, low bits) of the first operand, then geometry and low bits of the second
-    one, or the type of a number.
+    operand, or the type of a number.
     """
     found = _short_key(entry, key)
     if found is not None:
@@ -70,7 +70,7 @@ def _sizes(key: Any) -> list[int]:
 
 
 def _short_key(entry: Any, key: Any) -> Any:
-    """The key that public functions look up; None if there is no short cut."""
+    """Return the key that public functions look up; None if there is no short cut."""
     entry.is_fresh = False
     shape, device, low, *other = key
     if device.type != "cuda" or low or other[1:] not in ([], [0]) or not entry.geometry.numel:
@@ -80,8 +80,7 @@ def _short_key(entry: Any, key: Any) -> Any:
 
 def empty(geometry: Any, place: Any, asks: bool) -> ShortCut:
     """Return a short cut without operands that allocates uninitialised memory on a device. asks:
-    True if the call named no device index, so that the short cut must check that the device is
-    current.
+    True if the call named no device index. The short cut then checks that the device is current.
     """
     return forms.cuda_empty(geometry, place, asks)
 
@@ -92,7 +91,7 @@ def empty_like(geometry: Any, place: Any) -> ShortCut:
 
 
 def copied(shape: Any, device: Any, geometry: Any, launch: Any) -> ShortCut:
-    """Return a short cut that copies its operand to a new tensor of this geometry. The launch gets
-    the tensors and reads their addresses itself.
+    """Return a short cut that copies its operand to a new tensor of this geometry. The launch
+    receives the tensors and reads their addresses itself.
     """
     return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, ())

@@ -1,8 +1,8 @@
 """Short cuts of factories and of copies on the CPU. See Note [Short cuts] in dispatch.
 
-They skip the operators that a factory or a copy is composed of, and make the checks of these
+They skip the operators of which a factory or a copy is composed, and make the checks of these
 operators: the thread's state, the default device, and the operand's keys. The forms are in
-_generated/short_forms.py; this module has the parts that depend on the layout.
+_generated/short_forms.py. This module has the parts that depend on the layout.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ filled_with, _REPEATED = forms.filled, (forms.repeated_1, forms.repeated_2, form
 def leave(
     table: Table, kernel: Any, front: tuple[Any, ...], element: Any, make: Any, unnamed: Any = None
 ) -> None:
-    """Store short cuts of a factory for calls that omit the default arguments and for calls that
-    give them. A change of the default dtype drops the short cuts; each call checks the default
+    """Store short cuts of a factory, for calls that omit the default arguments and for calls that
+    pass them. A change of the default dtype drops the short cuts. Each call checks the default
     device.
 
-    front: the arguments before the dtype. unnamed: the dtype for calls without a dtype, if it is
-    not the default dtype.
+    front: the arguments before the dtype. unnamed: the dtype of calls without a dtype argument, if
+    it is not the default dtype.
     """
     is_unnamed = element is (unnamed or defaults.get_default_dtype())
     found = ((CPU, make(False)), (None, make(True)))
@@ -83,7 +83,8 @@ def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:
 
 
 def number(geometry: Geometry, asks: bool) -> ShortCut | None:
-    """Return the short cut of a 0-d tensor of a number. asks: for the default device."""
+    """Return the short cut of a factory of 0-d tensors. asks: True if the default device must be
+    checked."""
     fits, element = fits_in(geometry), geometry.dtype.np
     if fits is None:
         return None
@@ -102,7 +103,7 @@ def number(geometry: Geometry, asks: bool) -> ShortCut | None:
 
 def new(geometry: Geometry, array: Callable[[], Any] | None) -> ShortCut | None:
     """Return the short cut of a `new_` factory, which autograd does not record. array: makes the
-    result's array; None if the call passes the number to fill in."""
+    result's array; None if the call passes the fill value."""
     sizes, element, fits = geometry.sizes, geometry.dtype.np, fits_in(geometry)
     if array is None and fits is None:
         return None
@@ -145,7 +146,7 @@ def copied(table: Table, self: Tensor, geometry: Geometry) -> ShortCut | None:
     copies of the operand another layout."""
     shape = self._geometry
     order: Literal["C", "K"] = "C" if geometry.is_contiguous else "K"
-    # Do not use the tensor's own array here: reading it would run pending work.
+    # Do not use the tensor's own array here, because reading it would run pending work.
     memory = np.empty(shape.extent * shape.dtype.itemsize, np.uint8)
     source = np.ndarray(shape.sizes, shape.dtype.np, memory.data, 0, shape.stride_bytes)
     if source.copy(order).strides != geometry.stride_bytes:
@@ -155,7 +156,7 @@ def copied(table: Table, self: Tensor, geometry: Geometry) -> ShortCut | None:
 
 def _turns(self: Tensor) -> tuple[Geometry | None, tuple[int, ...]]:
     """Return the geometry of a tensor's base, and the dimensions of the tensor as a permutation of
-    the base's. Return None if the tensor is no such view."""
+    the base's dimensions. Return None if the tensor is not such a view."""
     shape, base = self._geometry, self._autograd
     if type(base) is not Tensor or base._geometry.ndim != shape.ndim:
         return None, ()

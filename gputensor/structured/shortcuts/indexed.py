@@ -1,7 +1,8 @@
 """Short cuts of CPU calls that read or write indexed elements, such as gather and scatter_add_.
 
 Unlike in computed.py, tensors may come after other arguments. The loop checks the indices before it
-writes; for an index out of range the short cut returns None, and the full dispatch raises.
+writes. For an index out of range the short cut returns None, and the full dispatch raises the
+error.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ def learn_read(
 ) -> None:
     """Store the short cut of a call that reads elements by indices, at the second equal call.
 
-    args: all arguments, self first. at: the places of these elements, given by one index tensor.
-    made: the result.
+    args: all arguments, self first. at: the places of these elements, which one index tensor
+    selects. made: the result.
     """
     shape = made._geometry
     is_direct = at.target is args[0] and any([x is at.indices[0] for x in args])
@@ -172,7 +173,7 @@ def learn_masked(
 
 def _places(args: tuple[Any, ...]) -> tuple[list[int], list[tuple[int, Any]]]:
     """Return, for the arguments after self, the positions of tensors, and (position, value) of all
-    others.
+    other arguments.
     """
     rest = [*enumerate(args[1:])]
     return (

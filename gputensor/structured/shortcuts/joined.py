@@ -1,5 +1,5 @@
 """Short cuts of CPU calls that join a list of tensors: cat and stack. See Note [Short cuts] in
-dispatch. They are found by the geometries of all tensors."""
+dispatch. Their key is the geometries of all tensors."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def learn(
     table: Table, kernel: Callable[..., Any], tensors: list[Tensor], dim: int, shape: Geometry,
     join: Callable[[list[Any]], Any],
 ) -> None:  # fmt: skip
-    """Store the short cut of a call at the second equal call. shape: of the result, which
-    `join(arrays)` computes."""
+    """Store the short cut of a call at the second equal call. shape: the geometry of the result,
+    which `join(arrays)` computes."""
     if not (shape.nbytes and shape.in_numpy and type(dim) is int):
         return
     if not all([type(x) is Tensor and x._keys is CPU_KEYS for x in tensors]):

@@ -1,9 +1,9 @@
 """Short cuts of pointwise operators on the CPU. See Note [Short cuts] in dispatch.
 
-codegen/emit_short.py writes the forms, the hottest functions of the project: each is bound to one
-entry and does in one frame the work of the public function, the kernels in between and the
-backend's kernel, for plain tensors of these geometries. computed.py has the short cuts of operators
-with arguments other than operands.
+codegen/emit_short.py writes the forms, the most frequently called functions of the project. Each is
+bound to one entry. For plain tensors of the entry's geometries, it does in one frame the work of
+the public function, the kernels in between and the backend's kernel. computed.py has the short cuts
+of operators with arguments other than operands.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
 
 
 def _fused(table: Table, key: Any, behind: tuple[Any, ...]) -> list[Any]:
-    """Return a list [function, *behind]: the function that a short cut calls within a block of
+    """Return a list [function, *behind]. A short cut calls the function within a block of
     `gt.fuse`. At first it is the table's kernel; `_Known` in fusion/record/quick.py replaces it by
     a function for these operands."""
 
@@ -64,8 +64,8 @@ def _fused(table: Table, key: Any, behind: tuple[Any, ...]) -> list[Any]:
 
 
 def _element(loop: Any, key: tuple[Any, type]) -> Any:
-    """Return the NumPy dtype that a number of this type has in a loop; None if it depends on the
-    number's value.
+    """Return the NumPy dtype of a number of this type in a loop; None if it depends on the number's
+    value.
 
     key: the geometry of the first operand, and the type of the number.
     """
@@ -95,9 +95,9 @@ def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any
 def learn_out(
     table: Table, kernel: Callable[..., Any], entry: Any, inputs: tuple[Any, ...], out: Any
 ) -> None:
-    """Store the short cut of an out form whose `out` keeps its sizes and is no input, or of an
+    """Store the short cut of an out form whose `out` keeps its sizes and is not an input, or of an
     in-place operator of one operand."""
-    if entry.seen is None:  # the first call: no call has used the stored entry yet
+    if entry.seen is None:  # at the first call, no call has used the stored entry yet
         entry.seen = True
         return
     entry.is_fresh = False

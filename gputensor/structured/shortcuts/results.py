@@ -1,9 +1,10 @@
-"""Short cuts of CPU calls that a function over arrays computes. See Note [Short cuts] in dispatch.
+"""Short cuts of CPU calls whose results a function over arrays computes. See Note [Short cuts] in
+dispatch.
 
-They serve operators with one or several results, such as sort, kthvalue and the factorisations,
-whose kernel checks the arguments, calls a function of arrays and makes tensors of what it returns.
-Unlike in computed.py, the function chooses the layout of its arrays, so each is adopted or copied
-as in structured/library.py.
+They serve operators with one or several results, such as sort, kthvalue and the factorisations. The
+kernel of these operators checks the arguments, calls a function of arrays and makes tensors from
+its results. Unlike in computed.py, the function chooses the layout of its arrays, so each array is
+adopted or copied as in structured/library.py.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ def learn(
 ) -> None:  # fmt: skip
     """Store the short cut of a call at the second equal call.
 
-    args: all arguments, tensors first. made: the call's result or results. compute(*arrays): gives
-    the results' arrays, or None if the kernel must report an error. is_new: whether each is always
-    an array, or a view of all elements of one, that nothing else refers to.
+    args: all arguments, tensors first. made: the call's result or results. compute(*arrays):
+    returns the results' arrays, or None if the kernel must report an error. is_new: True for each
+    result that is always a new array, or a view of all elements of a new array, without other
+    references.
     """
     results = made if type(made) is tuple else (made,)
     if not all([type(x) is Tensor and x._device is CPU for x in results]):
@@ -50,7 +52,7 @@ def learn(
     layouts = [(x, x.sizes, x.stride_bytes, x.dtype.np) for x in wanted]
 
     def taken(arrays: Any) -> list[Tensor] | None:
-        """Make tensors of new arrays; None if one of them is to be copied."""
+        """Make tensors of new arrays. Return None if one of them must be copied."""
         tensors = []
         for array, (geometry, sizes, strides, element) in zip(arrays, layouts):
             if array.shape != sizes or array.strides != strides or array.dtype is not element:

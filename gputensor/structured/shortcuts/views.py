@@ -1,8 +1,8 @@
 """Short cuts of views of plain tensors. See Note [Short cuts] in dispatch.
 
-Each does in one frame the work of the kernel and of ADInplaceOrView for a tensor without history:
-it sets the view's base. A separate function records views of tensors with a history; for parts
-there is one for each offset. The forms are in _generated/short_forms.py.
+For a tensor without history, each does in one frame the work of the kernel and of ADInplaceOrView,
+including setting the view's base. A separate function records views of tensors with a history. For
+parts there is one such function for each offset. The forms are in _generated/short_forms.py.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def view(
     table: Table, geometry: Any, keys: int, given: tuple[Any, ...], recorded_as: Any = None
 ) -> ShortCut:
     """Make the short cut of a view that keeps the offset. given: the arguments after self.
-    recorded_as: for a composite, the table of the operator that autograd records, and its arguments
-    after self."""
+    recorded_as: for a composite operator, the table of the operator that autograd records, and its
+    arguments after self."""
     around = shortcuts.recording(*(recorded_as or (table, given))) or (_only_plain, None)
     known = recorded(geometry, keys, around, 0)
     sizes = next((x for x in given if type(x) is tuple), None)
@@ -47,13 +47,13 @@ def selected(table: Table, dim: int, part_of: tuple[Any, int, int], keys: int) -
 
 
 def sliced(table: Table, shape: Any, dim: int, given: int, step: int, keys: int) -> ShortCut:
-    """Make the short cut of a slice. given: the dimension as the caller gives it, possibly counted
+    """Make the short cut of a slice. given: the dimension as the caller passes it, perhaps counted
     from the end."""
     return stretch(shape, dim, step, keys, _recorder(table, keys, (given,), (step,)))
 
 
 def narrowed(geometry: Any, last: int, size: int, stride: int, keys: int) -> ShortCut:
-    """Make the short cut of `select` of several indices. Tensors with a history take the full
+    """Make the short cut of `select` of several indices. Tensors with a history use the full
     dispatch."""
     return part(geometry, last, size, stride, keys, _only_plain_part)
 
@@ -96,7 +96,7 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: 
 def leave(
     table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, found: ShortCut
 ) -> None:
-    """Store a short cut in one table only: that of the device on which the layout repeated
+    """Store a short cut in one table only: the table of the device on which the layout repeated
     first."""
     place = self._device
     if self._keys is TENSOR_KEYS.get(place.type):

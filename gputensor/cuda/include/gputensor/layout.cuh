@@ -1,6 +1,6 @@
-// How an array lies in memory: gputensor fills in a Layout for each pointer parameter that has one.
-// All Layouts of a launch have the same shape: their arrays are broadcast, their dimensions ordered
-// by stride and joined where memory joins them, so that dimension 0 is the fastest of all.
+// The memory layout of an array. gputensor fills in a Layout for each pointer parameter that has
+// one. All Layouts of a launch have the same shape: their arrays are broadcast, and their
+// dimensions are sorted by stride and coalesced, so that dimension 0 is the fastest.
 //
 //     #include <gputensor/layout.cuh>
 //     extern "C" __global__ void scale(const float* x, Layout x_layout, float* y, Layout y_layout,
@@ -17,14 +17,14 @@ struct Layout {
   long long shape[8];
   long long stride_bytes[8];
 
-  // Elements of the walk.
+  // The number of elements of the iteration.
   __device__ long long numel() const {
     long long n = 1;
     for (int d = 0; d < ndim; ++d) n *= shape[d];
     return n;
   }
 
-  // Bytes from the first element to element `index` of the walk.
+  // The offset in bytes of element `index` of the iteration.
   __device__ long long offset(long long index) const {
     long long bytes = 0;
     for (int d = 0; d < ndim; ++d) {
@@ -35,7 +35,7 @@ struct Layout {
   }
 };
 
-// Element `index` of the walk.
+// Element `index` of the iteration.
 template <class T>
 __device__ T& at(T* first, const Layout& layout, long long index) {
   typedef unsigned char byte;

@@ -1,4 +1,4 @@
-// The interface between the engine and the loops of each capability. It declares data and no
+// The interface between the engine and the loops of each capability. It declares data but no
 // functions, so it does not depend on compiler flags.
 #ifndef GPUTENSOR_ABI
 #define GPUTENSOR_ABI
@@ -9,7 +9,7 @@ typedef long long i64;
 typedef unsigned long long u64;
 typedef unsigned char byte;
 
-constexpr int MOST_OPERANDS = 8;  // arrays of one call, including outputs
+constexpr int MOST_OPERANDS = 8;  // arrays per call, including outputs
 constexpr int MOST_DIMS = 64;     // NumPy's limit
 constexpr int MOST_SCALARS = 8;
 
@@ -34,19 +34,19 @@ enum Dtype : byte {
 };
 constexpr int N_DTYPES = 16;
 
-struct alignas(16) Scalar { u64 low, high; };  // a number, as bytes of the type that reads it
+struct alignas(16) Scalar { u64 low, high; };  // a number, as bytes of the type that the loop reads
 
 // A loop over n elements from data[k] on, outputs first. step[k] is the size of an element, or 0
-// for one value that is used for all elements; such a value has the type of the computation.
-// Outputs are dense. data[0] may equal data[k].
+// for a single value that is used for all elements and has the type of the computation. Outputs are
+// dense. data[0] may equal data[k].
 typedef void (*Loop)(char* const* data, const i64* step, i64 n, const Scalar* scalars);
 
 struct LoopEntry {
   const char* name;
   byte input[3], result, common;  // dtypes of each input, of the result, and of the computation
-  byte inputs, scalars;             // their number
+  byte inputs, scalars;             // the number of inputs
   Loop loop;
-  // If given: returns whether the loop accepts these n dense elements as its second input.
+  // if not null: true if the loop accepts these n dense elements as its second input
   bool (*takes)(const char* second, i64 n);
 };
 
@@ -59,11 +59,12 @@ struct Array {
 };
 
 // Run body(context, first, last) over parts of [0, units), `step` units at a time, on the library's
-// threads. It returns when all parts are done.
+// threads. Returns when all parts are done.
 typedef void (*Body)(void* context, i64 first, i64 last);
 typedef void (*Share)(Body body, void* context, i64 units, i64 step);
 
-// A call of a family's function: its arrays, its integers and its floats, each in the given order.
+// A call of a family's function: its arrays, its integers and its floats, each in the order of the
+// arguments.
 struct Call {
   int n_arrays, n_ints, n_floats;
   const Array* array;
@@ -73,14 +74,14 @@ struct Call {
   int threads;  // the maximum number of threads of `share`
 };
 
-// Returns 0, or 1 + the position of a bad value (such as an index out of bounds), for which the
-// caller in Python raises an error.
+// Returns 0, or 1 + the position of a bad value (such as an index out of bounds). The Python caller
+// then raises an error.
 typedef i64 (*Function)(const Call& call);
 
 struct FunctionEntry {
-  const char* name;  // "op dtype[ dtype…]", the name that Python uses
+  const char* name;  // "op dtype[ dtype…]", the name used by Python
   Function function;
-  bool is_long;      // slow even for few elements: the interpreter's lock is released
+  bool is_long;      // slow even for few elements, so the interpreter's lock is released
 };
 
 struct Family {
@@ -89,8 +90,8 @@ struct Family {
   int n_loops;
   const FunctionEntry* functions;
   int n_functions;
-  // A number with f16 or bf16 operands is rounded to their type, as in PyTorch; in other loops it
-  // is an f32.
+  // True if a number beside f16 or bf16 operands is rounded to their type, as in PyTorch. In other
+  // loops it is an f32.
   bool rounds_numbers = false;
 };
 

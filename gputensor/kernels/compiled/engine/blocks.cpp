@@ -1,8 +1,8 @@
-// Memory of CPU tensors from 64 KiB on: the memory of freed tensors is kept for the next ones.
+// Memory of CPU tensors of at least 64 KiB. The memory of freed tensors is kept and reused.
 //
-// The first write to each page of new memory takes longer than the loop that writes it, and malloc
-// returns large memory to the system when it is freed; `x * y + x` of 4 MiB then takes ten times as
-// long. All functions are called with the interpreter's lock held.
+// The first write to each page of new memory takes longer than the loop that writes it. malloc
+// returns freed large memory to the system, so `x * y + x` of 4 MiB would take ten times as long.
+// All functions are called with the interpreter's lock held.
 #include "operands.h"
 
 #include <sys/mman.h>
@@ -10,24 +10,25 @@
 namespace engine {
 namespace {
 
-// Blocks have the sizes of classes, eight for each power of two, so a freed block fits most later
-// tensors of about the same size.
+// Block sizes are rounded up to classes, eight for each power of two. So a freed block fits most
+// later tensors of about the same size.
 constexpr int LOWEST = 16;  // the first class has 1 << LOWEST bytes
 #ifdef __SANITIZE_ADDRESS__
-constexpr size_t LEAST = -1;  // malloc's memory is checked
+constexpr size_t LEAST = -1;  // so that a sanitizer checks the memory
 #else
 constexpr size_t LEAST = size_t(1) << LOWEST;
 #endif
 constexpr int CLASSES = (47 - LOWEST) * 8;
 constexpr size_t HUGE_PAGE = 1 << 21;
-// Kept blocks have at most so many bytes in all. With the blocks in use they have no more than were
-// in use at once before, or LEAST_PEAK: keeping them does not raise the peak of a program's memory.
+// The limit in bytes of all kept blocks. Kept blocks and blocks in use together never exceed the
+// previous peak of blocks in use, or LEAST_PEAK. So keeping blocks does not raise a program's peak
+// memory.
 constexpr size_t MOST_KEPT = 256 << 20, LEAST_PEAK = 32 << 20;
 
-// At the beginning of a kept block.
+// The header at the beginning of a kept block.
 struct Kept {
-  Kept *newer, *older;  // of all kept blocks
-  Kept *above, *below;  // of the class: above was kept later
+  Kept *newer, *older;  // list of all kept blocks
+  Kept *above, *below;  // list of the class; above was kept later
   int of;
 };
 
@@ -50,7 +51,7 @@ void drop_from_lists(Kept* block) {
   kept -= size_of(block->of);
 }
 
-// Return the blocks kept longest to the system, until `most` bytes are left.
+// Return the oldest kept blocks to the system, until `most` bytes are left.
 void return_all_but(size_t most) {
   while (kept > most) {
     Kept* block = oldest;
@@ -60,8 +61,8 @@ void return_all_but(size_t most) {
   }
 }
 
-// New memory. From two huge pages on it begins at one, and Linux may use huge pages, which are
-// faster to clear.
+// Allocate memory. If it has at least two huge pages, it begins at one, so that Linux may use huge
+// pages, which are faster to clear.
 void* map(size_t size) {
   const bool is_huge = size >= 2 * HUGE_PAGE;
   const size_t more = is_huge ? HUGE_PAGE : 0;
@@ -192,7 +193,8 @@ PyArrayObject* new_array(PyArray_Descr* of, int ndim, const npy_intp* shape,
   if (!owner) return (PyArrayObject*)array;
   if (!array) {
     Py_DECREF(owner);
-  } else if (PyArray_SetBaseObject((PyArrayObject*)array, owner) < 0) {  // it takes `owner`
+  // the array takes over `owner`
+  } else if (PyArray_SetBaseObject((PyArrayObject*)array, owner) < 0) {
     Py_DECREF(array);
     array = nullptr;
   }

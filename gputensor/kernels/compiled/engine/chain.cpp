@@ -1,8 +1,8 @@
-// Chains of operators as one program: gputensor/fusion runs these on the CPU.
+// Chains of operators as one program. gputensor/fusion runs these on the CPU.
 //
 // Built from steps in SSA form. Values are numbered: first the inputs, then the result of each
-// step. An operand below 0 is a number; -1 is the first. Each value is rounded to its dtype, as by
-// the operator alone, so a program gives the bits of its operators run one by one.
+// step. A negative operand is a number; -1 is the first. Each value is rounded to its dtype, so a
+// program produces the same bits as its operators run one by one.
 #include <string.h>
 
 #include "with_casts.h"
@@ -13,12 +13,12 @@ namespace {
 using abi::Scalar;
 
 constexpr int MOST_NUMBERS = 64;
-// Bytes of a row's temporaries, which are on a thread's stack.
+// The limit in bytes of a row's temporaries, which are on a thread's stack.
 constexpr i64 MOST_OF_ROW = 1 << 20;
-// A step has at most itself, a load, three stores and an end.
+// The most instructions of a step: the step itself, a load, three stores and an end.
 constexpr int MOST_INSTRUCTIONS = 6 * MOST_STEPS;
 
-// A number of a call, in the form that some step takes.
+// A number of a call, in the form that one or more steps take.
 struct Entered {
   int index, common;
   bool rounds;
@@ -60,9 +60,10 @@ bool read_call(const char* family, const char* name, PyObject* arrays, PyObject*
 }
 
 // Read (family, op, common, out, operands, params), or for rows (…, is_row, arrays, integers,
-// numbers). Returns false if there is no such loop. arrays: the arguments of a function: operands
-// by index, -1 for the result, -2 - dtype for a result of each row that is not read, NONE, or a
-// further result; () for a loop. Family "part": a further result of the operand's function.
+// numbers). Returns false if there is no loop for it. arrays: the arguments of a function, () for a
+// loop. Each is the index of an operand, -1 for the result, -2 - dtype for a result of each row
+// that is not read, NONE, or a further result. Family "part": a further result of the operand's
+// function.
 bool read_step(PyObject* given, Said* to) {
   const char *family, *op;
   PyObject *operands, *params, *arrays = nullptr, *integers, *numbers;
@@ -86,7 +87,8 @@ bool read_step(PyObject* given, Said* to) {
   if (!strcmp(family, "copy")) return to->n_operands == 1 && !to->n_params;
   const abi::Family* found = family_of(family);
   to->entry = loop_of(found, op, to->common);
-  if (to->entry && to->entry->takes) return false;  // a chain has no other loop for other calls
+  // calls that this chain declines have no other loop
+  if (to->entry && to->entry->takes) return false;
   if (!to->entry || to->entry->inputs != to->n_operands || to->entry->scalars != to->n_params)
     return false;
   to->rounds = found->rounds_numbers;
@@ -94,8 +96,8 @@ bool read_step(PyObject* given, Said* to) {
   return true;
 }
 
-// Slots of temporaries. After the last step that reads a slot's value, the slot is reused for a
-// value of the same dtype and size.
+// Slots of temporaries. After the last step that reads a slot, the slot is reused for a value of
+// the same dtype and size.
 struct Slots {
   Program& program;
   int free[MOST_SLOTS], n_free = 0;
@@ -138,7 +140,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
     place[v] = -1;
   }
   for (int k = 0; k < n_outputs; k++) {
-    if (outputs[k] < n_inputs) return false;  // a cast that casts nothing
+    if (outputs[k] < n_inputs) return false;  // the source and the result have the same dtype
     place[outputs[k]] = k, is_stored[outputs[k]] = true;
     program.itemsize[k] = (byte)ITEMSIZE[chain.dtype[k] = dtype[outputs[k]]];
     program.dtype[k] = (byte)chain.dtype[k];
@@ -275,7 +277,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
   return of_row <= MOST_OF_ROW;
 }
 
-// Returns whether no output overlaps an input that is still read.
+// Returns true if no output overlaps an input that is read after the write.
 bool are_apart(const Chain& chain, PyObject* const* args) {
   const Program& program = chain.program;
   for (int k = 0; k < program.n_outputs; k++) {
@@ -300,8 +302,8 @@ bool are_expected(const Chain& chain, PyObject* const* args) {
 }
 
 // The layout of a call by rows. Its arrays have two dimensions (rows, elements of a row), either of
-// which may be 1; or one dimension, which is cut into rows. In the second case, an output with one
-// element per row has as many elements as there are rows.
+// which may be 1; or one dimension, which is divided into rows. In the second case, an output with
+// one element per row has as many elements as there are rows.
 bool read_rows(const Chain& chain, PyObject* const* args, Walk& walk) {
   const Program& program = chain.program;
   if (!are_expected(chain, args) || !are_apart(chain, args)) return false;
@@ -334,7 +336,7 @@ bool read_rows(const Chain& chain, PyObject* const* args, Walk& walk) {
   return is_cut || walk.size[0] <= program.row;
 }
 
-// The layout of a call; its shape is the outputs' shape. Returns false for unexpected arguments.
+// The layout of a call. Its shape is the outputs' shape. Returns false for unexpected arguments.
 bool read_arrays(const Chain& chain, PyObject* const* args, Walk& walk) {
   const Program& program = chain.program;
   PyArrayObject* const first = (PyArrayObject*)args[0];
@@ -384,7 +386,7 @@ bool read_arrays(const Chain& chain, PyObject* const* args, Walk& walk) {
   return true;
 }
 
-// Returns 1: done; 0: unexpected numbers; -1: an error is set.
+// Returns 1 if done, 0 for unexpected numbers, -1 if an error is set.
 int enter_all(const Entered* what, int n, PyObject* given, Scalar* to) {
   for (int k = 0; k < n; k++) {
     PyObject* number = PySequence_GetItem(given, what[k].index);

@@ -1,5 +1,5 @@
-// The steps of a chain of operators, from which a program is made, and the runs of steps in
-// registers.
+// The steps of a chain of operators, and its runs of steps in registers. A program is made from
+// them.
 #ifndef GPUTENSOR_CHAIN
 #define GPUTENSOR_CHAIN
 
@@ -10,10 +10,11 @@ namespace engine {
 
 constexpr int MOST_VALUES = MOST_ARRAYS + MOST_STEPS;
 
-// Among the arrays of a function: none, and OF_VALUE + v for value v, a further result.
+// Special entries among the arrays of a function: none, and OF_VALUE + v for value v, a further
+// result.
 constexpr int NONE = -100, OF_VALUE = 100;
 
-// A step. entry: null for a cast. by: its instruction; null if there is none.
+// A step. entry: null for a cast. by: its instruction, or null.
 struct Said {
   const abi::LoopEntry* entry;
   const abi::InstructionEntry* by;
@@ -21,7 +22,7 @@ struct Said {
   int operand[MOST_INPUTS], param[abi::MOST_SCALARS];
   bool rounds;
   int common;
-  // For a function over rows instead of a loop; and whether the result has one value for each row.
+  // For a function over rows instead of a loop; and true if the result has one value for each row.
   // is_part: a further result of the operand's function, which writes it. reduces: the function is
   // a reduction with an instruction.
   RowCall call;
@@ -30,24 +31,25 @@ struct Said {
   bool is_cast() const { return !entry && !call.function && !is_part; }
 };
 
-// The runs of steps of a chain that run in registers. The steps of a run have one dtype.
+// The runs of a chain: consecutive steps that are computed in registers. The steps of a run have
+// one dtype.
 class Registers {
  public:
-  // dtype: of each value. is_stored: whether each value is an output.
+  // dtype: of each value. is_stored: true for each value that is an output.
   void find(const Said* said, int n_steps, int n_inputs, const int* dtype, const bool* is_stored);
   bool runs(int step) const { return run_[step] >= 0; }
   // The dtype in which a step's run computes.
   int type_of(int step) const;
   // The number of steps of the run that begins at this step; 0 if none begins here.
   int begins(int step) const;
-  // Whether a value is read only in its own run, so that memory for one tile is enough.
+  // True if a value is read only in its own run, so that memory for one tile is enough.
   bool is_local(int value) const { return is_local_[value]; }
   // Write the instructions of the run that begins at this step. Returns their number. slot: the
-  // slot of each value; number[s][j]: the slot of a number that is operand j of step s; state: of
-  // each step that reduces.
+  // slot of each value. number[s][j]: the slot of a number that is operand j of step s. state: the
+  // slot of the state of each step that reduces.
   int translate(int first, const int* slot, const int (*number)[MOST_INPUTS], const int* state,
                 Coded* to) const;
-  // Whether the run that begins at this step calls loops.
+  // True if the run that begins at this step calls loops.
   bool has_calls(int first) const;
 
  private:
@@ -58,12 +60,12 @@ class Registers {
   const Said* said_;
   const int* dtype_;
   int n_steps_, n_inputs_;
-  int run_[MOST_STEPS];  // the first step of its run; -1: none
+  int run_[MOST_STEPS];  // the first step of its run, or -1
   bool is_local_[MOST_VALUES];
 };
 
-// Find the machine's instruction that gives the bits of this loop, or of this function of family
-// "reduce".
+// Find the machine's instruction that produces the same bits as this loop, or as this function of
+// family "reduce".
 void find_instruction(Said* said, const char* family);
 void find_reduction(Said* said, const char* name);
 

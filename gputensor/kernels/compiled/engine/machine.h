@@ -1,9 +1,9 @@
-// Arithmetic on tiles in registers: the instructions that engine/registers.cpp makes from the steps
-// of a program and that loops/registers.cpp runs.
+// Arithmetic on tiles in registers. engine/registers.cpp makes the instructions from the steps of a
+// program, and loops/registers.cpp runs them.
 //
-// A tile is four vectors. The machine has two banks of one tile. An instruction computes with the
-// banks and with tiles in memory (its places), and writes its result to a bank. Numbers, and
-// operands with one value, are places that repeat it. A bool is a vector lane as wide as the
+// A tile is four vectors. The machine has two banks of one tile each. An instruction computes with
+// the banks and with tiles in memory (its places), and writes its result to a bank. Numbers, and
+// operands with one value, are places that repeat the value. A bool is a vector lane as wide as the
 // elements, with all bits set or none.
 #ifndef GPUTENSOR_MACHINE
 #define GPUTENSOR_MACHINE
@@ -12,7 +12,7 @@
 
 namespace abi {
 
-// A tile at data + (at & mask). at: the byte offset in a block. mask: 0 if all tiles are one tile.
+// The tile at data + (at & mask). at: the byte offset in a block. mask: 0 if the place is one tile.
 struct Place { char* data; i64 mask; };
 
 struct Instruction {
@@ -20,14 +20,14 @@ struct Instruction {
   Place place[3];  // of each operand
 };
 
-// Where an operand is. A place in memory is place[j] for operand j. ONE: the place is a number, of
-// which one vector is read.
+// Where an operand is. A place in memory is place[j] for operand j. ONE: the place is a number, and
+// only one vector is read.
 enum Source : byte { BANK_A, BANK_B, PLACE, ONE };
 constexpr int N_BANKS = 2, N_SOURCES = 4;
 
-// A reduction of a row whose elements come tile by tile. An instruction joins its operand with a
-// state, place[1]. `add` does this for a group in memory; at: its byte offset in the row. `end`
-// adds the last n of all elements and writes the result.
+// A reduction of a row whose elements arrive tile by tile. An instruction combines its operand with
+// a state, place[1]. `add` does this for a group in memory; at: its byte offset in the row. `end`
+// combines the last n of all elements and writes the result.
 struct TileReduction {
   void (*add)(char* state, const char* group, i64 at);
   void (*end)(char* result, char* state, const char* last, i64 n, i64 all);
@@ -35,12 +35,12 @@ struct TileReduction {
 constexpr int STATE_BYTES = 640;
 
 // [bank of the result][source of the first operand][source of the second]; null if there is none.
-// "where": the condition is in the bank of the result, and the sources are those of the second and
+// "where": the condition is in the bank of the result, and the two sources are of the second and
 // third operand. Operands without a source are places. An instruction without a result has [0].
 typedef void (*Forms[N_BANKS][N_SOURCES][N_SOURCES])();
 
 struct InstructionEntry {
-  const char *family, *name;  // of the loop, or of the reduction, that gives these bits
+  const char *family, *name;  // of the loop, or of the reduction, that produces the same bits
   byte dtype, inputs;
   const Forms* forms;
   TileReduction reduction;
@@ -49,12 +49,13 @@ struct InstructionEntry {
 struct Machine {
   const InstructionEntry* entries;
   int n_entries;
-  // Run the instructions, of which the last one is "end", for each tile between two byte offsets.
+  // Run the instructions, the last of which is "end", for each tile between two byte offsets.
   void (*run)(const Instruction* code, i64 from, i64 to);
 };
 
-// Bytes of a group: one or more tiles on each CPU. Bytes of the memory of a value that only one run
-// of instructions reads: some groups, over which a loop without an instruction runs at once.
+// Bytes of a group, which is one or more tiles on each CPU. Bytes of the memory of a value that
+// only one run of instructions reads: some groups, over which a loop without an instruction runs at
+// once.
 constexpr int GROUP_BYTES = 256, LOCAL_BYTES = 1024;
 
 }  // namespace abi

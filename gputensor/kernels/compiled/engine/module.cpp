@@ -1,9 +1,9 @@
-// The library's Python interface: functions that take ndarrays and numbers, like ufuncs.
+// The library's Python interface: functions that take ndarrays and numbers, as ufuncs do.
 //
 // A bound loop is a builtin function; a call costs about 40 ns. A call with unexpected arguments
 // (an array of another dtype, byte order or alignment, a number of another kind, operands that
 // partly overlap) is passed to `otherwise`, NumPy's loop of the operator. Functions of a family
-// with the names and arguments of NumPy's functions do the same: see `serve`.
+// with the names and arguments of NumPy's functions work in the same way: see `serve`.
 #define IMPORTS_NUMPY
 #include "operands.h"
 
@@ -33,7 +33,7 @@ using abi::Scalar;
 
 struct Bound {
   Program program;
-  abi::Loop loop;               // if the program is only this loop
+  abi::Loop loop;               // only if the program consists of this loop
   bool (*takes)(const char*, i64);  // see abi.h
   int inputs, scalars, computed;
   int kind[MOST_INPUTS], out;   // dtypes; NUMBER
@@ -56,7 +56,7 @@ PyObject* hand_over(const Bound* bound, PyObject* const* args, Py_ssize_t n, PyO
   return made;
 }
 
-// The strides of a result in the order of an array's dimensions. False if the array has gaps or
+// The strides of a result with an array's order of dimensions. False if the array has gaps or
 // elements that share memory.
 bool strides_like(PyArrayObject* array, int out, npy_intp* strides) {
   const npy_intp *shape = PyArray_DIMS(array), *from = PyArray_STRIDES(array);
@@ -75,7 +75,7 @@ bool strides_like(PyArrayObject* array, int out, npy_intp* strides) {
   return ndim > 0;
 }
 
-// A new array for the result: with the layout of the first array that has the result's shape,
+// Make a new array for the result, in the layout of the first array that has the result's shape,
 // otherwise row-major.
 PyObject* new_result(const Bound* bound, PyArrayObject* const* in, int ndim,
                      const npy_intp* shape) {
@@ -115,8 +115,8 @@ void look_at_second(void* context, i64 first, i64 last) {
   if (!second->bound->takes(second->data + first * item, last - first)) second->is_refused = true;
 }
 
-// Whether the loop accepts the second input: see abi.h. If its elements are not dense, or must be
-// cast first, NumPy's loop runs.
+// True if the loop accepts the second input: see abi.h. If the input's elements are not dense, or
+// must be cast first, it returns false and NumPy's loop runs.
 bool takes_second(const Bound* bound, PyArrayObject* x, const Scalar* number) {
   if (!x) return bound->takes((const char*)number, 1);
   if (bound->kind[1] != bound->computed) return false;
@@ -213,7 +213,8 @@ PyObject* call_loop(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
     if (out) {
       if (PyArray_NDIM(result) != ndim) return hand_over(bound, args, expected, out);
       for (int d = 0; d < ndim; d++) {
-        if (common[d] == 1) common[d] = PyArray_DIM(result, d);  // every input has one value there
+        // every input has a single value there
+        if (common[d] == 1) common[d] = PyArray_DIM(result, d);
         if (PyArray_DIM(result, d) != common[d]) return hand_over(bound, args, expected, out);
       }
     }
@@ -270,7 +271,7 @@ PyObject* call_loop(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
 PyMethodDef loop_method = {"loop", (PyCFunction)(void (*)(void))call_loop,
                            METH_FASTCALL | METH_KEYWORDS,
                            "(*inputs, *scalars, out=None) -> out, or a new array."};
-// The name marks a loop that reads values before it runs, for `stub.looks_at_values`.
+// The name marks a loop that reads values before it runs; `stub.looks_at_values` tests it.
 PyMethodDef looking_method = {"looking_loop", (PyCFunction)(void (*)(void))call_loop,
                               METH_FASTCALL | METH_KEYWORDS, loop_method.ml_doc};
 
@@ -362,8 +363,8 @@ struct Given {
   i64 most = 0;  // elements of the largest array
   bool are_aligned = true;
 
-  // Returns false, with a Python error set, for an argument that is no array or number, and for too
-  // many arguments.
+  // Returns false, with a Python error set, for an argument that is neither an array nor a number,
+  // and for too many arguments.
   bool read(const char* name, PyObject* const* args, Py_ssize_t n);
   bool add(PyObject* given);
   i64 run(const abi::FunctionEntry* entry);
@@ -445,8 +446,8 @@ PyObject* call_otherwise(PyObject* otherwise, PyObject* const* args, Py_ssize_t 
   return made;
 }
 
-// (*arrays, ints and floats) -> True; or the result of `otherwise`, if the function does not return
-// 0 or an array is not aligned
+// (*arrays, ints and floats) -> True; or the result of `otherwise`, if the function returns a
+// number other than 0 or an array is not aligned
 PyObject* call_served(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   const Served* served = (const Served*)PyCapsule_GetPointer(self, nullptr);
   Given given;
@@ -472,8 +473,7 @@ const abi::FunctionEntry* entry_of(const char* family, const char* name) {
   return nullptr;
 }
 
-// (family, name, otherwise) -> a function that passes the calls that it declines to `otherwise`; or
-// None
+// (family, name, otherwise) -> a function that passes declined calls to `otherwise`; or None
 PyObject* serve(PyObject*, PyObject* args) {
   const char *family, *name;
   PyObject* otherwise;
@@ -520,7 +520,7 @@ void fill(Array* to, PyArrayObject* from, int dtype) {
     to->shape[d] = PyArray_DIM(from, d), to->stride[d] = PyArray_STRIDE(from, d);
 }
 
-// A mask of the axes; -1 for unexpected values.
+// Return a mask of the axes; -1 for unexpected values.
 i64 axes_of(PyObject* given, int ndim) {
   if (given == Py_None) return ndim == 64 ? -1 : ((i64)1 << ndim) - 1;
   if (!PyTuple_Check(given)) return -1;
@@ -606,7 +606,7 @@ struct Known {
   const abi::Capability* capability;
 };
 
-// The built capabilities that this CPU can run, the best one last.
+// The built capabilities that this CPU supports, the best one last.
 int known(Known* to) {
   int n = 0;
 #ifdef WITH_AVX2

@@ -1,4 +1,4 @@
-// Declarations about the library and ndarrays, for the functions that Python calls.
+// Declarations about the library and ndarrays, for the functions called by Python.
 //
 // They use the stable ABIs of CPython and NumPy, so one build works with all versions from 3.11 on.
 #ifndef GPUTENSOR_OPERANDS
@@ -23,10 +23,10 @@ namespace engine {
 // work.
 constexpr i64 KEEP_LOCK = 1 << 14;
 constexpr int MOST_INPUTS = 3;
-constexpr int NUMBER = -1;  // in place of an operand's dtype
+constexpr int NUMBER = -1;  // in place of an operand's dtype: a number
 extern const int ITEMSIZE[];
 
-// the loops chosen by `use` of module.cpp
+// the loops that `use` of module.cpp chose
 extern const abi::Capability* capability;
 extern PyArray_Descr* descr[abi::N_DTYPES];
 
@@ -36,18 +36,19 @@ const abi::LoopEntry* loop_of(const abi::Family* family, const char* name, int c
 
 bool is_of(PyArrayObject* array, int dtype);
 
-// Convert a number to the form that a loop of this common dtype takes. rounds: to f16 or bf16, see
-// abi.h. Returns 1: done; 0: an unexpected number; -1: an error is set.
+// Convert a number to the form for a loop of this common dtype. rounds: to f16 or bf16, see abi.h.
+// Returns 1 if done, 0 for an unexpected number, -1 if an error is set.
 int enter(abi::Scalar* to, PyObject* given, int common, bool rounds = false);
 
 bool is_same_view(PyArrayObject* a, PyArrayObject* b);
-// Whether the memory ranges of both arrays overlap.
+// True if the memory ranges of both arrays overlap.
 bool may_overlap(PyArrayObject* a, PyArrayObject* b);
 
 // _library.program; see chain.cpp.
 extern PyMethodDef program_method;
-// A new array, not initialised, like PyArray_NewFromDescr; large ones in kept memory: blocks.cpp.
-// of: its reference is taken. strides: of bytes, without gaps; null for row-major ones.
+// Make an uninitialised array, like PyArray_NewFromDescr; large ones in kept memory (blocks.cpp).
+// of: the function takes over this reference. strides: in bytes, without gaps; null for row-major
+// ones.
 PyArrayObject* new_array(PyArray_Descr* of, int ndim, const npy_intp* shape,
                          const npy_intp* strides);
 extern PyMethodDef allocate_method, empty_method, address_of_method, memory_in_use_method,

@@ -16,13 +16,14 @@ using abi::Scalar;
 
 // Bytes of the temporaries of one block: half of a first-level cache.
 constexpr i64 TEMPORARY_BYTES = 16 << 10;
-// Elements of a block without temporaries, and elements from which on a second thread is used.
+// Elements of a block without temporaries, and the number of elements from which a second thread is
+// used.
 constexpr i64 BLOCK = 1 << 13, GRAIN = 1 << 15;
-// Inner dimensions below this are walked two at a time.
+// Two inner dimensions are combined if the inner one is smaller than this.
 constexpr i64 SHORT = 256;
 constexpr i64 LINE = 64;
 
-// Bytes of a run in registers after which some of the next block is prefetched.
+// A run in registers prefetches a part of the next block after each of these many bytes.
 constexpr i64 SOME = 4096;
 
 // Bytes of an output from which on it is written past the caches: none of it would be there when it
@@ -31,8 +32,8 @@ constexpr i64 SOME = 4096;
 constexpr i64 STREAMED = 8 << 20;
 
 // Prefetches the bytes of contiguous operands in the next block while this block is computed, a
-// part of them before each step and within runs: the CPU's own prefetcher starts again in each
-// block. Not if all steps are one run, which reads operands steadily.
+// part of them before each step and within runs. The CPU's own prefetcher starts again in each
+// block. Not used if all steps are one run, which reads its operands steadily.
 struct Ahead {
   int n = 0;
   i64 part = 0, parts;
@@ -63,8 +64,8 @@ struct Plan {
   const Walk* walk;
   const Scalar *scalars, *numbers;
   i64 columns, rows;              // largest block: elements; rows of dimension 0
-  i64 blocks, blocks_inner;       // in total, and along the dimension that is cut into blocks
-  int outer;                      // the first dimension that no block spans
+  i64 blocks, blocks_inner;       // in total, and along the dimension that is divided into blocks
+  int outer;                      // the first dimension that is longer than a block
   bool has_rows;
   bool is_turned;                 // blocks advance along dimension 1 first, then along dimension 0
   i64 capacity;                   // elements of a temporary
@@ -125,8 +126,8 @@ void lay_out(Plan& plan) {
     plan.outer = 1;
   }
   plan.capacity = capacity;
-  // An input that is dense along dimension 1, such as the channels of a pixel: cache lines that
-  // were read for one block are used by the next one.
+  // An input that is dense along dimension 1, such as the channels of a pixel. Cache lines that one
+  // block has read are used by the next block.
   plan.is_turned = false;
   for (int k = program.n_outputs; k < n && plan.outer == 1 && walk.ndim > 1; k++) {
     const i64 next = size_of(walk.stride[k][1]);
@@ -137,11 +138,11 @@ void lay_out(Plan& plan) {
   for (int d = plan.outer; d < walk.ndim; d++) plan.blocks *= walk.size[d];
 }
 
-// The temporaries of one thread. They are on the stack (at most some MiB), so no allocation can
+// The temporaries of one thread. They are on the stack (at most some MiB), so allocation cannot
 // fail.
 i64 rounded(i64 bytes) { return (bytes + LINE - 1) & ~(LINE - 1); }
 
-// The memory that a slot needs: for packed operands and temporaries, and a tile for one value.
+// The size of a slot: memory for packed operands and temporaries, and a tile for a single value.
 i64 bytes_of(const Plan& plan, int k) {
   const Program& program = *plan.program;
   const int n = program.n_operands;
@@ -158,7 +159,7 @@ i64 bytes_of(const Plan& plan, int k) {
 }
 
 // The slots of one thread's block. tile: for an operand or number with one value, a tile that
-// repeats it, or null. shown: the value in that tile. step: as in loops.
+// repeats the value, or null. shown: the value in that tile. step: as in loops.
 struct Block {
   const Plan& plan;
   const Program& program;
@@ -178,7 +179,7 @@ struct Block {
     shown[k] = slot[k];
   }
 
-  // The values with one element per row were written.
+  // Called when values with one element per row have been written.
   void end_row(int k) { step[k] = 0, shown[k] = nullptr; }
 
   void run_cast(const Step& now) {
@@ -189,7 +190,7 @@ struct Block {
     } else if (step[from] || (to >= program.n_operands && !program.code)) {
       step[to] = step[from] ? item : 0;
       now.cast(slot[to], slot[from], step[from] ? m : 1);
-    } else {  // one value for a whole output, or for a value that the machine may read
+    } else {  // a single value for a whole output, or for a value that the machine may read
       Scalar one;
       now.cast((char*)&one, slot[from], 1);
       step[to] = item;
@@ -197,7 +198,7 @@ struct Block {
     }
   }
 
-  // Run over n elements from `first` on.
+  // Execute a run over n elements from `first` on.
   void run_loop(const Step& now, i64 first, i64 n) {
     char* data[MOST_OPERANDS];
     i64 steps[MOST_OPERANDS];
@@ -218,12 +219,12 @@ struct Block {
     if (is_row) end_row(to);
   }
 
-  // A row is an array with one row; a value with one element per row is an array with one element.
+  // A row is an array with one row. A value with one element per row is an array with one element.
   void run_call(const RowCall& now) {
     abi::Array array[MOST_OPERANDS];
     for (int j = 0; j < now.n_arrays; j++) {
       const int k = now.slot[j], item = k < 0 ? 0 : program.itemsize[k];
-      abi::Array& x = array[j];  // of a KiB, which is not cleared
+      abi::Array& x = array[j];  // a multiple of a KiB, uninitialised
       if (k < 0) {
         x.data = nullptr, x.size = 0, x.ndim = 2;
         x.shape[0] = x.shape[1] = 1, x.stride[0] = x.stride[1] = 0;
@@ -247,8 +248,8 @@ struct Block {
       if (now.slot[j] >= 0 && program.is_row[now.slot[j]]) end_row(now.slot[j]);
   }
 
-  // For two NaN operands, the loops return the one that is shared by all elements, the instructions
-  // the second.
+  // For two NaN operands, loops return the operand that is shared by all elements, instructions
+  // return the second.
   void run_in_registers(const Step* steps, Ahead& ahead) {
     const i64 of_group = abi::GROUP_BYTES / steps->item, whole = m / of_group * of_group;
     if (!nans) run_tiles(steps, whole * steps->item, ahead);
@@ -301,7 +302,7 @@ struct Block {
       }
   }
 
-  // A loop or a cast over n elements from `first` on.
+  // Execute a loop or a cast over n elements from `first` on.
   void run_some(const Step& now, i64 first, i64 n) {
     if (now.loop) return run_loop(now, first, n);
     const int to = now.slot[0], from = now.slot[1], item = program.itemsize[to];
@@ -341,7 +342,7 @@ struct Block {
     }
   }
 
-  // Whether the steps are more than one loop or one run.
+  // True if the steps are more than one loop or one run.
   bool has_stages() const {
     const int first = program.step[0].in_registers;
     return program.n_steps > (first ? first : 1);
@@ -387,7 +388,7 @@ void blocks(void* context, i64 first, i64 last) {
     block.repeat(k);
   }
 
-  // Where the first block is.
+  // The offset of the first block.
   const i64 beside = plan.is_turned ? walk.size[1] : 1;
   const i64 number = first / beside;
   i64 index[abi::MOST_DIMS], rest = number / plan.blocks_inner, inner = number % plan.blocks_inner;
@@ -424,7 +425,7 @@ void blocks(void* context, i64 first, i64 last) {
       strided[k] = slot[k];
       if (k >= program.n_outputs && !is_packed[k]) {
         const i64 row_step = plan.has_rows ? walk.stride[k][1] : 0;
-        // packed operands that stay have the rows of the largest block
+        // packed operands that are kept have the rows of the largest block
         const i64 count = plan.stays[k] ? plan.rows : rows;
         program.capability->pack[log2_of(item)](packed[k], slot[k], columns, walk.stride[k][0],
                                                 count, row_step);
@@ -476,7 +477,7 @@ bool run(const Program& program, const Walk& walk, const Scalar* scalars, const 
          bool may_share) {
   Walk one;
   const Walk* walked = &walk;
-  if (!walk.ndim) {  // one element: dense in every operand
+  if (!walk.ndim) {  // a single element: dense in every operand
     one.ndim = 1, one.size[0] = 1;
     for (int k = 0; k < program.n_operands; k++) {
       one.data[k] = walk.data[k];

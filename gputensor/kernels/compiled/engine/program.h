@@ -1,8 +1,8 @@
-// Block programs: a list of (loop, operand slots) over the elements of some arrays.
+// Block programs: a list of (loop, operand slots) that runs over the elements of some arrays.
 //
-// The elements are processed in blocks in which each slot is dense or has one value. Other operands
-// are packed into temporaries that stay in the first-level cache. An eager operator is a program
-// with one step, and casts before and after it if dtypes differ.
+// The elements are processed in blocks. In a block each slot is dense or has one value. Other
+// operands are packed into temporaries that stay in the first-level cache. An eager operator is a
+// program with one step, and with casts before and after it if dtypes differ.
 #ifndef GPUTENSOR_PROGRAM
 #define GPUTENSOR_PROGRAM
 
@@ -17,7 +17,7 @@ constexpr int MOST_REALS = 2;  // of one function
 constexpr int MOST_STEPS = 128, MOST_SLOTS = 192, MOST_ARRAYS = 24;
 
 // A function of a family over one row, such as a reduction. slot: of each array; -1: no array.
-// first_scalar: the first of `n_params` numbers of the call, doubles, which follow `real`.
+// first_scalar: the first of `n_params` numbers of the call. They are doubles and follow `real`.
 struct RowCall {
   abi::Function function;
   int n_arrays, n_ints, n_floats, n_params, first_scalar;
@@ -26,20 +26,20 @@ struct RowCall {
   double real[MOST_REALS];
 };
 
-// An instruction, whose places are slots; or without `go` a call of the loop or cast of a step,
-// counted from the first step in its run. next: the index behind the next "end" or call. stream: of
-// a store, the instruction that stores past the caches.
+// An instruction, whose places are slots. Without `go` it is a call of a step's loop or cast; the
+// steps are counted from the first step of its run. next: the index after the next "end" or call.
+// stream: the instruction that stores past the caches, if this one is a store.
 struct Coded {
   void (*go)();
   void (*stream)();
   short place[3], step, next;
 };
 
-// A loop over slots, or without a loop a cast from slot[1] to slot[0]. call: the number of a
-// function instead, counted from 1. in_registers: this number of steps, from this one on, are the
-// instructions from `code` on; the steps' loops process the elements after a block's last group.
-// n_code: their number; has_calls: some steps run as loops or casts. reduction: of slot[1], whose
-// state is slot[2].
+// A loop over slots. Without a loop it is a cast from slot[1] to slot[0]. call: the number of a
+// function instead, counted from 1. in_registers: the number of steps, from this one on, that are
+// computed by the instructions from `code` on; the steps' loops process the elements after a
+// block's last group. n_code: the number of instructions. has_calls: some steps run as loops or
+// casts. reduction: of slot[1], with the state in slot[2].
 struct Step {
   abi::Loop loop;
   abi::Cast cast;
@@ -59,16 +59,16 @@ struct Program {
   bool is_local[MOST_SLOTS];  // a temporary of one run in registers
   bool is_state[MOST_SLOTS];  // of a reduction in registers
   bool is_row[MOST_SLOTS];   // an output or a temporary with one value for each block
-  // If not 0, a block is a row: this number of elements of dimension 0, or the rest of it.
+  // If not 0, a block is a row: this many elements of dimension 0, or the remaining ones.
   i64 row;
   const RowCall* call;
   Step step[MOST_STEPS];
-  const Coded* code;  // null: no step runs in registers
-  bool has_calls;     // of some run
+  const Coded* code;  // null if no step runs in registers
+  bool has_calls;     // of one or more runs
   const abi::Capability* capability;
 };
 
-// The elements to process. stride[k][d]: in bytes, of operand k; dimension 0 is the fastest.
+// The elements to process. stride[k][d]: in bytes, of operand k. Dimension 0 is the fastest.
 struct Walk {
   int ndim;
   i64 numel;
@@ -78,11 +78,11 @@ struct Walk {
 };
 
 // Sort the dimensions by the operands' strides, outputs first. Drop dimensions of one element, and
-// merge dimensions that are one run in every operand.
+// merge dimensions that are contiguous in every operand.
 void coalesce(Walk& walk, int n_operands);
 
-// Run over all elements, on the library's threads if there are enough elements and `may_share`.
-// Returns false if a function of rows declines.
+// Run over all elements. If there are enough elements and `may_share` is true, use the library's
+// threads. Returns false if a function of rows declines.
 bool run(const Program& program, const Walk& walk, const abi::Scalar* scalars,
          const abi::Scalar* numbers = nullptr, bool may_share = true);
 

@@ -1,7 +1,7 @@
 // Steps of a chain as instructions of the machine: see chain.h and machine.h.
 //
 // The instructions have the order of the steps. A result stays in its bank until another result
-// needs the bank; a value that is read later is then written to memory. Loops without an
+// needs the bank. A value that is read later is then written to memory. Loops without an
 // instruction run over some tiles between the instructions before and after them.
 #include <string.h>
 
@@ -28,7 +28,7 @@ const abi::InstructionEntry* entry_of(const char* family, const char* name, int 
 
 bool is_float(int dtype) { return dtype == abi::f32 || dtype == abi::f64; }
 
-// Whether the step has no instruction: its cast, or its loop, runs over some tiles.
+// True if the step has no instruction. Its cast or loop then runs over some tiles.
 bool is_call(const Said& said) {
   if (said.is_cast()) return true;
   if (said.by || said.reduces || !is_float(said.common)) return false;
@@ -71,8 +71,8 @@ bool Registers::may_run(int step) const {
   return is_float(type) && (said.out == type || ITEMSIZE[said.out] <= ITEMSIZE[type]);
 }
 
-// Whether the step can be in a run from `first` on: it reads no result of a reduction in this run,
-// which is known only at the end of the row.
+// True if the step can be in a run that begins at `first`: it does not read the result of a
+// reduction in this run, which is known only at the end of the row.
 bool Registers::may_join(int step, int first) const {
   const Said& said = said_[step];
   for (int j = 0; j < said.n_operands; j++) {
@@ -82,7 +82,7 @@ bool Registers::may_join(int step, int first) const {
   return type_of(step) == type_of(first);
 }
 
-// Whether the machine can compute the step's operands and result. A bool must be used only within
+// True if the machine can compute the step's operands and result. A bool must be used only within
 // its run.
 bool Registers::fits(int step) const {
   const Said& said = said_[step];
@@ -146,7 +146,7 @@ bool Registers::has_calls(int first) const {
 
 namespace {
 
-// Writes the instructions of one run. held: the value in each bank, or -1.
+// Write the instructions of one run. held: the value in each bank, or -1.
 struct Writer {
   const Said* said;
   int n_inputs, first, last, n_steps, dtype;
@@ -193,8 +193,8 @@ struct Writer {
     if (bank_of(value) != PLACE) keep(bank_of(value), step);
   }
 
-  // The bank for the result of a step: of a value that is no longer read, that is in memory, or
-  // that is read last.
+  // Choose the bank for the result of a step. Its present value is one that is no longer read, that
+  // is also in memory, or that is read last.
   int bank_for(int step) const {
     int best = 0, most = -1;
     for (int bank = 0; bank < N_BANKS; bank++) {
@@ -205,7 +205,7 @@ struct Writer {
     return best;
   }
 
-  // Bring the condition of a "where" to a bank, and return the bank.
+  // Load the condition of a "where" into a bank, and return the bank.
   int bank_of_condition(int step) {
     const int condition = said[step].operand[0], found = bank_of(condition);
     if (found != PLACE) return found;

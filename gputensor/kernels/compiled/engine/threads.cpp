@@ -1,14 +1,15 @@
 // The library's permanent threads. See threads.h.
 //
-// Order a thread first runs the units of its own part, then units left by other threads. A part is
-//          one run of memory, which may still be in the thread's cache from the previous call. Idle
-//          a helper sleeps in a semaphore and holds no lock.
+// Order    a thread first runs the units of its own part, then units left by other threads. A part
+//          is contiguous in memory and may still be in the thread's cache from the previous call.
+// Idle     a helper sleeps in a semaphore and holds no lock.
 // Fork     a forked child has no helpers until it starts its own.
-// Signals helpers block all signals, so that the interpreter's threads get them.
+// Signals  helpers block all signals, so that the interpreter's threads receive them.
 //
 // A call wakes helpers. When the work is done, it cancels helpers that have not begun instead of
-// waiting for them, so that nothing is lost on a busy machine. Only one call at a time has helpers.
-// Calls from other threads meanwhile, and calls from inside a body, run all their units themselves.
+// waiting for them, so that a busy machine causes no delay. Only one call at a time has helpers.
+// Concurrent calls from other threads, and calls from inside a body, run all their units
+// themselves.
 #include "threads.h"
 
 #include <atomic>
@@ -21,7 +22,8 @@ namespace {
 
 using abi::i64;
 
-constexpr int MOST = 256, SPINS = 2000;  // threads; checks for a helper that is about to end
+// number of threads; checks for a helper that is about to end
+constexpr int MOST = 256, SPINS = 2000;
 
 struct alignas(64) Part {
   std::atomic<i64> next;
@@ -100,7 +102,8 @@ void start(int count) {
     sem_init(&next.asked, 0, 0);
     sem_init(&next.ended, 0, 0);
     pthread_t thread;
-    if (pthread_create(&thread, &detached, help, &next)) break;  // fewer threads do the work
+    // the system allows no more threads: fewer threads do the work
+    if (pthread_create(&thread, &detached, help, &next)) break;
   }
   pthread_attr_destroy(&detached);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -1,4 +1,4 @@
-// The threads that share the work of loops, without the interpreter's lock.
+// Threads that share the work of loops and run without the interpreter's lock.
 #ifndef GPUTENSOR_THREADS
 #define GPUTENSOR_THREADS
 
@@ -6,9 +6,9 @@
 
 namespace engine {
 
-// Run body(context, first, last) over [0, units), `step` units at a time, on at most the number of
-// threads given to `set_threads`, including the caller's. Inside a body, it runs only in the
-// calling thread.
+// Run body(context, first, last) over [0, units), `step` units at a time. It uses at most the
+// number of threads given to `set_threads`, including the caller's thread. Inside a body, it runs
+// only in the calling thread.
 void share(abi::Body body, void* context, abi::i64 units, abi::i64 step);
 
 void set_threads(int count);

@@ -1,4 +1,4 @@
-// The steps of a chain with each cast as a step of its own.
+// The steps of a chain, in which each cast is a separate step.
 #ifndef GPUTENSOR_WITH_CASTS
 #define GPUTENSOR_WITH_CASTS
 
@@ -6,8 +6,8 @@
 
 namespace engine {
 
-// All operands have the dtypes of the loops, and all results are those of the loops.
-// value: the number of each given value.
+// All operands and results have the dtypes of the loops.
+// value: the new number of each given value.
 struct WithCasts {
   Said said[MOST_STEPS];
   int n_inputs, n_steps = 0, dtype[MOST_VALUES], value[MOST_VALUES];
@@ -17,7 +17,7 @@ struct WithCasts {
     dtype[n_inputs + n_steps] = result_type;
     return &said[n_steps++];
   }
-  // The value as this dtype; -1: there are too many steps.
+  // Return the value converted to this dtype; -1 if there are too many steps.
   int cast(int from, int to, bool is_row) {
     if (dtype[from] == to) return from;
     for (int s = 0; s < n_steps; s++)

@@ -1,5 +1,6 @@
 // Means and maxima over a given number of windows, which may overlap. Included by pool_windows.cpp.
-constexpr i64 LINE = 1024, SHORT = 32;  // columns at a time; rows or columns of one sum
+// columns processed at a time; rows or columns of one partial sum
+constexpr i64 LINE = 1024, SHORT = 32;
 
 struct Parts {
   i64 size, out, stride, to;  // strides in bytes
@@ -14,10 +15,11 @@ struct Adaptive {
   char* out;
   Parts along[3];  // d, h, w
   i64 channels, channel, channel_to, sample, sample_to;
-  bool has_columns, has_lanes;  // adjacent columns; channels
+  bool has_columns, has_lanes;  // adjacent columns; adjacent channels
 };
 
-// total[k] = the sum over the rows of a window, for n adjacent lanes; SHORT rows at a time.
+// total[k] = the sum over the rows of a window, for n adjacent lanes. SHORT rows are added at a
+// time.
 template <class T>
 void sum_rows(T* total, const char* x, const Adaptive& a, i64 d, i64 h, i64 n) {
   T some[LINE];
@@ -39,7 +41,7 @@ void sum_rows(T* total, const char* x, const Adaptive& a, i64 d, i64 h, i64 n) {
   for (i64 k = 0; held && k < n; ++k) total[k] += some[k];
 }
 
-// The sum of n numbers, SHORT at a time.
+// The sum of n numbers, added SHORT at a time.
 template <class T> T sum_across(const T* x, i64 n) {
   T total = 0;
   for (i64 first = 0; first < n; first += SHORT) {
@@ -51,7 +53,8 @@ template <class T> T sum_across(const T* x, i64 n) {
   return total;
 }
 
-// A row of windows along w, as many at a time as their columns fit into a line.
+// A row of windows along w. As many windows are processed at a time as their columns fit into a
+// line.
 template <class T>
 void adapt_row(const Adaptive& a, const char* x, char* out, i64 d, i64 h, i64 rows) {
   const Parts& w = a.along[2];
@@ -78,7 +81,7 @@ void adapt_row(const Adaptive& a, const char* x, char* out, i64 d, i64 h, i64 ro
   }
 }
 
-// The channels of a row of windows; each channel is summed as above.
+// The channels of a row of windows. Each channel is summed as above.
 template <class T>
 void adapt_channels(const Adaptive& a, const char* x, char* out, i64 d, i64 h, i64 rows) {
   const Parts& w = a.along[2];
@@ -146,7 +149,7 @@ bool lay_out(Adaptive& a, const abi::Array& x, const abi::Array& out) {
   return true;
 }
 
-// Run a body over rows of windows. Returns 1 without memory.
+// Run a body over rows of windows. Returns 1 if there is no memory.
 i64 share(const Call& call, abi::Body body, Adaptive& a, void* context) {
   const i64 windows = a.along[0].out * a.along[1].out, lanes = a.has_lanes ? a.channels : 1;
   const i64 elements = a.along[0].size * a.along[1].size * a.along[2].size * lanes;
@@ -185,7 +188,7 @@ struct Peaks {
   i64 along[3], channel, sample;  // strides of places, in bytes
 };
 
-// Of two elements the larger one, or the first of equal ones, or the last NaN.
+// Return the larger of two elements, the first of equal elements, or the last NaN.
 template <class T> inline void keep(T& best, i32& at, T x, i32 place) {
   const bool is = (x > best) | ((x == best) & (place < at)) |
                   ((x != x) & ((best == best) | (place > at)));
@@ -193,8 +196,8 @@ template <class T> inline void keep(T& best, i32& at, T x, i32 place) {
   at = is ? place : at;
 }
 
-// The maxima of n adjacent columns over the rows of a window; with lanes, of n channels, over its
-// `columns` columns too.
+// The maxima of n adjacent columns over the rows of a window. With lanes, these are of n channels,
+// over the window's `columns` columns too.
 template <class T>
 void peaks_of(maximum<T>& line, const Adaptive& a, const char* x, i64 d, i64 h, i64 column, i64 n,
               i64 columns) {
@@ -211,7 +214,7 @@ void peaks_of(maximum<T>& line, const Adaptive& a, const char* x, i64 d, i64 h, 
                             (i32)((i * of_h.size + j) * w.size + c), next);
 }
 
-// Merge N lanes in halves.
+// Merge N lanes by halves.
 template <class T, int N> inline void fold(maximum<T>& line) {
   if constexpr (N > 1) {
 #pragma GCC ivdep
@@ -221,8 +224,8 @@ template <class T, int N> inline void fold(maximum<T>& line) {
   }
 }
 
-// The maximum of a window, in the first lane; FOLD adjacent columns at a time. Rows that follow
-// each other without a gap are one row. A lane without a column loses to the first one.
+// The maximum of a window, in the first lane. FOLD adjacent columns are processed at a time. Rows
+// without a gap between them are one row. A lane without a column loses to the first lane.
 template <class T>
 void peak_of_window(maximum<T>& line, const Adaptive& a, const char* x, i64 d, i64 h, i64 window) {
   const Parts &of_d = a.along[0], &of_h = a.along[1], &w = a.along[2];
@@ -255,8 +258,8 @@ void write_peak(char* out, char* places, const maximum<T>& line, i64 from, i64 t
   *(T*)out = best, *(i64*)places = at;
 }
 
-// A row of windows along w: long windows one by one, others as many at a time as their columns fit
-// into a line.
+// A row of windows along w. Long windows are processed one by one, others as many at a time as
+// their columns fit into a line.
 template <class T>
 void peak_row(const Peaks& p, const char* x, char* out, char* places, i64 d, i64 h) {
   const Parts& w = p.of.along[2];

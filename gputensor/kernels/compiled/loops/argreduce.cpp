@@ -1,7 +1,8 @@
-// out[r] = the index of the extreme of row r along one dimension; and the extreme.
+// out[r] = the index of the extreme of row r along one dimension; optionally also the extreme.
 //
 // Numbers  the first of equal elements, and the first NaN if there is one.
-// Order none: the index does not depend on how the work is divided.
+// Order    none: the index does not depend on how the work is divided.
+//
 // A run is searched in two steps: first for its extreme, which vectorises, then for the first
 // element that equals it. If the fastest dimension is kept, each of its columns has a current
 // extreme and its index.
@@ -16,17 +17,17 @@ namespace {
 
 constexpr i64 BLOCK = 1024;        // elements searched at a time
 constexpr i64 COLUMNS = 256;       // of a block
-constexpr i64 FEWEST_COLUMNS = 16; // below this, a row is not a run of its own
+constexpr i64 FEWEST_COLUMNS = 16; // a shorter row is not a run of its own
 constexpr i64 ROWS = 4;
 constexpr i64 GRAIN = 1 << 15, PIECE = 1 << 16;
 
 struct Search {
   byte type;
   int size;
-  // The index of the extreme in a run of n elements; the element is written to `found`.
+  // Return the index of the extreme in a run of n elements. The element is written to `found`.
   i64 (*row)(const char* x, i64 n, char* found);
   bool (*is_better)(const char* x, const char* than);
-  // Process ROWS rows, or one; the first has number `first`.
+  // Process ROWS rows, or one. The first has number `first`.
   void (*columns)(char* value, i64* place, const char* const* x, i64 rows, i64 n, i64 first);
 };
 
@@ -91,7 +92,7 @@ template <class T, bool IS_MOST> struct search {
       const T *b = (const T*)x[1], *c = (const T*)x[2], *d = (const T*)x[3];
 #pragma GCC ivdep
       for (i64 j = 0; j < n; ++j) {
-        // For four rows, the index is a small number as wide as an element.
+        // For four rows, the index is a small integer as wide as an element.
         typedef typename lanes<T>::number N;
         const T so_far = value[j];
         T best = a[j];
@@ -130,10 +131,10 @@ struct Plan {
   int n_kept;
   Dim kept[abi::MOST_DIMS];
   i64 outputs, blocks, parts, part;  // parts of an output, or of a block of columns
-  i64* found;  // for all parts: an index and the element's bits for each column
+  i64* found;  // for all parts: an index and the bits of the element for each column
 };
 
-// beside: the extreme.
+// beside: where the extreme is written.
 Place place_of(const Plan& plan, i64 number, int from) {
   return place_of({plan.x, plan.out, plan.values}, plan.kept, plan.n_kept, from, number);
 }
@@ -257,7 +258,7 @@ void parts_of_blocks(void* context, i64 first, i64 last) {
   }
 }
 
-// The best of the parts of output or column `number`; `across` of these are adjacent.
+// Combine the parts of output or column `number`. `across` of these are adjacent.
 i64 best_of(const Plan& plan, i64 number, i64 across) {
   const i64* found = plan.found + 2 * (number / across * plan.parts * across + number % across);
   const i64* best = found;
@@ -286,7 +287,7 @@ void end_blocks(const Plan& plan) {
 i64 run(const Call& call, const Search& search) {
   const bool has_values = call.n_arrays == 3;
   const Array &x = call.array[0], &out = call.array[has_values ? 2 : 1];
-  const Array& values = call.array[1];  // out again if they are not
+  const Array& values = call.array[1];  // out again if values are not requested
   const i64 axis = call.integer[0];
   Plan plan;
   plan.search = &search, plan.x = x.data, plan.out = out.data;

@@ -1,21 +1,23 @@
-// out = softmax(query @ key^T * scale + mask) @ value, tile by tile; and its gradients.
+// out = softmax(query @ key^T * scale + mask) @ value, computed tile by tile; and its gradients.
 //                                                                               family: attention
 //
-// Calls    forward(query, key, value, mask or None, out, logsumexp, NUMBERS);
+// Calls    forward(query, key, value, mask or None, out, logsumexp, NUMBERS)
 //          backward(grad, query, key, value, mask or None, out, logsumexp, of_query, of_key,
-//          of_value, of_scores or None, NUMBERS): 0; -1 where memory is missing
-// NUMBERS  is_causal, has_dropout, its seed, counter and limit; scale, and the factor of weights
-//          that dropout keeps
+//          of_value, of_scores or None, NUMBERS)
+//          Both return 0, or -1 if there is no memory.
+// NUMBERS  is_causal, has_dropout, its seed, counter and limit; scale, and the factor of the
+//          weights that dropout keeps
 // Shapes   (samples, heads, length, width) of any strides; mask and of_scores (samples, heads,
-//          queries, keys), and logsumexp (samples, heads, queries). Each head of key and value
-//          serves as many heads of query, one behind the other.
-// Types    f32 and f64; f16 and bf16 in f32, rounded once. logsumexp and of_scores are of the type
-//          that is computed in; a mask is bool, of that type, or of query's.
-// Order    of a softmax's sum: KEYS at a time, as rows.h adds. Each time the terms before are
-//          scaled to the largest score so far. Fewer than FEW queries' products with keys, too,
-//          are added as rows.h adds.
+//          queries, keys), and logsumexp (samples, heads, queries). Each head of key and value is
+//          shared by equally many consecutive heads of query.
+// Types    f32 and f64; f16 and bf16 in f32, rounded once. logsumexp and of_scores have the type of
+//          the computation; a mask is bool, of that type, or of the type of query.
+// Order    the sum of a softmax is taken over KEYS elements at a time, in the order of rows.h. Each
+//          time the previous terms are scaled to the largest score so far. The products of fewer
+//          than FEW queries with keys are also added in the order of rows.h.
 // Numbers  a query without keys gives zeros, and 0 as its logsumexp.
-// Threads  some queries of a head, whose bits depend on nothing else.
+// Threads  each thread takes some queries of a head. The bits of a query do not depend on the
+//          threads.
 // Source   Dao et al., FlashAttention, 2022.
 #include "attention_backward.h"
 
@@ -23,10 +25,11 @@ namespace CAPABILITY {
 
 namespace {
 
-// Queries that a thread takes for each time that it turns keys; a head is cut into fewer than so
-// many where threads would be idle.
+// Queries that a thread processes for each transposition of keys. A head is divided into smaller
+// groups if threads would be idle.
 constexpr i64 GROUP = 256;
-// Fewer queries than this read keys as they are: turning them takes longer than the products.
+// Fewer queries than this use untransposed keys, because transposing takes longer than the
+// products.
 constexpr i64 FEW = 4;
 
 struct Forward {
@@ -34,15 +37,15 @@ struct Forward {
   bool is_causal;
   double scale;
   Dropout dropout;
-  i64 group, groups;  // queries of a unit; units of a head
+  i64 group, groups;  // queries of a unit; number of units of a head
   i64 answer;
 
   bool is_short() const { return query->shape[2] < FEW; }
 };
 
-// What a thread keeps of a unit.
+// The working memory of a thread for a unit.
 template <class T> struct Softmax {
-  i64 width, made;  // of a row of query and of out, rounded to whole registers
+  i64 width, made;  // width of a row of query and of out, rounded up to whole registers
   T *query, *out, *scores, *keys, *panels, *values, *most, *total;
 
   static i64 bytes(i64 queries, i64 width, i64 made) {
@@ -63,7 +66,7 @@ template <class T> struct Softmax {
         total(room.take<T>(queries)) {}
 };
 
-// A row's scores become exponentials; the sums before them are scaled.
+// Replace a row's scores by their exponentials, and scale the previous sums.
 template <class T>
 static inline void add_exponentials(T* scores, i64 seen, i64 all, T& most, T& total, T* out,
                                     i64 width) {
@@ -78,8 +81,8 @@ static inline void add_exponentials(T* scores, i64 seen, i64 all, T& most, T& to
   most = larger, total += sum;
 }
 
-// Queries [first, first + n) and keys [key, key + count); `at`: the first one's place in the group.
-// head: counted over all samples.
+// Process queries [first, first + n) and keys [key, key + count). `at`: the position of the first
+// query in the group. head: counted over all samples.
 template <class T>
 static void attend(const Forward& f, const Softmax<T>& s, const Head& mask, i64 head, i64 first,
                    i64 at, i64 n, i64 key, i64 count, Right<T> keys, Right<T> values) {
@@ -106,7 +109,7 @@ static void attend(const Forward& f, const Softmax<T>& s, const Head& mask, i64 
       s.scores, KEYS, values, n, s.made, count, s.out + at * s.made, s.made, key != 0);
 }
 
-// Divides by the sums, and writes.
+// Divide by the sums, and write the results.
 template <class T>
 static void finish(const Forward& f, const Softmax<T>& s, i64 sample, i64 head, i64 first, i64 n) {
   const Array& sums = *f.sums;

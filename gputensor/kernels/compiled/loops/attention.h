@@ -1,7 +1,7 @@
-// What attention's loops share: blocks of queries and keys in memory, products of them, and scores.
+// Code shared by the loops of attention: blocks of queries and keys, their products, and scores.
 //
-// Order    a sum of products is taken from its first element on by fused multiply-adds, so its bits
-//          are the same at every capability and with any threads.
+// Order    a sum of products is computed from its first element on by fused multiply-adds, so its
+//          bits are equal for every capability and any number of threads.
 #ifndef GPUTENSOR_ATTENTION_H
 #define GPUTENSOR_ATTENTION_H
 
@@ -17,8 +17,8 @@ namespace CAPABILITY {
 
 template <class T> constexpr T LEAST = -(T)__builtin_inff();
 
-// A tile of scores has so many queries and keys: all that is made of it stays in a second-level
-// cache of 1 MiB. KEYS is a whole number of panels of any capability.
+// The numbers of queries and keys of a tile of scores. All data of a tile stays in a second-level
+// cache of 1 MiB. KEYS is a multiple of the panel width of every capability.
 constexpr i64 QUERIES = 64, KEYS = 240;
 
 template <class T> constexpr int HEIGHT = wide<T>::ROWS;
@@ -28,8 +28,8 @@ static inline i64 rounded(i64 n, i64 to) { return (n + to - 1) / to * to; }
 
 // --- products ------------------------------------------------------------------------------------
 
-// ROWS rows and COLUMNS registers of out = a @ b, added to what it has if `adds`. Rows of b and
-// out are dense. IS_TURNED: columns of `a` are dense, and `a_step` apart; else its rows are.
+// ROWS rows and COLUMNS registers of out = a @ b, added to the content of out if `adds`. Rows of b
+// and out are dense. IS_TURNED: columns of `a` are dense, and `a_step` apart; otherwise rows are.
 template <class T, int ROWS, int COLUMNS, bool IS_TURNED>
 LOOP corner(const T* a, i64 a_step, const T* b, i64 b_row, i64 k, T* out, i64 out_row, bool adds) {
   typedef wide<T> V;
@@ -56,15 +56,16 @@ LOOP corner(const T* a, i64 a_step, const T* b, i64 b_row, i64 k, T* out, i64 ou
     for (int j = 0; j < COLUMNS; ++j) V::store(out + i * out_row + j * V::LANES, sum[i][j]);
 }
 
-// A matrix of k rows; each panel of its columns begins `apart` elements for each column behind the
-// first one.
+// A matrix of k rows, stored as panels of columns. Each panel begins `apart` elements per column
+// after the first one.
 template <class T> struct Right {
   const T* data;
   i64 row, apart;
 };
 
 // out (m, n) = a (m, k) @ b (k, n), ROWS rows at a time. `a` and out have memory for a multiple of
-// ROWS rows, b and out for a multiple of a register's columns; values there have no meaning.
+// ROWS rows, b and out for a multiple of a register's columns. The values in the excess memory have
+// no meaning.
 template <bool IS_TURNED, class T, int ROWS = HEIGHT<T>>
 static void multiply(const T* a, i64 a_step, Right<T> b, i64 m, i64 n, i64 k, T* out, i64 out_row,
                      bool adds) {
@@ -93,7 +94,7 @@ template <class T> LOOP dots(const T* a, Right<T> rows, i64 n, i64 width, T* to)
 
 // --- blocks of rows ------------------------------------------------------------------------------
 
-// One head's rows of an array (samples, heads, length, width).
+// The rows of one head of an array (samples, heads, length, width).
 struct Head {
   const Array* of;
   char* data;
@@ -103,7 +104,7 @@ struct Head {
   char* row(i64 number) const { return data + number * of->stride[2]; }
 };
 
-// n rows from `first` on, times `by`, to rows of `width` elements; zeros behind each.
+// Copy n rows from `first` on, multiplied by `by`, to rows of `width` elements, padded with zeros.
 template <class T> LOOP load_rows(T* to, i64 width, const Head& x, i64 first, i64 n, T by) {
   const i64 size = x.of->shape[3];
   for (i64 i = 0; i < n; ++i, to += width) {
@@ -119,7 +120,7 @@ template <class T> LOOP store_rows(const Head& x, i64 first, i64 n, const T* fro
     narrow(x.row(first + i), x.of->dtype, from + i * width, x.of->stride[3], x.of->shape[3]);
 }
 
-// n rows from `first` on where they are, or in `room`.
+// Return n rows from `first` on: in place, or copied to `room`.
 template <class T>
 static Right<T> rows_of(const Head& x, i64 first, i64 n, i64 width, T* room) {
   const Array& of = *x.of;
@@ -130,7 +131,7 @@ static Right<T> rows_of(const Head& x, i64 first, i64 n, i64 width, T* room) {
   return {room, width, 1};
 }
 
-// n rows as columns, in panels.
+// Copy n rows as columns, in panels.
 template <class T> static Right<T> turned_rows(Right<T> from, i64 n, i64 width, T* room) {
   for (i64 j = 0; j < n; j += PANEL<T>) {
     T* panel = room + j * width;
@@ -158,8 +159,8 @@ template <class T> LOOP add_scores(T* scores, const T* more, i64 n) {
   for (i64 k = 0; k < n; ++k) scores[k] += more[k];
 }
 
-// A query's scores of n keys from `key` on, with its row of the mask (samples, heads, queries,
-// keys), if there is one.
+// The scores of n keys from `key` on for one query, with the query's row of the mask (samples,
+// heads, queries, keys), if there is one.
 template <class T>
 static void apply_mask(T* scores, const Array& mask, const Head& of, i64 query, i64 key, i64 n) {
   if (!mask.data) return;
@@ -170,7 +171,8 @@ static void apply_mask(T* scores, const Array& mask, const Head& of, i64 query, 
   add_scores(scores, widened(mask.dtype, from, step, n, room), n);
 }
 
-// exp(scores - shift) of n scores, zeros behind them up to `all`, a multiple of a register's size.
+// exp(scores - shift) of n scores, then zeros up to `all` elements, a multiple of a register's
+// size.
 template <class T> LOOP exponentials(T* scores, T shift, i64 n, i64 all) {
   const i64 whole = rounded(n, wide<T>::LANES);
 #pragma GCC ivdep
@@ -181,14 +183,14 @@ template <class T> LOOP exponentials(T* scores, T shift, i64 n, i64 all) {
 // --- dropout -------------------------------------------------------------------------------------
 
 // Weight i of a call, row-major over (samples, heads, queries, keys), is kept if the upper 53 bits
-// of word i are below the limit, and then multiplied by `grown`.
+// of word i are below the limit. A kept weight is multiplied by `grown`.
 struct Dropout {
   bool is_on;
   u64 seed, base, limit;
   i64 queries, keys;
   double grown;
 
-  // From five integers and a float of a call, and the shapes of query and key.
+  // Read from five integers and a float of a call, and the shapes of query and key.
   Dropout(const i64* of, double grown, const Array& query, const Array& key)
       : is_on(of[0] != 0),
         seed(of[1]),
@@ -201,7 +203,7 @@ struct Dropout {
   i64 number(i64 head, i64 query, i64 key) const { return (head * queries + query) * keys + key; }
 };
 
-// by[k] = `grown` where the weight `first` + k is kept, otherwise 0; n up to KEYS.
+// by[k] = `grown` if the weight `first` + k is kept, otherwise 0; n is at most KEYS.
 template <class T> LOOP draw_factors(const Dropout& d, i64 first, i64 n, T* by) {
   constexpr i64 MOST = (KEYS + 3 + 63) / 64 * 64;  // draw_words is fastest for 64 words at a time
   alignas(64) u64 words[MOST];

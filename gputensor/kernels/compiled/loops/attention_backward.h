@@ -1,9 +1,10 @@
-// The gradients of attention, from its result and the logarithms of its sums.
+// The gradients of attention, computed from its result and the logarithms of the softmax sums.
 //
-// Order    a head of key and value is cut into parts of keys by sizes alone. A part adds a tile
-//          after the other; if there are several, their gradients of queries are added in turn.
-// Memory   a thread has a part's gradients of queries, and tiles; several parts each have an f32 or
-//          f64 for each element of query.
+// Order    each head of key and value is divided into parts of keys, by sizes alone. A part adds
+//          its tiles one after the other. If there are several parts, their gradients of queries
+//          are added in order.
+// Memory   a thread has the gradients of queries of one part, and tiles. If there are several
+//          parts, each has an f32 or f64 for each element of query.
 #ifndef GPUTENSOR_ATTENTION_BACKWARD_H
 #define GPUTENSOR_ATTENTION_BACKWARD_H
 
@@ -11,9 +12,9 @@
 
 namespace CAPABILITY {
 
-// Multiplications that a thread takes at a time, at least.
+// The minimum number of multiplications that a thread takes at a time.
 constexpr i64 PRODUCTS = 1 << 18;
-// Heads of keys from which on each is one part.
+// From this number of heads of keys on, each head is one part.
 constexpr i64 MANY_HEADS = 16;
 
 struct Backward {
@@ -22,14 +23,15 @@ struct Backward {
   bool is_causal;
   double scale;
   Dropout dropout;
-  i64 part, parts;  // keys of a part, a multiple of KEYS; parts of a head
+  i64 part, parts;  // keys of a part, a multiple of KEYS; number of parts of a head
   char* partial;    // gradients of queries: (parts, samples, heads, length, width)
   i64 answer;
 
-  i64 served() const { return query->shape[1] / key->shape[1]; }  // heads of query to one of key
+  // number of heads of query per head of key
+  i64 served() const { return query->shape[1] / key->shape[1]; }
 };
 
-// What a thread keeps of a part.
+// The working memory of a thread for a part.
 template <class T> struct Gradients {
   i64 width, made, length;
   T *of_query, *of_key, *of_value, *query, *grad, *keys, *values, *key_panels, *value_panels;
@@ -53,13 +55,14 @@ template <class T> struct Gradients {
   }
 };
 
-// Some keys of one head, as they are and turned.
+// Some keys of one head, untransposed and transposed.
 template <class T> struct KeyBlock {
   i64 first, n;
   Right<T> keys, key_columns, value_columns;
 };
 
-// Queries [first, first + n) of one head, and of what they gave: delta is the sum of grad * out.
+// Queries [first, first + n) of one head, with their forward results. delta is the sum of grad *
+// out.
 template <class T>
 static void load_queries(const Backward& b, const Gradients<T>& s, i64 sample, i64 head, i64 first,
                          i64 n) {
@@ -84,7 +87,7 @@ template <class T>
 static void weigh(const Backward& b, const Gradients<T>& s, const KeyBlock<T>& block, i64 sample,
                   i64 head, i64 first, i64 n, i64 count) {
   const Head mask = b.mask->data ? Head(*b.mask, sample, head) : Head(*b.query, sample, head);
-  const i64 all = rounded(count, HEIGHT<T>);  // rows of the products of the turned tile
+  const i64 all = rounded(count, HEIGHT<T>);  // rows of the products of the transposed tile
   for (i64 i = 0; i < n; ++i) {
     T *weights = s.weights + i * KEYS, *slopes = s.slopes + i * KEYS;
     i64 seen = count;
@@ -107,7 +110,7 @@ static void weigh(const Backward& b, const Gradients<T>& s, const KeyBlock<T>& b
   }
 }
 
-// Adds one tile's share to the gradients of its keys, values and queries.
+// Add the contribution of one tile to the gradients of its keys, values and queries.
 template <class T>
 static void add_tile(const Backward& b, const Gradients<T>& s, const KeyBlock<T>& block, i64 sample,
                      i64 head, i64 first, i64 n, T* of_query) {
@@ -123,7 +126,7 @@ static void add_tile(const Backward& b, const Gradients<T>& s, const KeyBlock<T>
   multiply<false>(s.slopes, KEYS, block.keys, n, s.width, count, of_query, s.width, true);
 }
 
-// All queries that see a block of keys.
+// All queries that attend to a block of keys.
 template <class T>
 static void add_block(const Backward& b, const Gradients<T>& s, i64 sample, i64 own, i64 key,
                       i64 n) {
@@ -132,7 +135,7 @@ static void add_block(const Backward& b, const Gradients<T>& s, i64 sample, i64 
   const KeyBlock<T> block = {key, n, keys, turned_rows(keys, n, s.width, s.key_panels),
                              turned_rows(values, n, s.made, s.value_panels)};
   const i64 length = b.query->shape[2], rows = rounded(length, QUERIES);
-  // A tile may have some of the keys only: those that its queries see.
+  // A tile may have only some of the keys: the keys that its queries attend to.
   memset(s.of_key, 0, KEYS * s.width * sizeof(T)), memset(s.of_value, 0, KEYS * s.made * sizeof(T));
   for (i64 h = 0; h < b.served(); ++h)
     for (i64 q = b.is_causal ? key / QUERIES * QUERIES : 0; q < length; q += QUERIES) {
@@ -145,7 +148,7 @@ static void add_block(const Backward& b, const Gradients<T>& s, i64 sample, i64 
   store_rows(Head(*b.of_value, sample, own), key, n, s.of_value, s.made);
 }
 
-// Writes a part's gradients of queries, or keeps them beside those of other parts.
+// Write a part's gradients of queries, or store them beside the gradients of other parts.
 template <class T>
 static void give_queries(const Backward& b, const Gradients<T>& s, i64 sample, i64 own, i64 part) {
   const i64 length = b.query->shape[2], size = b.query->shape[3], heads = b.query->shape[1];
@@ -180,7 +183,7 @@ template <class T> static void add_parts(void* context, i64 first, i64 last) {
   }
 }
 
-// Adds up the parts' gradients of one row of queries.
+// Add up the gradients of all parts for one row of queries.
 template <class T> static void join_parts(void* context, i64 first, i64 last) {
   const Backward& b = *(const Backward*)context;
   const Array& query = *b.query;

@@ -23,12 +23,12 @@ struct sub_alpha {
   }
 };
 
-// Twice an exponent that needs no call of `pow`; it is an integer.
+// Return twice the exponent if it needs no call of `pow`; this is an integer.
 template <int TWICE> struct raised {
   template <class T> static DEVICE T of(T x) { return op::pow_number::of(x, (T)TWICE / 2, x); }
 };
 
-// In most calls the exponent is one value, so it is tested once, not for each element.
+// In most calls the exponent is a single value, so it is tested once and not for each element.
 template <class T>
 static void pow_number(char* const* data, const i64* step, i64 n, const Scalar* s) {
   const acc<T> twice = step[2] ? 0 : 2 * *(const acc<T>*)data[2];
@@ -42,7 +42,7 @@ static void pow_number(char* const* data, const i64* step, i64 n, const Scalar* 
   loop<of_two<op::pow_number>, 0, T, 2>(data, step, n, s);
 }
 
-// These loops decline the divisor 0, for which NumPy's loop raises an error.
+// These loops decline a divisor of 0, for which NumPy's loop raises an error.
 template <class F, class T> constexpr abi::LoopEntry integer_entry(const char* name) {
   const abi::byte of = code_of<T>;
   return {name, {of, of}, of, of, 2, 0, integer_division<F, T>, has_no_zero<T>};
@@ -53,7 +53,7 @@ template <class F> constexpr bool DIVIDES =
 
 template <class F, class T> constexpr abi::LoopEntry binary_entry(const char* name) {
   if constexpr (same<F, op::nextafter> && is_half<T>) {
-    return {""};  // the next f32 rounds to the number itself: NumPy has loops of f16 and bf16
+    return {""};  // the next f32 would round to the number itself; NumPy has loops for f16 and bf16
   } else if constexpr (same<F, op::pow_number> && (is_real<T> || is_half<T>)) {
     return {name, {code_of<T>, code_of<T>}, code_of<T>, code_of<T>, 2, 0, pow_number<T>};
   } else if constexpr (DIVIDES<F>) {

@@ -1,6 +1,6 @@
-// Included first by every file of loops/. It has the types and functors of the CUDA kernels, in a
-// namespace for the capability that the file is compiled for. So the linker cannot replace a
-// function by the same function compiled for another CPU.
+// Included first by every file of loops/. It contains the types and functors of the CUDA kernels,
+// in a namespace for the capability that the file is compiled for. So the linker cannot replace a
+// function by the same function compiled for another capability.
 #ifndef GPUTENSOR_CAPABILITY_H
 #define GPUTENSOR_CAPABILITY_H
 
@@ -50,7 +50,7 @@ template <> constexpr abi::byte code_of<c128> = abi::c128;
 template <> constexpr abi::byte code_of<c32> = abi::c32;
 
 // Convert the first HALVES (or fewer) elements of f16 or bf16 to or from f32. The compiler
-// vectorises bf16's conversion, but not f16's.
+// vectorises the conversion of bf16, but not of f16.
 constexpr int HALVES = 64;
 
 template <class T> static inline void widen_all(f32* to, const T* from) {
@@ -90,7 +90,7 @@ template <class T> static inline void narrow_all(T* to, const f32* from) {
   for (int k = 0; k < HALVES; ++k) to[k] = cast<T>(from[k]);
 }
 
-// Convert the first `n` elements, some at a time.
+// Convert the first `n` elements, in groups.
 template <class T> static inline void widen_some(f32* to, const T* from, i64 n) {
   i64 i = 0;
   for (; i + HALVES <= n; i += HALVES) widen_all(to + i, from + i);

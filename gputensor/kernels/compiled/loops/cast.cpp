@@ -6,7 +6,7 @@ namespace CAPABILITY {
 
 template <class To, class From> static void cast_dense(char* to, const char* from, i64 n);
 
-constexpr int BLOCK = 256;  // elements that are cast through another type at a time
+constexpr int BLOCK = 256;  // elements cast at a time through another type
 
 static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
 
@@ -19,8 +19,8 @@ static inline f32 number(c64 x) { return x.re; }
 static inline f64 number(c128 x) { return x.re; }
 
 // Casts by the CPU's vector cast to i32. A block with values out of range is cast again, by the
-// rules. For such values x86 returns the smallest i32, and other CPUs any value. An f64 may be cast
-// to an i64, of which the low bits are kept.
+// rules. For values out of range x86 returns the smallest i32, other CPUs return other values. An
+// f64 may also be cast to an i64 whose low bits are kept.
 template <class To, class From> static inline void truncate_all(To* to, const From* from, i64 n) {
   alignas(64) i32 block[BLOCK];
   const bool is_direct = sizeof(To) == sizeof(i32) && (const void*)to != (const void*)from;
@@ -48,8 +48,8 @@ template <class To, class From> static inline void truncate_all(To* to, const Fr
 
 // --- 64 bits ------------------------------------------------------------------------------------
 
-// The halves of an integer become fractions of two f64, whose sum is the integer, rounded once: few
-// CPUs have a vector instruction for this cast.
+// Each half of an integer becomes the fraction of an f64. The sum of the two f64 is the integer,
+// rounded once. Few CPUs have a vector instruction for this cast.
 static inline f64 to_double(u64 x, bool is_signed) {
   const u64 low = (x & 0xffffffffull) | 0x4330000000000000ull;               // 2^52 + low
   const u64 high = (x >> 32) ^ (is_signed ? 0x4530000080000000ull : 0x4530000000000000ull);
@@ -57,12 +57,12 @@ static inline f64 to_double(u64 x, bool is_signed) {
   return (bits_as<f64>(high) - bias) + bits_as<f64>(low);
 }
 
-// To f32 with one rounding: through f64 if that can represent each number of a block exactly.
+// To f32 with one rounding: through f64 if f64 represents each number of the block exactly.
 template <class From> static inline void to_singles(f32* to, const From* from, i64 n) {
   constexpr u64 EXACT = 1ull << 53;
   for (i64 i = 0; i < n; i += BLOCK) {
     const i64 left = least(n - i, BLOCK);
-    u64 others = 0;  // the bits of each magnitude, possibly without its sign
+    u64 others = 0;  // the bits of each magnitude, perhaps without its sign
     for (i64 k = 0; k < left; ++k) others |= (u64)(from[i + k] < 0 ? ~from[i + k] : from[i + k]);
     if (others < EXACT) {
       for (i64 k = 0; k < left; ++k) to[i + k] = (f32)to_double((u64)from[i + k], true);
@@ -72,8 +72,8 @@ template <class From> static inline void to_singles(f32* to, const From* from, i
   }
 }
 
-// An f32 from which a cast to f16 rounds only once: it has 12 bits of the fraction, and the last
-// one is set if a later bit was set.
+// An f32 that a cast to f16 rounds only once. It has 12 bits of the fraction, and its last bit is
+// set if a later bit was set.
 static inline f32 to_sticky(f64 x) {
   constexpr u64 REST = (1ull << 40) - 1;
   const u64 bits = bits_as<u64>(x);
@@ -82,7 +82,7 @@ static inline f32 to_sticky(f64 x) {
 
 // --- through another type -----------------------------------------------------------------------
 
-// `fill(block, first, n)` has n elements of type Via for each block.
+// `fill(block, first, n)` writes n elements of type Via for each block.
 template <class To, class Via, class Fill> static inline void through(To* to, i64 n, Fill fill) {
   alignas(64) Via block[BLOCK];
   for (i64 i = 0; i < n; i += BLOCK) {

@@ -1,4 +1,5 @@
-// Channels with mean 0 and variance 1, scaled and shifted; and the gradients. See norm.cpp.
+// Channels normalised to mean 0 and variance 1, scaled and shifted; and the gradients. See
+// norm.cpp.
 #ifndef GPUTENSOR_CHANNELS_H
 #define GPUTENSOR_CHANNELS_H
 
@@ -6,7 +7,7 @@
 
 namespace CAPABILITY {
 
-// Arrays (N, C, S). Either runs of S are dense; or channels are dense and S is 1, and N are rows.
+// Arrays (N, C, S). Either runs of S are dense; or channels are dense, S is 1, and N are rows.
 struct Channels {
   const Call* call;
   bool are_beside;
@@ -41,7 +42,7 @@ LOOP add_line(A* sum, const A* x, i64 n) {
 #pragma GCC ivdep
   for (i64 k = 0; k < n; ++k) sum[k] += x[k];
 }
-// Four lines are added one after the other; sums are loaded and stored once.
+// Four lines are added one after the other, so that sums are loaded and stored only once.
 template <class A>
 LOOP add_four(A* sum, const A* a, const A* b, const A* c, const A* d, i64 n) {
 #pragma GCC ivdep
@@ -76,7 +77,7 @@ LOOP through_line(A* out, const A* grad, const A* x, const A* by, const A* middl
   for (i64 k = 0; k < n; ++k) out[k] = grad[k] * by[k] + (x[k] - middle[k]) * slope[k] + more[k];
 }
 
-// The number of a channel; `otherwise` if there is no array.
+// The channel's value; `otherwise` if there is no array.
 template <class A>
 static inline A number_of(const abi::Array& x, i64 c, A otherwise) {
   return x.data ? ((const A*)x.data)[c] : otherwise;
@@ -91,7 +92,7 @@ struct Beside {
   const A *middle, *scale, *shift, *slope;
   const abi::Array *first, *second, *out;
 
-  // Scale and shift of channels, in the memory of the second sums, which SCALE does not have.
+  // Scale and shift of channels. They use the memory of the second sums, which SCALE does not have.
   void begin_scale(const A* rstd, const abi::Array& by, const abi::Array& more) {
     A *to = (A*)(parts.of<A>(0) + parts.n), *behind = to + parts.n;
     for (i64 c = 0; c < parts.n; ++c)

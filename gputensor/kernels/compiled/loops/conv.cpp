@@ -1,17 +1,18 @@
 // Convolutions of one to three dimensions as products of weights and windows, and the gradients of
 // weights.                                                                          family: conv
 //
-// Calls    conv(x, weight, bias or None, out, windows, groups, transposed),
+// Calls    conv(x, weight, bias or None, out, windows, groups, transposed)
 //          weight_gradient(x, grad, out, windows, groups)
-//          Arrays are (n, c, d, h, w), (o, c, d, h, w) and (o), of any strides; windows: the step,
-//          the padding and the dilation of d, h and w. A transposed convolution is computed as
-//          several plain ones: one for each of the different sets of taps that its steps leave.
+//          x is (n, c, d, h, w), weight (o, c, d, h, w) and bias (o), of any strides; windows: the
+//          step, the padding and the dilation of d, h and w. A transposed convolution is computed
+//          as several plain ones: one for each of the different sets of taps that its steps select.
 // Types    f32 and f64, of all arrays.
-// Memory weights are packed once, in panels. Each thread has a copy of some rows of the input, from
-// which windows are read (conv_direct.h); or a panel of windows, which stays in its cache, or for
-// large weights MOST_TILES panels, so that the weights are read less often.
-// Order over channels and taps in the order of the weights; a gradient's sum is over windows, some
-// at a time, whose sums are added.
+// Memory   weights are packed once, in panels. Each thread has a copy of some rows of the input,
+//          from which windows are read (conv_direct.h). Otherwise it has a panel of windows, which
+//          stays in its cache. For large weights it has MOST_TILES panels, so that the weights are
+//          read less often.
+// Order    over channels and taps in the order of the weights. The sum of a gradient is over groups
+//          of windows, whose sums are added.
 #include "conv_depthwise.h"
 #include "conv_gradient.h"
 
@@ -20,7 +21,7 @@ namespace CAPABILITY {
 namespace {
 
 constexpr i64 MOST_TILES = 4;
-constexpr i64 FAR = 4 << 20;  // bytes of weights that leave the cache between two tiles
+constexpr i64 FAR = 4 << 20;  // bytes of weights from which they leave the cache between two tiles
 
 // panel[c][t][WIDTH]: the elements that each tap reads in channels [channel, stop).
 template <class T>
@@ -37,7 +38,8 @@ void fill_panel(const Piece* pieces, i64 n_runs, i64 taps, i64 channel, i64 stop
       gather(pieces + t * n_runs, n_runs, c * channel_step, step, panel);
 }
 
-// A tile of WIDTH columns: the runs of its windows, what each tap reads, and its panel.
+// A tile of WIDTH columns: the runs of its windows, the elements that each tap reads, and its
+// panel.
 template <class T> struct Strip {
   Run* runs;
   Piece* pieces;
@@ -59,13 +61,13 @@ template <class T> i64 cut_strips(const Products<T>& p, i64 from, Strip<T>* stri
 }
 
 // Some tiles of one group, for one part of the blocks of channels. The weights of a block are read
-// once for all of them.
+// once for all of these tiles.
 template <class T> void multiply(void* context, i64 first, i64 last) {
   Products<T>& p = *(Products<T>*)context;
   const i64 taps = p.of.taps(), most = taps ? larger(1, DEPTH / taps) : p.inner;
   const i64 depth = p.inner * taps, each = (p.blocks + p.parts - 1) / p.parts;
   const i64 step = p.of.along[2].step * p.x->stride[4], tile_size = ROWS<T> * WIDTH<T>;
-  const bool is_whole = p.inner <= most;  // one panel has all rows
+  const bool is_whole = p.inner <= most;  // all rows fit into one panel
   const i64 n_pieces = larger(1, taps) * most_runs(p.of, WIDTH<T>);
   const i64 panel_size = (smaller(most, p.inner) * taps + 1) * WIDTH<T>;
   const i64 n_sums = is_whole ? tile_size : each * p.tiles * tile_size;
@@ -138,7 +140,7 @@ i64 products(const Call& call, const Windows& of, const Array& x, const Weights&
   if (bands.rows) return read_directly(call, p, bands);
   const i64 tiles = depth * blocks * ROWS<T> * (i64)sizeof(T) > FAR ? MOST_TILES : 1;
   const i64 units = (of.columns() + tiles * WIDTH<T> - 1) / (tiles * WIDTH<T>) * groups;
-  // If there are few tiles, the channels are also divided among threads; each part gathers its
+  // If there are few tiles, the channels are also divided among threads. Each part then gathers its
   // windows again.
   const i64 wanted = 2 * call.threads;
   const i64 parts = units >= wanted ? 1 : smaller(blocks, (wanted - 1) / units + 1);

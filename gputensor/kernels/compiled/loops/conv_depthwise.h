@@ -1,5 +1,5 @@
-// Convolutions whose groups have one input channel, so that they are no matrix products. Rows of
-// windows, or adjacent channels, are added up tap by tap.
+// Convolutions whose groups have one input channel, so that they are not matrix products. Rows of
+// windows, or adjacent channels, are summed tap by tap.
 #ifndef GPUTENSOR_CONV_DEPTHWISE
 #define GPUTENSOR_CONV_DEPTHWISE
 
@@ -7,10 +7,10 @@
 
 namespace CAPABILITY {
 
-constexpr i64 LINE = 2048;     // windows of a strip: two lines fit the first-level cache
+constexpr i64 LINE = 2048;     // windows of a strip: two lines fit into the first-level cache
 constexpr i64 LANES = 256;     // channels whose sums are taken at a time
 constexpr i64 BESIDE = 32;     // channels whose gradients are added at a time
-// The number of partial sums of a line, which are added at its end. It is equal for all
+// The number of partial sums of a line, which are combined at its end. It is equal for all
 // capabilities.
 constexpr i64 SOME_SUMS = 16;
 
@@ -31,17 +31,18 @@ static inline const char* weight_at(const Array& w, i64 channel, i64 outer, bool
 // --- strips of rows ------------------------------------------------------------------------------
 
 // A strip of windows of one plane of a channel is treated as one line: row after row, with `pitch`
-// elements from one row to the next. The elements that a tap reads are a line, too. It is in a copy
-// with padding, in which elements of windows that are one step apart are adjacent. So no loop is as
-// short as a row, and no loop tests for padding.
+// elements from one row to the next. The elements that a tap reads are also a line. That line is in
+// a copy with padding, in which elements of windows that are one step apart are adjacent. So no
+// loop is as short as a row, and no loop tests for padding.
 struct Strips {
-  i64 low[2], reach[2], phases[2];  // h and w: first offset, reach to the last, copies
+  // for h and w: first offset, extent to the last one, number of copies
+  i64 low[2], reach[2], phases[2];
   i64 rows, columns;                // maximum number of windows of a strip
   i64 down, across;                 // strips per plane
   i64 pitch, plane;                 // elements of a row and of a copy
 };
 
-// Extra elements behind a line, because lines are read in whole registers.
+// Extra elements after a line, because lines are read in whole registers.
 template <class T> constexpr i64 SLACK = 4 * wide<T>::LANES;
 
 static Strips strips_of(const Windows& of) {
@@ -64,7 +65,7 @@ static Strips strips_of(const Windows& of) {
   return s;
 }
 
-// Whether a strip fits: padding allows taps to be far apart.
+// True if a strip fits. With padding, taps may be far apart.
 static inline bool fits(const Strips& s) {
   constexpr i64 MOST = 1 << 20;
   return s.reach[0] < MOST && s.reach[1] < MOST && s.phases[0] * s.phases[1] * s.plane < 16 * MOST;
@@ -114,7 +115,7 @@ static inline i64 line_of(const Windows& of, const Strips& s, i64 b, i64 c) {
          across / w.step;
 }
 
-// to[k] += the sum over taps of weight[t] * line[t][k], for n elements and some behind them.
+// to[k] += the sum over taps of weight[t] * line[t][k], for n elements and some after them.
 template <class T>
 static void add_lines(T* to, const T* const* line, const T* weight, i64 taps, i64 n) {
   typedef wide<T> V;
@@ -264,7 +265,8 @@ i64 each_channel(const Call& call, const Windows& of, const Array& x, const Arra
 
 // --- the gradient of weights ---------------------------------------------------------------------
 
-// The sum of products of two lines of n elements, as partial sums that are added in a fixed order.
+// The sum of products of two lines of n elements, as partial sums that are combined in a fixed
+// order.
 template <class T> static T dot(const T* a, const T* b, i64 n) {
   T sum[SOME_SUMS] = {};
   i64 k = 0;

@@ -1,9 +1,9 @@
-// Convolutions with windows that overlap: taps are read where they are, in a copy of some rows of
-// all channels with the padding around them. A tile has WIDTH consecutive elements of such a copy,
-// so a tap reads the tile at an offset. The elements behind each row are computed, too, and not
-// written. If windows are s elements apart, the copy has s parts, each of every s-th element.
+// Convolutions with windows that overlap. Taps read a copy of some rows of all channels, which
+// includes the padding. A tile has WIDTH consecutive elements of this copy, so a tap reads the tile
+// at an offset. The elements after each row are also computed, but not written. If windows are s
+// elements apart, the copy has s parts, each of every s-th element.
 //
-// Order as in conv.cpp, with the same bits.
+// Order    as in conv.cpp, with the same bits.
 #ifndef GPUTENSOR_CONV_DIRECT
 #define GPUTENSOR_CONV_DIRECT
 
@@ -14,11 +14,11 @@ namespace CAPABILITY {
 namespace {
 
 constexpr i64 NEAR = 384 << 10;  // bytes of a copy, which stays in the second-level cache
-// Filling a panel takes as long as the products of its rows with so many blocks of weights.
+// Filling a panel takes as long as multiplying its rows with this many blocks of weights.
 constexpr double PANEL_BLOCKS = 3;
 
-// The rows of the result that are computed of one copy, which has step[0] * step[1] parts. low: the
-// least offset of a tap along h and w; more: elements of a part for the further offsets.
+// The rows of the result that are computed from one copy, which has step[0] * step[1] parts. low:
+// the smallest offset of a tap along h and w. more: the elements of a part for the further offsets.
 struct Bands {
   i64 rows, count, pitch, step[2], low[2], more[2];
 
@@ -57,7 +57,7 @@ static inline void cut_bands(Bands& b, i64 height, i64 most) {
   b.rows = (height + count - 1) / count, b.count = (height + b.rows - 1) / b.rows;
 }
 
-// rows: 0 if windows should be gathered into panels.
+// rows: 0 if windows should be gathered into panels instead.
 template <class T> Bands bands_of(const Products<T>& p, i64 threads) {
   const Axis* along = p.of.along;
   Bands b = layout_of<T>(p.of, *p.x);
@@ -75,7 +75,7 @@ template <class T> Bands bands_of(const Products<T>& p, i64 threads) {
   return b;
 }
 
-// As `tile`, with the rows of b at `offsets` in each of some channels.
+// Like `tile`, but the rows of b are at `offsets` in each of some channels.
 template <class T, int R, int COLUMNS>
 static void tile_at(const T* a, const T* b, i64 channels, i64 channel_size, const i64* offsets,
                     i64 taps, T* out, bool adds) {
@@ -128,7 +128,7 @@ template <class T> void copy_part(T* line, const T* row, i64 at, i64 step, i64 s
   if (right < n) clear_line(line + right, n - right);
 }
 
-// to[channel][tap along d][part][row][pitch]: the elements that windows of rows [first, first +
+// to[channel][tap along d][part][row][pitch]: the elements that the windows of rows [first, first +
 // rows) of one plane of the result read.
 template <class T>
 void copy_band(const Windows& of, const Array& x, const Bands& b, i64 sample, i64 at, i64 first,
@@ -165,7 +165,7 @@ static i64 runs_of_band(const Windows& of, const Bands& b, i64 sample, i64 at, i
   return count;
 }
 
-// Where each tap reads the first window of a copy.
+// The offset at which each tap reads the first window of a copy.
 static void offsets_of(const Windows& of, const Bands& b, i64* offsets) {
   const Axis* along = of.along;
   for (i64 d = 0; d < along[0].taps; ++d)

@@ -1,7 +1,7 @@
 // The gradient of a convolution's weights: sums over windows of products of x and the result's
 // gradient.
 //
-// Order some windows at a time, by sizes alone; their sums are added.
+// Order    over some windows at a time, chosen by sizes alone; their sums are added.
 #ifndef GPUTENSOR_CONV_GRADIENT
 #define GPUTENSOR_CONV_GRADIENT
 
@@ -12,13 +12,14 @@ namespace CAPABILITY {
 
 namespace {
 
-constexpr i64 LENGTH = 192;  // windows whose sum is one term of a gradient
+constexpr i64 LENGTH = 192;  // windows in one partial sum of a gradient
 
 template <class T> struct Gradient {
   Windows of;
   const Array *x, *grad, *out;
-  i64 outer, inner, parts;  // the number of parts of the rows
-  bool are_beside;          // x's channels are adjacent: rows are ordered by tap, then by channel
+  i64 outer, inner, parts;  // number of parts of the rows
+  // true if the channels of x are adjacent: then rows are ordered by tap, then by channel
+  bool are_beside;
   i64 answer;
 
   i64 tap(i64 row) const { return are_beside ? row / inner : row % of.taps(); }
@@ -51,7 +52,7 @@ void pack_gradients(const Gradient<T>& p, i64 channel, i64 count, const Run* run
 }
 
 // to[q][ROWS]: the elements that rows [begin, begin + rows) read for the windows of some runs. A
-// row is a tap of a channel of x. lines: memory for the same number of elements.
+// row is a tap of a channel of x. lines: memory for as many elements.
 template <class T>
 void pack_rows(const Gradient<T>& p, const Piece* pieces, i64 n_runs, i64 first_channel, i64 begin,
                i64 rows, i64 count, T* lines, T* to) {
@@ -201,14 +202,15 @@ template <class T> Bands bands_of(const Gradient<T>& p) {
   const i64 most = LENGTH / larger(1, p.of.along[2].count);
   if (!b.pitch || !most || p.are_beside) return b;
   cut_bands(b, p.of.along[1].count, most);
-  // Of all channels, so that the order of the sums does not depend on the number of threads.
+  // For all channels together, so that the order of the sums does not depend on the number of
+  // threads.
   const i64 copy = p.inner * p.of.along[0].taps * b.plane() * (i64)sizeof(T);
-  // Sums would be read too often, or elements would leave the cache.
+  // Otherwise sums would be read too often, or elements would leave the cache.
   if (2 * b.rows * p.of.along[2].count < LENGTH || copy > 4 * NEAR) b.rows = 0;
   return b;
 }
 
-// As `gradients_of`, of elements that are read where they are: see conv_direct.h.
+// Like `gradients_of`, but elements are read from a copy: see conv_direct.h.
 template <class T>
 void gradients_of_bands(Gradient<T>& p, const Bands& b, i64 group, i64 low, i64 high) {
   const Axis* along = p.of.along;

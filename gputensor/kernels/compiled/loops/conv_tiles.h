@@ -1,7 +1,7 @@
-// Parts of products of windows: tiles of sums in registers, and windows in panels.
+// Parts of products with windows: tiles of sums in registers, and windows in panels.
 //
-// Order a sum is over the rows of its panels, beginning with the first one, by fused multiply-adds.
-//          So its bits do not depend on the capability or on threads.
+// Order    a sum is over the rows of its panels, from the first one on, by fused multiply-adds. So
+//          its bits depend neither on the capability nor on threads.
 #ifndef GPUTENSOR_CONV_TILES
 #define GPUTENSOR_CONV_TILES
 
@@ -11,8 +11,8 @@
 
 namespace CAPABILITY {
 
-template <class T> constexpr int ROWS = wide<T>::ROWS;                      // of a tile
-template <class T> constexpr int WIDTH = wide<T>::LANES * wide<T>::COLUMNS;  // its columns
+template <class T> constexpr int ROWS = wide<T>::ROWS;                      // rows of a tile
+template <class T> constexpr int WIDTH = wide<T>::LANES * wide<T>::COLUMNS;  // columns of a tile
 
 // out[i, j] = the sum over k of a[k, i] * b[k, j], added to the elements of `out` if `adds`. Rows
 // of a have ROWS elements, of which R are used; rows of b and out have WIDTH, of which COLUMNS
@@ -51,7 +51,7 @@ static inline void tile_of(i64 columns, const T* a, const T* b, i64 k, T* out, b
   tile<T, R, 3>(a, b, k, out, adds);
 }
 
-// For the first rows and columns only; for few rows, half a tile is computed.
+// For the first rows and columns only. If there are few rows, half a tile is computed.
 template <class T>
 static inline void tile_of(i64 rows, i64 columns, const T* a, const T* b, i64 k, T* out,
                            bool adds) {
@@ -144,7 +144,7 @@ static void pieces_of(const Windows& of, const Array& x, const char* data, const
 
 template <class T> constexpr T ZEROS[wide<T>::LANES] = {};
 
-// Fewer than 2 * MOST elements: as two vectors that overlap.
+// Fewer than 2 * MOST elements, moved as two vectors that overlap.
 template <class T, i64 MOST> static inline void copy_few(T* to, const T* from, i64 n) {
   if constexpr (MOST > 0) {
     if (n < MOST) return copy_few<T, MOST / 2>(to, from, n);
@@ -154,7 +154,7 @@ template <class T, i64 MOST> static inline void copy_few(T* to, const T* from, i
 }
 
 // Lines are short, so a call of memcpy or memset takes longer than the copy. The empty statement
-// keeps the compiler from making such a call of the loop.
+// prevents the compiler from replacing the loop by a call.
 template <class T> static inline void copy_line(T* to, const T* from, i64 n) {
   typedef wide<T> V;
   if (n < V::LANES) return copy_few<T, V::LANES / 2>(to, from, n);
@@ -175,7 +175,7 @@ template <class T> static inline void clear_line(T* to, i64 n) {
   V::store(to + n - V::LANES, V::zero());
 }
 
-// Elements 0, 2, 4, …, 14 for f32; none behind the last one is read.
+// Elements 0, 2, 4, …, 14 for f32. No element after the last one is read.
 static inline void take_second(f32* to, const f32* from) {
   typedef f32 V __attribute__((vector_size(32), aligned(4), may_alias));
   typedef i32 places __attribute__((vector_size(32)));
@@ -189,7 +189,7 @@ static inline void take_second(f64* to, const f64* from) {
   *(V*)to = __builtin_shuffle(*x, *y, places{0, 2, 5, 7});
 }
 
-// to[k] = from[2 * k]; no element behind from[2 * n - 2] is read.
+// to[k] = from[2 * k]. No element after from[2 * n - 2] is read.
 template <class T> static inline void spread_by_two(T* to, const T* from, i64 n) {
   constexpr i64 W = 32 / sizeof(T);
   if (n < W) {
@@ -219,7 +219,7 @@ static inline void gather(const Piece* pieces, i64 n_pieces, i64 channel, i64 st
   }
 }
 
-// Write the elements that one tap reads in `count` adjacent channels; the channels' lines are
+// Write the elements that one tap reads in `count` adjacent channels. The channels' lines are
 // `apart` elements apart.
 template <class T>
 static inline void gather_beside(const Piece* pieces, i64 n_pieces, i64 channel, i64 count,

@@ -36,8 +36,8 @@ struct Weights {
   i64 tap[3];
 };
 
-// Whether the weights of a channel of the result are one run of memory in the order of the panels'
-// rows.
+// True if the weights of a channel of the result are contiguous in memory, in the order of the
+// panels' rows.
 template <class T> bool are_dense(const Weights& w, const Axis* along) {
   i64 step = sizeof(T);
   for (int d = 2; d >= 0; step *= along[d--].taps) {
@@ -85,8 +85,8 @@ template <class T> struct Products {
   i64 answer;
 };
 
-// Write `rows` channels of the result, from `channel` on, for the windows of some runs. It first
-// adds the bias to `sums`.
+// Write `rows` channels of the result, from `channel` on, for the windows of some runs. The bias is
+// added to `sums` first.
 template <class T>
 void write(const Products<T>& p, T* sums, i64 channel, i64 rows, const Run* runs, i64 n_runs) {
   const Array& out = *p.out;

@@ -1,9 +1,9 @@
-// dst[i] = src[i] between any two layouts and dtypes, src broadcast.                    family:
-// copy
+// dst[i] = src[i] between any two layouts and dtypes, src broadcast.                  family: copy
 //
 // Shapes   any strides; dst and src may not overlap unless they are the same elements.
-// Types the same dtype by its size; casts follow Note [Casts] of kernels/cuda/include/types.cuh.
-// Order elements are independent. Casts that change the layout go through a buffer in the cache.
+// Types    equal dtypes are moved as words of their size; casts follow Note [Casts] of
+//          kernels/cuda/include/types.cuh.
+// Order    elements are independent. Casts that change the layout use a buffer in the cache.
 #include "copy_plan.h"
 
 namespace CAPABILITY {
@@ -17,7 +17,7 @@ static void cast_rows(const Plan& p, const Unit& unit) {
     p.cast(unit.at.to + p.b.to[k], unit.at.from + p.b.from[k], unit.n);
 }
 
-// A box of src is copied to dst's order, cast row by row, and moved once more if dst has gaps.
+// A box of src is copied in dst's order, cast row by row, and copied once more if dst has gaps.
 static void cast_boxes(const Plan& p, const Unit& unit) {
   alignas(LINE) char scratch[2 * SCRATCH_BYTES];
   alignas(LINE) char row[SCRATCH_ROW * 16];
@@ -97,7 +97,7 @@ static void choose_cast(Plan& p) {
   if (p.moves.into_pixels) row -= row % p.moves.lanes;
   const i64 entries = least(volume(w, a, n_a), row);
   const i64 spaced =
-      entries * item < LINE ? (LINE + entries - 1) / entries : item;  // a row takes a line
+      entries * item < LINE ? (LINE + entries - 1) / entries : item;  // a row occupies a line
   cut(p, a, n_a, row, 1, true, b, n_b, SCRATCH_BYTES, spaced);
   const i64 n = p.along.full * p.along.part, m = p.across.full * p.across.part;
   p.is_row = is_dense(p.a.to, n, w.to_item);
@@ -109,7 +109,7 @@ static void choose_cast(Plan& p) {
 
 // --- the function -------------------------------------------------------------------------------
 
-// (dst, src, bytes of the last cache) -> 0; or 1, with nothing written, if NumPy must copy.
+// (dst, src, bytes of the last cache) -> 0; or 1, with no element written, if NumPy must copy.
 static i64 copy(const Call& call) {
   const Array &dst = call.array[0], &src = call.array[1];
   if (dst.dtype < 0 || src.dtype < 0) return 1;

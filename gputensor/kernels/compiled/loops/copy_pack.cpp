@@ -1,11 +1,11 @@
 // dst[n, c, …] = cast(src[n, c, …] * scale[c] + bias[c])                            family: pack
 //
 // Shapes   (N, C, …), any strides. scale and bias hold C numbers of f64.
-// Types computed in f32, or in f64 if either side is f64; each step is rounded. Integers are
+// Types    computed in f32, or in f64 if either side is f64; each step is rounded. Integers are
 //          rounded to nearest even and saturated; NaN gives 0. The bits equal those of
-//          kernels/cpu/copy_pack.py. Order elements are independent. A block of pixels of a few
-//          channels is split into planes in the first-level cache, which are scaled, cast and
-//          written.
+//          kernels/cpu/copy_pack.py.
+// Order    elements are independent. A block of pixels of a few channels is split into planes in
+//          the first-level cache, which are scaled, cast and written.
 #include "copy_plan.h"
 
 namespace CAPABILITY {
@@ -81,8 +81,8 @@ static void scale_at_once(char* to, const char* from, i64 n, Numbers by, Numbers
   }
 }
 
-// n <= NUMBERS elements, dense on both sides. They take one pass if pixels are bytes or T,
-// otherwise they go through numbers in the first-level cache.
+// n <= NUMBERS elements, dense on both sides. One pass is used if pixels are bytes or T. Otherwise
+// the elements are converted to numbers in the first-level cache.
 template <class T, class Numbers>
 static void scale(const Packing& p, char* to, const char* from, i64 n, Numbers by, Numbers plus) {
   const bool is_number = p.to_type == code_of<T>;
@@ -127,7 +127,7 @@ static void lanes_of(bool into, char* to, const char* from, i64 n, i64 plane, i6
   LANES[log2_of(item)](moves, {{to, from}, n, 1, {to, from}});
 }
 
-// A run of pixels whose channels are adjacent on both sides; `entries` numbers in total.
+// A run of pixels whose channels are adjacent on both sides, with `entries` numbers in total.
 template <class T>
 static void scale_pixels(const Packing& p, char* to, const char* from, i64 entries) {
   const i64 block = NUMBERS / p.channels * p.channels;
@@ -182,7 +182,7 @@ static Array without(const Array& x, int dim) {
 
 INLINE bool is_real_type(int dtype) { return dtype > abi::b8 && dtype <= abi::f64; }
 
-// (dst, src, scale, bias) -> 0; or 1, with nothing written, if NumPy must do it.
+// (dst, src, scale, bias) -> 0; or 1, with no element written, if NumPy must do it.
 static i64 pack(const Call& call) {
   const Array &dst = call.array[0], &src = call.array[1], &scale = call.array[2],
               &bias = call.array[3];

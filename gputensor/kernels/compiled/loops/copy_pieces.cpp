@@ -1,18 +1,18 @@
-// dst composed of pieces of other arrays: pad, roll, cat. family: pieces
-// Calls place(dst, src, value, pieces): for each dimension the number of pieces, and for each piece
-//          its size, its begin in src (below 0: filled with value) and its step (1, 0, -1)
+// dst composed of pieces of other arrays: pad, roll, cat.                           family: pieces
+// Calls    place(dst, src, value, pieces): for each dimension the number of pieces, and for each
+//          piece its size, its begin in src (negative: filled with value) and its step (1, 0, -1).
 //          join(dst, sources, dim): concatenate along dim
 // Shapes   any strides. join: all dense, in one order of dimensions.
 // Types    one dtype; bytes are moved.
-// Order a row of dst is written from its begin to its end. Returns 1, with nothing written, if
-//          NumPy must do it.
+// Order    a row of dst is written from its begin to its end.
+// Returns  1, with no element written, if NumPy must do it.
 #include "copy_plan.h"
 
 namespace CAPABILITY {
 namespace copies {
 
 constexpr int MOST_PIECES = 16;
-constexpr i64 MOST_WORDS = 1024;  // longest run that is not copied by memcpy, in bytes
+constexpr i64 MOST_WORDS = 1024;  // longest run, in bytes, that is copied without memcpy
 // Bytes of a unit of work, and of a block that is not merged with others.
 constexpr i64 PIECE_BYTES = 1 << 16, BLOCK_BYTES = 1 << 14, PARALLEL_PIECES = 1 << 16;
 
@@ -48,12 +48,12 @@ static void words(char* to, i64 to_step, const char* from, i64 from_step, i64 n)
   }
 }
 
-// Copy the bytes of a row in words; the last word overlaps the one before it. Rows of images are
-// short, so a call of memcpy takes longer.
+// Copy the bytes of a row in words. The last word overlaps the previous one. Rows of images are
+// short, so a call of memcpy would take longer.
 template <int ITEM> INLINE void by_words(char* to, const char* from, i64 nbytes) {
   for (i64 i = 0; i + ITEM <= nbytes; i += ITEM) {
     memcpy(to + i, from + i, ITEM);
-    __asm__ volatile("");  // without it the compiler makes the loop a call of memcpy
+    __asm__ volatile("");  // without it the compiler replaces the loop by a call of memcpy
   }
   memcpy(to + nbytes - ITEM, from + nbytes - ITEM, ITEM);
 }
@@ -164,7 +164,7 @@ static void place_units(void* context, i64 first, i64 last) {
   }
 }
 
-// Whether a whole axis is one run of src; moves `from` to its begin.
+// True if a whole axis is one run of src. Then `from` is moved to its begin.
 static bool is_whole(const Axis& axis, i64 block) {
   return axis.n == 1 && !axis.piece[0].is_value && axis.to == block && axis.piece[0].step == block;
 }
@@ -205,7 +205,7 @@ static i64 place(const Call& call) {
   }
   p.n -= taken;
   for (int d = 0; d < p.n; d++) p.axis[d] = p.axis[d + taken];
-  int outer = p.n > 1 ? 2 : 1;  // other axes that are one run are merged
+  int outer = p.n > 1 ? 2 : 1;  // other axes that are contiguous are merged
   for (int d = 2; d < p.n; d++) {
     Axis &axis = p.axis[d], &last = p.axis[outer - 1];
     Piece &piece = axis.piece[0], &before = last.piece[0];
@@ -259,8 +259,8 @@ static void join_units(void* context, i64 first, i64 last) {
   }
 }
 
-// The bytes of a run along `dim` and the dimensions inside it, if an array is dense with its
-// dimensions in the order of `like`; otherwise 0.
+// The bytes of a run along `dim` and the dimensions inside it, if the array is dense and has the
+// same order of dimensions as `like`; otherwise 0.
 static i64 run_of(const Array& x, const Array& like, int dim) {
   bool is_done[MOST_DIMS] = {false};
   i64 dense = x.itemsize, run = 0;

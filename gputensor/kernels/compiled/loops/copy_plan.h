@@ -1,11 +1,12 @@
 // The choice of a loop of copy_words.h for a copy, and its units of work.
 //
-// Shapes any strides; src may have negative strides (a flip) and is broadcast; dst has each element
-// once. Order units in the order of src for rows, otherwise of dst; threads run ranges of units.
+// Shapes   any strides; src may have negative strides (a flip) and is broadcast; dst has each
+//          element once.
+// Order    units in the order of src for rows, otherwise of dst. Each thread runs ranges of units.
 //
 // Dimensions are sorted by dst's strides and merged. Table A has the entries of one unit along
-// dst's run, table B those across it; each covers one or more dimensions, the last of them in
-// parts.
+// dst's run, table B the entries across it. Each table covers one or more dimensions, the last of
+// them in parts.
 #ifndef GPUTENSOR_COPY_PLAN
 #define GPUTENSOR_COPY_PLAN
 
@@ -29,10 +30,10 @@ struct Walk {
   Dimension dim[MOST_DIMS];  // the first is dst's fastest; `to` is above 0
 };
 
-// In bytes: a unit of work; a run of both sides from which on other dimensions are not needed; a
-// run of dst that is cut at the ends of cache lines even if it begins within one; a run that memcpy
-// copies faster than stores of whole lines past the cache; and an element that is moved in one
-// piece.
+// In bytes: a unit of work; a run of both sides that is long enough, so that no other dimension is
+// needed; a run of dst that is cut at the ends of cache lines even if it begins within one; a run
+// that memcpy copies faster than stores of whole lines past the cache; and an element that is moved
+// as a whole.
 constexpr i64 UNIT_BYTES = 1 << 19, SHORT_RUN = 256, LONG_RUN = 1024, LONG_ROW = 1 << 12,
               LONG_PIECE = 64;
 // From this number of bytes on, a second thread is used.
@@ -41,7 +42,7 @@ constexpr i64 PARALLEL_FROM = 1 << 18;
 // elements of a row of the buffer; and the row length from which on rows are cast in place.
 constexpr i64 SCRATCH_BYTES = 1 << 14, SCRATCH_ROW = 256, DIRECT_FROM = 64;
 
-struct Digit { i64 count, to, from; };  // digits of a unit's number; distance in bytes
+struct Digit { i64 count, to, from; };  // digits of a unit's index; distance in bytes
 
 struct Side {  // a table's entries in a unit: `full`, multiplied by `part` of a dimension's `size`
   i64 full = 1, part = 1, size = 1;
@@ -63,7 +64,7 @@ struct Plan {
   i64 numel, units;
   abi::Cast cast;
   i64 pitch;              // of a buffer
-  bool is_row, is_block;  // A is a run of dst; a whole unit is one
+  bool is_row, is_block;  // A is a run of dst; a whole unit is one run
   Table in_scratch;
 };
 
@@ -124,7 +125,7 @@ static Overlap overlap(const Walk& w) {
   return is_same ? SAME : MIXED;
 }
 
-// Whether elements are aligned as the type's loops require.
+// True if elements are aligned as the type's loops require.
 static bool is_aligned(const Array& x) {
   i64 all = (i64)x.data;
   for (int d = 0; d < x.ndim; d++)
@@ -133,9 +134,9 @@ static bool is_aligned(const Array& x) {
   return all % item == 0;
 }
 
-// Whether dst is written past the cache: if both sides together exceed two thirds of it. With a
+// True if dst is written past the cache: if both sides together exceed two thirds of it. With a
 // cache of 32 MiB, stores past it take 1.3 to 1.7 times as long for 16 MiB, and 0.55 to 0.9 times
-// for 24 MiB and more.
+// as long for 24 MiB and more.
 static bool empties_cache(const Walk& w, i64 cache) {
   i64 written = w.to_item, read = w.from_item;
   for (int d = 0; d < w.n; d++) {
@@ -221,7 +222,7 @@ INLINE i64 unit_bytes(const Plan& p) {
 
 INLINE i64 between(i64 low, i64 x, i64 high) { return x < low ? low : x > high ? high : x; }
 
-// Write the dimensions that are in neither list, sorted by src's strides or in dst's order; a
+// Write the dimensions that are in neither list, sorted by src's strides or in dst's order. A
 // dimension along which src repeats keeps dst's order. Returns their number.
 static int others(const Walk& w, const int* a, int n_a, const int* b, int n_b, bool by_src,
                   int* found) {
@@ -280,7 +281,8 @@ static int run_of_src(const Walk& w) {
   return -1;
 }
 
-// Find the dimensions of dst's and src's runs, until the shorter run is long enough or ends.
+// Find the dimensions of dst's and src's runs, until the shorter run is long enough or no dimension
+// is left.
 static void grow(const Walk& w, int x, int* a, int& n_a, int* b, int& n_b) {
   i64 run[2] = {w.dim[0].size, w.dim[x].size};
   bool ends[2] = {false, false};
@@ -311,7 +313,7 @@ static i64 volume(const Walk& w, const int* dims, int n) {
   return found;
 }
 
-// Find the lane and the run of a copy between planes and pixels; returns false for other copies.
+// Find the lane and the run of a copy between planes and pixels. Returns false for other copies.
 static bool find_lanes(const Walk& w, int x, int& lane, int& run) {
   for (int k = 0; k < 2; k++) {
     lane = k ? x : 0, run = k ? 0 : x;
@@ -339,7 +341,7 @@ static void as_rows(Plan& p, i64 run, i64 cache) {
   cut(p, a, 1, unit_bytes(p) & ~(i64)(LINE - 1), LINE, false, b, n, unit_bytes(p), 1);
 }
 
-// A plan for copies with no runs, or short ones, on both sides.
+// A plan for copies that have no runs, or short ones, on both sides.
 static void as_pieces(Plan& p) {
   const Walk& w = p.walk;
   int a[MOST_DIMS], b[MOST_DIMS], x = 0;
@@ -360,7 +362,7 @@ static bool as_tiles(Plan& p, int x, i64 cache) {
   grow(w, x, a, n_a, b, n_b);
   const i64 run = volume(w, a, n_a);
   if (run * item < 16 || volume(w, b, n_b) * item < 16) return false;
-  // a run is cut at the ends of dst's cache lines if this leaves few partial lines
+  // cut a run at the ends of dst's cache lines if this leaves few partial lines
   const u64 begin = (u64)w.at.to;
   bool has_lines = begin % item == 0;
   for (int d = 1; d < w.n; d++) {
@@ -380,7 +382,7 @@ static void as_lanes(Plan& p, int lane, int run) {
   p.loop = LANES[log2_of(w.to_item)];
   p.moves.into_pixels = lane == 0, p.moves.lanes = (int)w.dim[lane].size;
   p.moves.step = lane == 0 ? w.dim[lane].from : w.dim[lane].to;
-  for (int d = lane + 1; d < w.n; d++) w.dim[d - 1] = w.dim[d];  // the loop runs over it
+  for (int d = lane + 1; d < w.n; d++) w.dim[d - 1] = w.dim[d];  // the loop runs over this run
   w.n--;
   int a[] = {run > lane ? run - 1 : run}, b[MOST_DIMS];
   const i64 item = w.to_item * p.moves.lanes;

@@ -1,5 +1,5 @@
-// Loops that copy words between two orders of dimensions; copy_plan.h chooses among them. A unit of
-// work is a box: the entries of table A along dst's run, and those of table B across it.
+// Loops that copy words between two orders of dimensions. copy_plan.h chooses among them. A unit of
+// work is a box: the entries of table A along dst's run, and the entries of table B across it.
 //
 // tiles    each side is dense along another dimension: vectors of rows are transposed in registers.
 // lanes    2 to 4 planes become pixels, or pixels planes.
@@ -9,7 +9,7 @@
 // gathers  a run of dst, words anywhere in src.
 // pieces   anything else: up to 64 bytes at a time.
 //
-// Order units are independent and may run on any thread.
+// Order    units are independent and may run on any thread.
 // Source   transposing by unpacking is the classic network of log2(n) equal stages.
 #ifndef GPUTENSOR_COPY_WORDS
 #define GPUTENSOR_COPY_WORDS
@@ -40,13 +40,13 @@ struct Unit {
   Place next;  // the next unit, whose first tile is prefetched
 };
 
-struct Moves {  // the parameters of a loop, beside its unit
+struct Moves {  // the parameters of a loop, in addition to its unit
   const Table *a, *b;
   i64 item;     // bytes that a loop moves at a time; for runs, a whole run
   i64 step;     // lines: distance of src's words in bytes; lanes: distance of planes
-  int lanes;    // 2 to 4; whether lanes become pixels, or pixels lanes
+  int lanes;    // 2 to 4; true if lanes become pixels, false for the opposite direction
   bool into_pixels;
-  bool is_aligned, streams;  // dst is cut at ends of lines; is written past the cache
+  bool is_aligned, streams;  // dst is cut at ends of lines; dst is written past the cache
 };
 
 typedef void (*Loop)(const Moves& moves, const Unit& unit);
@@ -144,8 +144,9 @@ INLINE void end_of_lines() {
 
 // --- tiles --------------------------------------------------------------------------------------
 //
-// A tile is a cache line of dst by a cache line of src. Each line is accessed once, as a whole. So
-// strides that are powers of two, whose lines share few sets of the cache, are as fast as others.
+// A tile is a cache line of dst by a cache line of src. Each line is accessed only once, as a
+// whole. So strides that are powers of two, whose lines share few sets of the cache, are as fast as
+// others.
 
 typedef char Line[LINE];
 
@@ -177,7 +178,7 @@ INLINE void whole_tile(char* to, const i64* to_row, const char* from, const i64*
   for (int c = 0; c < L; c++) whole_line(to + to_row[c], lines[c], STREAM);
 }
 
-// The last vectors of a row or column overlap the ones before, so that they are whole.
+// The last vectors of a row or column overlap the previous ones, so that all vectors are whole.
 template <int ITEM>
 INLINE void part_of_tile(char* to, const i64* to_row, i64 columns, const char* from,
                          const i64* from_row, i64 rows) {
@@ -195,8 +196,8 @@ INLINE void part_of_tile(char* to, const i64* to_row, i64 columns, const char* f
     }
 }
 
-// Prefetch the lines of the next tile while this one is transposed. A row that begins within a line
-// may end in the next line.
+// Prefetch the lines of the next tile while this tile is transposed. A row that begins within a
+// line may end in the next line.
 template <bool STREAM>
 INLINE void prefetch(char* to, const i64* to_row, i64 columns, const char* from,
                      const i64* from_row, i64 rows, i64 last) {
@@ -272,7 +273,7 @@ template <int ITEM, int C> INLINE void from_pixels(char* dst, const char* src, i
   }
 }
 
-// A runs along both sides; B is the outer loop.
+// A runs along both sides. B is the outer loop.
 template <int ITEM> static void lanes(const Moves& moves, const Unit& unit) {
   const i64 n = unit.n, plane = moves.step;
   const bool into = moves.into_pixels;
@@ -290,10 +291,10 @@ template <int ITEM> static void lanes(const Moves& moves, const Unit& unit) {
 
 // --- runs of dst --------------------------------------------------------------------------------
 
-// The distance of prefetches in bytes: rows are consecutive in src.
+// The distance of prefetches in bytes. Rows are consecutive in src.
 constexpr i64 AHEAD = 512;
 
-// A is one run, unit.n times moves.item bytes of it; B are the rows.
+// A is one run of unit.n times moves.item bytes. B are the rows.
 static void rows(const Moves& moves, const Unit& unit) {
   const i64 nbytes = unit.n * moves.item;
   for (i64 k = 0; k < unit.m; k++) {
@@ -376,7 +377,7 @@ template <int ITEM> static void gathers(const Moves& moves, const Unit& unit) {
   }
 }
 
-// Words of ITEM bytes; a longer element is two words that overlap.
+// Words of ITEM bytes. A longer element is two words that overlap.
 template <int ITEM, bool TWO> static void pieces(const Moves& moves, const Unit& unit) {
   const i64 second = moves.item - ITEM;
   for (i64 k = 0; k < unit.m; k++) {

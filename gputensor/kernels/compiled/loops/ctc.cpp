@@ -1,14 +1,14 @@
-// The loss over all alignments of a text to time steps, and its gradient.  family: ctc
+// The loss over all alignments of a text with time steps, and its gradient.  family: ctc
 //
 // Calls    forward(logs, targets, spans, texts, loss, alpha, blank)
 //          backward(grad, logs, targets, spans, texts, loss, alpha, out, blank, zero_infinity)
-//          logs (steps, samples, classes), any strides; targets i64, (samples, longest) or all
-//          texts one behind another; spans, texts i64, (samples,): the number of steps and of
-//          labels; loss and grad (samples,); alpha (samples, steps, states); out like logs. All but
+// Shapes   logs (steps, samples, classes), any strides; targets i64, (samples, longest), or all
+//          texts concatenated; spans, texts i64, (samples,): the number of steps and of labels;
+//          loss and grad (samples,); alpha (samples, steps, states); out like logs. All except
 //          logs are dense. Labels are classes; the caller has checked them.
 // Types    f32 and f64.
-// Order    one thread computes a sample, the states of a step side by side. alpha is -inf beyond a
-//          sample's steps and states, and the gradient there 0.
+// Order    one thread computes a sample; the states of a step are vector lanes. alpha is -inf after
+//          the last step and state of a sample, and the gradient there is 0.
 #include "matrices.h"
 #include "rows.h"
 
@@ -31,7 +31,8 @@ struct Texts {
   i64 answer;
 };
 
-// What a sample's steps need; states of x have two neighbours of probability 0 on each side.
+// The data for a sample's steps. On each side, the states of x have two neighbours of probability
+// 0.
 template <class T> struct Sample {
   i64 *labels, count, span;
   T *skips, *x, *made, *emitted, *row;
@@ -45,7 +46,7 @@ template <class T> struct Sample {
         x(room.take<T>(states + 4) + 2), made(room.take<T>(states + 4)),
         emitted(room.take<T>(states + 4)), row(room.take<T>(classes)) {}
 
-  // skips[s]: 1 if the state before last may be followed by s.
+  // skips[s]: 1 if state s may follow the state before the previous one.
   void read(const Texts& texts, i64 n) {
     const i64* target = (const i64*)texts.targets.data;
     if (texts.targets.ndim == 2) {
@@ -89,7 +90,7 @@ template <class T> LOOP step_back(T* to, const T* x, const T* skips, i64 n) {
     to[s] = added(x[s], x[s + 1], skips[s + 2] != 0 ? x[s + 2] : LEAST<T>);
 }
 
-// The probability of each state among all alignments.
+// The probability of each state, over all alignments.
 template <class T> LOOP shares_of(T* to, const T* alpha, const T* beta, T loss, i64 n) {
 #pragma GCC ivdep
   for (i64 s = 0; s < n; ++s) {
@@ -135,7 +136,7 @@ template <class T> void align(const Texts& texts, i64 n, Sample<T>& sample) {
   ((T*)texts.loss)[n] = loss_of(sample.x, count, span);
 }
 
-// One step of a sample's gradient, from the states' shares in sample.made.
+// One step of a sample's gradient, from the states' probabilities in sample.made.
 template <class T> void descend(const Texts& texts, i64 t, i64 n, const Sample<T>& sample) {
   const abi::Array& logs = texts.logs;
   const i64 classes = logs.shape[2];

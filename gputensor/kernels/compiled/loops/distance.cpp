@@ -1,14 +1,14 @@
-// Distances of rows to rows, and their gradients. family: distance
+// Distances of rows to rows, and their gradients.                                 family: distance
 //
 // Calls    distances(x (b, n, m), y (b, k, m), out, p): out is (b, n, k); or, with x = y and b = 1,
-//          (n (n - 1) / 2): the distances of each row to later rows;
-//          distance_slopes(grad, x, y, distances, out (b, n, m), p): the gradient of x;
-//          0; -1 if operators must do it, as for p other than 0, 1, 2 and inf.
+//          (n (n - 1) / 2): the distances of each row to later rows; distance_slopes(grad, x, y,
+//          distances, out (b, n, m), p): the gradient of x.
+// Returns  0; -1 if operators must do it, as for p other than 0, 1, 2 and inf.
 // Shapes   x, y and the gradient of x row-major; other arrays of any strides.
 // Types    f32 and f64, the same for all arrays.
-// Order    of a distance: the order of rows.h. Of a gradient: rows of y from the first one on.
-// Numbers  if a distance or a difference is 0, so is its gradient.
-// Threads  a thread computes some rows of x.
+// Order    of a distance: as in rows.h. Of a gradient: rows of y from the first one on.
+// Numbers  if a distance or a difference is 0, its gradient is 0.
+// Threads  each thread computes some rows of x.
 #include "matrices.h"
 #include "rows.h"
 
@@ -29,7 +29,7 @@ template <class T> struct Pairs {
   bool is_condensed;
 };
 
-// The address of the number of a pair. i and j differ if each pair is stored once.
+// The address of the number for a pair. i and j differ if each pair is stored once.
 template <class T>
 static char* of_pair(const Pairs<T>& s, const Array& a, i64 batch, i64 i, i64 j) {
   if (!s.is_condensed) return a.data + batch * a.stride[0] + i * a.stride[1] + j * a.stride[2];
@@ -75,7 +75,8 @@ template <class T, Kind KIND> static void distances_of(void* context, i64 first,
 
 template <class T> static inline T sign_of(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x; }
 
-// Adds one distance's share; by: its gradient, divided by what is common to all elements.
+// Add the contribution of one distance. by: its gradient, divided by the factors common to all
+// elements.
 template <class T, Kind KIND>
 LOOP add_slope(T* to, const T* x, const T* y, T by, T size, i64 n) {
 #pragma GCC ivdep

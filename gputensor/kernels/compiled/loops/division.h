@@ -1,9 +1,10 @@
 // Quotients and remainders in loops that the compiler vectorises: functors of family binary.
 //
 // Integers are divided in floating point, which is exact. If the quotient of two integers a and b
-// is not an integer, its distance from the next integer is at least |a / b| / |a|. That is more
-// than half an ulp of f32 for 16-bit elements, and of f64 for elements below 2^51. The remainder by
-// a fused product is exact, too. The functors of kernels/cuda/binary.cu divide larger elements.
+// is not an integer, its distance from the next integer is at least |a / b| / |a|. For 16-bit
+// elements this is more than half an ulp of f32, and for elements below 2^51 more than half an ulp
+// of f64. The remainder by a fused product is also exact. The functors of kernels/cuda/binary.cu
+// divide larger elements.
 #ifndef GPUTENSOR_DIVISION
 #define GPUTENSOR_DIVISION
 
@@ -19,7 +20,7 @@ template <class T> struct quotient_of_type<T, 2> { typedef f32 type; };
 template <class T> using quotient_type = typename quotient_of_type<T>::type;
 
 // Conversions to and from the type of the division. AVX2 has no vector conversion between u32, u64
-// or i64 and f64, so these numbers are written to the lowest bits of an f64.
+// or i64 and f64. So these numbers are written to the lowest bits of an f64.
 template <class T> constexpr bool BY_BITS = sizeof(T) == 8 || same<T, u32>;
 template <class T> DEVICE quotient_type<T> as_quotient(T x) {
   typedef elementary::form<f64> form;
@@ -38,7 +39,7 @@ template <class T> DEVICE T from_quotient(quotient_type<T> x) {
   }
 }
 
-// Division by 0 gives 0; the smallest integer divided by -1 gives itself.
+// Division by 0 gives 0. The smallest integer divided by -1 gives itself.
 template <class T> DEVICE T divisor_of(T b) { return b == 0 ? 1 : b; }
 template <class T> DEVICE bool wraps(T b) { return is_signed_integer<T> && b == (T)-1; }
 
@@ -67,7 +68,7 @@ template <> struct division_of<op::div_trunc> { typedef whole_quotient<false> ty
 template <> struct division_of<op::remainder> { typedef whole_remainder<true> type; };
 template <> struct division_of<op::fmod> { typedef whole_remainder<false> type; };
 
-// Whether all n elements are below 2^51.
+// True if all n elements are below 2^51.
 template <class T> static bool are_exact(const T* x, i64 n) {
   u64 all = 0;
   for (i64 i = 0; i < n; ++i) all |= (u64)(x[i] ^ (is_signed_integer<T> ? x[i] >> 63 : 0));

@@ -1,7 +1,7 @@
 // Loops over elements from functors of kernels/cuda/*.cu.
 //
-// A functor has one loop for each set of inputs that have one value for all elements. Other inputs
-// are dense, because the engine packs strided ones. f16 and bf16 use the loop of f32.
+// A functor has one loop for each set of inputs that have a single value for all elements. Other
+// inputs are dense, because the engine packs strided inputs. f16 and bf16 use the loop of f32.
 #ifndef GPUTENSOR_ELEMENTWISE_H
 #define GPUTENSOR_ELEMENTWISE_H
 
@@ -55,13 +55,13 @@ template <class F, int SCALARS, int INPUTS, class A> auto called() {
 template <class F, class = void> constexpr bool has_slow_form = false;
 template <class F>
 constexpr bool has_slow_form<F, decltype((void)&F::template is_rare<f32>)> = true;
-// Functors whose loops are not vectorised if an input is one value, because conditions on this
-// value become branches. The value is repeated.
+// Functors whose loops do not vectorise if an input is a single value, because conditions on this
+// value become branches. The value is repeated instead.
 template <class F> constexpr bool repeats_values = false;
-// Functors whose inputs may be exchanged if the first one is one value.
+// Functors whose inputs may be exchanged if the first one is a single value.
 template <class F> constexpr bool commutes = false;
 
-// MASK: bit k is set if input k is one value, of type A.
+// MASK: bit k is set if input k is a single value, of type A.
 template <class F, int SCALARS, class T, int INPUTS, int MASK>
 static void dense_loop(char* const* data, i64 n, const acc<T>* s) {
   typedef acc<T> A;
@@ -93,7 +93,7 @@ static void dense_loop(char* const* data, i64 n, const acc<T>* s) {
       out[i] = stored_as<To>(F::is_rare(x(i), y(i)) ? F::rare(x(i), y(i)) : F::of(x(i), y(i)));
     if (found) return;
   }
-  // An output may be exactly an input; it may not overlap an input otherwise.
+  // An output may be exactly an input; other overlaps are not allowed.
 #pragma GCC ivdep
   for (i64 i = 0; i < n; ++i) {
     if constexpr (INPUTS == 1) {
@@ -129,8 +129,8 @@ static void half_loop(abi::Loop of_floats, int inputs, char* const* data, const 
   }
 }
 
-// Functors of two inputs that also take vectors of sixteen numbers: f16 and bf16 stay in registers,
-// because the arithmetic takes less time than memory access.
+// Functors of two inputs that also take vectors of sixteen numbers. f16 and bf16 stay in registers,
+// because the arithmetic takes less time than the memory access.
 template <class F> constexpr bool takes_vectors = false;
 typedef f32 floats __attribute__((vector_size(64)));
 typedef u32 words __attribute__((vector_size(64)));
@@ -186,8 +186,8 @@ static i64 in_registers(T* out, const T* a, const T* b, f32 one, i64 n) {
   return i;
 }
 
-// One loop for any steps, for elements of the computation's type: of functions too long to gain
-// not gain from more loops.
+// One loop for any steps, for elements of the type of the computation: for functors so long that
+// more loops would not make them faster.
 template <class F, int SCALARS, class T, int INPUTS>
 static void any_loop(char* const* data, const i64* step, i64 n, const T* s) {
   typedef decltype(called<F, SCALARS, INPUTS, T>()) R;
@@ -205,7 +205,8 @@ static void any_loop(char* const* data, const i64* step, i64 n, const T* s) {
   }
 }
 
-// For sets of inputs without a loop: inputs with one value are repeated, some elements at a time.
+// For sets of inputs without a loop: inputs with a single value are repeated, some elements at a
+// time.
 template <class F, int SCALARS, class T, int INPUTS>
 static void repeating_loop(char* const* data, const i64* step, i64 n, const acc<T>* s) {
   constexpr int SOME = 512;

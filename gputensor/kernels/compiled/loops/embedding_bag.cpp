@@ -1,9 +1,9 @@
-// out[b] = the sum, the mean or the maximum of the table's rows at the indices of bag b. family:
-// embedding_bag
+// out[b] = the sum, the mean or the maximum of the table's rows at the indices of bag b.
+//                                                                            family: embedding_bag
 //
 // Calls    sum(table, indices, offsets, weights or null, out, of, sizes, is_mean, padding)
 //          max(table, indices, offsets, out, of, sizes, places, padding)
-//          of: the bag of each index; sizes: the number of indices of each bag that are not
+//          of: the bag of each index; sizes: the number of indices of each bag other than
 //          `padding`; places: the index of the row of each maximum, 0 in an empty bag.
 // Types    table, weights and out f32 or f64; indices and offsets i64 or i32; of, sizes and places
 //          i64.
@@ -51,7 +51,7 @@ inline void fetch(const char* row, i64 nbytes) {
   for (i64 k = 0; k < nbytes; k += LINE) __builtin_prefetch(row + k);
 }
 
-// The sum of rows [first, last) of a bag in the columns from `column` on, which stays in registers.
+// The sum of rows [first, last) of a bag in the columns from `column` on. It stays in registers.
 constexpr int VECTORS = 8;
 template <class T, bool IS_SCALED>
 void add_columns(const Bags& bags, i64 first, i64 last, T* to, i64 column) {
@@ -72,7 +72,7 @@ void add_columns(const Bags& bags, i64 first, i64 last, T* to, i64 column) {
   memcpy(to + column, sum, sizeof sum);
 }
 
-// The same for the last columns.
+// The same for the last columns, which do not fill the registers.
 template <class T> void add_last(const Bags& bags, i64 first, i64 last, T* to, i64 column) {
   const i64 n = bags.width - column, nbytes = n * sizeof(T);
   const char* columns = bags.table + column * sizeof(T);
@@ -155,7 +155,7 @@ bool read(Integers& to, const abi::Array& x) {
   return x.ndim == 1 && (to.is_long || x.dtype == abi::i32);
 }
 
-// The arrays that both calls have; `out` is followed by `of` and `sizes`.
+// The arguments common to both calls; `out` is followed by `of` and `sizes`.
 bool lay_out(Bags& bags, const Call& call, const abi::Array* out) {
   const abi::Array& table = call.array[0];
   if (!read(bags.indices, call.array[1]) || !read(bags.offsets, call.array[2])) return false;

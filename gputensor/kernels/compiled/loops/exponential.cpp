@@ -1,10 +1,11 @@
 // out[u] = exp(a[u]) of batches of square matrices.                            family: exponential
 //
-// Calls    matrix_exp(address of BLAS's gemm, whether its integers are of 64 bits, shares; a, out).
+// Calls    matrix_exp(address of BLAS's gemm, true if its integers have 64 bits, shares; a, out).
 // Shapes   a of any strides; out dense, by columns.
 // Types    f32, f64, c64, c128.
-// Method a Taylor polynomial of degree 1, 2, 4, 8, 12 or 18, by the 1-norm; for larger norms, the
-//          exponential of a / 2^s, squared s times. A matrix that is not finite gives NaN.
+// Method   a Taylor polynomial of degree 1, 2, 4, 8, 12 or 18, chosen by the 1-norm; for larger
+//          norms, the exponential of a / 2^s, squared s times. A matrix that is not finite gives
+//          NaN.
 // Source   Bader, Blanes, Casas: Computing the matrix exponential with an optimized Taylor
 //          polynomial approximation, 2019; bounds as in PyTorch,
 //          aten/src/ATen/native/LinearAlgebra.cpp.
@@ -24,9 +25,9 @@ template <> struct bounds<f64> {
                                4.991228871115323e-02, 2.996158913811580e-01, 1.090863719290036e+00};
 };
 
-// Largest matrices, in rows, that are multiplied by our own loops.
+// The most rows of matrices that are multiplied by our own loops.
 constexpr i64 OURS = 32;
-constexpr int MATRICES = 9;  // matrices in a thread's memory
+constexpr int MATRICES = 9;  // number of matrices in a thread's memory
 
 template <class T> static bool is_finite(T x) {
   if constexpr (is_pair<T>) {
@@ -56,7 +57,7 @@ template <class T> struct Exponential {
     blas({x, n, 1}, {y, n, 1}, out, n, n, n, n);
   }
 
-  // out = c[0] + c[1] a + c[2] a2 + c[3] a3 + c[4] a6, of the first `count`
+  // out = c[0] + c[1] a + c[2] a2 + c[3] a3 + c[4] a6, with the first `count` terms
   void combine(T* out, const f64* c, int count) const {
     const R* from[] = {(const R*)a, (const R*)a2, (const R*)a3, (const R*)a6};
     R* to = (R*)out;

@@ -1,5 +1,5 @@
-// value[i] = x[the position that the indices give for i] family: gather See indexed.h. Elements are
-// copied as words of their size, in any order; each is written once.
+// value[i] = x[the position given by the indices for i]                             family: gather
+// See indexed.h. Elements are copied as words of their size, in any order; each is written once.
 #include "indexed.h"
 
 namespace CAPABILITY {
@@ -20,7 +20,7 @@ static inline void copy_row(char* to, i64 to_step, const char* from, i64 from_st
   }
 }
 
-// Whether all indices of the next row are in range. has_negative: whether one is negative.
+// True if all indices of the next row are in range. has_negative: true if one is negative.
 static bool are_fine(const Walk& walk, const char* const* index, const Dim& dim, i64 n,
                      bool& has_negative) {
   Signs signs = {0, 0, 0};
@@ -34,7 +34,7 @@ static bool are_fine(const Walk& walk, const char* const* index, const Dim& dim,
   return bad >= 0;
 }
 
-constexpr i64 AHEAD = 4, LINES = 8;  // rows that are prefetched; bytes of each
+constexpr i64 AHEAD = 4, LINES = 8;  // number of prefetched rows; bytes of each
 
 template <class W>
 static void gather_rows(const Walk& walk, char* x, char* value, const char* const* index, i64 rows,
@@ -88,7 +88,7 @@ static void gather_some(void* context, i64 first, i64 last) {
   walk_rows(*own.walk, own.move, first, last);
 }
 
-// These elements of a walk with one row.
+// These elements of an iteration with one row.
 static void gather_part(void* context, i64 first, i64 last) {
   const Gathering& own = *(const Gathering*)context;
   Walk part = *own.walk;
@@ -99,20 +99,21 @@ static void gather_part(void* context, i64 first, i64 last) {
 template <class W> static i64 gather_words(const Call& call) {
   Walk walk;
   read(walk, call);
-  // The order of the values' memory; a row is their innermost dimension.
+  // The order of the values' memory. A row is their innermost dimension.
   for (int d = 1; d < walk.ndim; ++d) {
     const Dim dim = walk.dim[d];
     int e = d;
     for (; e && walk.dim[e - 1].value < dim.value; --e) walk.dim[e] = walk.dim[e - 1];
     walk.dim[e] = dim;
   }
-  for (int d = 0; d < walk.ndim; ++d) walk.dim[d].is_free = false;  // the others' order, too
+  // the order of the other dimensions too
+  for (int d = 0; d < walk.ndim; ++d) walk.dim[d].is_free = false;
   coalesce(walk);
   const i64 numel = numel_of(walk);
   i64 indices = 0;
   for (int k = 0; k < walk.n_indices; ++k) indices += call.array[2 + k].size;
   bool is_bad = false;
-  // Indices that are read only once are checked when they are read.
+  // Indices that are read only once are checked at that time.
   if (numel && has_index(walk, walk.dim[walk.ndim - 1]) && 2 * indices >= walk.n_indices * numel) {
     walk.bad = &is_bad;
   } else if (const i64 bad = check(walk, call)) {

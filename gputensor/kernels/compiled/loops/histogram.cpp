@@ -1,8 +1,9 @@
-// Counts of values, or sums of their weights. family: histogram Shapes x dense; counts dense,
-// cleared by the caller. Points: x (n, edges), one coordinate for each array of edges. Types
-// bincount: integers; points: f32, f64. Counts are i64, sums of weights f64.
-// Order counts are integers, which are added in parts; weights are added one after the other in one
-// thread.
+// Counts of values, or sums of their weights.                                    family: histogram
+// Shapes   x dense; counts dense, cleared by the caller. Points: x (n, edges), one coordinate for
+//          each array of edges.
+// Types    bincount: integers; points: f32, f64. Counts are i64, sums of weights f64.
+// Order    counts are integers, which are added in parts; weights are added one after the other in
+//          one thread.
 #include <stdlib.h>
 
 #include "capability.h"
@@ -70,13 +71,13 @@ template <class T> struct Points {
   f64* sums;
 };
 
-// The number of edges that are at most x, which lies between the outermost edges. For evenly spaced
-// edges, three edges near the quotient of a division are compared; otherwise it is a binary search.
+// The number of edges that are at most x. x is within the outermost edges. For evenly spaced edges,
+// x is compared with three edges near the quotient of a division; otherwise it is a binary search.
 template <class T> static inline i64 edges_up_to(const T* edges, i64 bins, T x, bool are_even) {
   if (are_even) {
     const T made = (x - edges[0]) / (edges[bins] - edges[0]) * (T)bins;
     i64 guess = made > 0 ? (made < (T)bins ? (i64)made : bins) : 0;
-    i64 place = guess;  // edges before the estimate's left neighbour are at most x
+    i64 place = guess;  // all edges before the left neighbour of the estimate are at most x
     place -= guess > 0 && !(edges[guess - 1] <= x);
     place += edges[guess] <= x;
     return place + (guess < bins && edges[guess + 1] <= x);
@@ -89,7 +90,7 @@ template <class T> static inline i64 edges_up_to(const T* edges, i64 bins, T x, 
   return low;
 }
 
-// The bin of a point; -1 if it is in no bin.
+// The bin of a point, or -1.
 template <class T> static inline i64 bin_of(const Points<T>& p, const T* x) {
   i64 bin = 0;
   for (int d = 0; d < p.dims; ++d) {

@@ -1,12 +1,13 @@
-// The walk over indexed elements of a tensor: families gather and scatter.
+// The iteration over indexed elements of a tensor, for families gather and scatter.
 //
-// Arrays x, the indexed tensor; the values to read or write; one to MOST_INDICES index arrays of
-// int64. Numbers begin, wraps, and for each index the dimension of x that it indexes. In the walk,
-// the dimensions of the indices replace the indexed ones, from dimension `begin` on. With begin -1
-// there is one index with all dimensions of the walk, and in the other dimensions the position in x
-// is that of the walk.
-// Bounds all indices are checked before anything is written: `check` returns the first array with
-//          an index out of range.
+// Arrays   x, the indexed tensor; the values to read or write; one to MOST_INDICES index arrays of
+//          int64.
+// Numbers  begin, wraps, and for each index the dimension of x that it indexes. In the iteration,
+//          the dimensions of the indices replace the indexed dimensions, from dimension `begin` on.
+//          If begin is -1, there is one index array with all dimensions of the iteration; in the
+//          other dimensions, the position in x equals the position in the iteration.
+// Bounds   all indices are checked before any element is written: `check` returns the first array
+//          with an index out of range.
 #ifndef GPUTENSOR_INDEXED_H
 #define GPUTENSOR_INDEXED_H
 
@@ -16,8 +17,8 @@ namespace CAPABILITY {
 
 constexpr int MOST_INDICES = 6;
 
-// A dimension of the walk, with strides in bytes. is_free: its elements are different elements of x
-// for any indices.
+// A dimension of the iteration, with strides in bytes. is_free: its elements are different elements
+// of x for any indices.
 struct Dim {
   i64 size, x, value, index[MOST_INDICES];
   bool is_free;
@@ -28,9 +29,9 @@ struct Walk {
   char *x, *value;
   const char* index[MOST_INDICES];
   i64 bound[MOST_INDICES], step[MOST_INDICES];  // an indexed dimension: size, stride in bytes
-  i64 first, last;  // moving rows: only these indices of the first array are used
+  i64 first, last;  // for moving rows: only these indices of the first array are used
   bool wraps, has_negative;
-  bool* bad;  // if given, indices are checked when used, and a bad one is reported here
+  bool* bad;  // if given, indices are checked when they are used, and a bad index is reported here
   Dim dim[abi::MOST_DIMS];
 };
 
@@ -88,7 +89,8 @@ static bool is_one_run(const Walk& walk, const Dim& outer, const Dim& inner) {
   return is_one;
 }
 
-// Drop dimensions of one element, join those that are one run in every operand; two stay at least.
+// Drop dimensions of one element, and merge those that are contiguous in every operand. At least
+// two remain.
 static void coalesce(Walk& walk) {
   int kept = 0;
   for (int d = 0; d < walk.ndim; ++d) {
@@ -112,7 +114,7 @@ static void coalesce(Walk& walk) {
 
 // --- bounds -------------------------------------------------------------------------------------
 
-// The sign bits are set if an index is negative, beyond the end, or before the begin.
+// The sign bit is set if an index is negative, after the end, or before the begin.
 struct Signs { i64 negative, beyond, before; };
 
 struct Check {
@@ -139,7 +141,7 @@ static void look_at(Signs& signs, const char* data, i64 n, i64 stride, i64 bound
   signs.negative |= negative, signs.beyond |= beyond, signs.before |= before;
 }
 
-// Rows first to last - 1 of an index; if it has one row, these elements of it.
+// Rows first to last - 1 of an index array. If it has one row, these elements of that row.
 static void check_some(void* context, i64 first, i64 last) {
   Check& check = *(Check*)context;
   Signs signs = {0, 0, 0};
@@ -197,7 +199,7 @@ static i64 check(Walk& walk, const Call& call) {
 
 // --- places -------------------------------------------------------------------------------------
 
-// The byte offset in x that the indices give.
+// The byte offset in x for the given indices.
 static inline i64 place(const Walk& walk, const char* const* index, const Dim& dim, i64 i) {
   i64 found = 0;
   for (int k = 0; k < walk.n_indices; ++k) {
@@ -207,7 +209,7 @@ static inline i64 place(const Walk& walk, const char* const* index, const Dim& d
   return found;
 }
 
-constexpr i64 PLACES = 256;  // that are computed at a time
+constexpr i64 PLACES = 256;  // offsets computed at a time
 
 // The offsets of n elements along a dimension, including x's own step.
 static void places(i64* to, const Walk& walk, const char* const* index, const Dim& dim, i64 first,
@@ -268,7 +270,7 @@ static void walk_rows(const Walk& walk, Rows move, i64 first, i64 last) {
 
 static i64 rows_of(const Walk& walk) { return numel_of(walk) / walk.dim[walk.ndim - 1].size; }
 
-// A part of a walk: `size` indices of a dimension, from `first` on.
+// A part of an iteration: `size` indices of a dimension, from `first` on.
 static void narrow(Walk& walk, int d, i64 first, i64 size) {
   Dim& dim = walk.dim[d];
   walk.x += first * dim.x, walk.value += first * dim.value;

@@ -1,11 +1,13 @@
 // Systems of linear equations and determinants, of batches.                       family: lapack
 //
-// Calls first the address of LAPACK's or BLAS's function, which Python finds in SciPy; then whether
-//          the matrices are divided among the library's threads (see `over`); then flags. Shapes
-//          operands have any strides, and their batches broadcast; results are dense batches of
-//          column-major matrices. Types f32, f64, c64, c128; pivots and info i32, as in LAPACK. Own
-//          for real matrices of up to TINY rows (tiny.h), our own loops compute LU, solutions
-//          and Cholesky; the address is 0.
+// Calls    the first argument is the address of LAPACK's or BLAS's function, which Python looks up
+//          in SciPy. The second is true if the matrices are divided among the library's threads
+//          (see `over`). Flags follow.
+// Shapes   operands have any strides, and their batches broadcast; results are dense batches of
+//          column-major matrices.
+// Types    f32, f64, c64, c128; pivots and info i32, as in LAPACK.
+// Own      for real matrices of up to TINY rows (tiny.h), our own loops compute LU, solutions and
+//          Cholesky; the address is 0.
 #include "tiny.h"
 
 namespace CAPABILITY {
@@ -86,7 +88,7 @@ template <class T> static inline T signed_one(const int* pivots, i64 n) {
   return one;
 }
 
-// (column-major lu, pivots, determinant): the product of the diagonal, in order
+// (column-major lu, pivots, determinant): the product of the diagonal elements, in order
 template <class T> static i64 det(const Call& call) {
   const Array &lu = call.array[0], &pivots = call.array[1];
   const i64 n = rows_of(lu);
@@ -112,7 +114,7 @@ static inline f64 size_of(f64 x) { return fabs(x); }
 static inline f32 size_of(z64 x) { return hypotf(x.re, x.im); }
 static inline f64 size_of(z128 x) { return hypot(x.re, x.im); }
 
-constexpr int SUMS = 8;  // of logarithms, in lanes
+constexpr int SUMS = 8;  // sums of logarithms, in lanes
 
 template <class R>
 __attribute__((noinline)) static void add_logarithms(R (&sums)[SUMS], const R* sizes) {
@@ -181,7 +183,7 @@ template <class T> static i64 cholesky(const Call& call) {
         if (begin < end) memset((void*)(column + begin), 0, (end - begin) * sizeof(T));
         const part<T>* entry = (const part<T>*)(column + j);
         const bool is_nan = entry[0] != entry[0] || (is_pair<T> && entry[1] != entry[1]);
-        if (is_nan && !found) found = (int)j + 1;  // OpenBLAS continues with NaN
+        if (is_nan && !found) found = (int)j + 1;  // OpenBLAS would continue with NaN
       }
       info[unit] = found;
     }

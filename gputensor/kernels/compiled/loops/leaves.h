@@ -1,5 +1,5 @@
-// Leaves of reductions, made of an operation on two elements and a function applied to each element
-// first.
+// Leaves of reductions. A leaf consists of an operation on two elements and a function that is
+// applied to each element first.
 #ifndef GPUTENSOR_LEAVES_H
 #define GPUTENSOR_LEAVES_H
 
@@ -25,7 +25,7 @@ template <class T> struct lanes {
     return found;
   }
 
-  // A number for each lane: integers as wide as T.
+  // A number for each lane. The numbers are integers as wide as T.
   template <int SIZE, class = void> struct integer { typedef signed char type; };
   template <class N> struct integer<2, N> { typedef short type; };
   template <class N> struct integer<4, N> { typedef int type; };
@@ -60,7 +60,7 @@ template <class OP, class T> struct leaf_of {
   typedef typename V::type vector;
   static constexpr i64 WIDTH = V::WIDTH, GROUP = 8 * WIDTH, BLOCK = 1024;
 
-  // The results of blocks, merged in pairs like the digits of a binary counter. There are fewer
+  // The results of blocks are merged in pairs, like the digits of a binary counter. There are fewer
   // than 2^MOST blocks.
   template <int MOST> struct Blocks {
     vector level[MOST];
@@ -81,13 +81,13 @@ template <class OP, class T> struct leaf_of {
     }
   };
 
-  // `all` joined with n elements. If there are fewer than WIDTH, elements before x are read but not
-  // used.
+  // Combine `all` with n elements. If there are fewer than WIDTH, elements before x are read but
+  // not used.
   static T ended(vector all, const T* x, i64 n, T param) {
     i64 i = 0;
     for (; n - i >= WIDTH; i += WIDTH) all = OP::join(all, OP::map(V::load(x + i), param));
     const typename V::numbers order = V::in_order();
-    if (i < n) {  // the last vector, of which some lanes are new
+    if (i < n) {  // the last vector, in which only some lanes are new
       const auto is_new = order >= (typename V::number)(WIDTH - (n - i));
       const vector none = V::all(OP::template identity<T>);
       all = OP::join(all, is_new ? OP::map(V::load(x + n - WIDTH), param) : none);
@@ -98,7 +98,7 @@ template <class OP, class T> struct leaf_of {
     return OP::join(OP::template identity<T>, all[0]);
   }
 
-  // Not inlined: the compiler may exchange operands, so two copies may choose another NaN.
+  // Not inlined: the compiler may exchange operands, so two copies could select different NaN.
   __attribute__((noinline)) static T of_few(const T* x, i64 n, T param) {
     T found = OP::template identity<T>;
     for (i64 i = 0; i < n; ++i) found = OP::join(found, OP::map(x[i], param));
@@ -189,8 +189,8 @@ constexpr Leaf leaf = {code_of<T>, code_of<T>, sizeof(T), sizeof(T),
 template <class X, class = void> constexpr bool has_lanes = false;
 template <class X> constexpr bool has_lanes<X, decltype((void)((X*)nullptr)[0][0])> = true;
 
-// Sums and products of vectors. Of two NaN, the result is the first one: the compiler could
-// exchange operands that commute.
+// Sums and products of vectors. Of two NaN, the result is the first one. Without this code the
+// compiler could exchange operands of commutative operations.
 #if defined(__x86_64__)
 #define IN_ORDER(NAME, SIGN, OP)                                                           \
   template <class V> static V NAME(V first, V second) {                                    \
@@ -242,8 +242,8 @@ template <bool IS_MOST> struct extreme {
   template <class X, class A> static X map(X x, A) { return x; }
 };
 
-// Arrays: x, out. Integers: a mask of the reduced dimensions. COMPLEX: x is complex, and so is out
-// if parts are kept.
+// Arrays: x, out. Integers: a mask of the reduced dimensions. COMPLEX: x is complex, and out too if
+// the parts are kept.
 template <const Leaf& LEAF, Complex COMPLEX> i64 reduced(const Call& call) {
   const Array &x = call.array[0], &out = call.array[1];
   const bool has_parts =

@@ -1,13 +1,13 @@
-// loss[r] = -w[t[r]] * x[r, t[r]], their sum, or their mean by weight; and its derivative.  family:
-// loss
+// loss[r] = -w[t[r]] * x[r, t[r]], their sum, or their mean by weight; and its derivative.
+//                                                                                     family: loss
 //
-// Calls nll_loss(x, target, weight or null, loss, total, reduction, ignore_index)
+// Calls    nll_loss(x, target, weight or null, loss, total, reduction, ignore_index)
 //          nll_loss_backward(grad, target, weight or null, total, grad_x, reduction, ignore_index)
-//          Classes are dimension 1 of x, or its only one. If a target is no class, its position is
-//          returned and nothing is written.
-// Types floating x, weight and results; targets i64 or u8. Computed in f64, rounded once. Order of
-// sums: the rows of a chain (CHAIN rows), the chains of a part (PART rows or more) and the parts
-// are each added one after the other.
+//          Classes are dimension 1 of x, or its only dimension. If a target is not a class, its
+//          position is returned and no element is written.
+// Types    floating x, weight and results; targets i64 or u8. Computed in f64, rounded once.
+// Order    of sums: the rows of a chain (CHAIN rows), the chains of a part (PART rows or more) and
+//          the parts are each added one after the other.
 #include "rows.h"
 
 namespace CAPABILITY {
@@ -115,7 +115,7 @@ template <class T> static void fill_rows(void* context, i64 first, i64 last) {
   });
 }
 
-// x or its gradient; the targets; and an array with an element for each row, or one element.
+// x or its gradient; the targets; and an array with one element for each row, or a single element.
 static bool lay_out(Work& work, const abi::Array& x, const abi::Array& target,
                     const abi::Array& weight, const abi::Array& each) {
   const int axis = x.ndim > 1 ? 1 : 0;

@@ -9,8 +9,8 @@
 //          multi_backward(grad, x, target, weight or None, out, p, margin, rows of a mean or 0)
 //          with one target for each row, target (rows,), and weight (classes,); p is 1 or 2.
 // Types    f32 and f64; targets i64.
-// Order    the terms of one target are added as in rows.h, the targets one after the other.
-// Returns  1 for a target that is no class; the results are then undefined.
+// Order    the terms of one target are added as in rows.h, then the targets one after the other.
+// Returns  1 for a target that is not a class; the results are then undefined.
 #include "matrices.h"
 #include "rows.h"
 
@@ -28,7 +28,7 @@ struct Margins {
   bool is_square;
 };
 
-// A row's other classes, in order, and the number of its targets.
+// The other classes of a row, in order, and the number of its targets.
 template <class T> struct Others {
   T *x, *hits;
   u8* is_target;
@@ -40,7 +40,7 @@ template <class T> struct Others {
   Others(Room& room, i64 classes)
       : x(room.take<T>(classes)), hits(room.take<T>(classes)), is_target(room.take<u8>(classes)) {}
 
-  // Returns false if a target is no class.
+  // Returns false if a target is not a class.
   bool read(const T* row, const i64* target, i64 classes) {
     bool is_bad = false;
     for (i64 k = 0; k < classes; ++k) is_bad |= (u64)target[k] + 1 > (u64)classes;

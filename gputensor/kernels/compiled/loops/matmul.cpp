@@ -1,18 +1,18 @@
 // out[u] = a[u] @ b[u] of batches of matrices.                                      family: matmul
 //
-// Calls    bmm(address of BLAS's gemm, whether its integers are of 64 bits; a, b, out). With the
+// Calls    bmm(address of BLAS's gemm, true if its integers have 64 bits; a, b, out). With the
 //          address 0 our own loops run, which are faster for small matrices of f32 and f64.
-//          product(a, b, out): of bf16 by the CPU's own instructions; 1 where it has none.
+//          product(a, b, out): bf16 by the CPU's own instructions; returns 1 if the CPU has none.
 // Shapes   a (u, m, k) and b (u, k, n) of any strides; rows of out are dense. k = 0 gives zeros.
-// Types    f32, f64, c64, c128; of product a and b bf16, and out bf16 or f32.
-// Threads  one thread computes a product; BLAS must use one thread meanwhile. The tiles of
-//          product(a, b, out) are shared.
+// Types    f32, f64, c64, c128. For product, a and b are bf16, and out is bf16 or f32.
+// Threads  one thread computes a product of a batch; BLAS must use one thread meanwhile. The tiles
+//          of product(a, b, out) are divided among threads.
 #include "products.h"
 #include "products_bf16.h"
 
 namespace CAPABILITY {
 
-// A matrix of a batch: itself, or a copy with dense rows.
+// A matrix of a batch: in place, or a copy with dense rows.
 template <class T>
 static Matrix<const T> ready(const Array& of, i64 unit, T* room, bool takes_columns) {
   const i64 rows = of.shape[1], columns = of.shape[2], size = sizeof(T);

@@ -30,7 +30,7 @@ template <class T> using part = typename part_of<T>::type;
 static inline i64 smaller(i64 a, i64 b) { return a < b ? a : b; }
 static inline i64 larger(i64 a, i64 b) { return a < b ? b : a; }
 
-// The address of item `unit` of a batch; an item has the last `own` dimensions.
+// The address of item `unit` of a batch. An item has the last `own` dimensions.
 static inline char* item(const Array& a, int own, i64 unit) {
   i64 offset = 0;
   for (int d = a.ndim - own - 1; d > 0; --d) {
@@ -58,7 +58,8 @@ template <class T> static void by_columns(T* to, const Array& a, i64 unit) {
     for (i64 j = 0; j < columns; ++j) memcpy(to + j * rows, from + j * across, rows * sizeof(T));
     return;
   }
-  constexpr i64 TILE = 16;  // rows whose cache lines stay in the cache while columns are read
+  // number of rows whose cache lines stay in the cache while columns are read
+  constexpr i64 TILE = 16;
   for (i64 first = 0; first < rows; first += TILE) {
     const i64 last = smaller(first + TILE, rows);
     for (i64 j = 0; j < columns; ++j)
@@ -74,12 +75,11 @@ template <class T> static bool are_by_columns(const Array& a) {
          (columns == 1 || a.stride[a.ndim - 1] == rows * (i64)sizeof(T));
 }
 
-// Operations that one thread runs at a time.
+// The number of operations that one thread runs at a time.
 constexpr i64 SHARE = 1 << 14;
 
-// Run body(first, last) over the units of a batch: on the library's threads if `shares`, which
-// requires that BLAS has no threads of its own meanwhile. operations: the approximate number per
-// unit.
+// Run body(first, last) over the units of a batch. If `shares`, the library's threads are used;
+// BLAS must then have no threads of its own. operations: the approximate number per unit.
 template <class F>
 static void over(const Call& call, bool shares, i64 units, i64 operations, const F& body) {
   if (!shares) return body(0, units);
@@ -108,7 +108,7 @@ class Room {
   char *memory, *next;
 };
 
-// Results of a function other than 0; 1 + the number of a matrix that failed is positive.
+// Error results of a function; 1 + the number of a matrix that failed is positive.
 constexpr i64 NO_MEMORY = -1;
 
 static inline void note(i64* answer, i64 value) {

@@ -1,11 +1,12 @@
 // Reductions in two passes, and norms: out[r] = op over the reduced dimensions of x.
 //
-// var, std sum of (x - mean)² / over, and its root; also the mean.
-// logsumexp top + log of the sum of exp(x - top); top: the largest element if finite, else 0. norm
-// the root of the sum of squares, the sum of absolute values, the largest or the smallest one.
-// Types f16 and bf16 in f32; complex numbers are two elements, only for the root of squares. Order
-// as for sums, see reduce.cpp; logsumexp adds up 256 elements of a run at a time, and rows one
-// after the other.
+// var, std   sum of (x - mean)² / over, and its root; also the mean.
+// logsumexp  top + log of the sum of exp(x - top); top: the largest element if finite, else 0.
+// norm       the root of the sum of squares, the sum of absolute values, the largest or the
+//            smallest absolute value.
+// Types    f16 and bf16 in f32. Complex numbers are two elements, only for the root of squares.
+// Order    as for sums, see reduce.cpp. logsumexp adds up 256 elements of a run at a time, and
+//          rows one after the other.
 #include "leaves.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ struct add_distances : add {
   }
 };
 
-// -0.0 is 0.0.
+// -0.0 is treated as 0.0.
 template <class X> X size_of_number(X x) { return x < 0 ? -x : x + 0; }
 
 struct add_sizes : add {

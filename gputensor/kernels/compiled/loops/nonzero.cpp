@@ -1,30 +1,15 @@
 // Indices of nonzero elements, and elements under a mask: nonzero, masked_select, masked_scatter.
 //                                                                                 family: nonzero
-//                                                                                 Shapes x and
-//                                                                                 masks are dense
-//                                                                                 and are processed
-//                                                                                 in blocks of
-//                                                                                 PER_BLOCK
-//                                                                                 elements; counts
-//                                                                                 has the number of
-//                                                                                 marks before each
-//                                                                                 block, and last
-//                                                                                 the total. Types
-//                                                                                 marks: elements
-//                                                                                 of a mask, or
-//                                                                                 elements that are
-//                                                                                 not zero (-0.0 is
-//                                                                                 zero, NaN is
-//                                                                                 not); masked
-//                                                                                 elements are
-//                                                                                 copied as words
-//                                                                                 of their size.
+// Shapes   x and masks are dense and are processed in blocks of PER_BLOCK elements. counts has the
+//          number of marks before each block, and the total as the last entry.
+// Types    marks are true elements of a mask, or elements that are not zero (-0.0 is zero, NaN is
+//          not). Masked elements are copied as words of their size.
 #include "capability.h"
 
 namespace CAPABILITY {
 
 constexpr i64 PER_BLOCK = 4096,
-              AT_ONCE = 8;  // elements; kernels/compiled/nonzero.py has the first number too
+              AT_ONCE = 8;  // in elements; kernels/compiled/nonzero.py has the first number too
 
 template <class T> static inline bool is_marked(T x) {
   if constexpr (is_half<T>) {
@@ -38,7 +23,7 @@ template <class T> static inline bool is_marked(T x) {
   }
 }
 
-// Whether there may be marks among AT_ONCE elements; unmarked runs of a mask are skipped.
+// True if there may be marks among AT_ONCE elements. Unmarked runs of a mask are skipped.
 template <class T> static inline bool may_have_marks(const T* x) {
   if constexpr (sizeof(T) == 1) {
     u64 word;
@@ -126,7 +111,8 @@ template <class T> static void find_blocks(void* context, i64 first, i64 last) {
       }
       i += AT_ONCE;
     }
-    if (count > m.counts[block + 1] - to) count = m.counts[block + 1] - to;  // x was changed
+    // another thread has changed x
+    if (count > m.counts[block + 1] - to) count = m.counts[block + 1] - to;
     if (m.ndim == 1) {
       for (i64 i = 0; i < count; ++i) ((i64*)m.out)[to + i] = base + places[i];
     } else {
@@ -143,7 +129,8 @@ template <class T> static i64 find_marks(const Call& call) {
   return 0;
 }
 
-// --- what masks pick ----------------------------------------------------------------------------
+// --- elements selected by masks
+// --------------------------------------------------------------------
 
 template <class W> static void select_blocks(void* context, i64 first, i64 last) {
   const Masking& m = *(const Masking*)context;

@@ -10,10 +10,11 @@
 //          Scale and shift of rows broadcast with x. A gradient that is not requested is None;
 //          parameters of channels may be None. Returns -1 for other dtypes, and for layouts that
 //          `dense_rows` and `lay_out_channels` reject.
-// Types x, grad, out and of_x have one floating dtype; all others are f64 if it is f64, otherwise
-// f32. Order of sums: PIECE elements in lanes, as in rows.h, then pieces one after the other in
-// f64. For adjacent channels: CHAIN rows one after the other, then chains in f64, then parts of the
-// rows.
+// Types    x, grad, out and of_x have one floating dtype. All others are f64 if it is f64,
+//          otherwise f32.
+// Order    of sums: PIECE elements in lanes, as in rows.h, then pieces one after the other in f64.
+//          For adjacent channels: CHAIN rows one after the other, then chains in f64, then parts of
+//          the rows.
 #include "channels.h"
 #include "normal.h"
 
@@ -21,7 +22,7 @@ namespace CAPABILITY {
 
 // --- rows --------------------------------------------------------------------------------------
 
-// (R, B) or (R, A, B); a step of 0 for one value that is used for all.
+// (R, B) or (R, A, B); a step of 0 stands for a single value that is used for all elements.
 struct Blocks {
   char* data;
   int dtype;
@@ -37,7 +38,7 @@ static Blocks blocks_of(const abi::Array& x) {
   return made;
 }
 
-// What stands for a scale or a shift that is not there, in pieces of a row.
+// Replaces a missing scale or shift, in pieces of a row.
 template <class A> struct Constant {
   A at[ROOM];
   constexpr Constant(A value) : at{} {
@@ -106,8 +107,8 @@ static i64 normalized(const Call& call) {
   return 0;
 }
 
-// out = (grad * weight - its mean - (x - middle) * slope) * rstd; also the row's contributions to
-// the gradients of weight and bias, if requested.
+// out = (grad * weight - its mean - (x - middle) * slope) * rstd. Also adds the row's contributions
+// to the gradients of weight and bias, if requested.
 template <bool HAS_OUT, bool HAS_SUMS, class A>
 LOOP through_row(A* out, A* of_weight, A* of_bias, const A* grad, const A* x, const A* weight,
                  A middle, A rstd, A mean, A slope, i64 n) {

@@ -11,10 +11,10 @@ namespace CAPABILITY {
 
 #define LOOP __attribute__((noinline)) static void
 
-constexpr i64 ROOM = 4 * PIECE;  // elements that are widened at a time
+constexpr i64 ROOM = 4 * PIECE;  // elements converted to a wider type at a time
 constexpr i64 CHAIN = 128;
-constexpr i64 AHEAD = 8192;     // bytes of a row that is read ahead
-constexpr i64 MOST_PARTS = 64;  // parts of the rows, each with its own sums
+constexpr i64 AHEAD = 8192;     // bytes of a row that are prefetched
+constexpr i64 MOST_PARTS = 64;  // number of parts of the rows, each with its own sums
 
 template <class A>
 static f64 sum_of(const A* x, i64 n) {
@@ -63,7 +63,8 @@ LOOP scaled_by_each(A* out, const A* x, A middle, A rstd, const A* scale, const 
   for (i64 k = 0; k < n; ++k) out[k] = ((x[k] - middle) * rstd) * scale[k] + shift[k];
 }
 
-// Rows of n elements, processed in pieces that are widened: each pass reads them once.
+// Rows of n elements, processed in pieces that are converted to a wider type. Each pass reads them
+// once.
 template <class A>
 struct Row {
   const char* at;

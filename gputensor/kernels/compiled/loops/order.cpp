@@ -1,10 +1,11 @@
-// Sorted rows; the first k elements of rows; the index of the k-th element. family: order Shapes x
-// (rows, n) dense; values and places (rows, k) dense, or (rows, n) if rows are sorted. Types real.
-// An element and its index form one number: the upper half is a key with the order of the elements
-// (NaN is the largest, -0.0 equals 0.0), the lower half is the index. So equal elements are in the
-// order of their indices, and no two numbers are equal.
-// Order the result is unique, so it does not depend on threads. For a long row, the first k of
-// several parts are merged.
+// Sorted rows; the first k elements of rows; the index of the k-th element.         family: order
+//
+// Shapes   x (rows, n) dense; values and places (rows, k) dense, or (rows, n) if rows are sorted.
+// Types    real. An element and its index form one number: the upper half is a key with the order
+//          of the elements (NaN is the largest, -0.0 equals 0.0), the lower half is the index. So
+//          equal elements are in the order of their indices, and no two numbers are equal.
+// Order    the result is unique, so it does not depend on threads. For a long row, the first k of
+//          several parts are merged.
 #include <stdlib.h>
 
 #include "capability.h"
@@ -40,7 +41,7 @@ template <class K> static inline typename placed<K>::type with_place(K key, i64 
   return (typename placed<K>::type)key << 32 | (u32)place;
 }
 
-// --- sorting of numbers that differ -------------------------------------------------------------
+// --- sorting of distinct numbers ----------------------------------------------------------------
 
 template <class N> static void sink(N* heap, i64 at, i64 n) {
   const N one = heap[at];
@@ -70,9 +71,9 @@ template <class N> static void sort_by_insertion(N* x, i64 n) {
   }
 }
 
-constexpr i64 SMALL = 24;  // numbers that are sorted by insertion
+constexpr i64 SMALL = 24;  // number of elements below which insertion sort is used
 
-// Partition by the median of three: smaller numbers before it, larger numbers behind it.
+// Partition by the median of three: smaller numbers before it, larger numbers after it.
 template <class N> static i64 split(N* x, i64 n) {
   const i64 middle = n / 2;
   const auto order = [&](i64 a, i64 b) {
@@ -109,7 +110,7 @@ template <class N> static void sort(N* x, i64 n, int left) {
   sort_by_insertion(x, n);
 }
 
-// Move the smallest k of n numbers to the front, in any order; the k-th of them is x[k - 1].
+// Move the smallest k of n numbers to the front, in any order. The k-th smallest is x[k - 1].
 template <class N> static void select(N* x, i64 n, i64 k) {
   int left = most_splits(n);
   i64 place = k - 1;
@@ -146,7 +147,7 @@ template <class T, class N>
 static i64 first_of(const T* x, i64 begin, i64 end, i64 k, bool descending, N* best) {
   typedef typename key_of<T>::type K;
   const K turn = descending ? ~(K)0 : 0;
-  K keys[KEYS], limit = ~(K)0;  // once there are k keys, only smaller ones are kept
+  K keys[KEYS], limit = ~(K)0;  // once there are k keys, only smaller keys are added
   bool has_limit = false;
   i64 count = 0;
   for (i64 first = begin; first < end; first += KEYS) {
@@ -239,7 +240,7 @@ template <class T> static i64 first_k(const Call& call) {
 
 // --- the k-th -----------------------------------------------------------------------------------
 
-constexpr int MOST_BITS = 11;  // bits of a key that give its bin
+constexpr int MOST_BITS = 11;  // the bits of a key that select its bin
 
 // Count the keys by their first bits to find the bin of the k-th key; only the elements of this bin
 // are kept.

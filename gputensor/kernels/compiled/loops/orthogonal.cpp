@@ -1,10 +1,11 @@
 // Decompositions with orthogonal factors, of batches: QR, Hermitian eigenvalues, singular values,
 // and least squares by QR.                                                     family: orthogonal
 //
-// Calls as in lapack.cpp. Each returns 0, NO_MEMORY, or 1 + the number of a matrix for which LAPACK
-//          found no eigenvalues or singular values.
-// Shapes operands have any strides, and their batches broadcast; results are dense batches of
-// column-major matrices. Types f32, f64, c64, c128; singular values and eigenvalues real.
+// Calls    as in lapack.cpp. Each returns 0, NO_MEMORY, or 1 + the number of a matrix for which
+//          LAPACK found no eigenvalues or singular values.
+// Shapes   operands have any strides, and their batches broadcast; results are dense batches of
+//          column-major matrices.
+// Types    f32, f64, c64, c128; singular values and eigenvalues are real.
 #include "matrices.h"
 
 namespace CAPABILITY {
@@ -67,7 +68,7 @@ template <class T> static i64 geqrf(const Call& call) {
 
 // (geqrf, orgqr, shares; a, q or None, r)
 //
-// a is factorised in the memory of q, or of r if that has its size.
+// a is factorised in the memory of q, or in the memory of r if r has the size of a.
 template <class T> static i64 qr(const Call& call) {
   const auto factorise = (Geqrf<T>*)call.integer[0];
   const auto generate = (Orgqr<T>*)call.integer[1];

@@ -1,9 +1,10 @@
 // The indices of Philox words in ascending order of the words: a random permutation.
 //
-// A word and its index are sorted as one number: the index, and above it as many upper bits of the
-// word as fit. Words are distributed uniformly, so their first bits give nearly their position:
-// threads put them into buckets, and sort each bucket by the next bits and by insertion. If the
-// upper bits of two words are equal, all their bits are compared; equal words keep their order.
+// A word and its index are sorted as one number. The index is in the low bits; above it are as many
+// upper bits of the word as fit. Words are distributed uniformly, so their first bits nearly
+// determine their position. Threads put the words into buckets by these bits, and sort each bucket
+// by the next bits and by insertion. If the upper bits of two words are equal, all their bits are
+// compared. Equal words keep their order.
 #ifndef GPUTENSOR_PERMUTATION_H
 #define GPUTENSOR_PERMUTATION_H
 
@@ -11,14 +12,14 @@ namespace CAPABILITY {
 
 constexpr i64 PARTS = 16, MOST_BUCKETS = 1 << 12;  // also in kernels/compiled/random.py
 constexpr i64 IN_BUCKET = 1 << 11;
-// Bits of a digit of a bucket's words; buckets of at most this size are sorted only by insertion.
+// Bits of a digit of a bucket's words. Buckets of at most this size are sorted only by insertion.
 constexpr int DIGIT_BITS = 8;
 constexpr i64 SLOTS = 1 << DIGIT_BITS, FEW = 24;
 
 struct Permutation {
   i64 n, part;  // words in total, and in a part, which is a multiple of four
   u64 seed, base;
-  int bits, place_bits;  // bits of a word that give its bucket; bits of an index
+  int bits, place_bits;  // number of bits of a word that select its bucket; bits of an index
   u64 *words, *moved, *out;
   u32* counts;  // [PARTS][buckets]: the number of words, later the position of the next one
 };
@@ -71,7 +72,7 @@ static void insert_downwards(u64* sorted, i64 n) {
 }
 
 // Sort x[0], …, x[n - 1] by the two digits after their first `bits` bits, the lower digit first.
-// room: memory for n more.
+// room: memory for n more elements.
 static void sort_by_two_digits(u64* x, u64* room, i64 n, int bits) {
   u32 low[SLOTS] = {}, high[SLOTS] = {};
   const int up = 64 - DIGIT_BITS;
@@ -96,7 +97,7 @@ static void sort_by_two_digits(u64* x, u64* room, i64 n, int bits) {
   }
 }
 
-// From p.moved to p.out.
+// Move the elements from p.moved to p.out.
 static void sort_bucket(const Permutation& p, i64 begin, i64 end) {
   const i64 n = end - begin;
   u64 *moved = p.moved + begin, *out = p.out + begin;

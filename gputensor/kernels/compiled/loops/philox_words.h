@@ -9,7 +9,7 @@ namespace CAPABILITY {
 
 #if defined(__AVX512DQ__)
 // One block in each lane, for CPUs with vector products of 64 bits. The rounds of two vectors
-// overlap; a single vector would wait for its products (1.9 ns a word instead of 1.5).
+// overlap; a single vector would wait for its products (1.9 ns per word instead of 1.5).
 typedef u64 lanes __attribute__((vector_size(64)));
 constexpr i64 TOGETHER = 16;
 

@@ -1,18 +1,19 @@
 // out[n, c, window] = the maximum of a window and its index, or the mean; weighted sums of
-// elements. family: pool
-// Calls    max_pool(x, values, places, windows),
-//          avg_pool(x, out, windows, include_pad, divisor or 0),
+// elements.                                                                           family: pool
+// Calls    max_pool(x, values, places, windows)
+//          avg_pool(x, out, windows, include_pad, divisor or 0)
 //          adaptive_avg_pool(x, out), adaptive_max_pool(x, out, places): one window of x for each
 //          element of out
-//          max_pool_backward(grad, places, out), dense: planes of grad, and of out
-//          line(x, out, at, by, has_gaps): lines of an image resampled to another length Arrays of
-//          pools are (n, c, d, h, w), of any strides; windows: the kernel, the step, the padding
-//          and the dilation of d, h and w.
+//          max_pool_backward(grad, places, out): dense planes of grad, and of out
+//          line(x, out, at, by, has_gaps): lines of an image resampled to another length
+//          Arrays of pools are (n, c, d, h, w), of any strides; windows: the kernel, the step, the
+//          padding and the dilation of d, h and w.
 // Types    maxima: integers, f32 and f64; means and gradients: f32 and f64.
-// Numbers the first of equal elements; the last NaN.
-// Order a window's elements are added in row-major order. One thread computes a row of windows, or
-//          the adjacent channels of a window. adaptive_avg_pool first adds up each column, then the
-//          columns, SHORT at a time. Gradients are added to an element in the order of its windows.
+// Numbers  the first of equal elements; the last NaN.
+// Order    a window's elements are added in row-major order. One thread computes a row of windows,
+//          or the adjacent channels of a window. adaptive_avg_pool first adds up each column, then
+//          the columns, SHORT at a time. Gradients are added to an element in the order of its
+//          windows.
 #include "turn.h"
 
 #include <stdlib.h>
@@ -29,9 +30,9 @@ struct Pool {
   const char* x;
   char *out, *places;
   Window along[3];  // d, h, w
-  i64 channels, channel, channel_to, channel_place;  // bytes from one to the next
+  i64 channels, channel, channel_to, channel_place;  // bytes from one window to the next
   i64 sample, sample_to, sample_place, place[3];
-  bool has_lanes;  // strides of channels, not of windows along w
+  bool has_lanes;  // true if strides are of channels, not of windows along w
   bool counts_pad;
   i64 divisor;
   i32* columns;  // the number of counted elements of a row, for each window along w
@@ -105,7 +106,8 @@ template <class T> struct average {
 #pragma GCC ivdep
     for (i64 k = 0; k < n; ++k) s[k] += *(const T*)(x + k * (STEP ? STEP * (i64)sizeof(T) : step));
   }
-  // by: the number of counted elements; if `columns` is given, of those in a column of a window
+  // by: the number of counted elements. If `columns` is given: of the counted elements in a column
+  // of a window.
   const T* made(i64 n, i64 by, const i32* columns) {
     if (columns) {
       for (i64 k = 0; k < n; ++k) sum[k] /= (T)by * (T)columns[k];
@@ -295,7 +297,7 @@ i64 max_pool_backward(const Call& call) {
 
 // --- lines of another length --------------------------------------------------------------------
 
-// at, by: for each tap and result, the index of the element (below 0 if there is none) and the
+// at, by: for each tap and result, the index of the element (negative if there is none) and the
 // weight.
 struct Line { i64 taps, results; const i32* at; bool has_gaps; };
 
@@ -352,7 +354,7 @@ template <class T> void of_rows(const Line& line, const T* by, const T* x, T* ou
   }
 }
 
-// As of_rows, for rows of one vector.
+// Like of_rows, for rows of one vector.
 template <class T> void of_vectors(const Line& line, const T* by, const T* x, T* out) {
   typedef T V __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
   const V* from = (const V*)x;
@@ -375,8 +377,8 @@ template <class T> void of_vectors(const Line& line, const T* by, const T* x, T*
   }
 }
 
-// Lines with adjacent elements: as many as a vector has lanes are transposed and computed together,
-// which avoids gathers. Returns the number of computed lines.
+// Lines with adjacent elements. As many lines as a vector has lanes are transposed and computed
+// together, which avoids gathers. Returns the number of computed lines.
 template <class T>
 i64 of_turned(const Line& line, const T* by, const T* x, i64 from, T* out, i64 lines) {
   constexpr i64 SIDE = 32 / sizeof(T), MOST_BYTES = 1 << 19;
@@ -413,7 +415,7 @@ template <class T> i64 resized(const Call& call) {
   return 0;
 }
 
-// (x, out, at, by, whether there are gaps); dense arrays of sizes (a, n, b), (a, m, b), (taps, m),
+// (x, out, at, by, true if there are gaps); dense arrays of sizes (a, n, b), (a, m, b), (taps, m),
 // (taps, m).
 i64 line(const Call& call) {
   const int dtype = call.array[0].dtype;

@@ -1,6 +1,6 @@
 // Products of small matrices by our own loops, and of other matrices by BLAS.
 //
-// Order an element of the result is one sum over ascending k; its bits depend on nothing else.
+// Order    an element of the result is one sum over ascending k; its bits depend on nothing else.
 #ifndef GPUTENSOR_PRODUCTS
 #define GPUTENSOR_PRODUCTS
 
@@ -83,10 +83,10 @@ static void small_product(Matrix<const T> a, const T* b, i64 b_row, T* out, i64 
   for (; j < n; ++j) column_block<T, sizeof(T), 1>(a, b + j, b_row, out + j, out_row, m, k);
 }
 
-// What a thread holds while it calls BLAS. OpenBLAS ends the process if it cannot allocate a buffer
-// for a call, and keeps the buffers that it has. So more threads than before may be inside only if
-// the address space has room for another buffer; else a thread waits for one of them. The first
-// call has the buffer that Python let BLAS allocate (runtime/blas.py).
+// The permission of a thread to call BLAS. OpenBLAS ends the process if it cannot allocate a buffer
+// for a call, and keeps its buffers. So more threads than before may call it only if the address
+// space has room for another buffer; otherwise a thread waits for another one to finish. The first
+// call has the buffer that Python made BLAS allocate (runtime/blas.py).
 class BlasCall {
  public:
   BlasCall() {
@@ -114,7 +114,7 @@ class BlasCall {
   static inline std::atomic<int> inside{0}, most{1};
 };
 
-// BLAS's function, with the integer type of its library.
+// The function of BLAS, with the integer type of its library.
 template <class T, class I>
 using Gemm = void(char* trans_a, char* trans_b, I* m, I* n, I* k, T* alpha, T* a, I* lda, T* b,
                   I* ldb, T* beta, T* c, I* ldc);
@@ -134,7 +134,7 @@ template <class T> struct BlasProduct {
   }
 
  private:
-  // BLAS is column-major: dense rows are the columns of the transpose, so it computes out^T = b^T @
+  // BLAS is column-major. Dense rows are the columns of the transpose, so it computes out^T = b^T @
   // a^T.
   template <class I>
   void call(Matrix<const T> a, Matrix<const T> b, T* out, i64 out_row, i64 m, i64 n, i64 k) const {

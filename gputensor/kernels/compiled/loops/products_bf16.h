@@ -1,8 +1,8 @@
-// Products of bf16 by the instructions that AVX512-BF16 has for them: pairs of products, added in
-// f32. Elsewhere operands are widened, and BLAS makes the product.
+// Products of bf16 by the AVX512-BF16 instructions for pairs of products, added in f32. On other
+// CPUs the operands are widened, and BLAS computes the product.
 //
-// Order    a sum is taken over pairs of k from the first on, as the instruction adds a pair. The
-//          result is rounded once. So the bits depend on k alone.
+// Order    a sum is over pairs of k from the first on, in the order of the instruction. The result
+//          is rounded once. So the bits depend only on k.
 // Numbers  products are exact. Denormals of operands and of sums, below 2^-126, count as 0.
 #ifndef GPUTENSOR_PRODUCTS_BF16
 #define GPUTENSOR_PRODUCTS_BF16
@@ -15,7 +15,8 @@ namespace CAPABILITY {
 #if defined(__AVX512F__)
 #define BF16_TARGET __attribute__((target("avx512bf16")))
 
-constexpr i64 PAIR_ROWS = 8, PAIR_LANES = 16, PAIR_COLUMNS = 3 * PAIR_LANES;  // of a tile
+// rows and columns of a tile
+constexpr i64 PAIR_ROWS = 8, PAIR_LANES = 16, PAIR_COLUMNS = 3 * PAIR_LANES;
 
 static inline u32 pair_of(const char* first, const char* second) {
   u16 low, high = 0;
@@ -24,7 +25,7 @@ static inline u32 pair_of(const char* first, const char* second) {
   return low | (u32)high << 16;
 }
 
-// to[p * wide + i] = elements 2 p and 2 p + 1 of line i, of `lines` lines; zeros behind the end.
+// to[p * wide + i] = elements 2 p and 2 p + 1 of line i, of `lines` lines; zeros after the end.
 static void pack_pairs(const char* from, i64 apart, i64 step, i64 lines, i64 wide, i64 k, u32* to) {
   const i64 pairs = k / 2;
   if (step == 2) {
@@ -86,8 +87,8 @@ static void pair_tile_of(i64 columns, const u32* a, const u32* b, i64 pairs, f32
 // out (u, m, n) = a (u, m, k) @ b (u, k, n), of f32 or bf16; rows of out are dense.
 struct PairProducts {
   const Array &a, &b, &out;
-  i64 m, n, k, pairs, tiles, panels, parts;  // parts: of the tiles of rows
-  u32* packed;                               // a's rows, of all units
+  i64 m, n, k, pairs, tiles, panels, parts;  // parts: number of parts of the tiles of rows
+  u32* packed;                               // the rows of a, of all units
   i64 answer;
 
   void write(i64 unit, i64 row, i64 rows, i64 column, i64 columns, const f32* sums) const {

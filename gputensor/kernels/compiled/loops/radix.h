@@ -1,7 +1,7 @@
-// Sorting of rows: of long ones by the digits of their keys, the lowest digit first. Included by
-// order.cpp.
-// The difference of a key and the row's smallest key forms one number with the index, if both fit
-// into 64 bits; without indices, it is the number. So integers of a small range have few digits.
+// Sorting of rows. Long rows are sorted by the digits of their keys, the lowest digit first.
+// Included by order.cpp.
+// The sorted number is the difference of a key and the row's smallest key, combined with the index
+// if both fit into 64 bits. So integers of a small range have few digits.
 
 // A 64-bit key and its index, if they do not fit into one number.
 struct Apart { u64 key, place; };
@@ -15,7 +15,7 @@ struct Radix {
   bool has_failed;
 };
 
-constexpr int DIGIT = 11, SHORT_DIGIT = 8;  // bits of a digit, for long rows and for others
+constexpr int DIGIT = 11, SHORT_DIGIT = 8;  // bits of a digit, for long rows and for other rows
 constexpr i64 LONG_DIGITS = 1 << 14;        // from this number of elements on
 constexpr int MOST_DIGITS = 8;
 
@@ -58,7 +58,7 @@ template <class T> static inline T value_of(typename key_of<T>::type key) {
 
 constexpr i64 SHORT_ROW = 512;  // shorter rows are sorted by comparisons
 
-// Write the elements in the order of `numbers`, whose lower half is their place.
+// Write the elements in the order of `numbers`, whose lower half is their index.
 template <class T, class N> static void write_row(const Radix& r, i64 row, const N* numbers) {
   const T* x = (const T*)r.x + row * r.n;
   T* values = (T*)r.values + row * r.n;

@@ -1,9 +1,11 @@
 // dst[i] = a random number from Philox4x64-10                                       family: random
 // Shapes   dst dense.
-// Types integers, bernoulli, geometric: all dtypes except complex; other distributions: floating.
-// Numbers seed and counter of the first element (u64, passed as int64 with these bits), then the
-// two parameters of an integer distribution in that form; other distributions have two floats.
-// Order see kernels/cpu/random.py; the numbers equal those of include/draws.cuh.
+// Types    integers, bernoulli, geometric: all dtypes except complex; other distributions:
+//          floating.
+// Numbers  seed and counter of the first element (u64, passed as int64 with the same bits), then
+//          the two parameters of an integer distribution in the same form; other distributions have
+//          two floats.
+// Order    see kernels/cpu/random.py; the numbers equal those of include/draws.cuh.
 #include "philox_words.h"
 
 namespace CAPABILITY {
@@ -15,7 +17,7 @@ constexpr i64 SHARED_BLOCKS = 1 << 11;  // blocks of Philox that a thread comput
 struct Draw;
 // WORDS numbers of the distribution, in the type of the computation.
 typedef void (*Make)(const Draw& draw, const u64* words, void* made);
-// Write the first n of them to dst.
+// Write the first n of these numbers to dst.
 typedef void (*Put)(char* dst, const void* made, i64 n);
 
 struct Draw {
@@ -98,7 +100,7 @@ template <class W> static void geometric(const Draw& d, const u64* words, void* 
   for (i64 i = 0; i < WORDS; ++i) made[i] = tries_of(words[i], scale);
 }
 
-// For integers; the number of tries is computed in f64.
+// For integers too; the number of tries is computed in f64.
 static void geometric_whole(const Draw& d, const u64* words, void* to) {
   alignas(64) f64 made[WORDS];
   geometric<f64>(d, words, made);
@@ -109,8 +111,8 @@ static void bernoulli(const Draw& d, const u64* words, void* to) {
   for (i64 i = 0; i < WORDS; ++i) ((u64*)to)[i] = words[i] >> 11 < d.low;
 }
 
-// low + word mod count; count 0 means 2^64. The quotient is computed by a product: T. Granlund and
-// P. Montgomery, Division by invariant integers using multiplication (1994).
+// low + word mod count; a count of 0 means 2^64. The quotient is computed by a product: T. Granlund
+// and P. Montgomery, Division by invariant integers using multiplication (1994).
 static void integers(const Draw& d, const u64* words, void* to) {
   u64* made = (u64*)to;
   if (!(d.count & (d.count - 1))) {

@@ -1,8 +1,8 @@
-// dst[i] from the index alone: arange, linspace.                                     family: range
+// dst[i] computed from the index alone: arange, linspace.                           family: range
 //
 // Shapes   dst dense.
-// Types integers exactly, modulo their width; floating types in f64, then cast. Order blocks are
-// independent; the numbers equal those of kernels/cpu/range.py.
+// Types    integers exactly, modulo their width; floating types in f64, then cast.
+// Order    blocks are independent; the numbers equal those of kernels/cpu/range.py.
 #include "capability.h"
 
 namespace CAPABILITY {
@@ -10,13 +10,13 @@ namespace CAPABILITY {
 extern const abi::Cast casts[abi::N_DTYPES][abi::N_DTYPES];  // cast.cpp
 
 constexpr i64 BLOCK = 1 << 13;  // elements that one thread computes at a time
-constexpr int ROW = 256;        // of these, the number that pass through f64 together
+constexpr int ROW = 256;        // number of these that are computed together in f64
 
 struct Range {
   char* dst;
   i64 n, first, width;   // first, width: start and step of integers
   f64 start, end, step;  // parameters of floating types
-  i64 middle;            // the index from which linspace counts from its end
+  i64 middle;            // the index from which linspace counts backwards from its end
 };
 
 // Elements [i, stop): `value(index)`. An index is exact as f64, because it is far below 2**53. It
@@ -54,7 +54,7 @@ template <class T> static void integers_of_arange(void* context, i64 first, i64 
   const Range& r = *(const Range*)context;
   T* dst = (T*)r.dst;
   const i64 begin = first * BLOCK, n = end_of(r, last - 1) - begin;
-  typedef typename unsigned_of<decltype(T() + T())>::type U;  // wraps; has at least 32 bits
+  typedef typename unsigned_of<decltype(T() + T())>::type U;  // wraps around; has at least 32 bits
   const U start = (U)r.first + (U)r.width * (U)begin, width = (U)r.width;
   for (i64 k = 0; k < n; ++k) dst[begin + k] = (T)(start + width * (U)k);
 }

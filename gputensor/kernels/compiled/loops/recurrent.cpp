@@ -1,18 +1,22 @@
 // The steps of one layer of an LSTM, a GRU or an RNN in one direction, and their gradients. The
-// products with the input are made before and after, for all steps at once.    family: recurrent
+// products with the input are computed before and after, for all steps at once.  family: recurrent
 //
 // Calls    steps(gates, weight, bias or None, output, hy, cy or None, cells or None, sizes; kind,
-//          reverse), slopes(gates, cells or None, weight, output, hx, cx or None, grad or None, dh,
+//          reverse)
+//          slopes(gates, cells or None, weight, output, hx, cx or None, grad or None, dh,
 //          dc or None, slopes, of_hidden or None, previous or None, sizes; kind, reverse)
-// Shapes   sizes (steps): rows of each step, sequences that have not ended; all `rows` of them lie
-//          step by step. gates (rows, G h), weight (G h, h), bias (G h), output, cells, previous,
-//          grad (rows, h), states (n, h). All dense, of one dtype.
-// States   hy and cy hold the first states and get the last ones; dh and dc hold the gradients of
-//          the last states and get those of the first ones.
-// Keeps    gates: what the input gives, replaced by the gates; of an RNN `gates` is `output`.
-//          cells: of an LSTM the cell states, of a GRU what the hidden state gives the new gate.
-// Threads  rows are shared, as each goes its own way through all steps; of few rows, the units of
-//          each step. See recurrent_products.h: the bits depend on neither.
+// Shapes   sizes (steps): the rows of each step, which are the sequences that have not ended. All
+//          `rows` rows are stored step by step. gates (rows, G h), weight (G h, h), bias (G h),
+//          output, cells, previous, grad (rows, h), states (n, h). All are dense, of one dtype.
+// States   hy and cy contain the first states and are overwritten by the last states. dh and dc
+//          contain the gradients of the last states and are overwritten by the gradients of the
+//          first states.
+// Keeps    gates: the contributions of the input, overwritten by the gates; for an RNN `gates` is
+//          `output`. cells: for an LSTM the cell states, for a GRU the contribution of the hidden
+//          state to the new gate.
+// Threads  rows are divided among threads, because each row is independent in all steps. If there
+//          are few rows, the units of each step are divided. The bits depend on neither: see
+//          recurrent_products.h.
 #include "recurrent_cells.h"
 #include "recurrent_products.h"
 #include "team.h"
@@ -21,11 +25,12 @@ namespace CAPABILITY {
 
 namespace {
 
-constexpr i64 UNITS = 64;  // whose gates are made at a time
+constexpr i64 UNITS = 64;  // gates computed at a time
 constexpr i64 ROWS_AT_ONCE = 32, FEW_ROWS = 8;
-constexpr i64 TEAM_WORK = 1 << 16;  // products of a step from which on threads share its units
+// number of products of a step from which on threads share its units
+constexpr i64 TEAM_WORK = 1 << 16;
 
-// Where the rows of each step begin, in the order in which steps are made.
+// Where the rows of each step begin, in the order of computation.
 struct Steps {
   const i64* size;
   i64* first;
@@ -50,7 +55,8 @@ template <class T> struct Layer {
   const T *hx, *cx, *grad;
   T *dh, *dc, *slopes, *of_hidden, *previous;
 
-  // The row before row `n` of a step in `of`, which has a row for each of all steps; else `begun`.
+  // The row for the step before row `n` of a step, in `of`, which has the rows of all steps; for
+  // the first step `begun`.
   const T* before(i64 step, i64 n, const T* of, const T* begun) const {
     if (step && n < steps.size[steps.time(step - 1)])
       return of + (steps.first[steps.time(step - 1)] + n) * h;
@@ -58,7 +64,7 @@ template <class T> struct Layer {
   }
 };
 
-// Some rows of a batch. state: two of them, or a gradient.
+// Some rows of a batch. state: two buffers of states, or a gradient.
 template <class T> struct Rows {
   i64 low, count;
   T *state[2], *sums;
@@ -123,7 +129,7 @@ void slope_units(const Layer<T>& of, const Rows<T>& rows, i64 step, i64 unit) {
   }
 }
 
-// Adds what the slopes of a step give the states before it.
+// Add the contributions of a step's slopes to the gradients of the states before it.
 template <class T>
 void pull_units(const Layer<T>& of, const Rows<T>& rows, i64 step, i64 unit) {
   const i64 row = of.steps.first[of.steps.time(step)] + rows.low;
@@ -134,7 +140,7 @@ void pull_units(const Layer<T>& of, const Rows<T>& rows, i64 step, i64 unit) {
 
 // --- rows and threads ----------------------------------------------------------------------------
 
-// Memory of `count` rows; sums: for how many pieces at once.
+// Memory of `count` rows. sums: for how many pieces at the same time.
 template <class T> i64 room_of(const Layer<T>& of, i64 count, i64 sums) {
   return Room::bytes_of<T>(2 * count * of.depth) +
          Room::bytes_of<T>(sums * count * of.gates_of / of.h * UNITS);
@@ -154,8 +160,8 @@ Rows<T> rows_in(Room& room, const Layer<T>& of, i64 low, i64 count, i64 sums, co
   return rows;
 }
 
-// One stage of some units of some rows. Backward, a stage ends the step after its own, and begins
-// its own.
+// One stage of some units of some rows. In the backward pass, a stage finishes the step after its
+// own, and begins its own step.
 template <class T, bool BACKWARD>
 void do_stage(const Layer<T>& of, const Rows<T>& rows, T* sums, i64 stage, i64 low, i64 high) {
   const i64 step = of.steps.count - 1 - stage;
@@ -211,7 +217,7 @@ template <class T, bool BACKWARD> i64 all_stages(const Call& call, const Layer<T
   return answer;
 }
 
-// The weights as they are, or with rows filled up to DEPTH.
+// The weights in place, or with rows padded to DEPTH.
 template <class T> void ready_weights(Layer<T>& of, T* room) {
   if (of.depth == of.h) return;
   for (i64 j = 0; j < of.gates_of; ++j) {

@@ -1,7 +1,7 @@
-// One step of some neighbouring units of one sequence: the gates of LSTM, GRU and RNN, and their
+// One step of some adjacent units of one sequence: the gates of LSTM, GRU and RNN, and their
 // gradients.
 //
-// Numbers  sigmoid and tanh are those of family unary; each result is rounded after each operation.
+// Numbers  sigmoid and tanh are the functors of family unary; each operation is rounded.
 #ifndef GPUTENSOR_RECURRENT_CELLS
 #define GPUTENSOR_RECURRENT_CELLS
 
@@ -17,9 +17,10 @@ enum Kind { RNN_TANH, RNN_RELU, LSTM, GRU };
 
 template <class T> static inline T sigmoid_of(T x) { return 1 / (1 + math_exp(-x)); }
 
-// gates[g * h + u]: what the input gives; becomes the gate. sums[g * UNITS + u]: what the hidden
-// state gives. Of an LSTM `cell` is the cell state, before and then after the step; of a GRU it
-// becomes the new gate's share of the hidden state, `bias` included.
+// gates[g * h + u]: the contribution of the input, overwritten by the gate. sums[g * UNITS + u]:
+// the contribution of the hidden state. For an LSTM, `cell` is the cell state before the step, then
+// after it. For a GRU, it is set to the hidden state's contribution to the new gate, including
+// `bias`.
 CELL lstm_step(T* gates, i64 h, const T* sums, i64 apart, T* cell, T* hidden, i64 n) {
   T *i = gates, *f = i + h, *g = f + h, *o = g + h;
   const T *si = sums, *sf = si + apart, *sg = sf + apart, *so = sg + apart;
@@ -52,13 +53,13 @@ CELL tanh_step(const T* gates, const T* sums, T* hidden, i64 n) {
 CELL relu_step(const T* gates, const T* sums, T* hidden, i64 n) {
   MANY {
     const T x = gates[u] + sums[u];
-    hidden[u] = x < 0 ? 0 : x;  // NaN stays
+    hidden[u] = x < 0 ? 0 : x;  // NaN stays NaN
   }
 }
 
-// grad: of the hidden state after the step, without the share that the step before takes from the
-// product with `slopes`; becomes what of it goes to the state before the step directly. more: the
-// gradient of the output. of_cell: of the cell state after, then before the step.
+// grad: of the hidden state after the step, without the part that comes from the product with
+// `slopes`. It is overwritten by the part that reaches the previous state directly. more: the
+// gradient of the output. of_cell: of the cell state after the step, then before it.
 CELL lstm_slopes(const T* gates, i64 h, const T* cell, const T* cell_before, const T* more, T* grad,
                  T* of_cell, T* slopes, i64 n) {
   const T *i = gates, *f = i + h, *g = f + h, *o = g + h;

@@ -1,8 +1,8 @@
-// Products of few rows and a matrix of weights, which is read as it lies.
+// Products of few rows and a matrix of weights, which is read in place.
 //
-// Order    of `dots` a sum has DEPTH lanes, each taken from the first element on by fused
-//          multiply-adds; lane l is then added to lane l + DEPTH / 2, and so on. `columns` adds
-//          from the first row on, by fused multiply-adds. The bits are the same at every capability
+// Order    in `dots`, a sum has DEPTH lanes, each computed from the first element on by fused
+//          multiply-adds. Lane l is then added to lane l + DEPTH / 2, and so on. `columns` adds
+//          from the first row on, by fused multiply-adds. The bits are equal for every capability
 //          and depend neither on the other rows nor on threads.
 #ifndef GPUTENSOR_RECURRENT_PRODUCTS
 #define GPUTENSOR_RECURRENT_PRODUCTS
@@ -12,10 +12,11 @@
 
 namespace CAPABILITY {
 
-template <class T> constexpr i64 DEPTH = 64 / sizeof(T);  // rows are filled up with zeros to that
+// rows are padded with zeros to a multiple of this
+template <class T> constexpr i64 DEPTH = 64 / sizeof(T);
 template <class T> constexpr int LANES_OF = wide<T>::LANES;
 template <class T> constexpr int PARTS = DEPTH<T> / LANES_OF<T>;
-// Rows on each side of a tile of sums.
+// The number of rows on each side of a tile of sums.
 template <class T> constexpr int SIDE = LANES_OF<T> * sizeof(T) == 64 ? 4 : 2;
 
 // to[s] = the sum of the lanes of sum s.
@@ -32,7 +33,8 @@ static inline void add_lanes(const typename wide<T>::type (&sums)[SUMS][PARTS<T>
 }
 
 #if defined(__AVX512F__)
-// The same sums, of sixteen registers at a time: each step halves their lanes and their number.
+// The same sums, for sixteen registers at a time. Each step halves the lanes and the number of
+// registers.
 template <>
 inline void add_lanes<f32, 16>(const __m512 (&sums)[16][1], f32* to) {
   __m512 by_8[8], by_4[4], by_2[2];
@@ -42,24 +44,24 @@ inline void add_lanes<f32, 16>(const __m512 (&sums)[16][1], f32* to) {
     by_8[s] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
   }
 #pragma GCC unroll 4
-  for (int s = 0; s < 4; ++s) {  // fours of sums s, s + 8, s + 4, s + 12
+  for (int s = 0; s < 4; ++s) {  // groups of four lanes of sums s, s + 8, s + 4, s + 12
     const __m512 a = by_8[s], b = by_8[s + 4];
     by_4[s] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
   }
 #pragma GCC unroll 2
-  for (int s = 0; s < 2; ++s) {  // in each four: a pair of s, a pair of s + 2
+  for (int s = 0; s < 2; ++s) {  // in each group of four: two lanes of s, two lanes of s + 2
     const __m512 a = by_4[s], b = by_4[s + 2];
     by_2[s] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
   }
   const __m512 made = _mm512_add_ps(_mm512_shuffle_ps(by_2[0], by_2[1], 0x88),
                                     _mm512_shuffle_ps(by_2[0], by_2[1], 0xdd));
-  // In each four: sums f, f + 2, f + 1, f + 3 of f = 0, 8, 4, 12.
+  // in each group of four: sums f, f + 2, f + 1, f + 3, for f = 0, 8, 4, 12
   const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
   _mm512_storeu_ps(to, _mm512_permutexvar_ps(order, made));
 }
 #endif
 
-// out[n, j] = the sum over k of weight[j, k] * x[n, k], of W weights and N rows.
+// out[n, j] = the sum over k of weight[j, k] * x[n, k], for W weights and N rows.
 template <class T, int W, int N>
 static inline void dots(const T* weight, const T* x, i64 depth, T* out, i64 apart) {
   typedef wide<T> V;
@@ -88,7 +90,7 @@ static inline void dots(const T* weight, const T* x, i64 depth, T* out, i64 apar
     for (int j = 0; j < W; ++j) out[n * apart + j] = made[n * W + j];
 }
 
-// Of `units` weights and `rows` rows of x.
+// For `units` weights and `rows` rows of x.
 template <class T>
 static void dots_of(const T* weight, i64 units, const T* x, i64 rows, i64 depth, T* out,
                     i64 apart) {
@@ -118,7 +120,7 @@ static void dots_of(const T* weight, i64 units, const T* x, i64 rows, i64 depth,
   }
 }
 
-// to[n, c] += the sum over j of x[n, j] * weight[j, c], of N rows and C registers of columns.
+// to[n, c] += the sum over j of x[n, j] * weight[j, c], for N rows and C registers of columns.
 template <class T, int N, int C>
 static inline void columns(const T* x, i64 x_row, i64 count, const T* weight, i64 depth, T* to) {
   typedef wide<T> V;
@@ -155,7 +157,7 @@ static void columns_of_rows(const T* x, i64 x_row, i64 rows, i64 count, const T*
   }
 }
 
-// Of `rows` rows of x, and `units` columns, which are filled up to DEPTH.
+// For `rows` rows of x and `units` columns, which are padded to DEPTH.
 template <class T>
 static void columns_of(const T* x, i64 x_row, i64 rows, i64 count, const T* weight, i64 units,
                        i64 depth, T* to) {

@@ -1,12 +1,14 @@
 // Leaves of family reduce: sums, products, extremes, and tests for nonzero elements.
 //
-// Types f16 and bf16 in f32, integers in 64 bits, extremes in their own type; reduction.cpp casts.
-// Order of a run of n elements: blocks of 1024 in eight vectors, merged in pairs; the rest one
-// vector at a time; finally the halves of the vector are added repeatedly. Fewer elements than a
-// vector are added one by one. A vector has 32 bytes at each capability. Error of a sum, in halves
-// of an ulp of the sum of magnitudes: at most 22 (f64: 38) for a block, and log2 of the number of
-// blocks. Numbers NaN propagates through extremes and counts as true. A sum of only -0.0 is 0.0, as
-// in PyTorch, because it starts from 0.0.
+// Types    f16 and bf16 in f32, integers in 64 bits, extremes in their own type; reduction.cpp
+//          casts.
+// Order    of a run of n elements: blocks of 1024 in eight vectors, merged in pairs; the rest one
+//          vector at a time. Finally the halves of the vector are added repeatedly. Fewer elements
+//          than a vector are added one by one. A vector has 32 bytes for every capability.
+// Error    of a sum, in halves of an ulp of the sum of magnitudes: at most 22 (f64: 38) for a
+//          block, and log2 of the number of blocks.
+// Numbers  NaN propagates through extremes and counts as true. A sum of only -0.0 is 0.0, as in
+//          PyTorch, because it starts from 0.0.
 #include "leaves.h"
 
 namespace CAPABILITY {
@@ -18,10 +20,10 @@ struct multiply {
 };
 // --- truth --------------------------------------------------------------------------------------
 
-// Bits of a U that make an element true; a float's sign bit is not among them.
+// The bits of a U that make an element true. The sign bit of a float is not among them.
 template <class U, U MASK, bool IS_ALL> struct truth {
   typedef lanes<U> V;
-  // Not 0 if an element decides the result.
+  // Nonzero if an element decides the result.
   template <class X> static auto decides(X x) {
     if constexpr (IS_ALL) {
       return (x & MASK) == 0;
@@ -49,7 +51,7 @@ template <class U, U MASK, bool IS_ALL> struct truth {
     return any;
   }
 
-  // Accumulators are 1 if all (any) elements are true.
+  // Accumulators are 1 if all elements are true (any: if one is true).
   static void rows(char* acc, const char* x, i64 n, i64 row_step, i64 rows, const char*) {
     for (i64 r = 0; r < rows; ++r) acc[r] = of_row((const U*)(x + r * row_step), n) != IS_ALL;
   }
@@ -77,7 +79,7 @@ constexpr Leaf truth_leaf = {abi::N_DTYPES, abi::b8, sizeof(U), 1,
 template <class U, U MASK> struct count {
   typedef lanes<U> V;
   static i64 of_row(const U* x, i64 n) {
-    constexpr i64 MOST = 128 * V::WIDTH;  // before an 8-bit lane overflows
+    constexpr i64 MOST = 128 * V::WIDTH;  // end before an 8-bit lane overflows
     i64 found = 0, i = 0;
     while (n - i >= V::WIDTH) {
       auto seen = (V::load(x + i) & MASK) != 0;

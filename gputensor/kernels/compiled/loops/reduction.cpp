@@ -1,12 +1,12 @@
-// The walk of a reduction: the parts of an array that leaves reduce, and the order in which the
-// results merge.
+// The iteration of a reduction: it passes parts of an array to leaves, and merges their results in
+// a fixed order.
 //
-// Order depends only on sizes and layout. If the fastest dimension is reduced, the pieces of an
-// output are runs of up to 16384 elements (2048 if they must be packed), in which a leaf adds up
-// blocks of 1024. If it is kept, pieces are 128 rows, added eight rows at a time. Pieces merge in
-// pairs, like the digits of a binary counter. Only the thread that reduces a piece depends on the
-// number of threads.
-// Layouts elements that are not adjacent, or that are cast, are packed into the first-level cache;
+// Order    depends only on sizes and layout. If the fastest dimension is reduced, the pieces of an
+//          output are runs of up to 16384 elements (2048 if they must be packed), in which a leaf
+//          adds up blocks of 1024. If it is kept, pieces are 128 rows, added eight rows at a time.
+//          Pieces merge in pairs, like the digits of a binary counter. The number of threads only
+//          determines which thread reduces a piece.
+// Layouts  elements that are not adjacent, or that are cast, are packed into the first-level cache;
 //          short rows and columns are merged.
 #include "reduction.h"
 
@@ -46,11 +46,11 @@ constexpr i64 PACKED_BYTES = PACKED * 8;
 constexpr i64 LONG_ROW = 512;           // rows from this length on are not merged
 constexpr i64 PIECE_ROWS = 128;
 constexpr i64 COLUMNS_BYTES = 4096;     // bytes of the accumulators of a block of columns
-constexpr i64 NARROW = 64;              // with fewer columns, several rows are one
+constexpr i64 NARROW = 64;              // with fewer columns, several rows are merged into one
 constexpr i64 OUTPUTS = 256;            // outputs of one call of a leaf
 constexpr i64 GRAIN = 1 << 15;          // from this number of elements on, a second thread is used
-constexpr i64 MANY = 64;  // outputs, or blocks of columns, that are divided among threads
-constexpr i64 MOST_PARTS = 256;         // parts of one output, if there are few outputs
+constexpr i64 MANY = 64;  // number of outputs, or blocks of columns, that is divided among threads
+constexpr i64 MOST_PARTS = 256;         // number of parts of one output, if there are few outputs
 constexpr int MOST_LEVELS = 48;
 constexpr int MOST_ACC = 16;  // bytes of an accumulator
 
@@ -71,12 +71,12 @@ struct Plan {
   // For runs: elements of a piece along reduced[0], its rows along reduced[1], and the number of
   // pieces per row.
   i64 chunk, group, chunks, groups;
-  // For columns: a block's sizes along kept[0] and kept[1]; rows that are treated as one; rows of a
-  // run; all rows.
+  // For columns: a block's sizes along kept[0] and kept[1]; the number of rows that are merged into
+  // one; rows of a run; all rows.
   i64 wide, high, fold, run, rows;
   i64 wide_parts, high_parts, blocks;
-  // If there are few outputs, threads compute `parts` of one output, each of `per_part` pieces.
-  // per_part is a power of two, so that parts merge in the order of their pieces.
+  // If there are few outputs, threads compute `parts` parts of one output, each of `per_part`
+  // pieces. per_part is a power of two, so that parts merge in the order of their pieces.
   i64 parts, per_part;
   char* partial;
 };
@@ -91,7 +91,7 @@ void unpack_outputs(const Plan& plan, char* to, const char* acc, i64 n, i64 step
   plan.unpack((char*)acc, to, n, step, rows, row_step);
 }
 
-// Merge the accumulators at level `at` of the counter; the last result goes to `into`.
+// Merge the accumulators at level `at` of the counter. The last result is written to `into`.
 struct Counter {
   const Leaf& leaf;
   i64 columns;
@@ -117,7 +117,7 @@ struct Counter {
 
 // --- where the fastest dimension is reduced -----------------------------------------------------
 
-// The addresses of an output by its number, over the dimensions from `from` on. beside: its param.
+// The addresses of an output by its index, over the dimensions from `from` on. beside: its param.
 Place place_of(const Plan& plan, i64 number, int from) {
   return place_of({plan.x, plan.out, plan.param}, plan.kept, plan.n_kept, from, number);
 }
@@ -470,7 +470,7 @@ byte real_of_code(byte code) {
 
 }  // namespace
 
-// One row, as a program hands it over, is one call of a leaf.
+// One row, as passed by a program, is one call of a leaf.
 static bool is_one_row(const Reduction& reduction, const Array& x, const Array& out, u64 reduced) {
   const Leaf& leaf = *reduction.leaf;
   return x.ndim == 2 && x.shape[0] == 1 && reduced == 2 && reduction.complex == AS_IT_IS &&

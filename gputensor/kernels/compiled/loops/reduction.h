@@ -1,5 +1,5 @@
-// The parts of a reduction: a leaf, which reduces runs of memory and merges their results; and the
-// walk over an array of any layout, in reduction.cpp.
+// The parts of a reduction: a leaf, which reduces runs of memory and merges their results, and the
+// iteration over an array of any layout (reduction.cpp).
 #ifndef GPUTENSOR_REDUCTION_H
 #define GPUTENSOR_REDUCTION_H
 
@@ -25,7 +25,7 @@ extern const abi::Move packs[], unpacks[];
 struct Dim { i64 size, x, out, beside; };
 struct Place { const char* x; char *out, *beside; };
 
-// The offset of the output with this number, over the dimensions from `from` on.
+// The offset of the output with this index, over the dimensions from `from` on.
 static inline Place place_of(Place at, const Dim* dims, int n, int from, i64 number) {
   for (int d = from; d < n; d++) {
     const i64 index = number % dims[d].size;
@@ -38,17 +38,18 @@ static inline Place place_of(Place at, const Dim* dims, int n, int from, i64 num
 // The strides of x order the dimensions; dimensions with stride 0 are the slowest.
 static inline i64 speed_of(const Dim& dim) { return dim.x ? size_of(dim.x) : (i64)1 << 62; }
 
-// Sort dimensions, the fastest first, and merge contiguous ones. Returns the remaining number.
+// Sort dimensions, the fastest first, and merge contiguous dimensions. Returns the remaining
+// number.
 int coalesce(Dim* dims, int n);
 
-// One operator on elements of one type. Accumulators are dense.
+// One operator for elements of one type. Accumulators are dense.
 struct Leaf {
   byte type, acc;  // dtypes of an element and of an accumulator
   int size, acc_size;
-  // acc[r] = the reduction of the n elements at x + r * row_step. param, if the operator has one:
-  // one for each row.
+  // acc[r] = the reduction of the n elements at x + r * row_step. param: one for each row, if the
+  // operator has a parameter.
   void (*rows)(char* acc, const char* x, i64 n, i64 row_step, i64 rows, const char* param);
-  // Combine acc[j] with x[k][j], for n columns; count: EIGHT rows, four or one. param: one for each
+  // Combine acc[j] with x[k][j], for n columns. count: EIGHT rows, four or one. param: one for each
   // column.
   void (*columns)(char* acc, const char* const* x, int count, i64 n, const char* param);
   void (*merge)(char* into, const char* from, i64 n);
@@ -57,7 +58,7 @@ struct Leaf {
   void (*finish)(char* acc, i64 n, double number, const char* param);
 };
 
-// How a leaf of the real part's type reads an element of a complex array.
+// How a leaf for the real part's type reads an element of a complex array.
 enum Complex : byte { AS_IT_IS, PARTS_KEPT, PARTS_REDUCED };
 
 // A third array with an accumulator for each output, in the layout of `like`; or null.

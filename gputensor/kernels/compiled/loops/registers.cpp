@@ -1,8 +1,8 @@
 // Instructions over a tile in registers: see engine/machine.h.
 //
 // The banks are the first eight arguments, which both calling conventions pass in vector registers.
-// An instruction ends with a jump to the next one. The bits equal those of the loops, because the
-// arithmetic is IEEE's.
+// An instruction ends with a jump to the next one. The bits equal those of the loops, because both
+// use IEEE arithmetic.
 #include "../engine/machine.h"
 #include "leaves.h"
 
@@ -110,7 +110,7 @@ template <class T> struct instructions {
 #undef X
     NEXT_WITH(TO);
   }
-  // The bounds are places.
+  // Both bounds are places.
   template <Source TO, Source S> static void clamp(ARGUMENTS) {
     const At *x = AT(0), *low = AT(1), *high = AT(2);
 #define X(K) const V m##K = clamped(taken<S>(a##K, b##K, x, K), (V)low[K], (V)high[K]);
@@ -124,7 +124,7 @@ template <class T> struct instructions {
     return low != low ? low : bounded;
   }
 
-  // These instructions end tiles of both types, because their arguments have one size.
+  // These instructions end tiles of both types, because their arguments have the same size.
   static void run(const Instruction* code, i64 from, i64 to) {
     const V none = {};
     for (i64 at = from; at < to; at += TILE_BYTES)
@@ -132,9 +132,10 @@ template <class T> struct instructions {
   }
 };
 
-// --- what they compute: as the functors of kernels/cuda, of vectors ------------------------------
+// --- the functions: as the functors of kernels/cuda, for vectors
+// ----------------------------------
 
-// Sums and products of two NaN: the loops have the second operand first, so its NaN is the result.
+// Sums and products of two NaN: the loops use the second operand first, so its NaN is the result.
 struct add { template <class V> static V of(V a, V b) { return ordered_sum(b, a); } };
 struct mul { template <class V> static V of(V a, V b) { return ordered_product(b, a); } };
 
@@ -177,7 +178,7 @@ OF_ONE(rsqrt, 1 / root_of(x))
 
 // --- reductions ---------------------------------------------------------------------------------
 
-// A group is joined with eight lanes in the order of leaf_of<OP, T>::of_row.
+// A group is combined with eight lanes in the order of leaf_of<OP, T>::of_row.
 template <class OP, class T, bool IS_MEAN = false> struct groups_of {
   typedef typename tile<T>::V V;
   typedef typename tile<T>::At At;
@@ -191,7 +192,7 @@ template <class OP, class T, bool IS_MEAN = false> struct groups_of {
   };
   static_assert(sizeof(State) <= abi::STATE_BYTES, "");
 
-  // The block with the element before this offset has ended.
+  // The block that contains the element before this offset has ended.
   __attribute__((noinline)) static void close(State& state, i64 at) {
     const i64 number = (at - 1) / BLOCK;
     if (!number) state.blocks.depth = 0;
@@ -248,7 +249,7 @@ typedef void (*Any)();
 #define FIRSTS(F, TO) \
   {SECONDS(F, TO, BANK_A), SECONDS(F, TO, BANK_B), SECONDS(F, TO, PLACE), SECONDS(F, TO, ONE)}
 #define FORMS(F) {FIRSTS(F, BANK_A), FIRSTS(F, BANK_B)}
-// Of instructions with one source.
+// For instructions with one source.
 #define OF_FIRSTS(F, TO) {{F(TO, BANK_A)}, {F(TO, BANK_B)}, {F(TO, PLACE)}, {}}
 #define FORMS_OF_FIRST(F) {OF_FIRSTS(F, BANK_A), OF_FIRSTS(F, BANK_B)}
 

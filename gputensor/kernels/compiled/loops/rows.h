@@ -1,9 +1,9 @@
 // Loops over rows: the addresses of rows of a function's arrays, their elements in the type of the
 // computation, and their sums and extremes.
 //
-// Order of a sum: element i of each piece of PIECE elements is added to lane i % LANES. Then the
-// halves of the lanes are added repeatedly, and the pieces one after the other. So the bits depend
-// only on the length, not on threads or the width of vectors.
+// Order    of a sum: element i of each piece of PIECE elements is added to lane i % LANES. Then the
+//          halves of the lanes are added repeatedly, and the pieces one after the other. So the
+//          bits depend only on the length, not on threads or the width of vectors.
 #ifndef GPUTENSOR_ROWS_H
 #define GPUTENSOR_ROWS_H
 
@@ -11,7 +11,7 @@
 
 namespace CAPABILITY {
 
-// GCC's vectors. They are lowered to the CPU's vectors and are always added lane by lane.
+// Vector types of GCC. They are lowered to the CPU's vectors and are always added lane by lane.
 template <class A> struct vector_of;
 template <>
 struct vector_of<f32> {
@@ -31,7 +31,7 @@ constexpr i64 GRAIN = 8192;
 
 template <class A> static inline vector<A> vector_at(const A* x) { return *(const vector<A>*)x; }
 
-// Reduce the lanes to one element: combine the halves repeatedly.
+// Reduce the lanes to one element by combining the halves repeatedly.
 template <class Two> static inline f32 folded(vector<f32> v, Two two) {
   typedef i32 mask __attribute__((vector_size(32)));
   v = two(v, __builtin_shuffle(v, mask{4, 5, 6, 7, 4, 5, 6, 7}));
@@ -78,7 +78,7 @@ static inline vector<f64> first_of(vector<f64> x, i64 some) {
   return place < some ? x : vector<f64>{};
 }
 
-// Two sums at once.
+// Two sums at the same time.
 template <class A> struct two { A first, second; };
 
 // The sum of `of(vector...)` over n <= PIECE elements of each operand.
@@ -103,7 +103,7 @@ template <class A, class Of, class... X> static inline A sum_of_piece(i64 n, Of 
   return folded((a + c) + (b + d), [](vector<A> x, vector<A> y) { return x + y; });
 }
 
-// Two sums at once, each in its own order; `of` returns a two<vector>.
+// Two sums at the same time, each in its own order. `of` returns a two<vector>.
 template <class A, class Of, class... X>
 static inline two<A> two_sums_of_piece(i64 n, Of of, const X*... x) {
   constexpr int W = WIDTH<A>;
@@ -154,11 +154,11 @@ template <class A> static inline A largest_of(const A* x, i64 n, A most) {
 
 constexpr int MOST_OPERANDS = 4;
 
-// Arrays of one shape as rows along one dimension. Dimension 0 of `size` is the innermost other
-// dimension; with `columns`, rows are adjacent along it in every operand.
+// Arrays of one shape as rows along one dimension. Dimension 0 of `size` is the innermost of the
+// other dimensions. With `columns`, rows are adjacent along it in every operand.
 struct Rows {
   int operands, ndim, dtype;
-  i64 length, count;  // of a row; rows
+  i64 length, count;  // number of elements of a row; number of rows
   i64 size[abi::MOST_DIMS];
   i64 stride[MOST_OPERANDS][abi::MOST_DIMS], along[MOST_OPERANDS];  // bytes
   char* data[MOST_OPERANDS];
@@ -202,9 +202,9 @@ static inline void find_row(const Rows& rows, i64 index, char** at) {
   }
 }
 
-// --- elements in the type that is computed in ---------------------------------------------------
+// --- elements in the type of the computation ----------------------------------------------------
 
-// f16 and bf16 are computed in f32; other elements have type A, or are integers of its size.
+// f16 and bf16 are computed in f32. Other elements have type A, or are integers of its size.
 template <class A> static inline bool is_narrow(int dtype) {
   return same<A, f32> && (dtype == abi::f16 || dtype == abi::bf16);
 }
@@ -260,7 +260,7 @@ template <class A> static inline bool is_at_hand(int dtype, i64 step) {
   return !is_narrow<A>(dtype) && step == sizeof(A);
 }
 
-// Elements at their address, or converted in `room`.
+// Return elements in place, or converted in `room`.
 template <class A>
 static inline const A* widened(int dtype, const char* from, i64 step, i64 n, A* room) {
   if (is_at_hand<A>(dtype, step)) return (const A*)from;

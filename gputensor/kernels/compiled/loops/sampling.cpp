@@ -1,15 +1,16 @@
-// Images sampled at the points of a grid, and the gradients of both. family: sampling
+// Images sampled at the points of a grid, and the gradients of image and grid.    family: sampling
 //
-// Calls    grid_sample(x (N, C, H, W), grid (N, h, w, 2), out (N, C, h, w), mode, padding, whether
+// Calls    grid_sample(x (N, C, H, W), grid (N, h, w, 2), out (N, C, h, w), mode, padding, true if
 //          corners are aligned), or with depths before H and h and 3 coordinates;
 //          grid_sample_backward(grad (N, C, points), x, grid, of_x or None, of_grid or None, the
-//          same numbers), which adds to of_x: 0; -1 if NumPy or operators must do it.
-//          Modes: 0 bilinear, 1 nearest, 2 bicubic. Paddings: 0 zeros, 1 border, 2 reflection.
+//          same numbers), which adds to of_x. Modes: 0 bilinear, 1 nearest, 2 bicubic. Paddings: 0
+//          zeros, 1 border, 2 reflection.
+// Returns  0; -1 if NumPy or operators must do it.
 // Shapes   x, grad, grid and of_x of any strides; out and of_grid row-major.
 // Types    f32 and f64.
-// Order    of a sum: along z before y before x, the lower element before the upper one.
-// Numbers  the bits of native/sampling.py: elements outside count as 0.
-// Threads  a thread computes some points of a sample; gradients: see sampling_backward.h.
+// Order    of a sum: z, then y, then x; along each the lower element first.
+// Numbers  the bits equal those of native/sampling.py; elements outside count as 0.
+// Threads  each thread computes some points of a sample; for gradients see sampling_backward.h.
 #include "sampling_backward.h"
 
 namespace CAPABILITY {
@@ -20,7 +21,7 @@ template <class T> struct Work {
   Places<T> of;
   const T* x;
   T* out;
-  i64 step[2];  // of x: sample, channel; elements
+  i64 step[2];  // strides of x: sample, channel; in elements
 };
 
 // --- results ------------------------------------------------------------------------------------
@@ -65,7 +66,7 @@ template <class T> LOOP add_pixel(T* to, const T* x, T by, i64 n) {
   for (i64 c = 0; c < n; ++c) to[c] += x[c] * by;
 }
 
-// Channels lie side by side in x: a place at a time.
+// The channels are adjacent in x, so one point is computed at a time.
 template <class T>
 static void sample_pixels(T* out, i64 apart, const T* x, const Spots<T>& spots, int n_taps,
                           i64 channels) {

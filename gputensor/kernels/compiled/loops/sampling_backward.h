@@ -1,8 +1,9 @@
-// The gradients of images that were sampled at the places of a grid, and those of the grid.
+// The gradients of images that were sampled at the points of a grid, and of the grid.
 //
-// Order    of an image: places as they lie in the grid, of each place its elements. Of the grid:
-//          channels, then elements.
-// Threads  some channels of a sample, for images; some places of a sample, for the grid.
+// Order    of an image: points in the order of the grid, and for each point its elements. Of the
+//          grid: channels, then elements.
+// Threads  for images, each thread takes some channels of a sample; for the grid, some points of a
+//          sample.
 #ifndef GPUTENSOR_SAMPLING_BACKWARD_H
 #define GPUTENSOR_SAMPLING_BACKWARD_H
 
@@ -10,18 +11,18 @@
 
 namespace CAPABILITY {
 
-// Work, in products, that a thread takes at a time.
+// The number of products that a thread computes at a time.
 constexpr i64 WORTH = 1 << 13;
-// Channels that a thread takes at a time, at most: their places are looked up once.
+// The maximum number of channels of a thread. Their positions are looked up once.
 constexpr i64 MOST_CHANNELS = 16;
 
 template <class T> struct Slopes {
   Places<T> of;
-  const Array *grad, *x, *of_x, *of_grid;  // grad: (samples, channels, places)
-  i64 group, groups;                       // channels of a unit; units of a sample
+  const Array *grad, *x, *of_x, *of_grid;  // grad: (samples, channels, points)
+  i64 group, groups;                       // channels of a unit; number of units of a sample
 };
 
-// Gradients of n places of one channel, where they are or in `room`.
+// The gradients of n points of one channel: in place, or in `room`.
 template <class T>
 static const T* given(const Array& grad, i64 sample, i64 channel, i64 first, i64 n, T* room) {
   const i64 step = grad.stride[2];
@@ -31,7 +32,7 @@ static const T* given(const Array& grad, i64 sample, i64 channel, i64 first, i64
   return room;
 }
 
-// Adds the shares of a block's places to CHANNELS images.
+// Add the contributions of a block's points to CHANNELS images.
 template <class T, int CHANNELS>
 LOOP scatter(T* const* to, const T* const* grad, const Spots<T>& spots, int taps) {
   for (i64 i = 0; i < spots.n; ++i)
@@ -89,7 +90,8 @@ LOOP add_products(T* sums, const T* const* grad, const T* const* x, const i32* a
   }
 }
 
-// Adds to sums[k] the products of all channels' gradients and elements at combination k's places.
+// Add to sums[k] the products of all channels' gradients and elements at the positions of
+// combination k.
 template <class T>
 static void add_channels(const Slopes<T>& s, i64 sample, i64 first, const Spots<T>& spots,
                          T (*sums)[BLOCK]) {
@@ -109,7 +111,8 @@ static void add_channels(const Slopes<T>& s, i64 sample, i64 first, const Spots<
   }
 }
 
-// Adds combination k's share: its sum by the weights, one of which is replaced by its change.
+// Add the contribution of combination k: its sum times the weights, one of which is replaced by its
+// derivative.
 template <class T>
 LOOP add_slopes(T* to, const T* sum, const i32* ok, const Taps<T>* taps, const int* digit, int dims,
                 int changed, i64 n) {

@@ -1,6 +1,6 @@
-// Where the places that a grid names lie in an image: the elements around each, and their weights.
+// The image elements around each point of a grid, and their weights.
 //
-// Numbers  those of native/sampling.py, to the bit.
+// Numbers  the bits equal those of native/sampling.py.
 #ifndef GPUTENSOR_SAMPLING_TAPS_H
 #define GPUTENSOR_SAMPLING_TAPS_H
 
@@ -13,8 +13,8 @@ namespace CAPABILITY {
 
 constexpr int ZEROS = 0, BORDER = 1, REFLECTION = 2;
 constexpr int BILINEAR = 0, NEAREST = 1, BICUBIC = 2;
-constexpr i64 BLOCK = 256;    // places that are looked up at a time
-constexpr int MOST_TAPS = 16;  // of all dimensions together
+constexpr i64 BLOCK = 256;    // points looked up at a time
+constexpr int MOST_TAPS = 16;  // taps of all dimensions together
 
 struct Axis {
   i64 size, stride;  // elements
@@ -24,8 +24,8 @@ struct Axis {
   int taps() const { return mode == NEAREST ? 1 : mode == BILINEAR ? 2 : 4; }
 };
 
-// Of a dimension, for each place: elements, their weights, and the change of these with the place.
-// ok is 0 for what is outside.
+// For one dimension and each point: elements, their weights, and the derivatives of the weights by
+// the position. ok is 0 for elements outside the image.
 template <class T> struct Taps {
   i32 at[4][BLOCK], ok[4][BLOCK];
   T by[4][BLOCK], slope[4][BLOCK];
@@ -46,7 +46,7 @@ template <class T> static inline T remainder_of_two(T turns) {
   return turns - 2 * math_floor(turns / 2);
 }
 
-// A place brought among the elements by the padding; and the change of that.
+// A position moved into the image by the padding, and its derivative.
 template <class T, int PADDING>
 static inline T inside(T x, const Edges<T>& e, T& change) {
   change = 1;
@@ -65,7 +65,7 @@ static inline T inside(T x, const Edges<T>& e, T& change) {
   return is_inside ? x : x >= e.last ? e.last : (T)0;
 }
 
-// The weight of an element at a distance from 0 to 1, or from 1 to 2; and its change.
+// The weight of an element at a distance from 0 to 1, or from 1 to 2; and its derivative.
 template <class T> static inline T near_weight(T x) { return ((T)1.25 * x - (T)2.25) * x * x + 1; }
 template <class T> static inline T near_slope(T x) { return ((T)3.75 * x - (T)4.5) * x; }
 template <class T> static inline T far_weight(T x) {
@@ -101,7 +101,7 @@ LOOP look_up(Taps<T>& taps, const T* place, i64 n, const Axis& axis) {
     } else {
       weight[0] = MODE == NEAREST ? (T)1 : 1 - part, weight[1] = part, steep[0] = -1, steep[1] = 1;
       element[0] = low;
-      // A place on the last element has no next one.
+      // A point on the last element has no next element.
       if (COUNT == 2) element[1] = PADDING != ZEROS && low + 1 > e.last ? e.last : low + 1;
     }
 #pragma GCC unroll 4
@@ -139,8 +139,8 @@ static void look_up_any(Taps<T>& taps, const T* place, i64 n, const Axis& axis) 
 template <class T> struct Places {
   const T* grid;
   int dims;
-  i64 samples, channels, places;  // places: all of a sample
-  i64 size[3], step[5];           // of the grid: sample, …, coordinate; elements
+  i64 samples, channels, places;  // points: of one sample
+  i64 size[3], step[5];           // strides of the grid: sample, …, coordinate; in elements
   Axis axis[3];
   i64 blocks;  // of a sample
 
@@ -159,7 +159,7 @@ template <class T> static bool steps_of(i64* to, const Array& x, int first, int 
   return true;
 }
 
-// Gives the axes the strides of x. False where a place in one of its images is no i32.
+// Set the strides of the axes to the strides of x. False if an offset in an image exceeds an i32.
 template <class T> static bool walk(Places<T>& of, const Array& x) {
   i64 step[3], reach = 0;
   if (!steps_of<T>(step, x, 2, 2 + of.dims)) return false;
@@ -170,7 +170,8 @@ template <class T> static bool walk(Places<T>& of, const Array& x) {
   return reach < 1ll << 31;
 }
 
-// numbers: mode, padding, whether corners are aligned. False for what the loops do not take.
+// numbers: mode, padding, true if corners are aligned. False for arguments that the loops do not
+// support.
 template <class T>
 static bool begin(Places<T>& of, const Array& x, const Array& grid, const i64* numbers) {
   const int dims = x.ndim - 2, mode = (int)numbers[0], padding = (int)numbers[1];
@@ -186,14 +187,14 @@ static bool begin(Places<T>& of, const Array& x, const Array& grid, const i64* n
   return walk(of, x);
 }
 
-// n elements `step` apart; STEP, where it is known to the compiler.
+// n elements `step` apart. STEP: the step if it is a constant.
 template <class T, int STEP> LOOP take_steps(T* to, const T* from, i64 step, i64 n) {
   if (STEP) step = STEP;
 #pragma GCC ivdep
   for (i64 i = 0; i < n; ++i) to[i] = from[i * step];
 }
 
-// The grid's coordinates of places [first, first + n): to[d] of dimension d of the images.
+// The grid's coordinates of points [first, first + n): to[d] for dimension d of the images.
 template <class T>
 static void coordinates(const Places<T>& of, i64 sample, i64 first, i64 n, T (*to)[BLOCK]) {
   const int dims = of.dims;
@@ -219,15 +220,15 @@ static void taps_of(const Places<T>& of, i64 sample, i64 first, i64 n, Taps<T>* 
   for (int d = 0; d < of.dims; ++d) look_up_any<T, HAS_SLOPES>(taps[d], at[d], n, of.axis[d]);
 }
 
-// Channels whose images are read or written together, at places that are loaded once. One by one:
-// registers would be filled element by element, and gathered elements take as long.
+// Channels whose images are read or written together, at positions that are loaded once. One by
+// one, because filling registers element by element or gathering elements takes as long.
 constexpr int TOGETHER = 4;
 
 template <int N> struct number {
   static constexpr int value = N;
 };
 
-// body(number<count>) of 1 to TOGETHER channels.
+// body(number<count>) for 1 to TOGETHER channels.
 template <class F> static inline void of_count(i64 count, const F& body) {
   switch (count) {
     case 1: return body(number<1>());
@@ -237,15 +238,15 @@ template <class F> static inline void of_count(i64 count, const F& body) {
   }
 }
 
-// All combinations of the taps of a block: places in an image, and weights. is_whole: no tap of the
-// place is outside.
+// All combinations of the taps of a block: positions in an image, and weights. is_whole: no tap of
+// the point is outside.
 template <class T> struct Spots {
   i32 at[MOST_TAPS][BLOCK], ok[MOST_TAPS][BLOCK], is_whole[BLOCK];
   T by[MOST_TAPS][BLOCK];
   i64 n;
 };
 
-// Which tap of each dimension combination k has: the last dimension's change first.
+// The tap of each dimension in combination k. The tap of the last dimension changes fastest.
 template <class T> static inline void digits(const Places<T>& of, int k, int* digit) {
   for (int d = of.dims - 1; d >= 0; --d) {
     digit[d] = k % of.axis[d].taps();

@@ -1,17 +1,19 @@
 // out[r, c] = op over x[r, 0 .. c] along one axis.                                   family: scan
 //
-// Calls cumsum(x, out, axis) of one dtype; cummax(x, values, places, axis). Any strides. Types f16
-// and bf16 are accumulated in f32, f32 in f64, as in PyTorch on the CPU; integers wrap. Numbers
-// cummax and cummin return the last of equal elements, and NaN from the first NaN on. Sums begin at
-// 0.0, so a row of -0.0 gives 0.0.
-// Order a row is serial; rows are transposed, some elements at a time, to run in parallel lanes.
+// Calls    cumsum(x, out, axis) of one dtype; cummax(x, values, places, axis). Any strides.
+// Types    f16 and bf16 are accumulated in f32, f32 in f64, as in PyTorch on the CPU; integers wrap
+//          around.
+// Numbers  cummax and cummin return the last of equal elements, and NaN from the first NaN on. Sums
+//          begin at 0.0, so a row of -0.0 gives 0.0.
+// Order    a row is serial; rows are transposed, some elements at a time, to run in parallel lanes.
 #include "rows.h"
 
 namespace CAPABILITY {
 #include "arithmetic.cuh"
 
 // A Scan is the state of some adjacent rows of elements S. `line` processes the next element of
-// each row and writes the results; `place` is its index along the rows. RESULTS: results of a line.
+// each row and writes the results; `place` is its index along the rows. RESULTS: the number of
+// results of a line.
 struct cumsum_op {
   static constexpr int start = 0;
   template <class A> static DEVICE A of(A sum, A x) { return (A)(sum + x); }
@@ -40,7 +42,7 @@ template <class Op, class S, class A, int COLUMNS> struct running {
   }
 };
 
-// The running maximum, and the sum of exp(x - maximum); so no element waits for a logarithm.
+// The running maximum, and the sum of exp(x - maximum). So no element waits for a logarithm.
 template <class S, class A, int COLUMNS> struct log_of_sums {
   typedef S element;
   static constexpr int RESULTS = 1;
@@ -61,8 +63,8 @@ template <class S, class A, int COLUMNS> struct log_of_sums {
   }
 };
 
-// The running maximum and its index. Elements are compared after an exclusive-or with `mask`, which
-// maps unsigned integers to signed ones in the same order, or reverses the order.
+// The running maximum and its index. Elements are compared after an exclusive-or with `mask`. This
+// maps unsigned integers to signed integers in the same order, or reverses the order.
 template <class S, int COLUMNS> struct selecting {
   typedef S element;
   typedef typename word_of<sizeof(S)>::type word;
@@ -105,7 +107,7 @@ template <class S> struct select_by {
 constexpr int COLUMNS = 512;  // largest block, if rows are adjacent in memory
 constexpr i64 TURNED = 64;    // elements of a row that are transposed at a time
 constexpr i64 BLOCK = 64;     // rows
-// As many rows as fill a vector are transposed together; fewer rows run one by one.
+// As many rows as fill a vector are transposed together. Fewer rows run one by one.
 template <class S> constexpr int SIDE = 32 / sizeof(S);
 
 struct Work {

@@ -1,8 +1,9 @@
-// x[the position that the indices give for i] = OP(x there, value[i]) family: scatter See
-// indexed.h, and kernels/cuda/scatter.cu for the functors.
-// Types scatter: words of the elements' size; other operators: types of 32 bits or more. Order at
-// each position the order of the indices, so the bits do not depend on the number of threads.
-// Threads divide a dimension along which positions differ, or each writes to its own range.
+// x[the position given by the indices for i] = OP(x there, value[i])               family: scatter
+// See indexed.h, and kernels/cuda/scatter.cu for the functors.
+// Types    scatter: words of the elements' size; other operators: types of 32 bits or more.
+// Order    for each position the order of the indices, so the bits do not depend on the number of
+//          threads.
+// Threads  divide a dimension along which positions differ, or each writes to its own range.
 #include "indexed.h"
 
 namespace CAPABILITY {
@@ -13,8 +14,9 @@ struct latest {
 };
 
 constexpr i64 ALONE = 1 << 15;    // up to this number of elements, one thread scatters
-constexpr i64 LONG_ROW = 64;      // bytes of a row that are worth reading all indices
-constexpr i64 PER_THREAD = 4;     // parts that are divided among threads
+// bytes of a row from which on each thread can afford to read all indices
+constexpr i64 LONG_ROW = 64;
+constexpr i64 PER_THREAD = 4;     // number of parts that is divided among threads
 
 template <class F, class T>
 static inline void put_row(char* x, i64 x_step, const char* value, i64 value_step, i64 n) {

@@ -1,8 +1,8 @@
-// Insertion points in sorted sequences. family: search Shapes sequence (rows, n), or (1, n) for all
-// rows; x and out (rows, m); dense.
+// Insertion points in sorted sequences.                                             family: search
+// Shapes   sequence (rows, n), or (1, n) for all rows; x and out (rows, m); dense.
 // Types    sequence and x real, of one type; out i64 or i32.
-// Numbers right. A comparison with NaN moves the element to the right.
-// Speed several binary searches run in parallel, without branches.
+// Numbers  right. A comparison with NaN moves the element to the right.
+// Speed    several binary searches run in parallel, without branches.
 #include "capability.h"
 
 namespace CAPABILITY {
@@ -12,7 +12,7 @@ constexpr i64 BESIDE = 4, SEARCHED = 1 << 12;  // elements in parallel; elements
 struct Search {
   const char *sequence, *x;
   char* out;
-  i64 n, m, row_step;  // stride of the sequence; 0 if it is common to all rows
+  i64 n, m, row_step;  // stride of the sequence; 0 if all rows have a common sequence
   int halvings;
   bool is_right, is_narrow;
 };
@@ -69,7 +69,7 @@ template <class T> static void search_part(void* context, i64 first, i64 last) {
   s.is_right ? search_some<T, true>(s, first, last) : search_some<T, false>(s, first, last);
 }
 
-// Arrays: out, sequence, x. Numbers: n, m, whether each row has its own sequence, right.
+// Arrays: out, sequence, x. Numbers: n, m, true if each row has its own sequence, right.
 template <class T> static i64 find_places(const Call& call) {
   Search s;
   s.out = call.array[0].data, s.sequence = call.array[1].data, s.x = call.array[2].data;

@@ -1,11 +1,11 @@
-// out[..., i, ...] = op over one axis: softmax, its logarithm, and their derivatives.  family:
-// softmax
+// out[..., i, ...] = op over one axis: softmax, its logarithm, and their derivatives.
+//                                                                                  family: softmax
 //
 // Calls    softmax(x, out, axis), softmax_backward(grad, output, out, axis); any strides.
 // Types    f32 and f64; f16 and bf16 in f32, rounded once.
-// Numbers the largest element is subtracted first, so nothing overflows. A row of -inf, or with NaN
-//          or inf, gives NaN.
-// Threads one thread computes a row or a block of adjacent rows.
+// Numbers  the largest element is subtracted first, so no exponential overflows. A row of -inf, or
+//          with NaN or inf, gives NaN.
+// Threads  one thread computes a row or a block of adjacent rows.
 #include "rows.h"
 
 namespace CAPABILITY {
@@ -57,17 +57,17 @@ struct log_softmax_backward_op {
   }
 };
 
-// The longest row, in elements, whose terms are kept. For a longer row, terms are computed twice if
-// the result has another type than the computation.
+// The maximum length, in elements, of a row whose terms are kept. For a longer row, terms are
+// computed twice if the result has another type than the computation.
 constexpr i64 KEPT = 4 * PIECE;
-// A thread processes adjacent rows with this number of elements together.
+// A thread processes adjacent rows together if they have this number of elements.
 constexpr i64 FEWEST_COLUMNS = 128, MOST_COLUMNS = 1024, ELEMENTS = 1 << 14;
 // Fewer rows are processed one by one.
 constexpr i64 FEW = 8;
-// Rows up to this length are transposed, this number at a time, into adjacent lanes.
+// Rows of at most this length are transposed, this many at a time, into adjacent lanes.
 template <class Op> constexpr i64 SHORT = Op::HAS_MOST ? 64 : 32;
 constexpr i64 TURNED = 64;
-// Terms of a row that are added one after the other, if rows are adjacent.
+// The number of terms of a row that are added one after the other, if rows are adjacent.
 constexpr i64 CHAIN = 128;
 
 template <class A> constexpr A LEAST = -(A)__builtin_inff();
@@ -160,8 +160,8 @@ LOOP made_side_by_side(A* to, const A* x, const A* y, const A* most, const A* to
   for (i64 k = 0; k < n; ++k) to[k] = Op::made(x[k], y[k], most[k], total[k]);
 }
 
-// `columns` rows of n elements. Elements with one index are adjacent; `along` is the distance of
-// indices.
+// `columns` rows of n elements. Elements with the same index are adjacent; `along` is the distance
+// of indices.
 template <class Op, class A>
 static void side_by_side(int dtype, char* const* at, const i64* along, i64 itemsize, i64 n,
                          i64 columns) {

@@ -1,9 +1,9 @@
-// Stages that follow each other, each of pieces that threads share.
+// Consecutive stages, each divided into pieces that threads share.
 //
-// One thread leads: it opens a stage, does pieces, and waits for those that others have begun. A
-// piece belongs to the thread that claims it first, so nothing waits for a thread that is late;
-// without helpers the leader does everything. A thread begins at its own share of the pieces, whose
-// memory its cache may still hold from the stage before.
+// One thread is the leader. It opens a stage, computes pieces, and waits for the pieces that other
+// threads have begun. A piece belongs to the thread that claims it first, so no thread waits for a
+// late one; without helpers the leader computes all pieces. A thread begins with its own share of
+// the pieces, whose memory may still be in its cache from the previous stage.
 #ifndef GPUTENSOR_TEAM
 #define GPUTENSOR_TEAM
 
@@ -17,7 +17,7 @@ constexpr int MOST_PIECES = 64;
 
 template <class F> class Team {
  public:
-  // body(stage, piece) for all pieces of a stage before any of the next one.
+  // Run body(stage, piece) for all pieces of a stage before any piece of the next stage.
   static void run(const Call& call, i64 stages, int pieces, const F& body) {
     Team team(stages, pieces, smaller(call.threads, pieces), body);
     call.share(take_part, &team, team.threads, 1);

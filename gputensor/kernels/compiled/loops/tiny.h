@@ -1,8 +1,9 @@
-// LU, its solutions and Cholesky for real matrices of up to TINY rows. As many matrices as a vector
-// has lanes are processed together: element (i, j) of all of them is one vector.
+// LU, its solutions and Cholesky for real matrices of up to TINY rows. As many matrices are
+// processed together as a vector has lanes: element (i, j) of all of them is one vector.
 //
-// Order rows are eliminated from the first column on; each element is updated once per column.
-//          Quotients are divisions. The pivot is the first of the largest elements, as in LAPACK.
+// Order    rows are eliminated from the first column on; each element is updated once per column.
+//          Quotients are computed by divisions. The pivot is the first of the largest elements, as
+//          in LAPACK.
 #ifndef GPUTENSOR_TINY
 #define GPUTENSOR_TINY
 
@@ -88,7 +89,7 @@ template <class T> struct Tiny {
     }
   }
 
-  // The lower factor, in the lower triangle; other elements are not read. A lane stops at a pivot
+  // The lower factor, in the lower triangle. Other elements are not read. A lane stops at a pivot
   // that is not positive.
   void factorise_definite() {
     info = whole{};
@@ -134,13 +135,13 @@ template <class T> struct Tiny {
   }
 };
 
-// As lu_factor of lapack.cpp.
+// Like lu_factor of lapack.cpp.
 template <class T>
 static void factorise_tiny(const Array& a, T* lu, int* pivots, int* info, i64 first, i64 last) {
   Tiny<T> tiny;
   const int n = tiny.n = (int)rows_of(a);
   for (i64 unit = first; unit < last; unit += LANES<T>) {
-    // Lanes beyond the end repeat the last matrix.
+    // Lanes after the last matrix repeat the last matrix.
     for (int lane = 0; lane < LANES<T>; ++lane)
       tiny.load(tiny.a, lane, a, smaller(unit + lane, last - 1));
     tiny.factorise();
@@ -153,7 +154,7 @@ static void factorise_tiny(const Array& a, T* lu, int* pivots, int* info, i64 fi
   }
 }
 
-// As cholesky of lapack.cpp.
+// Like cholesky of lapack.cpp.
 template <class T>
 static void cholesky_tiny(const Array& a, bool is_upper, T* factor, int* info, i64 first,
                           i64 last) {
@@ -173,7 +174,7 @@ static void cholesky_tiny(const Array& a, bool is_upper, T* factor, int* info, i
   }
 }
 
-// As lu_solve of lapack.cpp, for A X = B.
+// Like lu_solve of lapack.cpp, for A X = B.
 template <class T>
 static void solve_tiny(const Array& lu, const Array& pivots, const Array& b, T* x, i64 columns,
                        i64 first, i64 last) {

@@ -1,9 +1,8 @@
-// out = x on one side of a diagonal, and zeros on the other.                        family:
-// triangle
+// out = x on one side of a diagonal, and zeros on the other.                      family: triangle
 //
-// Shapes matrices in the last two dimensions of x and out, of any strides; out may be x. Types
-// elements are copied as words of their size.
-// Order rows are independent.
+// Shapes   matrices in the last two dimensions of x and out, of any strides; out may be x.
+// Types    elements are copied as words of their size.
+// Order    rows are independent.
 #include "copy_plan.h"
 
 namespace CAPABILITY {
@@ -52,7 +51,7 @@ static void rows_of_triangle(void* context, i64 first, i64 last) {
       to += index * out.stride[k], from += index * x.stride[k];
       if (k == d - 2) row = index;
     }
-    // the elements before `cut` are the lower side
+    // the elements before `cut` are on the lower side
     const i64 cut = between(0, row + t.shift + t.is_lower, columns);
     char* begin = out.data + to;
     const char* source = x.data + from;
@@ -63,7 +62,7 @@ static void rows_of_triangle(void* context, i64 first, i64 last) {
   }
 }
 
-// (x, out, shift) -> 0; or 1, with nothing written, if NumPy must do it.
+// (x, out, shift) -> 0; or 1, with no element written, if NumPy must do it.
 template <bool LOWER> static i64 triangle(const Call& call) {
   const Array &x = call.array[0], &out = call.array[1];
   if (x.dtype < 0 || x.dtype != out.dtype || x.ndim != out.ndim || out.ndim < 2) return 1;

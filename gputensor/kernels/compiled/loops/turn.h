@@ -1,4 +1,4 @@
-// Transposes rows to columns, one square of vectors at a time.
+// Transposition of rows to columns, one square of vectors at a time.
 #ifndef GPUTENSOR_TURN_H
 #define GPUTENSOR_TURN_H
 
@@ -6,7 +6,7 @@
 
 namespace CAPABILITY {
 
-// to[i][r] = from[r][i], for `rows` rows of n elements; steps are distances of rows in bytes.
+// to[i][r] = from[r][i], for `rows` rows of n elements. Steps are distances of rows in bytes.
 template <class A>
 static inline void turn_one_by_one(char* to, i64 to_step, const char* from, i64 from_step, i64 rows,
                                    i64 n) {
@@ -76,12 +76,12 @@ __attribute__((noinline)) static void turn_words(char* to, i64 to_step, const ch
   constexpr i64 SIDE = 32 / sizeof(W);
   if (!HAS_SQUARES || sizeof(W) < 4 || rows < SIDE || n < SIDE)
     return turn_one_by_one<W>(to, to_step, from, from_step, rows, n);
-  const auto square = [&](i64 r, i64 i) {  // the last one overlaps the one before it
+  const auto square = [&](i64 r, i64 i) {  // the last square overlaps the previous one
     r = r > rows - SIDE ? rows - SIDE : r, i = i > n - SIDE ? n - SIDE : i;
     turn_square(to + i * to_step + r * sizeof(W), to_step, from + r * from_step + i * sizeof(W),
                 from_step, W{});
   };
-  if (from_step < to_step) {  // a few cache lines of the widely strided side at a time
+  if (from_step < to_step) {  // only a few cache lines of the side with the large stride at a time
     for (i64 i = 0; i < n; i += SIDE)
       for (i64 r = 0; r < rows; r += SIDE) square(r, i);
   } else {

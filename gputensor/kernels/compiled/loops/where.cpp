@@ -9,7 +9,7 @@ static void where_loop(char* const* data, const i64* step, i64 n, const Scalar*)
   typedef acc<T> A;
   const u8* condition = (const u8*)data[1];
   const bool one_condition = !step[1], one_a = !step[2], one_b = !step[3];
-  // A single value for all elements has the type in which T is computed.
+  // A single value for all elements. It has the type in which T is computed.
   const auto one = [](const char* at) { return bits_as<W>(cast<T>(*(const A*)at)); };
   const W *a = (const W*)data[2], *b = (const W*)data[3];
   W* out = (W*)data[0];

@@ -1,4 +1,4 @@
-// Registers of the capability that a file is compiled for.
+// Registers of the capability that the file is compiled for.
 #ifndef GPUTENSOR_WIDE
 #define GPUTENSOR_WIDE
 
@@ -6,7 +6,7 @@
 
 namespace CAPABILITY {
 
-// A register of T; `fma` returns a * b + c. ROWS x COLUMNS registers of sums use most of the CPU's
+// A register of T. `fma` returns a * b + c. ROWS x COLUMNS registers of sums use most of the CPU's
 // registers.
 template <class T> struct wide;
 #if defined(__AVX512F__)

@@ -12,7 +12,7 @@ template <class T> ELEMENTARY bool is_far_angle(T x) {
   return (size_of(x) > FAR_ANGLE<T>) & (size_of(x) < form<T>::infinity);
 }
 
-// x = count * pi / 2 + high + low, |high| <= pi / 4; the lowest bits of the result are those of
+// x = count * pi / 2 + high + low, |high| <= pi / 4. The lowest bits of the result are those of
 // count.
 template <class T> struct angle {
   bits_of<T> bits;
@@ -29,7 +29,7 @@ template <class T> ELEMENTARY angle<T> angle_of(T x) {
   return {bits(sum), rest.high, fma(-count, third, rest.low - product.low)};
 }
 
-// (sin(r) - r) / r^3 of r^2, |r| <= pi / 4
+// (sin(r) - r) / r^3 as a function of r^2, |r| <= pi / 4
 template <class T> ELEMENTARY T sin_rest(T z) {
   if constexpr (same<T, f32>) {
     static constexpr f32 c[] = {-0.16666655f, 0.008332184f, -0.0001951702f};
@@ -42,7 +42,7 @@ template <class T> ELEMENTARY T sin_rest(T z) {
   }
 }
 
-// (cos(r) - 1 + r^2 / 2) / r^4 of r^2
+// (cos(r) - 1 + r^2 / 2) / r^4 as a function of r^2
 template <class T> ELEMENTARY T cos_rest(T z) {
   if constexpr (same<T, f32>) {
     static constexpr f32 c[] = {0.041666646f, -0.0013887343f, 2.4438108e-05f};
@@ -97,7 +97,7 @@ template <class T> constexpr T HALF_TURN = (T)3.14159265358979323846;
 template <class T> constexpr T HALF_TURN_REST =
     same<T, f32> ? (T)-8.742278e-08 : (T)1.2246467991473532e-16;
 
-// (atan(t) - t) / t^3 of t^2, |t| <= 1
+// (atan(t) - t) / t^3 as a function of t^2, |t| <= 1
 template <class T> ELEMENTARY T atan_rest(T z) {
   if constexpr (same<T, f32>) {
     static constexpr f32 c[] = {
@@ -116,11 +116,11 @@ template <class T> ELEMENTARY T atan_rest(T z) {
   }
 }
 
-// atan(a / b) for 0 <= a <= b; b and 1 / b are numbers.
+// atan(a / b) for 0 <= a <= b, if b and 1 / b are finite and not 0.
 template <class T> ELEMENTARY pair<T> atan_of_quotient(T a, T b) {
   const pair<T> t = quotient_of_pairs(pair<T>{a, 0}, pair<T>{b, 0});
   const T z = t.high * t.high;
-  // The factor of t's rounding error is 1 / (1 + z); 1 - z / 2 is near enough.
+  // The exact factor of t's rounding error is 1 / (1 + z). 1 - z / 2 is a sufficient approximation.
   return {t.high, fma(atan_rest(z) * z, t.high, fma((T)-0.5 * z, t.low, t.low))};
 }
 
@@ -157,7 +157,7 @@ template <class T> ELEMENTARY T atan2(T y, T x) {
   return (x != x) | (y != y) ? form<T>::nan : signed_as(made.high + made.low, y);
 }
 
-// (asin(t) - t) / t^3 of t^2, |t| <= 1/2
+// (asin(t) - t) / t^3 as a function of t^2, |t| <= 1/2
 template <class T> ELEMENTARY T asin_rest(T z) {
   if constexpr (same<T, f32>) {
     static constexpr f32 c[] = {0.16666754f, 0.07495235f, 0.045478504f, 0.024139643f, 0.042233743f};
@@ -171,7 +171,7 @@ template <class T> ELEMENTARY T asin_rest(T z) {
   }
 }
 
-// asin(size) if size < 1/2; otherwise acos(size), by asin(sqrt((1 - size) / 2)).
+// asin(size) if size < 1/2; otherwise acos(size), computed by asin(sqrt((1 - size) / 2)).
 template <class T> ELEMENTARY pair<T> asin_or_acos(T size) {
   const bool is_near = size < (T)0.5;
   const T z = is_near ? size * size : (T)0.5 - (T)0.5 * size, root = sqrt(z);

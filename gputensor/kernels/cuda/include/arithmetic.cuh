@@ -1,16 +1,16 @@
-// Arithmetic with one definition for all arithmetic types and devices: integers wrap, complex
-// products and quotients follow NumPy's formulas, and names of C library functions do not depend on
-// the width.
+// Arithmetic with one definition for all arithmetic types and devices. Integers wrap around,
+// complex products and quotients follow NumPy's formulas, and names of C library functions do not
+// depend on the width.
 #ifndef GPUTENSOR_ARITHMETIC
 #define GPUTENSOR_ARITHMETIC
 
 #include "types.cuh"
 
 // Note [Sums of products]
-// if a product is added in one lane and subtracted in the next one, g++ 12 makes vfmaddsub of it,
-// even with -ffp-contract=off. Then the bits would depend on how a loop is vectorised. So the part
-// of a complex number is always a sum, if necessary of a negated product, which is exactly the
-// difference; or the product is hidden from the compiler. A test searches for vfmaddsub.
+// If a product is added in one lane and subtracted in the next one, g++ 12 emits vfmaddsub, even
+// with -ffp-contract=off. Then the bits would depend on how a loop is vectorised. So each part of a
+// complex number is computed as a sum, if necessary of a negated product, which equals the
+// difference exactly; or the product is hidden from the compiler. A test searches for vfmaddsub.
 template <class T> DEVICE T unseen(T product) {
 #if defined(GPUTENSOR_LOOPS) && defined(__x86_64__)
   asm("" : "+x"(product));
@@ -22,7 +22,8 @@ template <class T> DEVICE T plus(T a, T b) {
   if constexpr (is_complex<T>) {
     return T{a.re + b.re, a.im + b.im};
   } else {
-    typedef typename unsigned_of<T>::type U;  // signed overflow is undefined; integers must wrap
+    // signed overflow is undefined in C++, but integers must wrap around
+    typedef typename unsigned_of<T>::type U;
     return (T)((U)a + (U)b);
   }
 }
@@ -79,7 +80,7 @@ template <class T> DEVICE bool nonzero(T x) {
   }
 }
 
-// Defines math_NAME of f32 and f64 by the C library's function; a GPU has its own.
+// Defines math_NAME for f32 and f64 by the C library's function. A GPU has its own.
 #define GPUTENSOR_C_FUNCTION(name)                     \
   DEVICE f32 math_##name(f32 x) { return name##f(x); } \
   DEVICE f64 math_##name(f64 x) { return name(x); }
@@ -90,7 +91,8 @@ template <class T> DEVICE bool nonzero(T x) {
 // Defines math_NAME by the C library's function, or in the CPU library by a function that
 // vectorises.
 #ifdef GPUTENSOR_LOOPS
-# include "elementary.cuh"  // not where a line begins: module.py shall not put it into every text
+// The space keeps module.py from inlining the header into every text.
+# include "elementary.cuh"
 #define GPUTENSOR_FUNCTION(name)                                   \
   DEVICE f32 math_##name(f32 x) { return elementary::name(x); } \
   DEVICE f64 math_##name(f64 x) { return elementary::name(x); }
@@ -114,8 +116,8 @@ DEVICE f64 math_abs(f64 x) { return fabs(x); }
 DEVICE f32 math_fma(f32 x, f32 y, f32 z) { return fmaf(x, y, z); }
 DEVICE f64 math_fma(f64 x, f64 y, f64 z) { return fma(x, y, z); }
 
-// near_NAME(x) equals math_NAME(x) unless is_far_angle(x), and vectorises. A GPU does not need it.
-// See Note [Rare elements] in elementary.cuh.
+// near_NAME(x) equals math_NAME(x) unless is_far_angle(x), and it vectorises. A GPU does not need
+// it. See Note [Rare elements] in elementary.cuh.
 #ifdef GPUTENSOR_LOOPS
 DEVICE f32 math_fmod(f32 x, f32 y) {
   return elementary::is_far_quotient(x, y) ? fmodf(x, y) : elementary::fmod(x, y);
@@ -125,7 +127,7 @@ DEVICE f64 math_fmod(f64 x, f64 y) {
 }
 template <class T> DEVICE bool is_far_angle(T x) { return elementary::is_far_angle(x); }
 // Far angles of f32 are computed in f64, because tanf of some C libraries has errors above 1 ulp
-// there.
+// for them.
 #define GPUTENSOR_ANGLE_FUNCTION(name)                                                           \
   DEVICE f32 near_##name(f32 x) { return elementary::name(x); }                                  \
   DEVICE f64 near_##name(f64 x) { return elementary::name(x); }                                  \
@@ -154,7 +156,7 @@ template <class T> DEVICE complex_of<T> quotient(complex_of<T> a, complex_of<T> 
   return complex_of<T>{(a.re * ratio + a.im) * scale, (unseen(a.im * ratio) - a.re) * scale};
 }
 
-// The root with non-negative real part; on the branch cut it has the sign of the imaginary part.
+// The root with non-negative real part. On the branch cut it has the sign of the imaginary part.
 template <class T> DEVICE complex_of<T> complex_root(complex_of<T> z) {
   if (z.re == 0 && z.im == 0) return complex_of<T>{0, z.im};
   if (z.im - z.im != 0 && z.im == z.im) return complex_of<T>{math_abs(z.im), z.im};

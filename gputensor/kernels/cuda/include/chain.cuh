@@ -1,8 +1,8 @@
-// The functions that the source of a chain calls: see chain_source.py.
+// Functions that the source of a chain calls: see chain_source.py.
 //
 // The functors of a chain's operators are in the files of their families. A value of a chain has
-// the type in which the operator alone would store it; the next operator converts it as after a
-// load.
+// the type in which the operator alone would store it. The next operator converts it as it would
+// after a load.
 #ifndef GPUTENSOR_CHAIN
 #define GPUTENSOR_CHAIN
 
@@ -11,12 +11,12 @@
 #include "rows.cuh"
 #include "turned.cuh"
 
-// A value converted to the input of an operator with common dtype S. See Note [Common dtype].
+// Convert a value to the input of an operator with common dtype S. See Note [Common dtype].
 template <class S, class T> DEVICE typename acc_of<S>::type taken(T x) {
   return cast<typename acc_of<S>::type>(cast<S>(x));
 }
 
-// A number of the call. It is not rounded to S if the computation's type is wider.
+// A number of the call. It is not rounded to S if the type of the computation is wider.
 template <class S> DEVICE typename acc_of<S>::type given(value_slot slot) {
   return number<typename acc_of<S>::type>(slot);
 }

@@ -1,5 +1,5 @@
-// The begin of each chain's body: the variant's definitions, the operands, and the functions that a
-// walk calls. Included once per variant, so it has no guard.
+// The begin of each chain's body: the variant's definitions, the operands, and the functions that
+// an iteration calls. It has no include guard, because it is included once per variant.
 #ifndef CHAIN
 #define CHAIN chain_functor
 #endif

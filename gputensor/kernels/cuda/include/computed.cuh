@@ -1,12 +1,12 @@
-// Pointwise operators with one to three inputs and any number of scalars, which the functor
-// declares:
+// Pointwise operators with one to three inputs and any number of scalars. The functor declares both
+// numbers:
 //
 //   struct leaky_relu : takes<1, 1> {
 //     template <class T> static DEVICE T of(T x, T slope) { return x > 0 ? x : x * slope; }
 //   };
 //
-// An input is a tensor or a number; the scalars of a call follow the inputs. All values are in the
-// arithmetic type. The result has that type too, and is stored in the common dtype.
+// An input is a tensor or a number. The scalars of a call follow the inputs. All values, and the
+// result, have the arithmetic type. The result is stored in the common dtype.
 #ifndef GPUTENSOR_COMPUTED
 #define GPUTENSOR_COMPUTED
 
@@ -15,7 +15,7 @@
 #include "rows.cuh"
 #include "turned.cuh"
 
-// The number of values of a call, which variants.py reads.
+// The number of values of a call. variants.py reads it.
 template <int INPUTS, int SCALARS> struct takes {
   static constexpr int inputs = INPUTS, scalars = SCALARS, values = INPUTS + SCALARS;
 };

@@ -1,8 +1,8 @@
 // Parameters and 16-byte accesses of the kernels whose operands are all dense in one order.
 //
-// A block owns a tile of blockDim.x * PACKS packs. A pack has as many elements as the widest
+// A block processes a tile of blockDim.x * PACKS packs. A pack has as many elements as the widest
 // operand has in 16 bytes. A whole tile of aligned operands is read and written by packs, with all
-// loads before the first use; the last tile and unaligned operands are processed element by
+// loads before the first use. The last tile and unaligned operands are processed element by
 // element. There is no grid-stride loop, because a run-time loop cost 33 % (pytorch#194310).
 #if !defined(GPUTENSOR_CONTIGUOUS) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_CONTIGUOUS
@@ -61,7 +61,7 @@ DEVICE pack<T, N> load_or_repeat(const char* data, u32 element, bool is_number, 
   return is_number ? repeat<T, N>(cast<T>(value)) : load_pack<T, N>(data, element);
 }
 
-// An element of a pack that may be a number. A number with f16 or bf16 operands is not rounded to
+// An element of a pack that may be a number. A number beside f16 or bf16 operands is not rounded to
 // their type.
 template <class T, class acc_t> DEVICE acc_t element_or_number(T x, bool is_number, acc_t value) {
   if constexpr (is_half<T>) {
@@ -71,7 +71,7 @@ template <class T, class acc_t> DEVICE acc_t element_or_number(T x, bool is_numb
   }
 }
 
-// A load of data that is not used again soon, so that it does not displace other lines in L1.
+// A load of data that is not used again soon. It does not displace other lines in L1.
 template <class T, int N> DEVICE pack<T, N> load_streaming(const char* data, u32 element) {
 #ifdef __CUDA_ARCH__
   if constexpr (sizeof(T) * N == 16) {

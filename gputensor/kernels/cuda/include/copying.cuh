@@ -1,9 +1,9 @@
 // Common parts of the layout copies: the begin of a block, and the two sides of the parameters.
 //
-// Note [Copy parameters]: operand 0 is dst, 1 is src, and 2 is the channel's number, if a copy
-// scales. Strides are bytes (channels of operand 2), signed, 64 bits. copy_launch.py packs the
-// structs field by field. A block computes its position by divisions with magic numbers; its
-// threads then need few divisions or none. Blocks never loop over the grid.
+// Note [Copy parameters]: operand 0 is dst, operand 1 is src and, if a copy scales, operand 2 is
+// the channel index. Strides are signed 64-bit byte counts (for operand 2, channels).
+// copy_launch.py packs the structs field by field. A block computes its position by divisions with
+// magic numbers, so that its threads need few divisions or none. Blocks never loop over the grid.
 #ifndef GPUTENSOR_COPYING
 #define GPUTENSOR_COPYING
 
@@ -44,11 +44,11 @@ DEVICE void add_outer(const outer_dims<OPERANDS, MAX_DIMS>& outer, u32 index,
 DEVICE constexpr int at_least(int a, int b) { return a > b ? a : b; }
 DEVICE constexpr int at_most(int a, int b) { return a < b ? a : b; }
 
-// True if it is completely inside the copy. -DEDGES=0 assumes this, so that the instructions of a
-// whole tile can be counted; that variant is never run.
+// True if the block is completely inside the copy. -DEDGES=0 assumes this, so that the instructions
+// of a whole tile can be counted; that variant is never run.
 #define INSIDE(condition) (!EDGES || (condition))
 
-// The dimension of the channels: none, the rows of a tile, its columns, or another one.
+// The dimension of the channels: none, the rows of a tile, its columns, or another dimension.
 #define UNSCALED 0
 #define BY_ROW 1
 #define BY_COLUMN 2

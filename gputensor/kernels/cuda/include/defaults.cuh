@@ -1,5 +1,5 @@
 // The begin of each body: defaults with which a file compiles alone in an editor, and the types of
-// a variant. Included once per variant, so it has no guard.
+// a variant. It has no include guard, because it is included once per variant.
 #ifndef SCALAR
 #define SCALAR f32
 #endif
@@ -11,6 +11,6 @@
 #endif
 typedef SCALAR scalar_t;
 typedef acc_of<scalar_t>::type acc_t;
-// Complex functions are long and make calls: they spill registers if the compiler chooses the
+// Complex functions are long and contain calls. They spill registers if the compiler chooses the
 // occupancy.
 constexpr int LEAST_BLOCKS = is_complex<scalar_t> ? 1 : 0;

@@ -1,6 +1,6 @@
-// Random numbers of distributions from words of Philox, for the CUDA kernel and the CPU's loops.
-// kernels/cpu/random.py defines their bits. These are equal on all devices, except for the last
-// bits of a logarithm, a root or an angle.
+// Random numbers of distributions, computed from Philox words, for the CUDA kernel and the CPU's
+// loops. kernels/cpu/random.py defines their bits. These are equal on all devices, except for the
+// last bits of a logarithm, a root or an angle.
 #ifndef GPUTENSOR_DRAWS
 #define GPUTENSOR_DRAWS
 
@@ -13,7 +13,7 @@ template <> struct computed<f16> { typedef f32 type; };
 template <> struct computed<bf16> { typedef f32 type; };
 template <class T> using wide = typename computed<T>::type;
 
-// A number up to 2^53 as f64, exactly.
+// Convert a number up to 2^53 to f64, exactly.
 DEVICE f64 as_f64(u64 x) {
 #ifdef GPUTENSOR_LOOPS  // CPUs have no vector instruction for this
   const f64 high = bits_as<f64>(x >> 32 | 0x4530000000000000ull);         // 2^84 + the upper half
@@ -24,7 +24,7 @@ DEVICE f64 as_f64(u64 x) {
 #endif
 }
 
-// Numbers in [0, 1), with as many bits as T has.
+// Numbers in [0, 1), with as many bits as T can represent.
 template <class T> DEVICE wide<T> unit_of(u64 bits) {
   if constexpr (same<T, f64>) {
     return as_f64(bits >> 11) * 1.1102230246251565e-16;  // 2^-53
@@ -47,9 +47,9 @@ template <class W> DEVICE W inside(u64 bits) {
   }
 }
 
-// A pair of normal numbers is size * cos(angle) and size * sin(angle): the root of -2 times the
-// logarithm of the first word's number, and the angle of the second's. Source: Box and Muller
-// (1958).
+// A pair of normal numbers is size * cos(angle) and size * sin(angle). size is the root of -2 times
+// the logarithm of the first word's number; angle comes from the second word. Source: Box and
+// Muller (1958).
 template <class W> DEVICE W normal_size(u64 bits) {
   W made;
   if constexpr (same<W, f64>) {

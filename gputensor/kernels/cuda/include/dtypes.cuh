@@ -1,10 +1,10 @@
-// Operands whose dtype is known at run time only: fetch-and-cast and cast-and-store by dtype code.
-// The numbers are those of core/dtype.py.
+// Operands whose dtype is known only at run time: fetch-and-cast and cast-and-store by dtype code.
+// The codes are those of core/dtype.py.
 //
 // Note [Common dtype]: a value is computed in an arithmetic type (i64 u64 f32 f64 c64 c128) that
-// may be wider than the common dtype of the call; if an operand's dtype differs from the common
-// one, loaded and stored values are narrowed to the common dtype. So `u8 + int64 scalar` wraps and
-// `f16 + f32 scalar` rounds as if the operand had been converted first.
+// may be wider than the common dtype of the call. If an operand's dtype differs from the common
+// dtype, loaded and stored values are narrowed to the common dtype. So `u8 + int64 scalar` wraps
+// around and `f16 + f32 scalar` rounds as if the operand had been converted first.
 #ifndef GPUTENSOR_DTYPES
 #define GPUTENSOR_DTYPES
 
@@ -48,9 +48,9 @@ template <class acc_t> DEVICE acc_t narrow(acc_t x, int common) {
 #define GPUTENSOR_REAL_CASES(CASE) CASE(f16) CASE(bf16) CASE(f32) CASE(f64)
 #define GPUTENSOR_COMPLEX_CASES(CASE) CASE(c64) CASE(c128) CASE(c32)
 
-// out[k] = the element of dtype `code` at base + offset[k]. One branch for all N elements, so that
-// their loads are in flight together. Unless FROM_ANY, the dtype's category is never above that of
-// the arithmetic type, because of promotion.
+// out[k] = the element of dtype `code` at base + offset[k]. One branch serves all N elements, so
+// that their loads are in flight together. Unless FROM_ANY, the category of the dtype is never
+// above the category of the arithmetic type, because of promotion.
 template <bool FROM_ANY = false, int N, class acc_t>
 DEVICE void fetch(const char* base, const i64 (&offset)[N], int code, int common, acc_t (&out)[N]) {
 #define GPUTENSOR_FETCH(T)                               \

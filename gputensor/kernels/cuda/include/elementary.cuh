@@ -1,15 +1,15 @@
-// Elementary functions of f32 and f64 that the compiler vectorises: without branches, tables and
-//calls.
+// Elementary functions of f32 and f64 that the compiler vectorises: no branches, tables or calls.
 // In the CPU library (GPUTENSOR_LOOPS) math_exp, math_sin, … of arithmetic.cuh and functions.cuh
-// call these; on a GPU and on the emulator they call the C library's. NaN, infinities, signed zeros
-// and denormals follow C99. docs/numbers.md has the largest errors, which bench/ulp.py measures.
-// Note [Rare elements]: sin, cos and tan are accurate for |x| <= FAR_ANGLE. Other elements are
-// rare, and a function call computes them. A functor F of one angle has F::is_rare and F::rare, for
-// f32 or f64; F::rare is accurate for all elements. A loop over a block of inputs x (out may be x):
+// call these functions; on a GPU and on the emulator they call the C library's functions. NaN,
+// infinities, signed zeros and denormals follow C99. docs/numbers.md has the largest errors, which
+// bench/ulp.py measures.
+// Note [Rare elements]: sin, cos and tan are accurate for |x| <= FAR_ANGLE. Larger elements are
+// rare and computed by a function call. A functor F of one angle has F::is_rare and F::rare, for
+// f32 or f64. F::rare is accurate for all elements. A loop over a block of inputs x (out may be x):
 //   if (any F::is_rare(x[i])) for each i: out[i] = F::is_rare(x[i]) ? F::rare(x[i]) : F::of(x[i]);
 //   else for each i: out[i] = F::of(x[i]);
 //
-// Numbers  compile with -ffp-contract=off: a sum and its rounding error must stay apart.
+// Numbers  compile with -ffp-contract=off, so that a sum and its rounding error stay separate.
 // Source   coefficients are minimax polynomials, made by bench/minimax.py.
 #ifndef GPUTENSOR_ELEMENTARY
 #define GPUTENSOR_ELEMENTARY
@@ -65,7 +65,8 @@ ELEMENTARY T terms(const T (&c)[N], T x, T x2, T x4, T x8) {
                terms<FROM, HALF>(c, x, x2, x4, x8));
   }
 }
-// c[0] + c[1] x + …. The last STEPS use Horner's scheme, because their rounding errors matter most.
+// c[0] + c[1] x + …. The last STEPS steps use Horner's scheme, because their rounding errors matter
+// most.
 template <int STEPS = 1, int FROM = 0, class T, int N>
 ELEMENTARY T polynomial(T x, const T (&c)[N]) {
   if constexpr (FROM < STEPS) {
@@ -76,7 +77,7 @@ ELEMENTARY T polynomial(T x, const T (&c)[N]) {
   }
 }
 
-// high + low; low is about as small as a rounding error of high.
+// The number high + low, where low is about as small as a rounding error of high.
 template <class T> struct pair { T high, low; };
 
 // min(x, most); NaN stays.

@@ -54,7 +54,7 @@ template <class T> ELEMENTARY T exp2_share(T r) {
   }
 }
 
-// y * 2^n, even if 2^n overflows or the result is denormal; n in two's complement.
+// y * 2^n, correct even if 2^n overflows or the result is denormal. n is in two's complement.
 template <class T> ELEMENTARY T scaled(T y, bits_of<T> n) {
   const bits_of<T> both = n + 2 * form<T>::bias, half = both >> 1;
   return y * power_of_two<T>(half) * power_of_two<T>(both - half);
@@ -69,7 +69,7 @@ template <class T> ELEMENTARY T exp(T x) {
   return x < least ? (T)0 : made;
 }
 
-// exp(x) for x <= 0: it gives the bits of exp in fewer steps. A factor keeps 2^count normal.
+// exp(x) for x <= 0, with the same bits as exp in fewer steps. A factor keeps 2^count normal.
 template <class T> ELEMENTARY T exp_below_zero(T x) {
   constexpr bits_of<T> shift = same<T, f32> ? 64 : 512;
   const T back = same<T, f32> ? (T)5.421010862427522e-20 : (T)7.458340731200207e-155;  // 2^-shift
@@ -112,7 +112,7 @@ template <class T> ELEMENTARY T tanh(T x) {
   return signed_as(made.high + made.low, x);
 }
 
-// (sinh(r) - r) / r^3 and (cosh(r) - 1) / r^2 of r^2, |r| <= ln2 / 2
+// (sinh(r) - r) / r^3 and (cosh(r) - 1) / r^2 as functions of r^2, |r| <= ln2 / 2
 template <class T> ELEMENTARY T sinh_rest(T z) {
   if constexpr (same<T, f32>) {
     static constexpr f32 c[] = {0.16666667f, 0.008333249f, 0.00019904487f};
@@ -144,7 +144,7 @@ template <class T> ELEMENTARY T hyperbolic_sum(T a, T a_low, T b, const exponent
   return sum.high + (sum.low + fma(b, odd, fma(a, cosh_rest(z) * z, product.low + a_low)));
 }
 
-// 2^(count - 2) and 2^(-count - 2); the second one is 0 if it is negligible.
+// 2^(count - 2) and 2^(-count - 2). The second one is 0 if it is negligible.
 template <class T> ELEMENTARY pair<T> both_powers(T size, bits_of<T> count) {
   const T low = power_of_two<T>(form<T>::bias - 2 - count);
   return {power_of_two<T>(count + (form<T>::bias - 2)), size > 40 ? (T)0 : low};
@@ -167,7 +167,7 @@ template <class T> ELEMENTARY T cosh(T x) {
   return 2 * hyperbolic_sum(sum.high, sum.low, power.high - power.low, e);
 }
 
-// erf(x) / x - 1, of x^2
+// erf(x) / x - 1, as a function of x^2
 template <class T> ELEMENTARY T erf_near(T square) {
   if constexpr (same<T, f32>) {  // |x| <= 0.92
     static constexpr f32 c[] = {
@@ -202,7 +202,7 @@ template <class T> ELEMENTARY T erf_far(T x) {
   }
 }
 
-// exp(x), if the result is finite and no denormal.
+// exp(x), if the result is finite and not denormal.
 template <class T> ELEMENTARY T exp_inside(T x) {
   const T sum = fma(x, LOG2E<T>, form<T>::magic), count = sum - form<T>::magic;
   const T r = fma(-count, LN2_HIGH<T>, x);
@@ -217,7 +217,7 @@ template <class T> ELEMENTARY T erf(T x) {
   return size < (same<T, f32> ? (T)0.92 : (T)0.95) ? near : signed_as(far, x);
 }
 
-// (1 + 2 x) exp(x^2) erfc(x) - 1 of (x - CENTRE) / (x + CENTRE), x >= 0.
+// (1 + 2 x) exp(x^2) erfc(x) - 1 as a function of (x - CENTRE) / (x + CENTRE), x >= 0.
 // Source   M. M. Shepherd, J. G. Laframboise, Chebyshev approximation of (1 + 2x) exp(x^2) erfc x
 //          in 0 <= x < inf, Math. Comp. 36, 1981.
 template <class T> constexpr T ERFC_CENTRE = same<T, f32> ? (T)3.5 : (T)3.75;
@@ -242,7 +242,7 @@ template <class T> ELEMENTARY T erfc_share(T t) {
 
 template <class T> ELEMENTARY T erfc(T x) {
   const T size = at_most(size_of(x), same<T, f32> ? (T)10.1 : (T)27.3);
-  // t.low counts: the slope at x = 0 is 1.6.
+  // t.low matters, because the slope at x = 0 is 1.6
   const pair<T> t = sum_of_ordered((T)-1, (size + size) / (size + ERFC_CENTRE<T>));
   static constexpr T slope[] = {(T)-0.15, (T)0.27, (T)0.43, (T)-1.5};
   const T share = fma(polynomial(t.high, slope), t.low, erfc_share(t.high));

@@ -1,7 +1,7 @@
-// Elementary functions of real and complex numbers, by names that do not depend on the width.
+// Elementary functions of real and complex numbers. Their names do not depend on the width.
 //
-// Complex functions follow C99's branch cuts and signed zeros. Beyond LARGE<T>, inverse functions
-// use their asymptotic form, which is also exact at infinity.
+// Complex functions follow C99's branch cuts and signed zeros. For arguments above LARGE<T>,
+// inverse functions use their asymptotic form, which is also exact at infinity.
 // Source   W. Kahan, Branch cuts for complex elementary functions, 1987.
 #ifndef GPUTENSOR_FUNCTIONS
 #define GPUTENSOR_FUNCTIONS
@@ -34,7 +34,7 @@ GPUTENSOR_FUNCTION(tanh)
 template <class T> constexpr T PI = (T)3.14159265358979323846;
 template <class T> constexpr T LN2 = (T)0.693147180559945309417;
 template <class T> constexpr T LN10 = (T)2.302585092994045684018;
-// Added to the square root of this, 1 is lost in rounding.
+// If 1 is added to the square root of this number, the sum rounds to the root.
 template <class T> constexpr T LARGE = sizeof(T) == 4 ? (T)1e10 : (T)1e20;
 
 template <class T> DEVICE bool is_finite(T x) { return x - x == 0; }
@@ -151,7 +151,7 @@ template <class T> DEVICE complex_of<T> complex_acosh(complex_of<T> z) {
 template <class T> DEVICE complex_of<T> complex_atanh(complex_of<T> z) {
   const T x = math_abs(z.re), y = z.im;
   if (is_large(z)) {
-    const T size = math_hypot(x, y);  // it tends to 1/z and half a turn
+    const T size = math_hypot(x, y);  // the result tends to 1/z and half a turn
     return complex_of<T>{math_copysign(is_finite(size) ? x / size / size : (T)0, z.re),
                          math_copysign(PI<T> / 2, y)};
   }

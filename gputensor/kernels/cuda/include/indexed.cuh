@@ -1,15 +1,15 @@
-// A walk over operands; in one of them, index tensors give the position.
+// An iteration over operands. In one operand, index tensors determine the position.
 //
-// Note [Indices]: index tensors are int64, with their own strides over the walk. Each indexes a
-// dimension of `size` elements, `along_bytes` apart. An index out of range fails an assertion on
-// the device; nothing is read or written there.
+// Note [Indices]: index tensors are int64, with their own strides over the iteration. Each indexes
+// a dimension of `size` elements, `along_bytes` apart. An index out of range fails an assertion on
+// the device, and no memory is read or written at that position.
 #if !defined(GPUTENSOR_INDEXED) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_INDEXED
 
 #include "strided.cuh"
 
-// gather_launch.py packs it. data: the operands, outputs first, then the indices.
-// Parameters have at most 4 KiB, so that many dimensions leave room for three indices.
+// gather_launch.py packs this struct. data: the operands, outputs first, then the indices.
+// Parameters have at most 4 KiB, so variants with many dimensions have at most three indices.
 template <int MOST, int MAX_DIMS> struct indexed_params {
   static constexpr int count = MAX_DIMS > 8 && MOST > 3 ? 3 : MOST;
   static constexpr int operands = 2 + count;
@@ -19,7 +19,8 @@ template <int MOST, int MAX_DIMS> struct indexed_params {
   dimension<operands> dim[MAX_DIMS];
 };
 
-// The addresses of an element in both operands; in operand MOVED the indices give the position.
+// The addresses of an element in both operands. In operand MOVED the indices determine the
+// position.
 template <int MOVED, class P> DEVICE void find_places(const P& p, u32 index, char* (&at)[2]) {
   i64 offset[P::operands];
 #pragma unroll

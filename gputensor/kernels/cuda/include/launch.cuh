@@ -1,14 +1,15 @@
-// Numbers that kernels share with launch.py, and the layouts to which a variant may be limited.
+// Numbers shared with launch.py, and the layouts that a variant may be limited to.
 #ifndef GPUTENSOR_LAUNCH
 #define GPUTENSOR_LAUNCH
 
-constexpr int THREADS = 256;  // the largest block of every kernel; smaller ones for few elements
+// the largest block of all kernels; blocks are smaller for few elements
+constexpr int THREADS = 256;
 
-// 16-byte packs per operand and thread: 64 bytes of loads in flight for one input, 32 bytes for
-// each of two or three.
+// 16-byte packs per operand and thread: 64 bytes of loads in flight for one input, and 32 bytes for
+// each of two or three inputs.
 constexpr int UNARY_PACKS = 4, BINARY_PACKS = 2;
 
-// -DLAYOUT= one of these compiles only that entry.
+// -DLAYOUT= one of these compiles only the entry for this layout.
 #define ANY_LAYOUT 0
 #define CONTIGUOUS 1
 #define STRIDED 2

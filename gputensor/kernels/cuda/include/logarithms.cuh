@@ -6,12 +6,12 @@
 
 namespace elementary {
 
-// The first one has trailing zeros, so its product with an exponent is exact.
+// The first part has trailing zeros, so its product with an exponent is exact.
 template <class T> constexpr T LN2_SHORT = same<T, f32> ? (T)0.69314575 : (T)0.6931471805598903;
 template <class T> constexpr T LN2_AFTER =
     same<T, f32> ? (T)1.4286068e-06 : (T)5.497923018708371e-14;
 
-// x = 2^count * fraction, fraction in [sqrt(1/2), sqrt(2)). x must be positive and no denormal.
+// x = 2^count * fraction, fraction in [sqrt(1/2), sqrt(2)). x must be positive and not denormal.
 template <class T> struct parted { T count, fraction; };
 
 template <class T> ELEMENTARY parted<T> parts_of(T x) {
@@ -20,7 +20,7 @@ template <class T> ELEMENTARY parted<T> parts_of(T x) {
   const U root = same<T, f32> ? (U)0x3f3504f3 : (U)0x3fe6a09e667f3bcdull;
   const U from_root = bits(x) - root + (form<T>::bias << SHIFT), exponent = from_root >> SHIFT;
   const T fraction = bits_as<T>((from_root & (((U)1 << SHIFT) - 1)) + root);
-  // The exponent as a floating number, by the lowest bits of 1.5 * 2^SHIFT.
+  // Convert the exponent to floating point, by the lowest bits of 1.5 * 2^SHIFT.
   const T count = bits_as<T>(exponent + bits(form<T>::magic)) - (form<T>::magic + (T)form<T>::bias);
   return {count, fraction};
 }
@@ -98,7 +98,7 @@ template <class T> ELEMENTARY T log10(T x) {
 template <class T> ELEMENTARY T log1p_of(T x, T x_low, T raise) {
   const pair<T> sum = sum_of((T)1, x);
   const parted<T> p = parts_of(sum.high);
-  // 2^-count; it overflows for the largest counts, for which the low part does not matter
+  // 2^-count. It overflows only for the largest counts, for which the low part does not matter.
   const T scale = bits_as<T>(bits((T)1) + bits(p.fraction) - bits(sum.high));
   const T low = p.count > 80 ? (T)0 : (sum.low + x_low) * scale;
   const pair<T> f = sum_of_ordered(p.fraction - 1, low);
@@ -113,9 +113,9 @@ template <class T> ELEMENTARY T log1p(T x) {
   return x < -1 ? form<T>::nan : made;
 }
 
-// Beyond this, x^2 + 1 rounds to x^2, for asinh and acosh.
+// For larger x, x^2 + 1 rounds to x^2, in asinh and acosh.
 template <class T> constexpr T LARGE_ROOT = same<T, f32> ? (T)16384 : (T)1073741824;
-// Below this an odd function x + c x^3 + …, |c| <= 1/3, is rounded to x.
+// Below this an odd function x + c x^3 + …, |c| <= 1/3, rounds to x.
 template <class T> constexpr T SMALL_CUBE = same<T, f32> ? (T)1e-4 : (T)1e-8;
 
 template <class T> ELEMENTARY T asinh(T x) {

@@ -1,5 +1,5 @@
-// The begin of the bodies of rows and turned layouts: the operands of a variant, from its -D.
-// Included once per variant, so it has no guard; see Note [Operand kinds].
+// The begin of the bodies of rows and turned layouts: the operands of a variant, from its -D. It
+// has no include guard, because it is included once per variant; see Note [Operand kinds].
 #ifndef KINDS
 #define KINDS RUNS, RUNS, RUNS, RUNS
 #endif

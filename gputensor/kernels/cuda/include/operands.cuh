@@ -1,11 +1,11 @@
 // Operands of the pointwise kernels for large layouts: rows.cuh and turned.cuh.
 //
-// Note [Operand kinds]: for each operand, its type, its kind along the row of out that a thread
-// processes, and the elements of one access are -D, chosen by pointwise_plan.py. So no element
-// needs a test. Outputs come first and always RUN. Operators have one output and up to three
-// inputs; a chain has any number of both. A unit has as many elements as the widest operand has in
-// 16 bytes, or fewer. Each operand is accessed at its own width, and unaligned operands by narrower
-// accesses.
+// Note [Operand kinds]: three properties of each operand are -D, chosen by pointwise_plan.py: its
+// type, its kind along the row of out that a thread processes, and the elements of one access. So
+// no element needs a test. Outputs come first and always have the kind RUN. Operators have one
+// output and up to three inputs; a chain has any number of both. A unit has as many elements as the
+// widest operand has in 16 bytes, or fewer. Each operand is accessed at its own width, and
+// unaligned operands by narrower accesses.
 #ifndef GPUTENSOR_OPERANDS
 #define GPUTENSOR_OPERANDS
 
@@ -17,7 +17,7 @@ enum operand_kind {
   STAYS,  // one element for the whole row
   STEPS,  // any stride: element by element
   TURNS,  // dense across the rows: staged through shared memory
-  GIVEN,  // a number, travels with the parameters
+  GIVEN,  // a number, passed with the parameters
 };
 
 template <int J, class T, class... Rest> struct nth_type : nth_type<J - 1, Rest...> {};
@@ -57,7 +57,7 @@ template <int WIDTH, class T, int N> DEVICE void store_unit(char* address, const
 template <class O, int J, int V, int U, bool IS_DRAWN = O::is_drawn(J)> struct input_units {
   typedef typename O::template type<J> T;
   static constexpr int kind = O::kind(J), elements = kind == STAYS ? 1 : V;
-  static constexpr bool is_held = O::is_held(J);  // one for all units of the thread
+  static constexpr bool is_held = O::is_held(J);  // one element for all units of the thread
   vec<T, elements> x[is_held ? 1 : U];
 
   DEVICE void load(int k, const char* address, i64 stride_bytes) {
@@ -96,7 +96,7 @@ template <class O, int J, int V, int U> struct input_units<O, J, V, U, true> {
 
   template <class B> DEVICE auto get(const B& body, int k, int i) const {
     if constexpr (V > 1 && O::kind(J) == RUNS && O::width(J) >= V) {
-      // a unit begins at a multiple of V, so common values of its elements are computed once
+      // a unit begins at a multiple of V, so values common to its elements are computed once
       const u64 at = place[k];
       const int lane = V >= 4 ? i & 3 : (int)(at & 3) + i;
       return body.template drawn<J - O::outputs>((at >> 2) + (V >= 4 ? i >> 2 : 0), lane);
@@ -107,7 +107,7 @@ template <class O, int J, int V, int U> struct input_units<O, J, V, U, true> {
   }
 };
 
-// Input J and the following ones. address(j): of operand j in unit k.
+// Load input J and the following ones. address(j): of operand j in unit k.
 template <class O, int V, int U, int J = O::outputs, bool IS_THERE = (J < O::count)>
 struct all_inputs {
   input_units<O, J, V, U> first;
@@ -164,7 +164,7 @@ template <class O, int V, class A, class M> DEVICE void store_outputs(A address,
 }
 
 // The result of an operator. Its inputs are narrowed to the common dtype and then converted to the
-// arithmetic type. A number with f16 or bf16 operands is not rounded to their type. See Note
+// arithmetic type. A number beside f16 or bf16 operands is not rounded to their type. See Note
 // [Common dtype].
 template <class scalar_t, class P> struct computed_inputs {
   typedef typename acc_of<scalar_t>::type acc_t;

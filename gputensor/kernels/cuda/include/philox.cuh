@@ -1,5 +1,5 @@
 // Philox4x64-10. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC11), and
-// numpy/random/src/philox/philox.h, which gives the same numbers for the same counter and key.
+// numpy/random/src/philox/philox.h, which computes the same numbers for equal counter and key.
 #ifndef GPUTENSOR_PHILOX
 #define GPUTENSOR_PHILOX
 
@@ -48,7 +48,7 @@ DEVICE philox_block philox(philox_block counter, u64 key0, u64 key1) {
   return philox_block{{a, b, c, d}};
 }
 
-// The words of a block, counted from a call's first.
+// The words of a block. Blocks are counted from the first one of a call.
 DEVICE philox_block random_block(u64 seed, u64 base, u64 block) {
   const u64 low = base + block;
   return philox(philox_block{{low, low < base, 0, 0}}, seed, 0);

@@ -11,8 +11,8 @@ template <class T> ELEMENTARY T within(T x, T most) {
   return signed_as(at_most(size_of(x), most), x);
 }
 
-// |x|^y is 2^(y log2 |x|). The factor y multiplies the logarithm's error by up to 1100, so the
-// logarithm is computed in f64 for f32, and in pairs for f64.
+// |x|^y is 2^(y log2 |x|). The factor y multiplies the logarithm's error by up to 1100. So the
+// logarithm is computed in f64 for f32, and as a sum of two numbers for f64.
 ELEMENTARY f32 power_of_size(f32 x, f32 y) {
   static constexpr f64 log2_terms[] = {
       2.8853900817902027, 0.9617966732061922, 0.577083610707686, 0.4116711716428975,
@@ -108,7 +108,7 @@ template <class T> ELEMENTARY T hypot(T x, T y) {
   return (size_of(x) == infinity) | (size_of(y) == infinity) ? infinity : made;
 }
 
-// True if the integer part of the rounded quotient may have an error of more than 1.
+// True if the integer part of the rounded quotient may be wrong by more than 1.
 template <class T> ELEMENTARY bool is_far_quotient(T x, T y) {
   const T most = same<T, f32> ? (T)0x1p22f : (T)0x1p51;
   return (size_of(x) > most * size_of(y)) & (y != 0);
@@ -116,13 +116,13 @@ template <class T> ELEMENTARY bool is_far_quotient(T x, T y) {
 
 template <class T> ELEMENTARY T fmod(T x, T y) {
   const T a = size_of(x), b = size_of(y);
-  T rest = fma(-truncated(a / b), b, a);  // exact; the quotient may be one too large
+  T rest = fma(-truncated(a / b), b, a);  // exact; the quotient may be too large by one
   rest = rest < 0 ? rest + b : rest;
   const T made = b == form<T>::infinity ? a - (a - a) : rest;
   return signed_as(made, x);
 }
 
-// The next number after x towards y. As an integer, the bits of |x| count the numbers from 0 on.
+// The next number after x towards y. As integers, the bits of |x| count the numbers from 0 on.
 template <class T> ELEMENTARY T nextafter(T x, T y) {
   typedef bits_of<T> U;
   const U one = 1, sign = bits(y) & form<T>::sign;

@@ -1,30 +1,31 @@
-// Pointwise kernels over rows: out is dense along them; inputs run, stay, step or are numbers.
+// Pointwise kernels over rows. out is dense along a row; inputs are of kind run, stay, step or
+// number.
 //
 // A thread has `unroll` units, which are all loaded before the first is used. ALONG: the units are
 // in one row, blockDim.x units apart, and a block covers a piece of the row; an operand that stays
-// is read once. Otherwise the units are one below the other, in every `steps`-th row, so that the
+// is read once. Otherwise the units are below each other, in every `steps`-th row, so that the
 // lanes of a warp read dense memory even if rows are short; an operand that is equal in all rows is
-// read once. A thread only divides to find its first unit.
+// read once. A thread divides only to find its first unit.
 #if !defined(GPUTENSOR_ROWS) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_ROWS
 
 #include "operands.cuh"
 
-// pointwise_plan.py packs it. Strides are bytes. numel: the number of threads with work.
+// pointwise_plan.py packs this struct. Strides are bytes. numel: the number of threads with work.
 template <int OPERANDS, int VALUES, int MAX_DIMS> struct rows_params {
   char* data[OPERANDS];
   value_slot value[VALUES];
   i64 inner_stride[OPERANDS];  // from one element of a row to the next
   i64 row_stride[OPERANDS];    // from one row to the next, unless ALONG
   i64 step_stride[OPERANDS];   // from one unit of a thread to the next
-  u32 elements, rows;          // units of a row; rows that follow each other at row_stride
+  u32 elements, rows;  // units of a row; number of rows that follow each other at row_stride
   u32 threads, unused;         // in all
-  divider units;               // of a row; pieces of it where ALONG
+  divider units;               // units of a row, divided into pieces if ALONG
   divider steps;               // rows between two units of a thread
   outer_dims<OPERANDS, MAX_DIMS> outer;
 };
 
-// The units of one thread, from at[]; unless ALL, only the first ones, whose bits are set.
+// The units of one thread, from at[] on. Unless ALL, only those whose bits are set.
 template <class O, int V, bool ALL, class B>
 DEVICE void compute_units(const B& body, char* const (&at)[O::count], const i64 (&step)[O::count],
                           const i64 (&inner)[O::count], u32 exists) {
@@ -79,7 +80,7 @@ template <class O, class P, class B> DEVICE void walk_rows(const P& p, const B& 
     compute_units<O, V, true>(body, at, p.step_stride, p.inner_stride, whole);
     return;
   }
-  // The end of a row, or of the rows: the i-th element of each unit that has it.
+  // The end of a row, or of the rows: the i-th element of each unit that has one.
 #pragma unroll 1
   for (u32 i = 0; i < V; ++i) {
     u32 here = 0;

@@ -1,4 +1,4 @@
-// Special functions of real numbers, computed in f64 for all dtypes; f32 results are rounded once.
+// Special functions of real numbers, computed in f64 for all dtypes. f32 results are rounded once.
 #ifndef GPUTENSOR_SPECIAL
 #define GPUTENSOR_SPECIAL
 
@@ -18,7 +18,7 @@ DEVICE f64 infinite() { return 1.7976931348623157e308 * 10; }
 DEVICE f64 not_a_number() { return infinite() - infinite(); }
 DEVICE bool is_finite(f64 x) { return x - x == 0; }
 
-// --- the error function and what is made of it ---------------------------------------------------
+// --- the error function and its relatives --------------------------------------------------------
 
 // exp(x * x), corrected for the rounding error of x * x.
 DEVICE f64 exp_square(f64 x) {
@@ -29,7 +29,7 @@ DEVICE f64 exp_square(f64 x) {
 
 DEVICE f64 scaled_erfc(f64 x) {
   if (x < 8) return x < -27 ? infinite() : exp_square(x) * erfc(x);
-  f64 fraction = 0;  // Laplace's continued fraction, from its end
+  f64 fraction = 0;  // Laplace's continued fraction, evaluated from its end
   for (int k = 30; k > 0; --k) fraction = 0.5 * k / (x + fraction);
   return 0.5641895835477563 / (x + fraction);  // 1 / sqrt(pi)
 }
@@ -95,7 +95,7 @@ DEVICE f64 digamma_of(f64 x) {
   return made + (is_finite(x) ? log(x) - 0.5 / x - tail : x);
 }
 
-// Hurwitz's zeta by Euler and Maclaurin.
+// Hurwitz's zeta function by the Euler-Maclaurin formula.
 DEVICE f64 zeta_of(f64 x, f64 q) {
   if (x == 1) return infinite();
   if (x < 1) return not_a_number();
@@ -139,7 +139,8 @@ DEVICE f64 polygamma_of(f64 x, f64 n) {
   return sign * tgamma(n + 1) * zeta_of(n + 1, x);
 }
 
-// The regularised incomplete gamma function: by its series, the upper one by Lentz's fraction.
+// The regularised incomplete gamma function: the lower one by its series, the upper one by Lentz's
+// continued fraction.
 DEVICE f64 gamma_part(f64 a, f64 x, bool is_upper) {
   if (!(a >= 0) || !(x >= 0)) return not_a_number();
   if (a == 0) return x == 0 ? not_a_number() : is_upper ? 0 : 1;
@@ -190,7 +191,7 @@ DEVICE f64 scaled_i1(f64 x) {
   return copysign(made, x);
 }
 
-// exp(|x|) * scaled, even if exp(|x|) overflows.
+// exp(|x|) * scaled, correct even if exp(|x|) overflows.
 DEVICE f64 grown(f64 x, f64 scaled) {
   const f64 half = exp(fabs(x) / 2);
   return half * scaled * half;
@@ -237,7 +238,7 @@ DEVICE f64 airy_of(f64 x) {
 
 // --- orthogonal polynomials ----------------------------------------------------------------------
 
-// The highest degree that is computed, so that each kernel ends.
+// The highest degree that is computed, so that every kernel terminates.
 static const i64 HIGHEST_DEGREE = 1 << 20;
 
 // p_(k+1) = of(k, p_k, p_(k-1)), from p_0 = 1 and p_1.

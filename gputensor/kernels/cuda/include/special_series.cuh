@@ -1,4 +1,4 @@
-// Chebyshev series of Bessel and Airy functions on [-1, 1], of an argument that special.cuh maps.
+// Chebyshev series of Bessel and Airy functions on [-1, 1]. special.cuh maps the argument.
 // Source: python -m tests.golden.freeze_special, fitted to mpmath's values.
 #ifndef GPUTENSOR_SPECIAL_SERIES
 #define GPUTENSOR_SPECIAL_SERIES

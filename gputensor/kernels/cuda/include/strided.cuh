@@ -1,6 +1,6 @@
-// Parameters and index arithmetic of the kernels that walk any strides.
+// Parameters and index arithmetic of the kernels for any strides.
 //
-// Note [Strides]: dimension 0 is the fastest. Strides are bytes, signed, 64 bits wide; an index has
+// Note [Strides]: dimension 0 is the fastest. Strides are bytes, signed, 64 bits wide. An index has
 // 32 bits, and launch.py splits layouts of more than 2^31 - 1 elements. So an operand may span any
 // number of bytes. launch.py packs these structs field by field (`StridedLaunch`).
 #ifndef GPUTENSOR_STRIDED
@@ -8,10 +8,10 @@
 
 #include "dtypes.cuh"
 
-// Elements per thread, `blockDim.x` apart, so that a thread has four loads in flight.
+// Elements per thread. They are `blockDim.x` apart, so that a thread has four loads in flight.
 constexpr int STRIDED_UNROLL = 4;
 
-struct value_slot { u64 low, high; };  // a number, as bytes of the type that reads it
+struct value_slot { u64 low, high; };  // a number, as bytes of the type that the kernel reads
 
 template <class T> DEVICE T number(value_slot slot) {
   union { value_slot slot; T value; } both;
@@ -32,7 +32,7 @@ template <int OPERANDS> struct dimension {
 };
 
 // The slot of a number or scalar contains the kernel's acc_t (integers as 64 bits). Operands are
-// outputs first; input k is operand OPERANDS - inputs + k, or value[k] if bit k of `numbers` is
+// outputs first. Input k is operand OPERANDS - inputs + k, or value[k] if bit k of `numbers` is
 // set. The scalars of the operator follow the inputs' slots.
 template <int OPERANDS, int VALUES, int MAX_DIMS> struct strided_params {
   static constexpr int operands = OPERANDS, dims = MAX_DIMS;
@@ -46,7 +46,7 @@ template <int OPERANDS, int VALUES, int MAX_DIMS> struct strided_params {
   dimension<OPERANDS> dim[MAX_DIMS];
 };
 
-// The first of this thread's elements; the others follow at distances of blockDim.x.
+// The first element of this thread. The others follow at distances of blockDim.x.
 DEVICE u32 first_element() { return blockIdx.x * blockDim.x * STRIDED_UNROLL + threadIdx.x; }
 
 // The number of this thread's elements that exist.
@@ -58,7 +58,7 @@ DEVICE int elements_left(u32 first, u32 numel) {
 }
 
 // offset[operand][k]: the byte offset of element first + k * step. Elements past the end repeat the
-// first one. It may be read again, because in an in-place operator only this thread writes it.
+// first one. Reading it again is safe, because in an in-place operator only this thread writes it.
 template <class P, int OPERANDS>
 DEVICE void locate(const P& p, u32 first, u32 step, i64 (&offset)[OPERANDS][STRIDED_UNROLL]) {
   u32 index[STRIDED_UNROLL];
@@ -69,7 +69,8 @@ DEVICE void locate(const P& p, u32 first, u32 step, i64 (&offset)[OPERANDS][STRI
 #pragma unroll
     for (int j = 0; j < OPERANDS; ++j) offset[j][k] = 0;
   }
-  // Loops over few dimensions are unrolled; with many, the code would only grow.
+  // Loops over few dimensions are unrolled. With many dimensions, unrolling would only make the
+  // code longer.
 #pragma unroll(P::dims <= 8 ? P::dims : 1)
   for (int d = 0; d < P::dims; ++d) {
     if (d >= p.ndim) break;

@@ -1,12 +1,12 @@
 // Pointwise kernels with an operand that is dense across the rows of out. It is staged through
 // shared memory, so that it and out are accessed by whole sectors.
 //
-// A block owns a tile of 16 x 16 squares of `unit` x `unit` elements; out is dense along x, and
-// staged operands along y. A thread loads a square of each staged operand and `unit` units of the
-// others, all before the first use. It transposes the square in registers and stores its columns as
-// 16-byte cells. Cell c of column y is at c ^ (y / unit & 7): there are no bank conflicts on either
-// side, and no padding (tests/cuda/test_pointwise_compile.py). Elements narrower than a cell's
-// share of 16 bytes are widened.
+// A block processes a tile of 16 x 16 squares of `unit` x `unit` elements. out is dense along x,
+// and staged operands along y. A thread loads a square of each staged operand and `unit` units of
+// the other operands, all before the first use. It transposes the square in registers and stores
+// its columns as 16-byte cells. Cell c of column y is stored at c ^ (y / unit & 7), so there are no
+// bank conflicts on either side and no padding (tests/cuda/test_pointwise_compile.py). Elements
+// narrower than a cell's share of 16 bytes are widened.
 #if !defined(GPUTENSOR_TURNED) && !defined(GPUTENSOR_LOOPS)
 #define GPUTENSOR_TURNED
 
@@ -14,13 +14,13 @@
 
 constexpr u32 SQUARES = 16;  // squares along each side of a tile: one for each of 256 threads
 
-// pointwise_plan.py packs it. Strides are bytes.
+// pointwise_plan.py packs this struct. Strides are bytes.
 template <int OPERANDS, int VALUES, int MAX_DIMS> struct turned_params {
   char* data[OPERANDS];
   value_slot value[VALUES];
   i64 x_stride[OPERANDS], y_stride[OPERANDS];
   u32 xs, ys;  // extents
-  divider tiles_x, tiles;  // side by side; of one batch
+  divider tiles_x, tiles;  // number of tiles side by side; number in one batch
   outer_dims<OPERANDS, MAX_DIMS> outer;
 };
 
@@ -52,7 +52,7 @@ template <class T, class W> DEVICE T unboxed(W word) {
   }
 }
 
-// Input J of a thread of a tile. put, staged: only for operands that turn.
+// Load input J of a thread of a tile. put, staged: only for operands that turn.
 template <class O, int J, bool TURNS_HERE = (O::kind(J) == TURNS)> struct tile_input {
   static constexpr int V = O::unit;
   input_units<O, J, V, V> units;
@@ -130,7 +130,7 @@ template <class O> DEVICE constexpr int staged_before(int j) {
   return found;
 }
 
-// Input J and the following ones, staged one after another from `shared` on.
+// Load input J and the following ones, staged one after another from `shared` on.
 template <class O, int J = O::outputs, bool IS_THERE = (J < O::count)> struct tile_inputs {
   static constexpr int STAGE = staged_before<O>(J) * (int)(SQUARES * SQUARES) * O::unit;
   tile_input<O, J> first;
@@ -217,7 +217,7 @@ DEVICE void walk_tiles(const P& p, const B& body, uint4* shared) {
   tile_inputs<O> inputs;
   if (is_whole) {
     inputs.load(p, at);
-    __syncwarp();  // keeps ptxas from moving loads behind the first store, which waits
+    __syncwarp();  // prevents ptxas from moving loads after the first store, which waits
     inputs.put(shared);
   } else {
 #pragma unroll 4

@@ -1,10 +1,10 @@
-// Storage types, arithmetic types and the casts between them, for GPUs and for the emulator.
-// Nothing here depends on -D. `__CUDA_ARCH__` is defined if the file is compiled for a GPU.
+// Storage types, arithmetic types and the casts between them, for GPUs and for the emulator. This
+// file does not depend on -D. `__CUDA_ARCH__` is defined if it is compiled for a GPU.
 //
-// Note [Casts]: one function `cast` for all devices. Float to integer truncates, saturates to
-// int64 and keeps the low bits; NaN gives 0; to u64 the values in [2^63, 2^64) are exact. To bool
-// is x != 0. Complex to real keeps the real part. f64 to f16 rounds once, as NumPy does; f64 and
-// integers reach bf16, and integers f16, through f32, as NumPy and ml_dtypes do.
+// Note [Casts]: one function `cast` for all devices. Float to integer truncates, saturates to int64
+// and keeps the low bits; NaN becomes 0; to u64 the values in [2^63, 2^64) are exact. To bool is x
+// != 0. Complex to real keeps the real part. f64 to f16 rounds once, as in NumPy. f64 and integers
+// are cast to bf16 through f32, and integers to f16 too, as in NumPy and ml_dtypes.
 #ifndef GPUTENSOR_TYPES
 #define GPUTENSOR_TYPES
 
@@ -36,7 +36,7 @@ template <class T> struct alignas(2 * sizeof(T)) complex_of {
   typedef T part;
   T re, im;
 };
-typedef complex_of<f16> c32;  // computed in c64, like f16 in f32
+typedef complex_of<f16> c32;  // computed in c64, as f16 in f32
 typedef complex_of<f32> c64;
 typedef complex_of<f64> c128;
 
@@ -53,7 +53,7 @@ template <class T> constexpr bool is_integer =
     is_signed_integer<T> || same<T, u8> || same<T, u16> || same<T, u32> || same<T, u64>;
 
 // acc_of<storage>::type is the arithmetic type of a storage type. Integers narrower than an int are
-// computed as 32-bit integers of their signedness; a store keeps the low bits.
+// computed as 32-bit integers of the same signedness; a store keeps the low bits.
 template <class T> struct acc_of { typedef T type; };
 template <> struct acc_of<b8> { typedef u32 type; };
 template <> struct acc_of<u8> { typedef u32 type; };
@@ -111,9 +111,9 @@ DEVICE f16 f16_from_float(f32 x) {
   const u32 bits = bits_as<u32>(x), sign = (bits >> 16) & 0x8000;
   u32 size = bits & 0x7fffffff;
   if (size > 0x7f800000) return f16{(u16)(sign | 0x7e00 | ((size >> 13) & 0x3ff))};
-  if (size >= 0x477ff000) return f16{(u16)(sign | 0x7c00)};  // 65520 and more
+  if (size >= 0x477ff000) return f16{(u16)(sign | 0x7c00)};  // 65520 and larger
   if (size < 0x38800000) {
-    // Below 2^-14: 0.5 has the spacing of an f16 denormal, so the addition rounds.
+    // Below 2^-14: the spacing of floats at 0.5 is that of f16 denormals, so the addition rounds.
     return f16{(u16)(sign | (bits_as<u32>(bits_as<f32>(size) + 0.5f) - 0x3f000000))};
   }
   size += 0xfff + ((size >> 13) & 1);
@@ -121,8 +121,8 @@ DEVICE f16 f16_from_float(f32 x) {
 }
 #endif
 
-// Cast to f32, rounding to odd. A later rounding to fewer bits then gives the result of rounding
-// the exact value.
+// Cast to f32, rounding to odd. A later rounding to fewer bits then gives the same result as
+// rounding the exact value.
 DEVICE f32 f32_rounded_to_odd(f64 x) {
   const f32 near = (f32)x;
   const f64 back = near;

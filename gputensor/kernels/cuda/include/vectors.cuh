@@ -1,8 +1,8 @@
-// Vectors: adjacent elements of one access, kept in 32-bit registers.
+// Vectors: the adjacent elements of one access, kept in 32-bit registers.
 //
-// Elements narrower than a register are not extracted and inserted: `assembled` builds each
-// register by byte permutes from the registers with its bytes. All indices are constants after
-// loops are unrolled, so nothing is in local memory.
+// Elements narrower than a register are not extracted and inserted one by one: `assembled` builds
+// each register by byte permutes from the registers that contain its bytes. All indices are
+// constants after loop unrolling, so no vector is in local memory.
 #ifndef GPUTENSOR_VECTORS_CUH
 #define GPUTENSOR_VECTORS_CUH
 
@@ -14,7 +14,7 @@
 #define CHECK_VECTOR(address, bytes)
 #endif
 
-// The position of an element: whole registers, or a byte of the first one.
+// The position of an element: whole registers, or a byte of the first register.
 template <class T> struct part {
   u32 word[(sizeof(T) + 3) / 4];
   u32 byte;
@@ -124,7 +124,8 @@ template <class V> DEVICE V load_vector(const char* address) {
   return loaded;
 }
 
-// Load from memory that no kernel writes to meanwhile; accesses of 16 bytes are not kept in L1.
+// Load from memory that no kernel writes to at the same time. Accesses of 16 bytes are not kept in
+// L1.
 template <class V> DEVICE V load_source(const char* address) {
 #ifdef __CUDA_ARCH__
   V loaded;
@@ -183,8 +184,8 @@ template <class V> DEVICE V funnelled(const V& low, const V& high, u32 by) {
 
 // --- values -------------------------------------------------------------------------------------
 
-// Convert the elements of a vector to another type: by the casts of types.cuh, or with the same
-// bits.
+// Convert the elements of a vector to another type: by the casts of types.cuh, or by reinterpreting
+// the bits.
 template <class To, class From, int N> DEVICE vec<To, N> converted(const vec<From, N>& x) {
   if constexpr (same<To, From>) {
     return x;
@@ -222,21 +223,21 @@ DEVICE void transpose(const vec<T, C> (&rows)[R], vec<T, R> (&columns)[C]) {
 
 // --- a scale and a bias per channel -------------------------------------------------------------
 
-// `pack` computes scale[channel] * x + bias[channel] in f32 (f64 if either end is f64), each step
-// rounded, and stores integers rounded to nearest even and saturated; NaN gives 0. Up to
-// INLINE_CHANNELS values are launch parameters; more are in memory as f32.
+// `pack` computes scale[channel] * x + bias[channel] in f32 (f64 if either side is f64). Each step
+// is rounded. Integers are rounded to nearest even and saturated; NaN becomes 0. Up to
+// INLINE_CHANNELS values are launch parameters; more values are in memory as f32.
 constexpr int INLINE_CHANNELS = 16;
 
 struct scaling {
-  const f32* scale;  // 0: inline_scale, and likewise the bias
+  const f32* scale;  // 0: inline_scale; the same for the bias
   const f32* bias;
-  u32 last, unused;  // the last channel, whose values are used beyond an edge
+  u32 last, unused;  // the last channel, whose values are used past an edge
   f32 inline_scale[INLINE_CHANNELS], inline_bias[INLINE_CHANNELS];
 
   DEVICE f32 scale_of(u32 channel) const { return of(scale, inline_scale, channel); }
   DEVICE f32 bias_of(u32 channel) const { return of(bias, inline_bias, channel); }
 
-  // The values of a channel that is known to exist.
+  // The values of a channel that exists.
   DEVICE f32 scale_at(u32 channel) const { return scale ? scale[channel] : inline_scale[channel]; }
   DEVICE f32 bias_at(u32 channel) const { return bias ? bias[channel] : inline_bias[channel]; }
 
@@ -259,7 +260,7 @@ template <class To, class acc_t> DEVICE To quantised(acc_t x) {
     constexpr bool is_signed = is_signed_integer<To>;
     constexpr int bits = 8 * sizeof(To);
     const acc_t rounded = nearest_even(x);
-    // Both are powers of two, so exact: values in [least, above) fit.
+    // Both limits are powers of two and therefore exact. Values in [least, above) fit.
     const acc_t above = (acc_t)((u64)1 << (bits - 1)) * (is_signed ? 1 : 2);
     const acc_t least = is_signed ? -above : 0;
     constexpr u64 all = ~(u64)0 >> (64 - bits);

@@ -1,5 +1,5 @@
-// Cooperative groups on the emulator: blocks, tiles of a warp, and the threads that came to a call.
-// The grid has a rank and a size; its barrier is not covered.
+// Cooperative groups on the emulator: blocks, tiles of a warp, and coalesced threads. The grid has
+// a rank and a size; its barrier is not covered.
 #pragma once
 
 namespace cooperative_groups {
@@ -24,7 +24,8 @@ inline int nth_lane(unsigned mask, unsigned n) {
     if (mask >> lane & 1 && n-- == 0) return lane;
   return -1;
 }
-inline unsigned packed(unsigned bits, unsigned mask) {  // the bits of a mask's lanes, side by side
+// the bits of a mask's lanes, packed together
+inline unsigned packed(unsigned bits, unsigned mask) {
   unsigned result = 0, at = 0;
   for (int lane = 0; lane < 32; ++lane)
     if (mask >> lane & 1) result |= (bits >> lane & 1) << at++;
@@ -65,7 +66,7 @@ class grid_group {
 };
 inline grid_group this_grid() { return grid_group(); }
 
-// Lanes of one warp: a tile, or those that came to coalesced_threads().
+// Lanes of one warp: a tile, or the lanes that reached coalesced_threads().
 class gputensor_lanes {
  public:
   explicit gputensor_lanes(unsigned mask) : mask_(mask) {}
@@ -166,7 +167,7 @@ inline coalesced_group coalesced_threads(GPUTENSOR_HERE) {
       (unsigned)gputensor_details::meet(gputensor::ACTIVE_MASK, ~0u, 0, file, line));
 }
 
-// The lanes of a group that give the same label, or the same truth.
+// The lanes of a group that pass the same label, or the same predicate.
 template <class Group, class Label>
 coalesced_group labeled_partition(const Group& group, Label label, GPUTENSOR_HERE) {
   return coalesced_group((unsigned)gputensor_details::meet(
@@ -177,7 +178,7 @@ coalesced_group binary_partition(const Group& group, bool is_true, GPUTENSOR_HER
   return labeled_partition(group, (int)is_true, file, line);
 }
 
-// Any of them, known when the kernel runs.
+// Any group type, chosen at run time.
 class thread_group {
  public:
   thread_group(const thread_block&) : mask_(0) {}
@@ -195,10 +196,10 @@ class thread_group {
 
  private:
   gputensor_lanes lanes() const { return gputensor_lanes(mask_); }
-  unsigned mask_;  // 0 for the block
+  unsigned mask_;  // 0 for a block
 };
 
-// Tiles of consecutive threads of a group, their size known when the kernel runs.
+// Tiles of consecutive threads of a group. Their size is known only at run time.
 inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
   const unsigned lane = gputensor_details::rank_in_block() % 32;
   const unsigned own = parent.gputensor_mask();

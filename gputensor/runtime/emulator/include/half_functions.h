@@ -1,5 +1,5 @@
-// What CUDA's 16-bit headers have beyond arithmetic: comparisons and math of pairs, saturation, and
-// conversions in each direction of rounding. See half_types.h.
+// The functions of CUDA's 16-bit headers other than arithmetic: comparisons and math of pairs,
+// saturation, and conversions in each rounding mode. See half_types.h.
 #pragma once
 #include "half_types.h"
 
@@ -7,8 +7,8 @@ namespace gputensor_half {
 
 enum direction { TO_ZERO, DOWN, UP };
 
-// The bits of the 16-bit float that x lies behind; `near` are those of the nearest, whose value is
-// `back`. The bits of either sign grow with the magnitude.
+// Return the bits of the 16-bit float next to x in the rounding direction. `near` are the bits of
+// the nearest float, whose value is `back`. The bits of each sign grow with the magnitude.
 GPUTENSOR_HALF_FUNCTION unsigned short directed(unsigned short near, float back, float x,
                                                 direction to) {
   if (x != x || back == x) return near;
@@ -32,7 +32,8 @@ GPUTENSOR_HALF_FUNCTION float to_ushort(int v) {
 
 }  // namespace gputensor_half
 
-// A comparison: ordered and unordered, of one, of both, as 1 and 0, and as a mask.
+// A comparison, ordered and unordered: of one value, of both values of a pair, as 1 and 0, and as a
+// mask.
 #define GPUTENSOR_HALF_COMPARISON(H, H2, name, holds)                                              \
   GPUTENSOR_HALF_FUNCTION bool __h##name##u(H a, H b) {                                            \
     const float x = a, y = b;                                                                      \
@@ -62,7 +63,8 @@ GPUTENSOR_HALF_FUNCTION float to_ushort(int v) {
   GPUTENSOR_HALF_FUNCTION H2 pair(H2 a, H2 b, H2 c) {                                              \
     return H2(single(a.x, b.x, c.x), single(a.y, b.y, c.y));                                       \
   }
-// An operation under its name with _rn, which forbids contraction, and with _sat: in [0, 1].
+// An operation under its own name, with _rn, which forbids contraction, and with _sat, which clamps
+// to [0, 1].
 #define GPUTENSOR_HALF_ROUNDED(H, H2, name)                                                        \
   GPUTENSOR_HALF_FUNCTION H __h##name##_rn(H a, H b) { return __h##name(a, b); }                   \
   GPUTENSOR_HALF_FUNCTION H __h##name##_sat(H a, H b) {                                            \
@@ -74,7 +76,7 @@ GPUTENSOR_HALF_FUNCTION float to_ushort(int v) {
   GPUTENSOR_HALF_FUNCTION H h##name(H a) { return H(function((float)a)); }                         \
   GPUTENSOR_HALF_PAIR1(H2, h2##name, h##name)
 
-// To and from an integer, its type's name in CUDA's functions being `word`.
+// Conversions to and from an integer. `word` is the name of the integer type in CUDA's functions.
 #define GPUTENSOR_HALF_INTEGER(H, half, I, word, RN, RZ, RD, RU)                                   \
   GPUTENSOR_HALF_FUNCTION I __##half##2##word##_rn(H h) { return (I)RN; }                          \
   GPUTENSOR_HALF_FUNCTION I __##half##2##word##_rz(H h) { return (I)RZ; }                          \
@@ -98,7 +100,7 @@ GPUTENSOR_HALF_FUNCTION float to_ushort(int v) {
     return H(RAW{gputensor_half::directed(near, gputensor_half::TO(near), x, gputensor_half::to)});\
   }
 
-// half: the type in the names of conversions.
+// half: the name of the type in conversions.
 #define GPUTENSOR_HALF_FUNCTIONS(H, H2, RAW, half, OF, TO)                                         \
   GPUTENSOR_HALF_COMPARISON(H, H2, eq, x == y) GPUTENSOR_HALF_COMPARISON(H, H2, ne, x != y)        \
   GPUTENSOR_HALF_COMPARISON(H, H2, lt, x < y) GPUTENSOR_HALF_COMPARISON(H, H2, le, x <= y)         \

@@ -1,6 +1,6 @@
-// 16-bit floats of our own: the names that CUDA's cuda_fp16.h and cuda_bf16.h give them, for the
-// emulator, and for a GPU where those headers are not installed. Each operation is computed in
-// float and rounded once.
+// Our own 16-bit floats, with the names of CUDA's cuda_fp16.h and cuda_bf16.h. For the emulator,
+// and for a GPU if those headers are not installed. Each operation is computed in float and rounded
+// once.
 #pragma once
 
 #ifdef GPUTENSOR_EMULATOR
@@ -18,7 +18,8 @@ GPUTENSOR_HALF_FUNCTION To bits(From from) {
   return both.to;
 }
 
-// To float rounding to odd: a later rounding to fewer bits cannot tell it from the exact value.
+// Convert to float, rounding to odd, so that a later rounding to fewer bits gives the exactly
+// rounded value.
 GPUTENSOR_HALF_FUNCTION float to_odd(double x) {
   const float near = (float)x;
   const double back = near;
@@ -33,7 +34,7 @@ GPUTENSOR_HALF_FUNCTION float to_odd(double x) {
 GPUTENSOR_HALF_FUNCTION unsigned short f16_of(float x) {
   const unsigned u = bits<unsigned>(x), sign = u >> 16 & 0x8000;
   unsigned size = u & 0x7fffffff;
-  if (size > 0x7f800000) return (unsigned short)0x7fff;  // as the hardware has it
+  if (size > 0x7f800000) return (unsigned short)0x7fff;  // as in hardware
   if (size >= 0x477ff000) return (unsigned short)(sign | 0x7c00);
   if (size < 0x38800000)
     return (unsigned short)(sign | (bits<unsigned>(bits<float>(size) + 0.5f) - 0x3f000000));
@@ -65,7 +66,8 @@ GPUTENSOR_HALF_FUNCTION float float_of_bf16(unsigned short b) {
 #define GPUTENSOR_HALF_ATOMICS(H, H2)
 #endif
 
-// H, H2: the types. RAW: its bits. OF, TO: bits from and to float. The rest: names of functions.
+// H, H2: the types. RAW: the type of its bits. OF, TO: bits from and to float. The rest: function
+// names.
 #define GPUTENSOR_HALF_TYPE(H, H2, RAW, OF, TO, FROM_FLOAT, TO_FLOAT, FROM_DOUBLE, MAKE2, LOW2,    \
                             HIGH2, FROM_FLOATS2, FROM_FLOAT2, FROM_FLOAT22, TO_FLOAT2, BOTH2,      \
                             PAIR2)                                                                 \

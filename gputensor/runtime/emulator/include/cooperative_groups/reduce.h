@@ -21,7 +21,8 @@ GPUTENSOR_FUNCTOR(bit_and, a & b)
 GPUTENSOR_FUNCTOR(bit_or, a | b)
 GPUTENSOR_FUNCTOR(bit_xor, a ^ b)
 
-// All lanes get the same result: pairs at distance 1, then 2, then 4 …; what has no partner waits.
+// All lanes get the same result: pairs at distance 1, then 2, then 4 …; a lane without a partner
+// keeps its value.
 template <class Group, class T, class Op>
 T reduce(const Group& group, T value, Op op, GPUTENSOR_HERE) {
   const gputensor_lanes& lanes = group;

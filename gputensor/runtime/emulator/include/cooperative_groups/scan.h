@@ -18,7 +18,7 @@ T inclusive_scan(const Group& group, T value, GPUTENSOR_HERE) {
   return inclusive_scan(group, value, plus<T>(), file, line);
 }
 
-// The lowest rank gets T(): CUDA's definition is that of a sum.
+// The lowest rank gets T(), because CUDA defines the exclusive scan for sums.
 template <class Group, class T, class Op>
 T exclusive_scan(const Group& group, T value, Op op, GPUTENSOR_HERE) {
   const T lower = group.shfl_up(inclusive_scan(group, value, op, file, line), 1, file, line);

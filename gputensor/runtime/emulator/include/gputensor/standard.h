@@ -1,5 +1,5 @@
-// What the C library's headers say that a kernel may ask for, as libcu++ says it to NVRTC: there is
-// no C library on a GPU. The functions of math.h, printf and assert need no declaration.
+// Declarations of the C library's headers that a kernel may use, as libcu++ provides them to NVRTC,
+// because a GPU has no C library. The functions of math.h, printf and assert need no declaration.
 #pragma once
 
 typedef signed char int8_t;
@@ -156,7 +156,7 @@ typedef long ptrdiff_t;
 #define M_LOG2E 1.4426950408889634074
 #endif
 
-// <cstdint> and its like say the same in namespace std.
+// <cstdint> and similar headers declare the same names in namespace std.
 namespace std {
 using ::int8_t;
 using ::uint8_t;
