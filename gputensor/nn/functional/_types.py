@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-Ints: TypeAlias = int | Sequence[int]  # one for all dimensions, or one for each
-Sizes: TypeAlias = int | Sequence[int | None] | None  # the same; None in the sequence keeps a size
+Ints: TypeAlias = int | Sequence[int]  # one number for all dimensions, or one for each
+Sizes: TypeAlias = int | Sequence[int | None] | None  # one number or one for each dimension; None
+# in the sequence keeps a size
 Reals: TypeAlias = float | Sequence[float]
 Padding: TypeAlias = Ints | str
