@@ -1,5 +1,5 @@
-"""`__torch_function__` of classes that are no tensors: functions of gputensor call it for arguments
-that they do not accept.
+"""`__torch_function__` of classes that are not tensors: functions of gputensor call it for
+arguments that they do not accept.
 
 Source: torch/overrides.py, and torch/csrc/utils/python_arg_parser.cpp for the order of the classes.
 """
@@ -32,7 +32,7 @@ def overloaded(values: Iterable[Any]) -> list[Any]:
 
 
 def has_handler(x: Any) -> bool:
-    """True for an object that is no tensor and has `__torch_function__`."""
+    """True for an object that is not a tensor and has `__torch_function__`."""
     return not isinstance(x, gt.Tensor) and hasattr(type(x), "__torch_function__")
 
 

@@ -99,10 +99,10 @@ def log_standard_gamma(concentration: Tensor) -> Tensor:
     return made
 
 
-# Hörmann's constants hold for means from _LARGE upwards; smaller means take `_by_counting`.
+# Hörmann's constants hold for means from _LARGE upwards; `_by_counting` handles smaller means.
 _LARGE = 10.0
-# Poisson samples with a mean below _LARGE are below _MOST: a larger one has a probability below a
-# cdf's rounding error.
+# Poisson samples with a mean below _LARGE are below _MOST: the probability of a larger sample is
+# below the rounding error of the cdf.
 _MOST = 100
 
 
@@ -134,7 +134,8 @@ def binomial(total_count: Tensor, probs: Tensor) -> Tensor:
 
 
 def _by_counting(term: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Draw samples by inversion: subtract the cdf's terms from uniform numbers, until below 0.
+    """Draw samples by inversion: subtract the cdf's terms from a uniform number until it is below
+    0.
 
     term: the probability of 0. The probability of k is (a + b / k) times that of k - 1.
     """
@@ -154,7 +155,7 @@ def _by_counting(term: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _poisson_by_rejection(mean: Tensor) -> Tensor:
-    """Draw Poisson samples of means of 10 and more.
+    """Draw Poisson samples for means of at least 10.
 
     Source: Hörmann, The transformed rejection method for generating Poisson random variables, 1993,
     algorithm PTRS.
@@ -177,7 +178,7 @@ def _poisson_by_rejection(mean: Tensor) -> Tensor:
 
 
 def _binomial_by_rejection(count: Tensor, probability: Tensor) -> Tensor:
-    """Draw binomial samples of means of 10 and more, with probabilities up to 1/2.
+    """Draw binomial samples for means of at least 10, with probabilities up to 1/2.
 
     Source: Hörmann, The generation of binomial random variates, 1993, algorithm BTRS.
     """

@@ -198,8 +198,8 @@ class _Descent:
     # --- the line search ------------------------------------------------------------------------
 
     def _search(self, start: _Point, move: Any, direction: Tensor) -> tuple[float, Tensor, Any]:
-        """Return loss, gradient and length of a move that meets the strong Wolfe conditions, or of
-        the best one tried.
+        """Return loss, gradient and length of a move that meets the strong Wolfe conditions, or
+        else of the best tested move.
 
         First bracket a move, then narrow the bracket by cubic interpolation.
         """

@@ -86,13 +86,13 @@ def reshapes(x: Tensor) -> Tensor:
 def test_an_undeclared_write_is_named(place: str) -> None:
     said = failures(custom(writes), grid(place))
     assert said == {
-        "test_schema": "t::f: it writes to 'x', which its schema does not say; name 'x' in "
+        "test_schema": "t::f: it writes to 'x', which its schema does not declare; name 'x' in "
         "mutates_args, or "
         "write to a clone of it"
     }
     said = failures(custom(writes_item), grid(place), [grid(place), grid(place)])
     assert said["test_schema"].startswith(
-        "t::f: it writes to 'ys'[1], which its schema does not say; name 'ys'"
+        "t::f: it writes to 'ys'[1], which its schema does not declare; name 'ys'"
     )
 
 
@@ -101,7 +101,7 @@ def test_a_write_past_the_view_is_named(place: str) -> None:
     assert failures(op, grid(place)) == {}
     said = failures(op, grid(place)[1])
     assert (
-        "it writes to the memory of 'x' outside of what that tensor looks at; heed its strides"
+        "it writes to the memory of 'x' outside of that tensor's elements; heed its strides"
         in said["test_schema"]
     )
 
@@ -208,10 +208,10 @@ def test_a_derivative_below_autograd_is_named() -> None:
     [
         (None, "no kernel for Meta, which would say the result's shape without data; register one "
                "with register_fake"),
-        (lambda x: x.new_empty((3, 2)), "result 0 has sizes (2, 3), and the Meta kernel says (3, "
-                                        "2); let"),
+        (lambda x: x.new_empty((3, 2)), "result 0 has sizes (2, 3), and the Meta kernel returns ("
+                                        "3, 2); let"),
         (lambda x: x.new_empty((2, 3), dtype=gt.float64), "result 0 has dtype gputensor.float32, "
-                                                          "and the Meta kernel says "
+                                                          "and the Meta kernel returns "
                                                           "gputensor.float64"),
         (lambda x: x.new_empty_strided((2, 3), (1, 2)), "result 0 has strides (3, 1), and the Meta "
                                                         "kernel says (1, 2)"),
@@ -263,7 +263,7 @@ def test_another_number_of_results() -> None:
         return [x * 1, x * 2]
 
     assert (
-        "result 0 has 2 tensors, and the Meta kernel says 1"
+        "result 0 has 2 tensors, and the Meta kernel returns 1"
         in failures(custom(parts, fake=lambda x: [x * 1]), grid())["test_faketensor"]
     )
 
@@ -274,7 +274,9 @@ def test_the_shapes_of_a_factory() -> None:
 
     op = custom_op("t::series", series, mutates_args=(), device_types="cpu")
     op.register_fake(lambda n, device: gt.empty(n + 1, dtype=gt.int64, device=device))
-    assert "sizes (3,), and the Meta kernel says (4,)" in failures(op, 3, "cpu")["test_faketensor"]
+    assert (
+        "sizes (3,), and the Meta kernel returns (4,)" in failures(op, 3, "cpu")["test_faketensor"]
+    )
     op.register_fake(lambda n, device: gt.empty(n, dtype=gt.int64, device=device))
     assert failures(op, 3, device="cpu") == {}
 

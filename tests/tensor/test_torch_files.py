@@ -235,7 +235,7 @@ def test_storages_that_are_mapped(tmp_path: Path, by: str) -> None:
 
 
 def test_what_cannot_be_mapped(tmp_path: Path) -> None:
-    with pytest.raises(errors.ArgumentError, match="a path where mmap is asked for"):
+    with pytest.raises(errors.ArgumentError, match="a path for mmap=True"):
         gt.load(io.BytesIO(b""), mmap=True)
     with pytest.raises(errors.ArgumentError, match="be in the zip format where mmap"):
         gt.load(GOLDEN / "legacy.pt", mmap=True)

@@ -124,5 +124,5 @@ def local_response_norm(
 
 def _more_than_one(op: str, input: Tensor, *counts: int) -> None:
     if math.prod(counts) == 1:
-        rule = "have more than one value of what is normalised together"
+        rule = "have more than one value to normalise together"
         raise errors.must(op, "input", rule, input, kind=errors.ArgumentValueError)

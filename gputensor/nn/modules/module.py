@@ -251,7 +251,7 @@ class Module(Hooks):
         for name in target.split(".") if target else []:
             module = getattr(module, name)
             if not isinstance(module, Module):
-                raise AttributeError(f"'{name}' of {target!r} is no Module")
+                raise AttributeError(f"'{name}' of {target!r} is not a Module")
         return module
 
     def get_parameter(self, target: str) -> Parameter:
