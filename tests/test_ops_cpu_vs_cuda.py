@@ -32,7 +32,7 @@ def _is_required(kind: str) -> bool:
 
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
-    """A CUDA device's name; skips with the reason where there is no such device."""
+    """The name of a CUDA device; skips with the reason if there is no such device."""
     if not gt.cuda.is_available():
         why = f"no CUDA device: {runtime.cuda().unavailable_reason()}"
         if _is_required("CUDA") or _is_required("EMULATOR"):
@@ -47,7 +47,8 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 def on(device: str, made: Iterable[Case]) -> list[Case]:
-    """The cases for a device; in the quick tier every second one, where there are two devices."""
+    """Return the cases for a device. In the quick tier, each of two devices gets every second
+    case."""
     made = list(made)
     if tier.is_full() or len(made) == 1 or gt.cuda.device_count() < len(DEVICES):
         return made
@@ -91,7 +92,7 @@ def test_long_operands_as_on_the_cpu(row: Row, device: str) -> None:
 
 
 def check(case: Case, found: Any, wanted: Any, device: str, slack: int = 1) -> None:
-    """Raise unless results agree in layout and dtype, and in values as far as the row asks, times
+    """Raise unless layouts and dtypes are equal, and values agree within the row's tolerance times
     `slack`."""
     if not isinstance(wanted, (gt.Tensor, list, tuple)):
         assert type(found) is type(wanted) and found == wanted, (
