@@ -25,9 +25,7 @@ HOST, FIRST, SECOND = -1, 0, 1
 
 
 def values():
-    return (
-        (np.arange(NBYTES // 4) % 2039).astype(np.float32).reshape(SIZES)
-    )  # all libraries have f16
+    return (np.arange(NBYTES // 4) % 2039).astype(np.float32).reshape(SIZES)  # exact in f16
 
 
 def nhwc(x):

@@ -49,9 +49,7 @@ def read(
             return machine.pop(), stream.tell()
         step = _STEPS.get(opcode.name)
         if step is None:
-            raise Damaged(
-                f"its pickle has the opcode {opcode.name}, which files of weights do not use"
-            )
+            raise Damaged(f"its pickle has the opcode {opcode.name}, which weights do not need")
         if opcode.name == "GLOBAL":  # pickletools would decode a backslash as an escape
             step(machine, (_line(stream), _line(stream)))
         else:

@@ -274,9 +274,7 @@ def test_the_shapes_of_a_factory() -> None:
 
     op = custom_op("t::series", series, mutates_args=(), device_types="cpu")
     op.register_fake(lambda n, device: gt.empty(n + 1, dtype=gt.int64, device=device))
-    assert (
-        "sizes (3,), and the Meta kernel returns (4,)" in failures(op, 3, "cpu")["test_faketensor"]
-    )
+    assert "and the Meta kernel returns (4,)" in failures(op, 3, "cpu")["test_faketensor"]
     op.register_fake(lambda n, device: gt.empty(n, dtype=gt.int64, device=device))
     assert failures(op, 3, device="cpu") == {}
 

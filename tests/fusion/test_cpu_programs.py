@@ -34,7 +34,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def values(element: Any) -> tuple[gt.Tensor, gt.Tensor]:
-    """Every pair of numbers at which arithmetic has edges."""
+    """Return every pair of special numbers of arithmetic."""
     if element is gt.bool:
         found: Any = np.array([False, True])
     elif element.is_complex:
@@ -85,7 +85,7 @@ def every(x: Any, y: Any) -> list[Any]:
 
 
 def by_programs(function: Callable[..., Any], *args: Any) -> Any:
-    """What the function gives; the library has to have each operator of its chains."""
+    """Return the function's result. Each operator of its chains must have a loop in the library."""
     explained = gt.fuse.explain(gt.fuse(function), *args)
     assert explained.chains
     for chain, _ in explained.chains:

@@ -39,7 +39,8 @@ def _at(n: int, *sizes: int, wraps: bool = True) -> np.ndarray:
 
 
 def _strided(x: np.ndarray) -> np.ndarray:
-    """The same numbers in every second place, the dimensions in reverse in memory."""
+    """Return the same numbers in every second place, with the dimensions in reverse order in
+    memory."""
     room = np.zeros(tuple([2 * n for n in x.shape[::-1]]), x.dtype)
     view = room[(..., *[slice(None, None, 2)] * x.ndim)].transpose()
     view[...] = x
