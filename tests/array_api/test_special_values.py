@@ -14,7 +14,7 @@ DEVICES = pytest.mark.parametrize("device", ["cpu", "cuda"])
 
 
 def same(found, expected):
-    """Equal, NaN and the signs of zeros too."""
+    """Check that values are equal, including NaN and the signs of zeros."""
     found, expected = found.cpu().numpy(), np.asarray(expected)
     parts = [("real", found.real, expected.real), ("imag", found.imag, expected.imag)]
     for name, a, b in parts if found.dtype.kind == "c" else parts[:1]:

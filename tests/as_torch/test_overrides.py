@@ -1,4 +1,4 @@
-"""`__torch_function__` of classes that are no tensors, and bases of PyTorch's modules."""
+"""`__torch_function__` of classes that are not tensors, and base classes of PyTorch's modules."""
 
 from __future__ import annotations
 
