@@ -140,11 +140,11 @@ def negates(x: Tensor) -> None:
         ("f(Tensor(a!) x) -> ()", negates, lambda x: None, "it writes to 'x' and does not count "
                                                            "that"),
         ("f(Tensor x) -> Tensor", lambda x: x, "like", "result 0 is 'x' itself, which its schema "
-                                                       "does not say"),
+                                                       "does not declare"),
         ("f(Tensor x) -> Tensor", lambda x: x[:], "like", "result 0 shares the memory of 'x'"),
         ("f(Tensor(a!) x) -> Tensor(a!)", lambda x: x.clone(), lambda x: x, "result 0 is not the "
                                                                             "argument that its "
-                                                                            "schema says"),
+                                                                            "schema declares"),
     ],
 )  # fmt: skip
 def test_operators_of_a_library(schema: str, kernel: Any, fake: Any, said: str) -> None:
@@ -215,9 +215,9 @@ def test_a_derivative_below_autograd_is_named() -> None:
                                                           "and the Meta kernel returns "
                                                           "gputensor.float64"),
         (lambda x: x.new_empty_strided((2, 3), (1, 2)), "result 0 has strides (3, 1), and the Meta "
-                                                        "kernel says (1, 2)"),
+                                                        "kernel returns (1, 2)"),
         (lambda x: x.new_empty((3, 3))[1:], "result 0 has storage_offset 0, and the Meta kernel "
-                                            "says 3"),
+                                            "returns 3"),
         (lambda x: gt.empty(2, 3), "the Meta kernel returns result 0 on cpu, where its arguments "
                                    "are on meta"),
         (lambda x: x.new_empty((int(x.sum()), 3)), "its Meta kernel raises DispatchError "
