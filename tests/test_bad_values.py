@@ -230,7 +230,7 @@ def test_every_public_function_is_swept() -> None:
     missing = [
         f"{place.__name__}.{name}" for place in places
         for name in sorted({*dir(place), *getattr(place, "_LATER",
-        ())})  # also names that are not loaded yet
+        ())})  # also unloaded names
         if not name.startswith("_") and name not in swept and not hasattr(methods.GeneratedMethods,
         name)
         and callable(found := getattr(place, name, None)) and _is_named(place, name, found)

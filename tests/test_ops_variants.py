@@ -212,8 +212,7 @@ def run_into(row: Row, call: Call, out: Any) -> Any:
     if all(op.is_factory for op in OPS_OF[row.name] if op.kind == "functional"):
         kwargs.pop("dtype", None)
     form = forms.as_function(row.name)
-    if form is None and isinstance(out, tuple):  # the operator itself has keyword arguments for its
-        # outputs
+    if form is None and isinstance(out, tuple):  # gt.ops takes each by keyword
         op = next(op for op in OPS_OF[row.name] if op.kind == "out")
         outs = {a.name: x for a, x in zip(op.schema.out_arguments, out)}
         return forms.as_packet(row.name)(call.args, {**kwargs, **outs})

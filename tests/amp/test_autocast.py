@@ -259,7 +259,7 @@ def test_the_state_can_be_set_without_a_block() -> None:
     assert gt.get_autocast_dtype("cpu") is gt.bfloat16 and gt.is_autocast_cache_enabled()
 
 
-# --- errors ------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 def test_devices_and_dtypes_that_it_does_not_know() -> None:

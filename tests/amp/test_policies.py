@@ -149,7 +149,7 @@ def test_other_keys_have_no_autocast() -> None:
             other.register_autocast([gt.float16])
 
 
-# --- users' operators, on any device --------------------------------------------------------
+# --- users' operators, on any device --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["cpu", "cuda"])

@@ -86,7 +86,7 @@ def test_an_empty_dimension_of_a_mask_picks_nothing(device):
             x[wrong]
     finally:
         gt.set_type_promotion("pytorch")
-    for mask in (*masks, wrong):  # as PyTorch has it
+    for mask in (*masks, wrong):  # as in PyTorch
         with pytest.raises(IndexError, match="'mask' must have sizes"):
             x[mask]
         with pytest.raises(IndexError, match="'mask' must have sizes"):

@@ -97,7 +97,7 @@ def test_the_copies_have_the_emulators_seeds() -> None:
     assert len({seed for _, seed, *_ in fuzz.SEEDS}) == len(fuzz.SEEDS)
 
 
-# --- the environment of a GPU's steps -------------------------------------------------
+# --- the environment of a GPU's steps -------------------------------------------------------------
 
 
 def test_carried_cubins_are_used_from_a_folder_that_nobody_else_may_write(
@@ -267,7 +267,7 @@ def test_what_was_done_is_there_when_the_whole_command_is_killed(tmp_path, numbe
         if process.poll() is None:
             process.kill()
         if number == signal.SIGKILL:
-            os.killpg(group, signal.SIGKILL)  # which no process could end any more
+            os.killpg(group, signal.SIGKILL)  # its parent has ended
     assert [step["name"] for step in found["steps"]] == ["done", "half"]
     assert found["steps"][0]["exit"] == 0 and found["not_begun"] == ["never"]
     assert (

@@ -134,8 +134,7 @@ def test_parts_become_the_record_of_a_whole_run(tmp_path, monkeypatch):
     assert whole["summary"]["cases"] == 4
     missing = whole["environment"]["missing"]
     assert not any("whole benchmark" in what for what in missing)
-    assert missing.count("full sizes (--scale)") == 1  # the whole record lacks all that a part
-    # lacks
+    assert missing.count("full sizes (--scale)") == 1  # listed once for all parts
     assert len(whole["environment"]["parts"]) == 3
     assert "t2d_sq" in (tmp_path / "out" / "layout-cpu.md").read_text()
     assert merge(paths[:2], tmp_path / "less") == command.FINE

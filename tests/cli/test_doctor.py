@@ -43,8 +43,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Findings]:
     """Exit status and findings with wrong values in all settings."""
     folder, file = tmp_path_factory.mktemp("open"), tmp_path_factory.mktemp("held") / "file"
     folder.chmod(0o777)
-    file.write_text("")  # a file in the place of the cache's folder, so that root cannot write to
-    # it either
+    file.write_text("")  # a file, not a folder: root cannot write to it either
     return examine(
         PATH="/nonexistent", GPUTENSOR_CUDA="maybe", GPUTENSOR_CARRIED_CUBINS=str(folder),
         GPUTENSOR_CACHE_DIR=str(file / "cache"),

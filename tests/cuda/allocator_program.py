@@ -56,7 +56,7 @@ class Program:
         assert self.allocator.reserved == self.allocator.allocated == 0
         return self.counts
 
-    # --- events -----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def a_size(self) -> int:
         chance = self.chance.random()
@@ -135,7 +135,7 @@ class Program:
         else:
             self.sizes[self.chance.randrange(12)] = self.chance.randrange(1, 40 * STEP)
 
-    # --- invariants ---------------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
 
     def check_counters(self) -> None:
         sizes = sum(end - begin for begin, end in self.spans)
@@ -183,6 +183,5 @@ class Program:
                 runs.append(0)
             runs[-1] += b["size"]
             before = b["segment"]
-        if size <= SMALL or size > SMALL_SEGMENT:  # segments of intermediate sizes may belong to
-            # either pool
+        if size <= SMALL or size > SMALL_SEGMENT:  # others may be in either pool
             assert max(runs) < size, (size, runs)

@@ -155,7 +155,7 @@ class OnEmulator:
         low, _ = _span(copy.sizes, copy.dst, copy.to.itemsize)
         self.dst = np.ndarray(
             copy.sizes, copy.to.np, self.wanted, copy.offsets[0] - low, copy.dst
-        )  # a view of what is wanted
+        )  # in the expected memory
         _move(self.memories[1], source, to_device=True)
 
     @property

@@ -359,8 +359,7 @@ class _Array:
     def __init__(self, shape: Any, dtype: Any, memptr: Any, strides: Any = None) -> None:
         import numpy as np
 
-        if REAL is not None:  # check that the real class accepts these arguments, with another
-            # pointer
+        if REAL is not None:  # check the arguments by the real class
             real = REAL.MemoryPointer(REAL.UnownedMemory(memptr.ptr, memptr.mem.size, None, 0), 0)
             made = sys.modules["cupy_without_driver"].ndarray(shape, dtype, real, strides=strides)
             assert made.strides == strides or strides is None

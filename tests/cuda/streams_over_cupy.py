@@ -27,8 +27,7 @@ from gputensor.runtime import cuda_emulator as emulator
 from .allocator_program import STEPS, Program
 
 N = 4096
-IS_LAZY = os.environ["GPUTENSOR_EMULATOR_ORDER"] == "lazy"  # otherwise events may have finished by
-# chance
+IS_LAZY = os.environ["GPUTENSOR_EMULATOR_ORDER"] == "lazy"  # otherwise events may be done
 TEXT = """
 extern "C" __global__ void sum_of(float* y, const float* a, const float* b, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -222,8 +221,7 @@ def test_a_stream_that_is_gone_before_the_memory(how):
         assert (y.cpu().numpy() == 6).all() and (z.cpu().numpy() == 9).all()
         gt.zeros(N, device="cuda")
         if how == "handle":
-            with pytest.raises(ValueError, match="be that of a stream"):  # there was no other
-                # reference
+            with pytest.raises(ValueError, match="be that of a stream"):  # no other reference
                 emulator.external_stream(0, handle)
 
 

@@ -270,8 +270,7 @@ def test_the_ladder_offers_our_own_blocks_then_collects_once_then_asks_others(mo
     backend.streams.append(side)
     kept = allocator.allocate(STEP, S)
     allocator.allocate(12 * MIB, S)
-    three = allocator.allocate(14 * MIB, T)  # after the free segment of the other stream was
-    # returned
+    three = allocator.allocate(14 * MIB, T)  # frees the other stream's segment
     assert backend.calls == [] and collections == []
     allocator.record_stream(three, side)
     del three

@@ -142,8 +142,7 @@ def test_every_plan_can_be_packed(case: tuple[Layout, int, int]) -> None:
             made = copy_launch.launch_of(walk, plan, case[0].dtypes, H200)
             assert made.grid[0] >= 1 and made.block[0] % 32 == 0
             assert len(made.pack((1 << 20, 1 << 20))) < 4096
-            assert made.shared_bytes <= 48 << 10  # the shared memory of a launch without a request
-            # for more
+            assert made.shared_bytes <= 48 << 10  # the default limit
 
 
 def test_sectors_of_known_copies() -> None:

@@ -23,8 +23,7 @@ def test_a_step_needs_little_more_than_what_it_holds() -> None:
     command = [sys.executable, "-m", "tests.cuda.counted_memory", "64"]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(made.stdout)
-    largest = 64 * 256 * 56 * 56 * 4  # bytes of an activation; all its windows would take nine
-    # times as much
+    largest = 64 * 256 * 56 * 56 * 4  # bytes; all windows would take 9 times as much
     assert found["held"] < found["step"] < found["held"] + largest
     text = " ".join((ROOT / "docs/architecture.md").read_text(encoding="utf-8").split())
     assert f"{found['step'] / MIB:,.0f} MiB, of which {found['held'] / MIB:,.0f} MiB" in text

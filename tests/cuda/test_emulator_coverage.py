@@ -403,7 +403,7 @@ def test_the_documentation_shows_the_table():
     assert coverage.tables() in page.read_text(), f"{page.name}: put coverage.tables() there"
 
 
-# --- what is not covered ------------------------------------------------------------------------
+# --- constructs that are not covered ------------------------------------------------------------
 
 REFUSED = {
     'asm volatile("mov.u32 %0, 1;" : "=r"(n));': ("asm", "inline PTX"),

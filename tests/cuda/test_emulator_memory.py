@@ -119,7 +119,7 @@ def test_another_live_tensor_is_out_of_bounds(emulated, mode):
     assert not y.cpu().numpy().any()
 
 
-# --- which argument is blamed --------------------------------------------------------------------
+# --- which argument is blamed ---------------------------------------------------------------------
 
 BLAME = """
 template <typename T> __device__ void touch(T* p, long long i, int does) {

@@ -77,7 +77,7 @@ def test_a_missing_wait_shows_when_lazy(monkeypatch):
     memory = runtime.allocate(64, 0)
     run("put", memory, 1)
     runtime.synchronize(0)
-    run("add", memory, 1, side)  # and nobody waits for it
+    run("add", memory, 1, side)  # and the host does not wait for it
     assert (device.get(memory) == 1).all()
     side.synchronize()
     assert (device.get(memory) == 2).all()

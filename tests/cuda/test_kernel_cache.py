@@ -175,7 +175,7 @@ def test_the_cache_that_nobody_named_is_private(tmp_path, monkeypatch, umask):
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
 
 
-# --- the owner of an entry -----------------------------------------------------------------------
+# --- the owner of an entry ------------------------------------------------------------------------
 
 AS_ROOT = os.geteuid() == 0
 OTHER = 4321  # the number of a user that does not exist here
@@ -308,8 +308,7 @@ def test_an_image_of_root_serves_another_user_and_is_not_changed_by_him(monkeypa
         "import os, shutil, tempfile, warnings; warnings.simplefilter('ignore')\n"
         "from gputensor.core import errors; errors.no_kernel_cache\n"
         "from gputensor.runtime.compilation import kernel_cache as c\n"
-        "os.setgid(4321); os.setuid(4321)\n"  # from here on the user may be unable to read this
-        # checkout
+        "os.setgid(4321); os.setuid(4321)\n"  # the user may be unable to read this checkout
         "print(c.fetch('k', '.so', lambda: b'his'), c.fetch('l', '.so', lambda: b'his'))"
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -454,7 +454,7 @@ def test_calls_and_registrations_from_many_threads() -> None:
     assert not wrong
 
 
-# --- errors ------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

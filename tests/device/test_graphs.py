@@ -42,7 +42,7 @@ def captured(function: Callable[..., Any], *args: Any, **how: Any) -> tuple[Any,
     return g, made
 
 
-# --- replays ---------------------------------------------------------------------------
+# --- replays --------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("order")
@@ -225,7 +225,7 @@ def test_a_block_used_on_another_stream_waits_until_the_capture_is_over() -> Non
     assert w.tolist() == [n + 1 for n in range(64)] and z.tolist() == (2 * w).tolist()
 
 
-# --- errors ------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 def test_captures_do_not_nest() -> None:

@@ -583,8 +583,7 @@ def test_49_results_are_checked(lib: Library, returns: str, good: Any, bad: Any)
     result = [good]
     operator = define(lib, f"f(Tensor x, int n=1) -> {returns}", CPU=lambda x, n: result[0])
     found = operator(CPU)
-    if isinstance(good, (list, tuple)):  # the schema determines list or tuple, whatever the kernel
-        # returned
+    if isinstance(good, (list, tuple)):  # the schema determines the type
         assert type(found) is (tuple if returns.startswith("(") else list) and list(found) == list(
             good
         )

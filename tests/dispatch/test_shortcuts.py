@@ -100,8 +100,7 @@ def learnt(call: Callable[[], Any], name: str) -> int:
         (lambda a: a.clamp_(0, 2), "clamp_"),
         (lambda a: a.addcmul_(a.clone(), a.clone(), value=2), "addcmul_"),
         (lambda a: gt.nn.functional.relu6(a), "hardtanh"),  # a call of native code
-        (lambda a: a.view(2, 2) * a.view(2, 2), "mul.Tensor"),  # views of a tensor without a
-        # history
+        (lambda a: a.view(2, 2) * a.view(2, 2), "mul.Tensor"),  # views without a history
     ],
 )
 def test_a_plan_that_is_used_again_leaves_one(turned_on: None, call: Any, name: str) -> None:
@@ -188,7 +187,7 @@ def test_one_that_was_left_for_1_does_not_serve_True(turned_on: None) -> None:
     (found,) = dispatcher.find("aten::amax").table.short.values()
     assert found(a, 1, False) is not None and found(a, True, False) is None
     dims = [0]
-    assert learnt(lambda: a.sum(dims), "sum.dim_IntList") == 0  # what may change
+    assert learnt(lambda: a.sum(dims), "sum.dim_IntList") == 0  # state that may change
     assert learnt(lambda: a.sum((0, 1)), "sum.dim_IntList") == 1
     (found,) = dispatcher.find("aten::sum.dim_IntList").table.short.values()
     assert found(a, tuple(range(2)), False, None) is not None

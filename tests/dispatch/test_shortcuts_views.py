@@ -475,7 +475,7 @@ def test_it_goes_with_any_table_that_it_jumps_over(name: str, passed: str, kind:
             warnings.simplefilter("ignore", errors.OverrideWarning)
             lib.impl(passed, kernel, "CPU")
         for _ in range(3):
-            with contextlib.suppress(errors.GpuTensorError):  # of its sizes
+            with contextlib.suppress(errors.GpuTensorError):  # equal to its sizes
                 call(x)
         lib._destroy()
         # each of the three calls reached the handler, some of them several times

@@ -77,8 +77,7 @@ def reduced(arrays: list[np.ndarray], op: str) -> np.ndarray:
         else arrays
     )
     found = np.asarray(reduce(of_op[op], wide))
-    if op == "avg":  # real and imaginary parts separately, because a complex division rounds more
-        # than once
+    if op == "avg":  # separate parts: a complex division rounds more than once
         parts = found.reshape(-1)
         parts = parts.view(parts.real.dtype)
         found = (parts / parts.dtype.type(len(arrays))).view(found.dtype).reshape(found.shape)

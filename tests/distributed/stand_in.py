@@ -27,7 +27,7 @@ _OPS = ["SUM", "PROD", "MAX", "MIN", "SUM"]
 Begin = Callable[[], list[Any]]  # starts, and returns requests
 _depth = 0
 _calls: list[tuple[NcclCommunicator, int, Begin, list[Callable[[], None]]]] = []
-seen: list[str] = []  # what was called, for tests
+seen: list[str] = []  # the recorded calls, for tests
 
 
 class NcclError(RuntimeError):

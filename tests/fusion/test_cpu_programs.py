@@ -212,7 +212,7 @@ def test_an_operand_may_be_written_over_once_nobody_reads_it() -> None:
     x, y, other = np.arange(5.0, dtype=np.float32), np.ones(5, np.float32), np.zeros(5, np.float32)
     assert not late(
         x, other, x, y, [], True
-    )  # its second step reads x, which the first has written
+    )  # step 2 reads x after the write
     assert (x == np.arange(5)).all() and not other.any()
     assert late(other, x, x, y, [], True)
     assert (other == np.arange(5) + 1).all() and (x == 2 * np.arange(5) + 1).all()

@@ -509,7 +509,7 @@ def test_many_random_programs() -> None:
         assert programs.run(seed, True) == programs.run(seed, False), seed
 
 
-# --- threads -------------------------------------------------------------------------------------
+# --- threads --------------------------------------------------------------------------------------
 
 
 def test_threads_that_run_chains_at_once_share_no_temporary() -> None:

@@ -361,7 +361,7 @@ def test_gradients_flow_through_a_call_that_was_replayed_before() -> None:
     assert fused(x, y).requires_grad
 
 
-# --- changes between calls -------------------------------------------------------------------
+# --- changes between calls ------------------------------------------------------------------------
 
 
 def test_what_is_read_from_outside_may_change(runs: list[Any]) -> None:

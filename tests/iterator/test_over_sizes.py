@@ -17,8 +17,7 @@ from tests.harness import tier
 DTYPES = (bfloat16, bool_, complex32, float16, float32, float64, int64, uint8)
 # One element, a few, more than the thresholds of 16-bit loops and of several threads; a size of 1.
 SIZES = ((2, 3), (1,), (700,), (1, 5), (5, 1 << 16))
-MORE = (1 << 20,)  # the threshold from which ufuncs use several threads; one dtype only, because it
-# is slow
+MORE = (1 << 20,)  # ufuncs use several threads; slow, so with one dtype only
 CALLS = {
     "exp": lambda x, y: x.exp(),
     "abs": lambda x, y: x.abs(),

@@ -370,8 +370,7 @@ SEVERAL = Rule(64)
 _add(ELEMENTARY, "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan", _unary(FLOATS))
 _add(ELEMENTARY, "sinh cosh tanh asinh acosh atanh erf rsqrt sigmoid", _unary(FLOATS))
 _add(ELEMENTARY, "pow atan2 hypot", _beside(FLOATS, REALS))
-_add(Rule(64, of_largest=True), "erfc", _unary(FLOATS))  # SciPy's function has few correct digits
-# in its tail
+_add(Rule(64, of_largest=True), "erfc", _unary(FLOATS))  # SciPy's tail is inexact
 _add(SEVERAL, "silu mish elu selu softplus logsigmoid", _unary(FLOATS, "calm"))
 # 1 + erf has few correct digits in its tail, as in PyTorch.
 _add(Rule(64, of_largest=True), "gelu", _unary(FLOATS, "calm"))

@@ -25,7 +25,7 @@ _random = np.random.default_rng(0)
 
 def _numbers(sizes: Any, of: Any) -> np.ndarray:
     if np.dtype(of).kind == "c":
-        units = np.array([1, 1j, -1, -1j], of)  # whose products are exact, fused or not
+        units = np.array([1, 1j, -1, -1j], of)  # products are exact, fused or not
         return np.asarray(units[_random.integers(0, 4, sizes)])
     if np.dtype(of).kind == "f":
         made = np.asarray(_random.integers(-9, 9, sizes) * 0.37)

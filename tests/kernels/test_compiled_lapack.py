@@ -237,7 +237,7 @@ def test_least_squares(case: Any, columns: int) -> None:
     assert_near(x[..., :n, :], wanted, a, factor=max(1.0, condition**2))
 
 
-# --- failures -----------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("char", TYPES)

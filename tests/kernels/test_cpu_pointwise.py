@@ -105,7 +105,7 @@ def test_halves_compute_in_f32_and_round_once(op, of):
     expected = quiet.run(wide_loop, a.astype(np.float32), b.astype(np.float32), *params)
     with np.errstate(all="ignore"):
         expected = expected.astype(of.np)
-    if op in ("maximum", "minimum"):  # which of 0 and -0 is larger is left open
+    if op in ("maximum", "minimum"):  # the larger of 0 and -0 is not defined
         found, expected = found + of.np.type(0), expected + of.np.type(0)
     same_bits(found, expected)
 

@@ -252,7 +252,7 @@ print(none, two, [ticks(t) for t in helpers()] == before)
     assert run(program) == "0 2 True"
 
 
-# --- failures of the system ----------------------------------------------------------------------
+# --- failures of the system -----------------------------------------------------------------------
 
 # Functions of the C library that count calls from our library, and fail after a call of `refuse`.
 SHIM = """

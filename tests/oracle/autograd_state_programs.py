@@ -112,7 +112,7 @@ class StateRun(Run):
             self.open.pop().__exit__(None, None, None)
         self.lib.set_grad_enabled(True)
 
-    # --- steps -----------------------------------------------------------------------
+    # --- steps ------------------------------------------------------------------------------------
 
     def _freeze(self, x: Any, _: Any) -> None:
         x.requires_grad_(False)
@@ -137,8 +137,7 @@ class StateRun(Run):
         self.log.append(("made", number))
 
         def hook(g: Any) -> Any:
-            if g is None:  # PyTorch calls the hook for an unused output of several outputs;
-                # gputensor does not
+            if g is None:  # only PyTorch calls hooks of unused outputs
                 return None
             self.log.append(("hook", number))
             return g * 2 if kind == "double" else None
@@ -225,15 +224,13 @@ class StateRun(Run):
             allow_unused=True,
         )
         if g is not None:
-            self.pool.append(
-                g.clone()
-            )  # the number of the engine's writes may differ between libraries
+            self.pool.append(g.clone())  # the number of writes may differ
 
     def _saved(self, x: Any, _: Any) -> None:
         with self.lib.autograd.graph.saved_tensors_hooks(lambda x: x.detach().clone(), lambda x: x):
             self.pool.append(x * x)
 
-    # --- comparison -----------------------------------------------------------------------
+    # --- comparison -------------------------------------------------------------------------------
 
     def facts(self) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = [("grad mode", self.lib.is_grad_enabled())]

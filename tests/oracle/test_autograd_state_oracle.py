@@ -91,7 +91,7 @@ def test_random_programs(first: int) -> None:
     assert not wrong(first, PER_TEST)
 
 
-# --- on devices with streams, one for each step, against PyTorch's CPU -------------
+# --- on devices with streams, one for each step, against PyTorch's CPU --------------------------
 
 
 def test_random_programs_on_a_further_devices_streams() -> None:

@@ -416,9 +416,7 @@ class Shaped:
 
         a, b = leaf(), leaf() if r.random() < 0.6 else None
         cs = [leaf() for _ in range(r.randint(0, 3))]
-        ds = [
-            leaf() for _ in range(r.randint(0, 2))
-        ]  # PyTorch does not accept a list that contains None as a list
+        ds = [leaf() for _ in range(r.randint(0, 2))]  # for PyTorch this is not a list
         if r.random() < 0.2:
             b = a  # the same tensor twice
         n = r.randint(1, 3)  # PyTorch expects one gradient less if an argument equals its default

@@ -489,7 +489,7 @@ def test_transforms_to_constraints(name: str, registry: str) -> None:
     make, values = CONSTRAINTS[name]
     L, T = Library(gt), Library(torch)
     ours, theirs = make(L), make(T)
-    if name != "corr_cholesky":  # whose values are vectors for the transform
+    if name != "corr_cholesky":  # values are vectors for the transform
         agree(lambda: ours.check(L.plain(values)), lambda: theirs.check(T.plain(values)))
     agree(lambda: getattr(L.D, registry)(ours)(L.plain(values)),
           lambda: getattr(T.D, registry)(theirs)(T.plain(values)))  # fmt: skip

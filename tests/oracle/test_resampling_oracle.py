@@ -194,8 +194,7 @@ def test_windows_and_places_that_are_given(count: int, dtype: str) -> None:
         more = ((2,) * 3, (0,) * 3) if count == 3 else ()
         unpooled = getattr(theirs, f"max_unpool{count}d")(wanted[0], wanted[1], sizes[2:], *more)
         made = getattr(our, f"max_unpool{count}d")(found[0], indices, sizes[2:], *more)
-        if len(set(wanted[1].flatten().tolist())) == wanted[1].numel():  # otherwise one of them
-            # would be written last
+        if len(set(wanted[1].flatten().tolist())) == wanted[1].numel():  # no repeated index
             near(made, unpooled)
 
 

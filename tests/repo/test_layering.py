@@ -94,8 +94,7 @@ class _Imports(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> None:
         for child in ast.iter_child_nodes(node):
-            if not isinstance(child, ast.expr):  # most nodes are expressions, and these contain no
-                # import
+            if not isinstance(child, ast.expr):  # expressions contain no import
                 self.visit(child)
 
     def visit_If(self, node: ast.If) -> None:

@@ -26,8 +26,7 @@ KNOWN = {
     "gputensor/kernels/cuda/pointwise_launch.py": {"add", "sub"},  # one kernel serves both alphas
     "gputensor/native/complex_view.py": {"abs", "angle"},  # polar's arguments
     "gputensor/native/segment.py": {"sum", "mean", "prod", "max", "min"},  # segment_reduce's words
-    "gputensor/kernels/cuda/prebuilt.py": {"add", "sub", "mul", "div"},  # the kernels that are
-    # shipped compiled
+    "gputensor/kernels/cuda/prebuilt.py": {"add", "sub", "mul", "div"},  # kernels shipped compiled
 }
 
 FAMILIES: dict[str, set[str]] = {}
@@ -35,8 +34,7 @@ for name, family in OPERATORS.items():
     for spelled in (name, name.partition(".")[0], name.partition(".")[0].removesuffix("_")):
         FAMILIES.setdefault(spelled, set()).add(family)
 for family in {*OPERATORS.values()}:
-    FAMILIES.pop(family, None)  # a table may be by family, and some families have the name of an
-    # operator
+    FAMILIES.pop(family, None)  # tables by family are allowed
 
 
 def lists(text: str, stem: str = "") -> Iterator[set[str]]:

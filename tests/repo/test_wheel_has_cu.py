@@ -129,8 +129,7 @@ def test_it_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     run(sys.executable, "-m", "venv", "--without-pip", environment)
     (site,) = environment.glob("lib/python*/site-packages")
-    zipfile.ZipFile(wheel).extractall(site)  # pip does no more than this for a wheel without
-    # scripts
+    zipfile.ZipFile(wheel).extractall(site)  # pip does the same, without scripts
     for dependency in ("numpy", "ml_dtypes", "scipy"):  # the required dependencies only
         folder = Path(find_spec(dependency).origin).parent  # type: ignore[union-attr, arg-type]
         for path in (folder, folder.with_name(f"{dependency}.libs")):

@@ -208,7 +208,6 @@ def _gather() -> dict[str, dict[str, Row]]:
     return found
 
 
-FAMILIES = tuple(sorted(module.name for module in iter_modules(__path__)))  # by the rule that each
-# family has a file
+FAMILIES = tuple(sorted(module.name for module in iter_modules(__path__)))  # a file for each family
 BY_FAMILY = _gather()
 ROWS = {name: row for rows in BY_FAMILY.values() for name, row in rows.items()}

@@ -106,8 +106,7 @@ def _cauchy(self: np.ndarray, median: float = 0.0, sigma: float = 1.0) -> np.nda
 def integers(size: Any, of: Any, low: int, high: Any) -> np.ndarray:
     high = int(high)
     drawn = [low + int(word) % (high - low) for word in words(math.prod(size))]
-    whole = np.array([bool(x) if of is bool_ else x for x in drawn], object)  # f64 is not used in
-    # between
+    whole = np.array([bool(x) if of is bool_ else x for x in drawn], object)  # not through f64
     return whole.astype(of.np).reshape(size)
 
 

@@ -88,7 +88,7 @@ def test_files_and_texts_are_pytorchs(of: gt.dtype) -> None:
 def test_they_are_copied_and_filled(of: gt.dtype, device: str) -> None:
     if device == "cuda" and not gt.cuda.is_available():
         pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
-    wanted = [[1.0, 2.0, 4.0], [0.25, 8.0, 0.5]]  # which all of them have
+    wanted = [[1.0, 2.0, 4.0], [0.25, 8.0, 0.5]]  # all float8 dtypes have it
     x = gt.tensor(wanted, dtype=of, device=device)
     assert (x.dtype, x.element_size(), x.is_floating_point()) == (of, 1, True)
     for _ in range(4):  # the later ones may take a short cut

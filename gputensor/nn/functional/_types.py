@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 Ints: TypeAlias = int | Sequence[int]  # one number for all dimensions, or one for each
-Sizes: TypeAlias = int | Sequence[int | None] | None  # one number or one for each dimension; None
-# in the sequence keeps a size
+Sizes: TypeAlias = int | Sequence[int | None] | None  # an item None keeps the size
 Reals: TypeAlias = float | Sequence[float]
 Padding: TypeAlias = Ints | str
