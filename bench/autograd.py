@@ -1,7 +1,8 @@
 """Host cost of recording and differentiating: forward and backward of small programs.
 
 A multilayer perceptron of mm, add, maximum and mean, and a chain of 1,000 operators, alternating
-with PyTorch on the CPU, one thread each. Also the cost of an autograd kernel that records nothing.
+with PyTorch on the CPU, one thread each. It also measures the cost of an autograd kernel that
+records nothing.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import Any, Tuple
 from . import peers, timing
 
 NAME = "custom_op"
-# Budgets, our time over PyTorch's: of a call, recorded or not; of a call and backward, which is
-# mostly the engine.
+# Budgets of our time over PyTorch's: for a call, recorded or not; and for a call with backward,
+# whose time is mostly the engine's.
 BUDGET_CALL, BUDGET_BACKWARD = 1.0, 2.0
 
 Side = Callable[[], Any]

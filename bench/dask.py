@@ -1,6 +1,7 @@
 """`python -m bench run dask`: Dask programs over chunks of tensors, against chunks of NumPy arrays.
 
-64 chunks, made before, on Dask's threads. Both graphs are built once and computed alternately in
+64 chunks are made before the measurement and computed on Dask's threads. Both graphs are built once
+and computed alternately in
 one process. Most of the time is Dask's scheduler, as in real programs. Needs
 `pip install 'gputensor[clients]'`.
 """

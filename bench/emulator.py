@@ -1,8 +1,8 @@
 """Cost of the CUDA emulator: a launch, a thread with and without barriers, an edit.
 
 The peer is numba's simulator, if installed: it runs kernels written in Python, with an operating
-system thread for each CUDA thread. Results of both are compared first. All runs on the CPU and
-says nothing about a GPU.
+system thread for each CUDA thread. Results of both are compared first. All code runs on the CPU, so
+its times are not a GPU's.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 gputensor's runtime calls CuPy's real `launchKernel`, on a driver that does nothing
 (stub_driver.py), in a separate process. With a GPU the time of cuLaunchKernel is added. Times are
-given as multiples of `launchKernel` alone, the floor, to compare machines.
+multiples of the time of `launchKernel` alone (the floor), so that machines can be compared.
 """
 
 from __future__ import annotations

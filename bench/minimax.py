@@ -40,7 +40,8 @@ class Fit:
 
 
 def _near_zero(f: Function, series: Function, below: str = "1e-10") -> Function:
-    """Return f, with its series near 0, where f loses digits to cancellation."""
+    """Return a function equal to f that uses f's series near 0, where f loses digits to
+    cancellation."""
     return lambda x: series(x) if abs(x) < mp.mpf(below) else f(x)
 
 

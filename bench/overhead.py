@@ -1,7 +1,7 @@
 """Host cost of calls on tensors that are so small that the work on elements costs nothing.
 
 Twelve operators on the CPU, alternating with PyTorch and NumPy, one thread each; and new shapes,
-which find no cached plan. On a CUDA device the same, with PyTorch and CuPy.
+which find no cached plan. On a CUDA device it measures the same operators, with PyTorch and CuPy.
 """
 
 from __future__ import annotations

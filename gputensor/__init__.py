@@ -14,8 +14,8 @@ import sys as _sys
 import typing as _typing
 from os import environ as _environ
 
-# NumPy is imported first, and in this module: under a deep stack of imports, its frames may be at a
-# boundary of CPython's data stack (chunks of 16 KiB), where each call maps a new chunk. That
+# NumPy is imported first, and in this module. In a deeper stack of imports, its frames may lie at a
+# boundary of CPython's data stack (chunks of 16 KiB). There each call maps a new chunk, which
 # doubled the time of this import.
 import numpy as _numpy
 

@@ -138,7 +138,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
 
 @declares()
 def atleast_1d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
-    """Return each tensor with at least 1 dimension. A single tensor is not returned in a tuple."""
+    """Return each tensor with at least 1 dimension; for a single tensor return no tuple."""
     found = _listed("atleast_1d", tensors)
     return calls.atleast_1d(found[0]) if _is_one(tensors) else calls.atleast_1d_Sequence(found)
 

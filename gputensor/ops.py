@@ -7,8 +7,8 @@ uses the first overload that accepts the arguments. `.default` is the overload w
 
 from __future__ import annotations
 
-# The imported names begin with an underscore, because another attribute of the module would hide a
-# namespace of its name.
+# The imported names begin with an underscore, because an attribute of this module hides a namespace
+# of the same name.
 import sys as _sys
 from typing import Any as _Any
 
@@ -19,7 +19,7 @@ from .dispatch.operator import Operator as _Operator
 
 
 class OperatorPacket:
-    """All overloads of one operator name; each is an attribute, `default` the unnamed one."""
+    """All overloads of one operator name as attributes; `default` is the unnamed overload."""
 
     def __init__(self, qualified_name: str) -> None:
         self.qualified_name = qualified_name

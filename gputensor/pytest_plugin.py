@@ -1,4 +1,4 @@
-"""The pytest plugin: tests of CUDA code with and without a GPU.
+"""The pytest plugin for tests of CUDA code with and without a GPU.
 
     pytest --gputensor=auto|emulator|required|off     where kernels run; the header says so
            --gputensor-sanitize[=memory,init,race]    check each access of memory on the emulator

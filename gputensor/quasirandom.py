@@ -24,7 +24,8 @@ class SobolEngine:
     origin.
 
     dimension: at most 21,201. scramble: apply Owen's random shifts and permutations. seed: the seed
-    of these; by default drawn from gputensor's generator of the CPU. Source: torch/quasirandom.py.
+    of scrambling; by default drawn from gputensor's generator of the CPU. Source:
+    torch/quasirandom.py.
 
     >>> SobolEngine(2).draw(3)
     tensor([[0.0000, 0.0000],

@@ -147,7 +147,7 @@ def _interval(
 
 
 def _pairs(actual: Any, expected: Any, where: tuple[Any, ...]) -> list[tuple[Any, Any, Any]]:
-    """Return the leaves of two structures, side by side, with the indices that lead to them."""
+    """Return pairs of leaves of two structures, with the indices that lead to them."""
     if _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
             lengths = f"{len(actual)} != {len(expected)}"
@@ -256,7 +256,7 @@ def _differences(
     x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], element: dtype, rtol: float, atol: float,
     equal_nan: bool,
 ) -> str | None:  # fmt: skip
-    """Return the differences, with the greatest ones and their indices.
+    """Return a description of the differences, with the greatest differences and their indices.
 
     16-bit floats are computed in float32 and rounded to their type after each step, as in PyTorch.
     """

@@ -17,16 +17,18 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_suffix(".toml")
-# A folder may take twice its budget: on a busy machine compilers and threads slow down by more than
-# Python. Seconds below the other tell nothing of the machine's speed.
+# A folder may take twice its budget, because on a busy machine compilers and threads slow down more
+# than Python. Folders that take fewer seconds than the second number are not used to estimate the
+# machine's speed.
 SLACK, NOISE_S = 2.0, 2.0
-# Of the tier's budget, what no one notices: which of the folders that need a kernel compiles it is
-# chance when several processes run them, and this is more than one folder's such kernels.
+# The share of the tier's budget by which a folder may exceed its own. If several processes run the
+# tests, the folder that first needs a kernel compiles it. This share is more than the kernels of
+# one folder cost.
 CHANCE = 0.03
 
 
 def judge(times: dict[str, Any], budgets: dict[str, float]) -> tuple[list[str], list[str]]:
-    """(lines of the table, sentences about what is exceeded)."""
+    """Return the lines of the table, and sentences about exceeded budgets."""
     used = [
         seconds / budgets[name]
         for name, (seconds, _) in times["folders"].items()
@@ -56,7 +58,8 @@ def judge(times: dict[str, Any], budgets: dict[str, float]) -> tuple[list[str], 
 
 
 def written(tier: str, times: dict[str, Any], others: dict[str, Any]) -> str:
-    """The text of budgets.toml with one tier's exchanged for what was measured."""
+    """Return the text of budgets.toml, with the budgets of one tier replaced by the measured
+    times."""
     found = {name: s / times["reference_s"] for name, (s, _) in times["folders"].items()}
     text = [f"# In loops of tests/harness/times.py. Written by {FILE.stem}.py; see there.\n"]
     for name, folders in sorted({**others, tier: found}.items()):

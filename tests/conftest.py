@@ -24,9 +24,10 @@ HERE = Path(__file__).parent
 
 
 def _choose() -> str:
-    """What GPUTENSOR_CUDA is to be; gputensor is not imported yet, and CuPy only where needed."""
+    """Return the value for GPUTENSOR_CUDA. gputensor is not imported yet; CuPy is imported only if
+    needed."""
     if os.environ.get("GPUTENSOR_REQUIRE_CUDA") == "1":
-        return "auto"  # without a GPU each test that needs one fails, with the reason
+        return "auto"  # without a GPU, each test that needs a GPU fails with the reason
     if os.environ.get("GPUTENSOR_REQUIRE_EMULATOR") == "1" or not _has_gpu():
         return "emulator"
     return "auto"
@@ -43,7 +44,7 @@ def _has_gpu() -> bool:
         return int(cupy.cuda.runtime.getDeviceCount()) > 0
     except (
         Exception
-    ):  # an installed CuPy also fails to import for want of a driver or a cache folder
+    ):  # the import of an installed CuPy also fails without a driver or a cache folder
         return False
 
 
@@ -71,8 +72,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Each process imports what it collects: leave out files whose marks, on one line, exclude all
-    their tests, and where only oracle tests are asked for, every file without the mark."""
+    """Each process imports the files that it collects. So ignore files whose marks, on one line,
+    exclude all their tests. If only oracle tests are selected, ignore all files without the
+    mark."""
     asked = config.getoption("markexpr")
     if asked == "not oracle" and collection_path == HERE / "oracle":
         return True
@@ -119,14 +121,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What is there now stays: tests that collect garbage look at what they made alone."""
+    """Freeze all present objects, so that garbage collections in tests examine only objects that
+    the tests made."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """So does what a file leaves, plans and modules, over which each collection would go again."""
+    """Freeze the plans and modules that a file leaves too; otherwise each collection would examine
+    them again."""
     if nextitem is not None and nextitem.path != item.path:
         gc.collect()
         gc.freeze()
@@ -141,7 +145,8 @@ def pytest_runtest_makereport(item):
 
 
 def stop_where_a_device_is_lost(session) -> None:
-    """After a failure that ends a GPU's context every further test would fail, and say nothing."""
+    """Stop after a failure that destroys the GPU's context: every later test would fail without
+    information."""
     from gputensor import runtime
 
     first_failure = getattr(runtime._chosen, "first_failure", None)
@@ -151,7 +156,7 @@ def stop_where_a_device_is_lost(session) -> None:
 
 @pytest.fixture(autouse=True)
 def _same_random_numbers() -> None:
-    """Tests draw from the same streams whichever ran before them."""
+    """Seed the generators, so that the random numbers of a test do not depend on earlier tests."""
     import gputensor as gt
 
     gt.manual_seed(0)

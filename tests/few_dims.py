@@ -69,7 +69,7 @@ CALLS: dict[str, Call] = {
 
 
 def outcome(call: Call, L: Any, sizes: tuple[int, ...], d: int, device: str) -> Any:
-    """Results as (sizes, strides, dtype, values), or the exception."""
+    """Return the results as (sizes, strides, dtype, values), or the exception."""
     x = L.arange(float(math.prod(sizes))).reshape(sizes).to(device)
     try:
         with warnings.catch_warnings():
@@ -95,7 +95,7 @@ def without_values(found: Any) -> Any:
 
 
 def close(a: Any, b: Any) -> bool:
-    """Equal values, to the last bits where exponentials were summed."""
+    """Return True for equal values; the last bits may differ where exponentials were summed."""
     if isinstance(a, list):
         return len(a) == len(b) and all(close(x, y) for x, y in zip(a, b))
     if not isinstance(a, tuple):

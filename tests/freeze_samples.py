@@ -29,8 +29,8 @@ def text() -> str:
 
 
 def _is_free(row: Row, sample: S) -> bool:
-    """Whether the device of the operands is that of the result: no tensor is on the CPU whatever
-    the device, and none is an end of a range, which is made on the default device."""
+    """True if operands and result have the same device. This is false if a tensor is always on the
+    CPU, or is the end of a range, which is made on the default device."""
     if any(isinstance(x, Tensor) for x in sample.args):
         return False
     return not (OPS_OF[row.name][0].is_factory and any(isinstance(x, T) for x in sample.args))

@@ -1,8 +1,9 @@
 """Print a line `3.12 PATH` for each other Python of this machine, so that make can run tests with
 it.
 
-One of each version from 3.11 on, except the running one, from the PATH or the folders of pyenv and
-uv, that can make a virtual environment. Missing versions are reported on stderr.
+It prints one Python of each version from 3.11 on, except the running version, if it can make a
+virtual environment. It searches the PATH and the folders of pyenv and uv. Missing versions are
+reported on stderr.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def candidates(version: str) -> list[str]:
 
 
 def version_of(python: str) -> str | None:
-    """What it says it is; None if it does not run, or makes no virtual environments."""
+    """Return the version that it reports; None if it does not run or cannot make a virtual
+    environment."""
     try:
         done = subprocess.run([python, "-c", _SAYS], capture_output=True, text=True, cwd="/")
     except OSError:

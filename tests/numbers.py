@@ -15,7 +15,8 @@ from typing import Any
 from gputensor.core import dtype as dtypes
 
 DTYPES = [d.name for d in dtypes.ALL]
-# Elements that every dtype holds in some form: the edges of the 8-bit types, and small ones.
+# Elements that every dtype can hold, if necessary after wrapping: the limits of the 8-bit types,
+# and small numbers.
 ELEMENTS = (0, 1, 2, 3, 100, 127, -1, -3, -128)
 
 WHOLE = (
@@ -53,7 +54,7 @@ def _method(name: str) -> Call:
     return lambda lib, x, v: getattr(x, name)(v)
 
 
-# Arithmetic and comparison: the number meets the elements, and wraps in integer types.
+# Arithmetic and comparison: the number is combined with the elements, and wraps in integer types.
 MEETING: dict[str, Call] = {
     "add": lambda lib, x, v: x + v,
     "radd": lambda lib, x, v: v + x,
@@ -68,7 +69,7 @@ MEETING: dict[str, Call] = {
     **{f"{name}_out": _out(name) for name in ("add", "mul", "eq", "ge")},
     "contains": lambda lib, x, v: v in x,
 }
-# The number is stored, or scales: it must fit.
+# The number is stored or is a factor, so the dtype must be able to represent it.
 STORED: dict[str, Call] = {
     "fill_": _method("fill_"),
     "setitem": _assigned,
@@ -100,7 +101,8 @@ CALLS = MEETING | STORED
 
 
 def tensor_of(lib: Any, name: str, device: str, step: int = 1) -> Any:
-    """ELEMENTS in a dtype, wrapped into it; with `step` elements apart in memory."""
+    """Return ELEMENTS in a dtype, wrapped into its range; with `step`, as every step-th element of
+    memory."""
     made = lib.tensor(ELEMENTS, device="cpu").to(getattr(lib, name))
     spread = lib.zeros(len(ELEMENTS) * step, dtype=made.dtype)
     spread[::step] = made
@@ -108,7 +110,7 @@ def tensor_of(lib: Any, name: str, device: str, step: int = 1) -> Any:
 
 
 def outcome(call: Call, lib: Any, x: Any, v: Any) -> Any:
-    """The result as (dtype, values), or the exception."""
+    """Return the result as (dtype, values), or the exception."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -124,14 +126,14 @@ def outcome(call: Call, lib: Any, x: Any, v: Any) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal outcomes: both errors, or equal dtypes and values with NaN as itself."""
+    """True for equal outcomes: both are errors, or dtypes and values are equal; NaN equals NaN."""
     if isinstance(a, Exception) or isinstance(b, Exception):
         return isinstance(a, Exception) and isinstance(b, Exception)
     return repr(a).replace("-nan", "nan") == repr(b).replace("-nan", "nan")
 
 
 def cases() -> Iterator[tuple[str, str, Any]]:
-    """(call, dtype, number), all of them."""
+    """Return all triples (call, dtype, number)."""
     for call in CALLS:
         for name in DTYPES:
             for v in NUMBERS:

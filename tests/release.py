@@ -1,10 +1,10 @@
 """Install and run what a release publishes, as its users do: `make release`, or
 `python -m tests.release dist`.
 
-Every wheel and the sdist of the folder is installed by pip into a fresh environment of each Python
-of this machine, and a program runs there that sees nothing of the checkout. The sdist is built only
+pip installs every wheel and the sdist of the folder into a new environment of each Python of this
+machine. Then a program runs there, without access to the checkout. The sdist is built only
 on the first Python, because its result depends on the compiler. pip fetches the dependencies.
-Prints one line for each; ends with 1 if one fails.
+Prints one line for each installation; exits with 1 if one fails.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ print(gt.__version__, gt.backends.cpu.get_cpu_capability())
 
 
 def pythons() -> dict[str, str]:
-    """The interpreter of each version, this one first."""
+    """Return the interpreter of each version, the running one first."""
     own = "{}.{}".format(*sys.version_info)
     return {own: getattr(sys, "_base_executable", sys.executable), **interpreters.others()}
 
 
 def trials(folder: Path) -> Iterator[tuple[Path, str, str]]:
-    """(file, version, interpreter) of what is tried."""
+    """Return (file, version, interpreter) for each installation to test."""
     found = pythons()
     for wheel in sorted(folder.glob("*.whl")):
         yield from ((wheel, version, python) for version, python in found.items())
@@ -77,7 +77,7 @@ def trials(folder: Path) -> Iterator[tuple[Path, str, str]]:
 
 
 def tried(file: Path, python: str, at: Path) -> str:
-    """What the program printed. Raises: CalledProcessError."""
+    """Return the output of the program. Raises: CalledProcessError."""
     environment = {
         name: value for name, value in os.environ.items()
         if not name.startswith(("GPUTENSOR_", "PYTHON"))

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "sanitize"
 OPTIONS = "-O1 -g1 -fno-omit-frame-pointer".split()
 
-# Loads our library in the place of the package's, in every process of a run.
+# Loads the instrumented library instead of the package's, in every process of a run.
 HOOK = """\
 import importlib.util, sys
 
@@ -38,9 +38,9 @@ sys.meta_path.insert(0, Finder)
 
 
 class Sanitizer(NamedTuple):
-    """runtime: what is loaded before Python. options: its settings, by the variable's name.
-    fault: a program that the sanitizer must end. runs: commands that it must not, behind
-    `python -m`."""
+    """runtime: the library that is loaded before Python. options: its settings, by the variable's
+    name. fault: a program that the sanitizer must end. runs: arguments of `python -m` for commands
+    that must pass."""
 
     runtime: str
     options: dict[str, str]
@@ -49,19 +49,19 @@ class Sanitizer(NamedTuple):
 
 
 def _pytest(chosen: str, *places: str, tier: str = "quick") -> tuple[str, ...]:
-    """Tests of these places without those that need CUDA."""
+    """Return the command for the tests at these paths, without tests that need CUDA."""
     names = ("-k", f"{chosen} and not cuda")
     return ("pytest", "-q", "-p", "no:cacheprovider", "-n", "auto", "--tier", tier, *names, *places)
 
 
-# Tests that limit memory are left out: a sanitizer needs it itself.
+# Tests that limit memory are left out, because a sanitizer needs much memory.
 _SAFETY = _pytest(
     "not (without or address_space)", "tests/kernels/test_library_safety.py", tier="full"
 )
 
 
 _PROGRAMS = ("tests.kernels.programs", "0", "150", os.devnull)
-# What calls the loops themselves, and every operator once: CI has 90 minutes.
+# Tests that call the loops directly, and every operator once: CI has a limit of 90 minutes.
 _KERNELS = (
     *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/kernels/test_compiled_*.py")),
     "tests/fusion/test_cpu_programs.py",
@@ -144,7 +144,7 @@ def _may_fix_addresses() -> bool:
 
 def main(name: str) -> None:
     env = settings(name, build(name))
-    # libtsan knows where memory lies only where the system does not shuffle it much.
+    # libtsan works only if the system randomises addresses little.
     fixed = ["setarch", "-R"] if name == "thread" and _may_fix_addresses() else []
 
     def run(*arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:

@@ -2,7 +2,8 @@
 
 The call works, or raises one clear error and changes nothing.
 
-On CUDA again with every memory access checked. GPUTENSOR_BAD_VALUES=all makes every call.
+On CUDA the calls are repeated with every memory access checked. GPUTENSOR_BAD_VALUES=all makes
+every call.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from .harness.cases import CALLABLE, OPS, OPS_OF, Case
 from .harness.hostile import TENSORS, TOO_MANY_BINS, exchanged, tensors_in
 from .rows import Row
 
-# Of so many calls one is made; which one goes through all tensors in turn.
+# One of this number of calls is made. The choice covers all tensors in turn.
 STRIDE = tier.pick({"cpu": 23, "meta": 53, "cuda:0": 83}, {"cpu": 5, "meta": 11, "cuda:0": 17})
 if os.environ.get("GPUTENSOR_BAD_VALUES") == "all":
     STRIDE = dict.fromkeys(STRIDE, 1)
 FAMILIES = sorted({op.family for op in OPS})
-# Whose kernels go where numbers of an operand say.
+# Families whose kernels compute addresses from an operand's elements.
 OF_PLACES = """ctc embedding gather loss margin pad pool rearrange sampling scatter search segment
     unpool upsample""".split()
 
 
 def _calls(row: Row, device: str) -> Iterator[tuple[Case, Any, Callable[[], Any]]]:
-    """(case, what is called, a function that makes the call's parts) of each exchange."""
+    """Yield (case, callable, function that makes its arguments) for each replaced tensor."""
     good = sorted(cases.one_of_each_form(row), key=lambda case: -len(case.sample.args))[:2]
     for case in good:
         first = case.build(device)
@@ -64,11 +65,11 @@ def _sweep(family: str, device: str) -> None:
                 continue
             try:
                 built, run = build()
-            except gt.GpuTensorError:  # no such tensor of these sizes or this dtype
+            except gt.GpuTensorError:  # there is no such bad tensor
                 continue
             made += 1
             _, fault = bad_values.try_one(run, [b.tensor for b in built.built], built.built)
-            # Where a place is out of range the device finds out, when others have been written to.
+            # The device detects an index out of range only after other elements have been written.
             if fault and not ("wrote" in fault and "an index is out of range" in fault):
                 faults.append(f"{what} of {case}: {fault}")
     assert not faults, f"{len(faults)} of {made}\n" + "\n".join(faults[:20])
@@ -94,7 +95,7 @@ def test_on_cuda(family: str) -> None:
 @pytest.mark.full
 @pytest.mark.emulator
 def test_no_kernel_goes_outside_of_its_memory() -> None:
-    """In a process of its own, in which every kernel is built with the check."""
+    """Runs in a separate process, in which every kernel is built with the check."""
     if not gt.cuda.is_available() or not gt.cuda.is_emulated():
         pytest.skip("the emulator has the check")
     checked = {**os.environ, "GPUTENSOR_EMULATOR_SANITIZE": "memory"}

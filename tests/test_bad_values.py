@@ -1,7 +1,7 @@
 """Bad values for every argument of every public function: accepted, or one clear error of ours.
 
-No other exception, no chained one, no changed operand. A part of the calls is made;
-GPUTENSOR_BAD_VALUES=all makes all (a minute).
+There must be no other exception, no chained exception and no changed operand. Only some calls are
+made; GPUTENSOR_BAD_VALUES=all makes all (a minute).
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from .harness import module_entrances
 from .harness.entrances import ENTRANCES
 from .rows import Row
 
-# Of so many calls one is made; which one goes through all values in turn.
+# One of this number of calls is made. The choice covers all values in turn.
 STRIDE = tier.pick({"cpu": 41, "meta": 97, "cuda:0": 23}, {"cpu": 5, "meta": 11, "cuda:0": 17})
-# Of so many rows one is called on CUDA: on the emulator each operator has kernels to be compiled.
+# One of this number of rows is called on CUDA, because the emulator compiles kernels for each
+# operator.
 CUDA_ROWS = tier.pick(24, 1)
 if os.environ.get("GPUTENSOR_BAD_VALUES") == "all":
     STRIDE, CUDA_ROWS = dict.fromkeys(STRIDE, 1), 1
 
 
 def _good(row: Row) -> list[Case]:
-    """The forms with most arguments; three, so that the sweep stays short."""
+    """Return the three forms with most arguments; three, so that the test stays short."""
     return sorted(cases.one_of_each_form(row), key=lambda case: -len(case.sample.args))[:3]
 
 
 def _forms(row: Row) -> Iterator[tuple[str, Callable[..., Any], int | None]]:
-    """(name, callable, where `self` is among the arguments of a method)."""
+    """Return (name, callable, the position of `self` among the arguments of a method)."""
     for base in dict.fromkeys(op.base for op in OPS_OF[row.name]):
         ops = [op for op in cases.OVERLOADS[base] if op.is_public]
         if any("function" in op.variants and op.kind != "out" for op in ops):
@@ -52,12 +53,12 @@ def _forms(row: Row) -> Iterator[tuple[str, Callable[..., Any], int | None]]:
 
 
 def _spoiled(case: Case, device: str) -> Iterator[tuple[str, str, Any, Any]]:
-    """(form, argument, name of the value, call) with one argument exchanged in each."""
+    """Yield (form, argument, name of the value, call) with one argument replaced in each."""
     for form, function, place in _forms(case.row):
         known = bad_values.parameters(function)
         given = len(case.sample.args)
         if place is not None and (place >= given or "method" not in case.op().variants):
-            continue  # an overload that is no method
+            continue  # an overload that is not a method
         spread = any(name.startswith("*") for name in known)
         arguments = [f"#{n}" for n in range(0 if place is None else 1, given)]
         arguments += [
@@ -105,14 +106,15 @@ def test_operators(family: str, device: str) -> None:
         if fault is not None:
             faults.append(f"{form} of {case} with {value} for {argument}: {fault}")
     assert not faults, f"{len(faults)} of {len(tried)}\n" + "\n".join(faults[:20])
-    # Nothing that was tried lies in a plan or a memo and spoils a good call.
+    # No bad value may remain in a plan or a cache and break a valid call.
     for case in {id(case): case for case in tried}.values():
         # On meta, elements decide the sizes of where(condition).
         if device != "meta" or not (case.row.no_meta or case.op().name == "where"):
             case.build(device).run()
 
 
-# What a function raises that is not of the house, because it is its answer, or another library's.
+# Exceptions that are not gputensor's: they are a function's documented result, or another library
+# raises them.
 OF_OTHERS = {
     "load": (OSError,),
     "save": (OSError,),
@@ -127,7 +129,7 @@ OF_OTHERS = {
 
 
 def _reset() -> None:
-    """Settings of the process and the thread as they are at first."""
+    """Restore the initial settings of the process and the thread."""
     gt.set_printoptions(profile="default")
     gt.set_default_dtype(gt.float32)
     gt.set_type_promotion("pytorch")
@@ -167,7 +169,7 @@ def test_modules_and_optimizers(name: str) -> None:
 
 
 def _sweep(name: str, make: Callable[[], Any], stride: int) -> None:
-    """Every value for every argument of a good call; of so many calls one."""
+    """Try every value for every argument of a valid call; only one of a number of calls is made."""
     function, args, kwargs = make()
     function(*args, **kwargs)
     faults, number = [], 0
@@ -193,7 +195,7 @@ def _sweep(name: str, make: Callable[[], Any], stride: int) -> None:
     assert not faults, f"{len(faults)}\n" + "\n".join(faults[:20])
 
 
-# Functions that take no argument, or only callables, or parts that another function makes.
+# Functions without arguments, with callables only, or with arguments that another function makes.
 NOT_SWEPT = """
     DispatchMode GpuTensorError Size Storage Tensor TensorIterator dtype memory_format
     no_dispatch printoptions
@@ -228,7 +230,7 @@ def test_every_public_function_is_swept() -> None:
     missing = [
         f"{place.__name__}.{name}" for place in places
         for name in sorted({*dir(place), *getattr(place, "_LATER",
-        ())})  # also what nobody has named yet
+        ())})  # also unloaded names
         if not name.startswith("_") and name not in swept and not hasattr(methods.GeneratedMethods,
         name)
         and callable(found := getattr(place, name, None)) and _is_named(place, name, found)
@@ -237,7 +239,8 @@ def test_every_public_function_is_swept() -> None:
 
 
 def _is_named(place: Any, name: str, found: Any) -> bool:
-    """Whether `place` is where users find it: not what a module imports for its own use."""
+    """True if `place` is public: users find the object there, and the module does not only import
+    it for its own use."""
     if place is gt or place is gt.Tensor:
         return getattr(found, "__module__", "gputensor").startswith("gputensor")
     if place is gt.nn.init:
@@ -281,7 +284,7 @@ def test_values_that_a_factorisation_does_not_end_with() -> None:
     from gputensor.linalg import LinAlgError
 
     nan = gt.full((2, 2), float("nan"))
-    # On a GPU cuSOLVER gives NaN, and nothing waits for the device to look.
+    # On a GPU cuSOLVER returns NaN, and gputensor does not wait for the device to check it.
     is_emulated = gt.cuda.is_available() and gt.cuda.is_emulated()
     for device in ("cpu", *(["cuda"] if is_emulated else [])):
         for call in (gt.linalg.svd, gt.linalg.pinv, gt.linalg.eig, gt.ops.aten.linalg_eig):
@@ -314,7 +317,7 @@ def test_pivots_that_name_no_row(place: int, device: str) -> None:
 def test_more_bins_than_there_is_memory_for(most: int, device: str) -> None:
     if device == "meta" or device != "cpu" and not gt.cuda.is_available():
         pytest.skip("bincount waits for values")
-    x = gt.tensor([1, most], device=device)  # NumPy writes beside its bins for 2**63 - 1
+    x = gt.tensor([1, most], device=device)  # for 2**63 - 1 NumPy writes outside of its bins
     with pytest.raises(gt.GpuTensorError, match="^bincount: |cannot allocate"):
         gt.bincount(x)
     if most == 2**63 - 1:
@@ -453,7 +456,7 @@ def test_a_fault_is_found() -> None:
     def raises(kind: type[Exception]) -> Any:
         raise kind("no")
 
-    def keeps(error: Exception) -> Any:  # in this frame, which the error's traceback holds
+    def keeps(error: Exception) -> Any:  # in this frame, to which the error's traceback refers
         raise error
 
     def chained() -> None:

@@ -38,7 +38,7 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 def odd(of: gt.dtype) -> gt.Tensor:
-    """Odd numbers in a dtype."""
+    """Return unusual numbers in a dtype."""
     wide = gt.from_numpy(PAIRS if of.category == COMPLEX else ODD)
     return wide.to(of)
 
@@ -209,7 +209,7 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-OURS = ("sum", "mean", "cumsum", "dot")  # whose own sentence it is
+OURS = ("sum", "mean", "cumsum", "dot")  # the message is that library's
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -25,9 +25,7 @@ HOST, FIRST, SECOND = -1, 0, 1
 
 
 def values():
-    return (
-        (np.arange(NBYTES // 4) % 2039).astype(np.float32).reshape(SIZES)
-    )  # all of them have an f16
+    return (np.arange(NBYTES // 4) % 2039).astype(np.float32).reshape(SIZES)  # exact in f16
 
 
 def nhwc(x):
@@ -55,8 +53,8 @@ def like(x, *sizes, dtype=gt.float32):
     return gt.empty(*sizes, dtype=dtype, device=x.device)
 
 
-# name -> (what a program writes, what it means in NumPy, the kernels it takes, bytes written).
-# copy_tile: another order; copy_row: rows moved whole.
+# name -> (the program, its NumPy equivalent, the launched kernels, bytes written). copy_tile
+# changes the order of elements; copy_row copies whole rows.
 ON_ONE_DEVICE = {
     "copy_": (lambda x: into(nhwc(x), like(x, 8, 48, 32, 64)), nhwc, ["copy_tile"], NBYTES),
     "copy_ into an order": (lambda x: into(x, nhwc(like(x, 8, 32, 64, 48))), lambda x: x,
@@ -103,9 +101,9 @@ ON_ONE_DEVICE = {
     ["copy_tile"], NBYTES),
 }  # fmt: skip
 
-# name -> (what a program writes, its meaning, kernels on the device, crossings: (from, to, bytes)).
-# A dense permuted tensor crosses as it lies; one with gaps is packed first; one that has to arrive
-# in another order is changed on the device. Always one crossing.
+# name -> (the program, its NumPy equivalent, kernels on the device, transfers: (from, to, bytes)).
+# A dense permuted tensor is transferred without a change. A tensor with gaps is packed first. If
+# the result has another order, the device changes it. There is always one transfer.
 BETWEEN_DEVICES = {
     "cpu of permuted": (lambda x: nhwc(x).cpu(), nhwc, [], [(FIRST, HOST, NBYTES)]),
     "cpu of a part": (lambda x: x[:, ::2].cpu(), lambda x: x[:, ::2], ["copy_row"], [(FIRST, HOST,
@@ -149,7 +147,7 @@ BETWEEN_DEVICES = {
 
 @pytest.fixture
 def seen(monkeypatch):
-    """(names of kernels, crossings, every copy of bytes within a device)."""
+    """Return (names of kernels, transfers, copies of bytes within a device)."""
     if not (gt.cuda.is_available() and gt.cuda.is_emulated()):
         pytest.skip("launches are counted on the emulator")
     cuda, launches, crossings, within = runtime.cuda(), [], [], []
@@ -186,7 +184,7 @@ def test_on_one_device(seen, name):
     with gt.audit_copies() as audit:
         made = call(x)
     assert launches == kernels and crossings == [] and within == []
-    if not name.startswith("gt.layout"):  # which no operator is
+    if not name.startswith("gt.layout"):  # because it is not an operator
         assert audit.total_bytes == nbytes or name == "deepcopy"
     check(made, meaning(values()))
 
@@ -218,7 +216,7 @@ def test_between_devices(seen, name):
 
 @pytest.mark.emulator
 def test_what_is_sent_goes_through_pinned_memory(seen, monkeypatch):
-    """So that the copy is asynchronous: the host has read the tensor once and waits for nothing."""
+    """The copy is asynchronous: the host reads the tensor once and does not wait."""
     cuda = runtime.cuda()
     pinned, sources = [], []
     allocate, move = cuda.pinned_allocate, cuda.copy_async
@@ -257,7 +255,7 @@ def test_devices_that_exchange_do_not_make_the_host_wait(seen, monkeypatch):
 
 @pytest.mark.parametrize("name", ON_ONE_DEVICE)
 def test_on_the_cpu(monkeypatch, name):
-    """Every byte that changes its place or its dtype is written once, by one copy."""
+    """Each byte of the result is written once, by one copy."""
     call, meaning, _kernels, nbytes = ON_ONE_DEVICE[name]
     written = []
     moves = native_copy.cpu_copy

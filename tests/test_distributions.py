@@ -103,7 +103,7 @@ def derivative(make: Any, function: Any, *params: float) -> list[float]:
     return [float(g) for g in gt.autograd.grad(function(x).mean(), leaves)]
 
 
-# Functions of samples, and the derivatives of their means by the parameters.
+# Functions of samples, and the derivatives of their means with respect to the parameters.
 GRADIENTS: list[Any] = [
     (lambda a, b: D.Normal(a, b), lambda x: x.square(), (0.5, 2.0), (1.0, 4.0)),
     (lambda a, b: D.Gamma(a, b), lambda x: x, (0.3, 2.0), (0.5, -0.075)),
@@ -284,7 +284,7 @@ def test_checks_can_be_left_out() -> None:
 
 
 def on(device: str, p: Any) -> Any:
-    """A copy of a distribution whose tensors, and those of its parts, are on `device`."""
+    """Return a copy of a distribution with all its tensors, and those of its parts, on `device`."""
     made = type(p).__new__(type(p))
     for name, value in vars(p).items():
         if isinstance(value, gt.Tensor):
@@ -315,7 +315,8 @@ def test_samples_and_densities_on_cuda(p: Any) -> None:
     *[D.Binomial(t(n), t(p)) for n, p in ((4, 0.5), (30, 0.33), (30, 0.34), (80, 0.9), (300, 0.5))],
 ], ids=str)  # fmt: skip
 def test_counts_are_as_frequent_as_their_densities_say(p: Any) -> None:
-    """By the sum of squares over expectations, whose mean is 1 and which is never 2 by chance."""
+    """Checks the sum of squared deviations divided by expectations. Its mean is 1, and 2 is too
+    improbable to occur."""
     gt.manual_seed(5)
     count = 200_000
     found = gt.bincount(p.sample((count,)).reshape(-1).to(gt.int64), minlength=400)

@@ -23,7 +23,7 @@ def root(op: Op) -> Op:
 
 
 def arguments(op: Op, args: tuple[Any, ...]) -> dict[str, Any] | None:
-    """A sample's arguments for this overload, by name; None where it takes others."""
+    """Return a sample's arguments for this overload, by name; None if it takes other arguments."""
     declared = [a for a in op.schema.positional if not a.is_write or a.name != "out"]
     found = [2 if str(a.type) == "Scalar" else x for a, x in zip(declared, args)]
     fits = [hasattr(x, "_keys") for a, x in zip(declared, found) if str(a.type) == "Tensor"]

@@ -1,4 +1,5 @@
-"""The fused steps of optimizers: on every device the bits of the CPU's, and those of `optim`."""
+"""The fused steps of optimizers: every device gives the CPU's bits, and these equal those of
+`optim`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""gt.layout on arrays of other libraries: the caller's type comes back, on the caller's stream."""
+"""gt.layout on arrays of other libraries: the result has the caller's type, and work uses the
+caller's stream."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def torch_(array):
 
 
 class Other:
-    """An array of a library that nobody knows; it has DLPack and nothing else."""
+    """An array of an unknown library, which supports only DLPack."""
 
     def __init__(self, array):
         self.array = array
@@ -323,7 +324,7 @@ def test_pack_on_a_device_has_the_bits_of_the_cpu(channels, dtype, form):
 
 @pytest.mark.emulator
 def test_work_runs_on_the_callers_stream(monkeypatch):
-    """A library with a stream of its own, played by the emulator."""
+    """The emulator stands in for a library with its own stream."""
     requires_emulator()
     cuda = runtime.cuda()
     theirs = cuda.Stream(0)
@@ -356,8 +357,8 @@ def test_work_runs_on_the_callers_stream(monkeypatch):
 
 @pytest.mark.emulator
 def test_two_libraries_two_streams_are_ordered(monkeypatch):
-    """The source's stream comes before the copy, and goes on after it; the host waits for
-    nothing."""
+    """Earlier work of the source's stream runs before the copy, and later work after it. The host
+    does not wait."""
     requires_emulator()
     cuda = runtime.cuda()
     theirs = cuda.Stream(0)
@@ -381,7 +382,7 @@ def test_two_libraries_two_streams_are_ordered(monkeypatch):
 
 
 def test_the_cuda_array_interface_is_read(monkeypatch):
-    """Negative strides and another library's stream; no memory is touched."""
+    """The test has negative strides and another library's stream; no memory is accessed."""
     fake = types.SimpleNamespace(
         is_emulated=False, is_available=lambda: True, device_of=lambda ptr: 0
     )

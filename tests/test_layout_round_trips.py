@@ -27,12 +27,12 @@ DTYPES = [
     "complex64",
     "complex128",
 ]
-# One of each size for the emulator; the CUDA tests compare its kernels in every dtype.
+# One dtype of each size for the emulator; the CUDA tests compare its kernels in every dtype.
 PAIRS = [(library, name) for library in (NUMPY, TORCH, OURS) for name in DTYPES] + [
     pytest.param(EMULATED, name, marks=pytest.mark.emulator)
     for name in ("uint8", "bfloat16", "float32", "complex64", "complex128")
 ]
-# name -> sizes of a dense array, and a view that every library spells alike.
+# name -> sizes of a dense array, and a view that is written alike in every library.
 VIEWS = {
     "0-d": ((), lambda x: x),
     "one": ((1, 1), lambda x: x),
@@ -61,7 +61,7 @@ def np_dtype(name):
 
 
 def host(sizes, name):
-    """Elements that every dtype holds, none of them equal to their neighbours."""
+    """Return elements that every dtype can represent; neighbours differ."""
     numbers = np.arange(int(np.prod(sizes)), dtype=np.int64) * 7919 % 251
     if name == "bool":
         numbers = numbers % 2
@@ -69,7 +69,7 @@ def host(sizes, name):
 
 
 def given(library, array):
-    """The array as one of the library, over its own memory."""
+    """Return the array as one of the library, over the same memory."""
     if library == NUMPY:
         return array.copy()
     if library == TORCH:
@@ -85,7 +85,7 @@ def given(library, array):
 
 
 def back(x):
-    """As a NumPy array of the same elements."""
+    """Return a NumPy array with the same elements."""
     if isinstance(x, np.ndarray):
         return x
     if isinstance(x, gt.Tensor):
@@ -138,7 +138,7 @@ def check_contiguous(library, name, view):
 
 @pytest.mark.parametrize(("library", "name"), PAIRS)
 def test_copy_into_a_view_leaves_the_rest(library, name):
-    """Into every second element of something larger."""
+    """The copy writes to every second element of a larger array."""
     for view in VIEWS:
         check_copy_into_a_view(library, name, view)
 

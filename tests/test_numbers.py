@@ -45,7 +45,7 @@ def test_devices_agree(call: str, cuda: str) -> None:
             x, y = (N.tensor_of(gt, name, device, step) for device in ("cpu", cuda))
             a, b = (N.outcome(N.CALLS[call], gt, z, v) for z in (x, y))
             if isinstance(a, errors.GpuTensorError) and "must not hold 0" in str(a):
-                continue  # a quotient of integers by 0, of which a device says nothing
+                continue  # division of integers by 0, which a device does not report
             assert N.same(a, b), f"{call} of {name} and {v!r}: {a!r} on the CPU, {b!r} on {cuda}"
 
 
@@ -163,8 +163,8 @@ def test_sums_in_bool_and_integers(device: str, request: pytest.FixtureRequest) 
 def test_products_of_halves_take_a_0d_operand_unrounded(
     place: str, name: str, scalar: Any, request: Any
 ) -> None:
-    """The CPU's 0-d operand; a device's is rounded when its kernel loads it, as PyTorch's CUDA
-    kernels do.
+    """This holds for a 0-d operand on the CPU. On a device the kernel rounds it when it loads it,
+    as in PyTorch.
 
     Source: ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support.
     """

@@ -85,7 +85,7 @@ def test_long_operands_as_on_the_cpu(row: Row, devices: list[str]) -> None:
 
 
 def check(case: Case, found: Any, wanted: Any, device: str, slack: int = 1) -> None:
-    """Raise unless results agree in layout and dtype, and in values as far as the row asks, times
+    """Raise unless layouts and dtypes are equal, and values agree within the row's tolerance times
     `slack`."""
     if not isinstance(wanted, (gt.Tensor, list, tuple)):
         assert type(found) is type(wanted) and found == wanted, (

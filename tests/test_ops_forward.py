@@ -46,7 +46,8 @@ def test_values_of_long_operands(row: Row) -> None:
             check(case, case.build().run(), expected, LONGER)
 
 
-# Roundings add up over the elements of a sum: the rows' tolerances are for some dozens.
+# Rounding errors add up over the elements of a sum; the rows' tolerances are for some dozens of
+# elements.
 LONGER = 16
 
 
@@ -58,19 +59,19 @@ def check(case: Case, result: Any, expected: Any, slack: int = 1) -> None:
         return
     results = result if isinstance(result, (list, tuple)) else [result]
     for number, x in enumerate(results):
-        if x is None:  # an operand that the call does not have, or that needs no gradient
+        if x is None:  # an operand that is absent, or that needs no gradient
             continue
         is_each = isinstance(expected.result, tuple)
         wanted = expected.result[number] if is_each else expected.result
         assert x.dtype is wanted, f"{case}: dtype is {x.dtype}, wanted {wanted}"
         assert x.device == gt.device("cpu"), f"{case}: result is on {x.device}"
-        # an array that does not fit its tensor's geometry would go unnoticed until a view of it
+        # an array that does not fit its tensor's geometry would only be noticed in a view
         found = to_numpy(x)
         assert found.shape == tuple(x.shape), (
             f"{case}: the array has sizes {found.shape}, the tensor {x.shape}"
         )
         if x.numel():
-            # a conjugated view of an operand with gaps is conjugated into memory without them
+            # a conjugated view of an operand with gaps is materialised in memory without gaps
             held = materialised(x)
             strides = tuple(s // x.itemsize for s, n in zip(found.strides, x.shape) if n > 1)
             assert strides == tuple(s for s, n in zip(held.stride(), x.shape) if n > 1), (
@@ -102,7 +103,7 @@ VIEWS = [row for row in CALLABLE if _is_view(row)]
 
 @pytest.mark.parametrize("row", VIEWS, ids=str)
 def test_views_share_memory(row: Row) -> None:
-    """A view looks at its operand's storage, and one that may copy does not where it need not."""
+    """A view uses its operand's storage. An operator that may copy does so only if necessary."""
     shared = 0
     for case in cases(row, crossed=False):
         call = case.build()

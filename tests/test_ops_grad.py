@@ -28,17 +28,18 @@ REAL, COMPLEX = dtypes.float64, dtypes.complex128
 
 
 def _writes(row: Row) -> bool:
-    """True if the operator has no form but the one in place."""
+    """True if the operator has only an in-place form."""
     return all(op.kind == "inplace" for op in OPS_OF[row.name] if op.kind != "out")
 
 
 def _is_differentiable(op: Any) -> bool:
-    """Whether differences tell the derivative: random numbers have none, by convention."""
+    """True if finite differences give the derivative. Random numbers have no derivative, by
+    convention."""
     is_zero = all(formula.startswith("zeros_like") for formula in op.derivatives.values())
     return bool(op.derivatives) and not (is_zero and "nondeterministic_seeded" in op.tags)
 
 
-# A comparison that is written into its own operand has a derivative, of zeros; it has no use here.
+# An in-place comparison has a derivative of zeros, which is not tested here.
 DIFFERENTIABLE = [
     row
     for row in CALLABLE
@@ -48,7 +49,8 @@ DIFFERENTIABLE = [
         for op in OPS_OF[row.name]
     )
 ]
-# Elements of all operands of a sample: finite differences take two calls for each.
+# The greatest number of elements of a sample's operands: finite differences need two calls for each
+# element.
 MOST = 60
 
 
@@ -62,7 +64,8 @@ def _is_small(sample: S) -> bool:
 
 
 def _has_halves(sample: S) -> bool:
-    """What meets such operands alone is rounded to 16 bits, where differences tell nothing."""
+    """True for 16-bit operands: results are rounded to 16 bits, so finite differences are
+    useless."""
     return any(
         type(x) is T and x.dtype in (dtypes.float16, dtypes.bfloat16)
         for x in _leaves((sample.args, sample.kwargs))
@@ -70,7 +73,7 @@ def _has_halves(sample: S) -> bool:
 
 
 def _make(row: Row, operand: T, of: Any, layout: str, random: np.random.Generator) -> Any:
-    """A leaf of this layout; distinct values in the row's domain, of either sign."""
+    """Return a leaf of this layout, with distinct values of both signs in the row's domain."""
     of = operand.dtype or of
     sizes = operand.sizes
     count = int(np.prod(sizes, dtype=int))
@@ -79,7 +82,7 @@ def _make(row: Row, operand: T, of: Any, layout: str, random: np.random.Generato
     if of.category < dtypes.FLOATING:
         if operand.values == "classes":
             return gt.from_numpy(np.asarray(random.integers(0, 3, sizes), of.np))
-        # conditions are drawn; what may be a divisor is not zero
+        # conditions are random; an operand that may be a divisor has no zeros
         low, high = (0, 2) if row.name == "where" else (1, 3)
         return gt.from_numpy(np.asarray(random.integers(low, high, sizes), of.np))
     values = random.permutation(np.linspace(*row.domain, max(count, 2)))[:count].reshape(sizes)
@@ -100,7 +103,7 @@ def _make(row: Row, operand: T, of: Any, layout: str, random: np.random.Generato
 
 
 def _cases(row: Row, of: Any) -> Iterator[tuple[S, str]]:
-    """Every small sample in every layout; in the quick tier each layout in one of them."""
+    """Return every small sample in every layout; in the quick tier one sample in each layout."""
     small = [x for x in row.samples if _is_small(x) and not _has_halves(x)]
     for number, sample in enumerate(small):
         here = [layout for layout in _layouts(row, sample) if layout != "expanded"]
@@ -111,8 +114,8 @@ def _cases(row: Row, of: Any) -> Iterator[tuple[S, str]]:
 
 
 def _constants(row: Row, sample: S) -> set[int]:
-    """Operands that no overload has a derivative for, such as the weights of a loss, or the order
-    of igamma."""
+    """Return operands without a derivative in any overload, such as the weights of a loss or the
+    order of igamma."""
     op = OPS_OF[row.name][0]
     names = [argument.name for argument in op.arguments]
     return {
@@ -126,7 +129,7 @@ def _constants(row: Row, sample: S) -> set[int]:
 
 
 def _calls(row: Row, of: Any) -> Iterator[tuple[str, Any, list[Any]]]:
-    """(what it is, function of the tensors that vary, those tensors)."""
+    """Yield (description, function of the varied tensors, these tensors)."""
     random = np.random.default_rng(0)
     call = main_form(row.name)
     for sample, layout in _cases(row, of):
@@ -176,7 +179,7 @@ def _check(row: Row, of: Any, check: Any) -> int:
         try:
             made = function(*leaves)
         except GpuTensorError:
-            continue  # the operator refuses this dtype; test_ops_errors.py knows why
+            continue  # the operator rejects this dtype, which test_ops_errors.py tests
         results = made if isinstance(made, tuple) else (made,)
         wide = [y for y in results if isinstance(y, gt.Tensor) and y.requires_grad]
         if not wide or any(y.dtype not in (REAL, COMPLEX) for y in wide):
@@ -209,7 +212,8 @@ def test_layouts_are_not_all_contiguous() -> None:
 
 @pytest.mark.parametrize("values", [[2.0, 0, 3, 0, 5], [0.0, 0], [0.0, 4, 0]], ids=str)
 def test_running_products_of_zeros(values: list[float]) -> None:
-    """Behind a zero there is nothing, but nothing times what comes before has derivatives by it."""
+    """After a zero all products are zero, but their derivatives with respect to the zero are
+    not."""
     x = gt.tensor(values, dtype=gt.float64, requires_grad=True)
     assert gradcheck(lambda x: gt.cumprod(x, 0), [x])
     assert gradgradcheck(lambda x: gt.cumprod(x, 0), [x])

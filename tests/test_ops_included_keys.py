@@ -15,7 +15,8 @@ from .harness import compare
 from .harness.cases import CALLABLE, Case, cases, some
 from .rows import Row
 
-# A backend that has all kernels, one that has none, an alias, keys of autograd, and the rest.
+# A backend with all kernels, a backend without kernels, an alias, keys of autograd, and all other
+# keys.
 KEYS = [
     "Meta",
     "CUDA",
@@ -49,8 +50,8 @@ def test_an_included_key_breaks_nothing(key: str) -> None:
 
 @cache
 def _some(row: Row) -> list[tuple[Case, Any]]:
-    """Two cases that are not refused, and their results; the first ones are ordinary, the last ones
-    are not."""
+    """Return two valid cases with their results: an ordinary one from the beginning, and an unusual
+    one from the end."""
     fine = [c for c in cases(row, crossed=False) if c.expected() is not None]
     return [(c, c.build("cpu").run()) for c in (fine[0], fine[-1])] if fine else []
 

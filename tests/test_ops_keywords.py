@@ -23,7 +23,8 @@ from .test_ops_variants import assert_equal
 
 
 def _named(op: Op, function: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any] | None:
-    """The positional arguments by the schema's names; None where Python does not know one."""
+    """Return the positional arguments by the schema's names; None if the Python signature lacks one
+    of them."""
     taken = inspect.signature(function).parameters
     known = {name: x for name, x in taken.items() if x.kind is not x.VAR_POSITIONAL}
     names = [argument.name for argument in op.arguments]
@@ -34,7 +35,8 @@ def _named(op: Op, function: Callable[..., Any], args: tuple[Any, ...]) -> dict[
 
 
 def _by_numpy_names(function: Callable[..., Any], named: dict[str, Any]) -> dict[str, Any] | None:
-    """The same arguments by NumPy's names; None where the function has none of those given."""
+    """Return the arguments by NumPy's names; None if the function has no such name for any of
+    them."""
     taken = inspect.signature(function).parameters
     second = {"dim": "axis", "keepdim": "keepdims"}
     if "dim" not in named or "axis" not in taken or named["dim"] is None:
@@ -104,7 +106,7 @@ def test_a_dimension_comes_by_one_name() -> None:
         with pytest.raises(TypeError, match="'dim' must be given"):
             none()
     with pytest.raises(TypeError, match="axis"):
-        x.select(axis=0, index=0)  # dim has no other name where something must stand behind it
+        x.select(axis=0, index=0)  # dim has no second name if a required argument follows it
 
 
 def test_the_first_operand_is_input_in_functions_and_self_in_schemas() -> None:

@@ -29,7 +29,7 @@ def test_layouts(row: Row) -> None:
                 pytest.fail(f"{case}: was not refused on meta")
             continue
         on_cpu = case.build("cpu").run()
-        if case.op().name == "where":  # elements decide the sizes of this overload alone
+        if case.op().name == "where":  # only the sizes of this overload depend on elements
             with pytest.raises(GpuTensorError):
                 case.build("meta").run()
             continue
@@ -38,7 +38,7 @@ def test_layouts(row: Row) -> None:
         wanted = on_cpu if isinstance(on_cpu, (list, tuple)) else [on_cpu]
         assert len(results) == len(wanted), str(case)
         for x, y in zip(results, wanted):
-            if isinstance(y, bool) or y is None:  # a question about the tensor, or nothing
+            if isinstance(y, bool) or y is None:  # the result is a property of the tensor, or None
                 assert x is y, str(case)
                 continue
             assert x.device is META, f"{case}: result is on {x.device}"
@@ -56,7 +56,7 @@ def test_without_data_there_is_no_value(row: Row) -> None:
             found = case.build("meta").run()
         except GpuTensorError:
             refused += 1
-        else:  # another overload of its name, whose sizes follow from sizes
+        else:  # another overload of the name, whose sizes depend only on sizes
             wanted = case.build().run()
             several = isinstance(found, tuple)
             for x, y in zip(found, wanted) if several else ((found, wanted),):

@@ -37,12 +37,12 @@ SEVERAL_OUTS = [row for row in CALLABLE if _has_outs(row, several=True)]
 
 
 def allowed(row: Row) -> list[Case]:
-    """The cases that are not refused, without layouts that may not be written to."""
+    """Return the valid cases, without layouts that must not be written to."""
     return [case for case in cases(row, crossed=False) if case.expected() is not None]
 
 
 def of_one(row: Row) -> list[Case]:
-    """Those of them that give one result and take an `out`."""
+    """Return the valid cases with one result and an `out` form."""
     return [case for case in allowed(row) if outs_of(case) == 1]
 
 
@@ -122,7 +122,7 @@ def _in_place(row: Row) -> Any:
 
 @pytest.mark.parametrize("row", some([row for row in CALLABLE if _in_place(row)], 2), ids=str)
 def test_in_place(row: Row) -> None:
-    """self holds what the functional form gives, in its own dtype; or the call is refused."""
+    """self gets the result of the functional form, in self's dtype, or the call raises."""
     form = _in_place(row)
     view_only = any("inplace_view" in op.tags for op in OPS_OF[row.name])
     done = refused = 0
@@ -133,7 +133,7 @@ def test_in_place(row: Row) -> None:
         wanted = functional.run()
         before = (self.shape, self.stride(), self._version)
         if wanted is functional.args[0] and _overlaps(self):
-            continue  # nothing is written, so nothing needs to be refused
+            continue  # nothing is written, so no error is needed
         if row.takes_expanded and _overlaps(self):
             continue
         fits = view_only or (
@@ -188,7 +188,7 @@ def _overlaps(x: Any) -> bool:
 
 
 def assert_others_kept(case: Case, call: Call) -> None:
-    """Raise if a write went beside the elements of self, or into another operand."""
+    """Raise if a write changed memory outside of self, or another operand."""
     for made in call.built[1:]:
         assert_same(made.storage_now(), made.before, case, "another operand;")
     first = call.built[0]
@@ -212,7 +212,7 @@ def run_into(row: Row, call: Call, out: Any) -> Any:
     if all(op.is_factory for op in OPS_OF[row.name] if op.kind == "functional"):
         kwargs.pop("dtype", None)
     form = forms.as_function(row.name)
-    if form is None and isinstance(out, tuple):  # the operator itself takes them by their names
+    if form is None and isinstance(out, tuple):  # gt.ops takes each by keyword
         op = next(op for op in OPS_OF[row.name] if op.kind == "out")
         outs = {a.name: x for a, x in zip(op.schema.out_arguments, out)}
         return forms.as_packet(row.name)(call.args, {**kwargs, **outs})
@@ -225,7 +225,7 @@ def test_out_of_the_right_size(row: Row) -> None:
     for number, case in enumerate(of_one(row)):
         call, wanted = case.build(), case.build().run()
         if isinstance(wanted, (list, tuple)):
-            continue  # where(condition), which has no form with out
+            continue  # where(condition), which has no out form
         sizes = tuple(wanted.shape)
         whole = gt.ones([2 * n for n in sizes], dtype=wanted.dtype)
         layouts = (
@@ -249,11 +249,12 @@ def test_out_of_the_right_size(row: Row) -> None:
 
 @pytest.mark.parametrize("row", some(CASTS_OUT, 2), ids=str)
 def test_out_of_another_size(row: Row) -> None:
-    """An empty out becomes what the functional form makes; another one too, with a warning."""
+    """An empty out gets the sizes of the functional form's result; any other out does so with a
+    warning."""
     for case in of_one(row):
         call = case.build()
         wanted = call.run()
-        if wanted is call.args[0]:  # nothing to do for it, so its layout says nothing
+        if wanted is call.args[0]:  # nothing is computed, so its layout is not compared
             continue
         if isinstance(wanted, (list, tuple)):
             continue
@@ -279,7 +280,8 @@ def _sizes(x: Any) -> str:
 
 @pytest.mark.parametrize("row", some([row for row in CASTS_OUT if row.out != "own"], 2), ids=str)
 def test_out_of_another_dtype(row: Row) -> None:
-    """Taken or refused as the row says; a refused out keeps its values, sizes and version."""
+    """The row defines whether the dtype is accepted. A rejected out keeps its values, sizes and
+    version."""
     taken = refused = 0
     one_each = {id(case.sample): case for case in of_one(row)}.values()
     for case in list(one_each)[:6]:
@@ -287,7 +289,7 @@ def test_out_of_another_dtype(row: Row) -> None:
         for of in STORED if wanted.dtype is dtypes.complex32 else ALL:
             if "dtype" in case.sample.kwargs:
                 continue
-            # A range of integers may be shorter than one of floats: its out starts empty.
+            # A range of integers may be shorter than a range of floats, so its out starts empty.
             out = gt.ones(0 if _computes_in_out(case) else wanted.shape, dtype=of)
             if _takes(row, wanted.dtype, of):
                 assert run_into(row, case.build(), out) is out and out.dtype is of, (
@@ -308,7 +310,7 @@ def test_out_of_another_dtype(row: Row) -> None:
 
 
 def _computes_in_out(case: Case) -> bool:
-    """Whether `out` decides the dtype to compute in, so that other values may come of it."""
+    """True if `out` determines the dtype of the arithmetic, so that values may differ."""
     return case.row.out in ("any", "inexact", "not_bool") and case.op().family in (
         "fft",
         "range",

@@ -143,7 +143,7 @@ def test_refusals() -> None:
 
 
 def test_a_parameter_held_twice() -> None:
-    """As in PyTorch: a warning, and each step moves it twice."""
+    """As in PyTorch, it warns, and each step moves the parameter twice."""
     p, q = leaf(1.0), leaf(1.0)
     with pytest.warns(UserWarning, match="SGD: a group holds a parameter twice"):
         optimizer = gt.optim.SGD([q, p, p], lr=0.25, momentum=0.5)
@@ -162,7 +162,7 @@ def test_a_state_of_other_groups_changes_nothing() -> None:
 
 
 def test_hyperparameters_may_be_scalars_of_numpy() -> None:
-    """As operands may: schedules are computed with NumPy."""
+    """Hyperparameters may be NumPy scalars, because programs compute schedules with NumPy."""
     found = []
     for kind in (float, np.float64, np.float32):
         p = gt.ones(3, requires_grad=True)
@@ -217,7 +217,8 @@ RECORDED = [
 
 @pytest.mark.parametrize(("kind", "options"), RECORDED)
 def test_gradients_flow_through_recorded_steps(kind: Any, options: dict[str, Any]) -> None:
-    """To the parameter before the steps, to what the gradient is made of, and to the rate."""
+    """Gradients reach the initial parameter, the tensors from which the gradient was computed, and
+    the rate."""
 
     def stepped(x: gt.Tensor, a: gt.Tensor, lr: gt.Tensor) -> gt.Tensor:
         p = x.clone()

@@ -1,4 +1,5 @@
-"""Steps in one pass over memory: the bits of the operators one by one, and when operators run."""
+"""Steps in one pass over memory: the bits equal those of separate operators; cases in which
+operators run."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def test_the_bits_of_operators(
     name, options = optimizer
     counts = Counts(monkeypatch)
     found = _values(_steps(name, options, _parameters(dtype)))
-    # A buffer that begins as a copy of the gradient is written by operators.
+    # Operators write a buffer whose first value is a copy of the gradient.
     is_copied = name == "SGD" and "momentum" in options and "weight_decay" not in options
     first = len(SIZES) if is_copied else 0
     assert (counts.passed, counts.left) == (7 * len(SIZES) - first, first)
@@ -195,7 +196,7 @@ OF_CUDA = [(*given, gt.float32) for given in OPTIMIZERS] + [("Adam", {}, gt.bflo
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the kernels that are launched."""
+    """Return the names of the launched kernels."""
     found: list[str] = []
     check = emulator._check_launch
 

@@ -1,8 +1,8 @@
 """Outputs that overlap inputs or themselves: every operator with `out=` and every in-place form.
 
 A call either raises and changes no sizes, strides, version and bytes, or has the result of a call
-without overlap. Operands are views, `.data` or NumPy arrays of one buffer. The table must name
-every operator with an `out`, so that new ones cannot be forgotten.
+without overlap. Operands are views, `.data` or NumPy arrays of one buffer. The table must contain
+every operator with an `out`, so that new operators are not forgotten.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _buffer(device: str) -> Any:
 
 
 def _outs(buffer: Any, x: Any, of: Any) -> dict[str, Any]:
-    """Outputs over the buffer that holds `x` in elements 32 to 48, of dtype `of`."""
+    """Return outputs of dtype `of` over the buffer that has `x` in elements 32 to 48."""
     at = 32 * 4 // of.itemsize
     whole = buffer.view(of)
     square = whole[at : at + 16].view(4, 4)
@@ -123,7 +123,7 @@ def test_every_operator_with_out_has_a_row() -> None:
 
 
 def _over(x: Any, wanted: Any) -> dict[str, Any]:
-    """Outputs that share memory with an operand, or with themselves."""
+    """Return outputs that share memory with an operand, or whose own elements overlap."""
     found = {}
     if x.dtype is wanted.dtype:
         storage, sizes = x.untyped_storage(), tuple(wanted.shape)
@@ -138,7 +138,8 @@ def _over(x: Any, wanted: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", some(WITH_OUT, 3), ids=str)
 def test_out_over_an_operand(row: Row, device: str) -> None:
-    """Of the rows: refused with nothing changed, or what it gives with memory of its own."""
+    """Each row's call raises and changes nothing, or has the result of a call with separate
+    memory."""
     for case in forms.one_of_each_form(row):
         if outs_of(case) != 1:
             continue

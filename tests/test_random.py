@@ -21,7 +21,7 @@ CONTINUOUS = {
     "exponential_": ((2.0,), stats.expon(scale=0.5)),
     "cauchy_": ((1.0, 2.0), stats.cauchy(1, 2)),
 }
-# bfloat16 has 256 uniform numbers, which a test of a continuous distribution would see.
+# bfloat16 has only 256 uniform numbers, so it would fail a test of a continuous distribution.
 DTYPES = (gt.float64, gt.float32, gt.float16)
 
 

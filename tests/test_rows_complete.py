@@ -39,7 +39,8 @@ def test_only_operators_without_a_kernel_are_left_out() -> None:
 
 @pytest.mark.parametrize("family", rows.FAMILIES)
 def test_every_overload_is_reached(family: str) -> None:
-    """By a sample that its schema takes: what no sample reaches, no harness tests."""
+    """A sample must fit the schema of each overload, because the harnesses only test sampled
+    calls."""
     for row in rows.BY_FAMILY[family].values():
         if not row.needs_backend:
             check_overloads_are_reached(row)
@@ -55,7 +56,7 @@ def check_overloads_are_reached(row: Row) -> None:
 
 
 def _keywords(op: Op, call: Call) -> dict[str, Any]:
-    """The call's keyword arguments, as a form with `out` takes them."""
+    """Return the call's keyword arguments in the form that an `out` overload takes."""
     if op.kind != "out":
         return call.kwargs
     takes_dtype = any(argument.name == "dtype" for argument in op.arguments)

@@ -23,7 +23,7 @@ def two_devices():
 
 @pytest.fixture
 def crossings(monkeypatch):
-    """(bytes, from, to) of each copy between host and device, or between devices."""
+    """Record (bytes, from, to) of each copy between host and device, or between devices."""
     cuda, seen = runtime.cuda(), []
     real = cuda.copy_async
 
@@ -41,7 +41,7 @@ def host(dtype=gt.float32):
 
 
 def spaced(*sizes, **kinds):
-    """A tensor with an element between any two of its own."""
+    """Return a tensor with a gap of one element between neighbours."""
     return gt.zeros(*[2 * n for n in sizes], **kinds)[tuple([slice(None, None, 2)] * len(sizes))]
 
 
@@ -83,8 +83,8 @@ def test_a_cast_crosses_as_the_smaller_type(crossings, view):
 
 
 def test_the_host_does_not_wait_for_what_it_sends(monkeypatch):
-    """A tensor with gaps is read once, into pinned memory, and may change as soon as the call is
-    back."""
+    """A tensor with gaps is read once, into pinned memory. It may be changed as soon as the call
+    returns."""
     kind = type(runtime.cuda().current_stream(0))
     source = host()[:, ::2]
     with monkeypatch.context() as patch:

@@ -1,6 +1,7 @@
 """Typical calls at three sizes and with users' shapes, against PyTorch and NumPy on the CPU.
 
-`calls.py` defines what a call is; elementwise.py, rows.py, moves.py, algebra.py and networks.py
+`calls.py` defines the data type of a call; elementwise.py, rows.py, moves.py, algebra.py and
+networks.py
 list them. The benchmark `sweep` calls every overload, with arguments derived from its schema.
 """
 

@@ -5,8 +5,8 @@ autocast.
         loss = model(x)          # mm in float16, exp and sum in float32: docs/autocast.md
     loss.backward()
 
-The state is kept per thread and per async task. While autocast is off nothing here runs: the
-Autocast keys are among those that the thread excludes (dispatch/tls.py).
+The state is kept per thread and per async task. While autocast is off, no code of this module runs:
+the thread excludes the Autocast keys (dispatch/tls.py).
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def get_autocast_dtype(device_type: str) -> dtypes.dtype:
 
 
 def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
-    """Change the lower precision, to one that the device supports, in this thread or task."""
+    """Change the lower precision in this thread or task. The device must support it."""
     known = find(device_type, "set_autocast_dtype")
     if _check_dtype(dtype, "set_autocast_dtype") not in known.supported:
         listed = ", ".join(d.name for d in known.supported)

@@ -1,4 +1,4 @@
-"""The cast policies of operators: those of native_functions.yaml, and registered ones."""
+"""The cast policies of operators, from native_functions.yaml and from registrations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .casting import DEVICES, PRIVATE, AutocastDevice
 POLICIES = (
     "lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote", "banned",
 )  # fmt: skip
-# key -> (operator, policy) of registrations in addition to the YAML's, oldest first.
+# key -> (operator, policy) for each registration, oldest first. Policies of the YAML are not
+# listed.
 _registered: dict[str, list[tuple[str, Policy]]] = {device.key_name: [] for device in DEVICES}
 
 
@@ -40,7 +41,8 @@ def policies_of(name: str) -> dict[str, str]:
 def register_policy(op_name: str, device_type: str, policy: Policy) -> Handle:
     """Let autocast cast the operands of an operator, such as a user's, on a device type.
 
-    op_name: `mylib::scale`, or `neg` for one of ours. policy: one of POLICIES, or a floating dtype
+    op_name: `mylib::scale`, or `neg` for a built-in operator. policy: one of POLICIES, or a
+    floating dtype
         to which operands are cast, independent of the block's dtype. Returns a handle that undoes
         it.
     """

@@ -5,11 +5,11 @@ autocast_mode.py turns them on. Source: aten/src/ATen/autocast_mode.h,
 autocast_mode.cpp.
 
 Note [The weight cache]
-A weight that several calls of one autocast block use is cast once. The cache holds the cast's bytes
-and no history: each use records a node of its own. So the cache keeps no weight alive, a cast made
+A weight that several calls of one autocast block use is cast once. The cache holds the cast without
+its history: each use records its own node. So the cache keeps no weight alive, a cast made
 under no_grad can be used where gradients are recorded, and gradients are summed in float32. An
 entry is valid for one weight object, its version and storage (a written weight is cast again), one
-dtype, and one CUDA stream. PyTorch's key is only the weight.
+dtype, and one CUDA stream. In PyTorch only the weight is the key.
 """
 
 from __future__ import annotations

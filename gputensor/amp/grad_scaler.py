@@ -100,7 +100,7 @@ class GradScaler:
         raise errors.wrong_value("scale", "outputs", rule, outputs)
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divide the optimizer's gradients by the scale, in place, and look for inf and NaN.
+        """Divide the optimizer's gradients by the scale, in place, and check for inf and NaN.
 
         If it is not called, `step` does it. A call is needed, for example, to clip gradients. It
         may be called once per `update`. Raises: ArgumentValueError for gradients in float16, which
@@ -120,7 +120,7 @@ class GradScaler:
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Call `optimizer.step(*args, **kwargs)` unless a gradient is inf or NaN. The host waits
-        for the gradients to know this."""
+        for the gradients."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -277,8 +277,8 @@ def _unscale(gradients: list[Tensor], inverse: Tensor) -> dict[device, Tensor]:
             inverses[place] = inverse.to(place, non_blocking=True)
             found[place] = F.full((), 0.0, dtype=float32, device=place)
         if g.numel():
-            # If an element is inf or NaN, so is the largest magnitude; its difference to itself is
-            # then not 0.
+            # If an element is inf or NaN, the largest magnitude is too. Subtracted from itself it
+            # then gives NaN and not 0.
             peak = g.abs().amax()
             found[place] = F.maximum(found[place], (peak - peak != 0).float())
         g.mul_(inverses[place])

@@ -7,7 +7,7 @@
     tensor([[1.5000, 2.5000, 3.5000]])
 
 There is a module for each chapter of the standard. The functions have the standard's names,
-arguments and promotion, and call operators.
+arguments and promotion, and call gputensor's operators.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING

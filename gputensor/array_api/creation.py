@@ -57,7 +57,8 @@ def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: dtype | None = None,
     device: Device = None,
 ) -> Tensor:  # fmt: skip
-    """Ones on a diagonal, zeros elsewhere; `k` counts diagonals above the main one."""
+    """Ones on a diagonal, zeros elsewhere; `k` is the number of the diagonal above the main
+    diagonal."""
     columns = n_rows if n_cols is None else n_cols
     if k == 0:
         return gt.eye(n_rows, columns, dtype=dtype, device=device)

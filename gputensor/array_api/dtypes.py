@@ -80,9 +80,8 @@ def beside(element: dtype, value: Any) -> dtype:
 
 
 def like(x: Tensor, other: Tensor | Number) -> Tensor:
-    """Convert a number to a tensor of which only the kind counts in promotion with `x`.
-
-    Return a tensor unchanged.
+    """Convert a number to a tensor that affects promotion with `x` only by its kind. Return a
+    tensor unchanged.
     """
     if isinstance(other, Tensor):
         return other

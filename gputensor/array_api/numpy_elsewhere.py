@@ -2,7 +2,7 @@
 compute.
 
 amax and amin are used on all devices. For CPU tensors NumPy computes all other functions on the
-tensors' memory, see exchange/numpy/protocol.py. Arguments that are no tensors, such as edges of
+tensors' memory, see exchange/numpy/protocol.py. Arguments that are not tensors, such as edges of
 bins, are moved to the tensor's device.
 """
 
@@ -36,7 +36,7 @@ def amin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 def _check_elements(op: str, a: Tensor, axis: Any) -> None:
     """Raise if a slice has no elements. The error has NumPy's wording because Dask searches for it:
-    it calls reductions on empty arrays to learn the types of their results."""
+    it calls reductions on empty arrays to find the dtypes of their results."""
     if a.numel():
         return
     axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -119,7 +119,7 @@ def diag(v: Tensor, *, k: int = 0) -> Tensor:
 def diff(
     a: Tensor, *, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
 ) -> Tensor:
-    """`np.diff` with prepend or append; a 0-d one counts as one slice."""
+    """`np.diff` with prepend or append; a 0-d array counts as one slice."""
 
     def slices(given: Any) -> Tensor | None:
         if given is None:

@@ -1,7 +1,7 @@
 """Statistics over axes, and the utilities `all`, `any` and `diff`.
 
-In PyTorch an empty tuple means all axes, in the standard no axis: see `over`. Sums and products of
-small integers are int64 or uint64, in PyTorch only int64.
+An empty tuple of axes means all axes in PyTorch, but no axis in the standard: see `over`. Sums and
+products of small integers are int64 or uint64; in PyTorch they are always int64.
 """
 
 from __future__ import annotations

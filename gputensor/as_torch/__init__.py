@@ -1,8 +1,8 @@
-"""Running of unchanged PyTorch programs: after `install()`, `import torch` gives gputensor.
+"""Running of unchanged PyTorch programs: after `install()`, `import torch` imports gputensor.
 
 `gputensor run-as-torch script.py` installs it and runs a program. places.py maps PyTorch's
-modules to ours, stand_ins.py has replacements for names without a meaning here, and finder.py is
-the import hook. docs/programs.md lists what runs.
+modules to ours, stand_ins.py has replacements for names without a meaning in gputensor, and
+finder.py is the import hook. docs/programs.md lists what runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["install", "is_installed", "uninstall"]
 
 _finder = Finder()
 _get_preparation_data = spawn.get_preparation_data
-# Types that are PyTorch's by their name: packages look at the module of a tensor's type.
+# Types whose `__module__` must be PyTorch's, because packages read the module of a tensor's type.
 _TYPES = {kind: kind.__module__ for kind in (Tensor, Size, dtypes.dtype, device)}
 
 
@@ -65,12 +65,12 @@ class _Again:
 
 
 def _prepared(name: str) -> dict[str, Any]:
-    """Return the data that `multiprocessing` gives a new process, with an `_Again`."""
+    """Return the data that `multiprocessing` passes to a new process, with an `_Again` in it."""
     return {"gputensor": _Again(), **_get_preparation_data(name)}
 
 
 def install() -> None:
-    """Make `import torch` give gputensor in this process, until `uninstall`.
+    """Make `import torch` import gputensor in this process, until `uninstall`.
 
     Raises: DispatchError if PyTorch itself is already imported.
     """

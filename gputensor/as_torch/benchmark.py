@@ -19,8 +19,8 @@ import gputensor as gt
 from gputensor.core import errors
 
 _UNITS = (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0))
-# The part of the whole time that one block of runs takes. The time of the loop itself is then
-# negligible.
+# The share of the whole time that one block of runs takes. It is long enough to make the time of
+# the loop itself negligible.
 _BLOCK = 1e-3
 
 
@@ -115,7 +115,7 @@ class Measurement:
         return high - low
 
     def meets_confidence(self, threshold: float = 0.1) -> bool:
-        """Return True if the quartiles are within this part of the median."""
+        """Return True if the quartiles are within `threshold` times the median."""
         return self.iqr / self.median < threshold
 
     @property

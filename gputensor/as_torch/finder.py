@@ -19,7 +19,7 @@ from .stand_ins import STAND_INS, VERSION
 
 _NOTHING = object()
 _OURS = __name__.partition(".")[0]
-# Modules whose `__dict__` programs iterate, so it holds all names.
+# Programs iterate over the `__dict__` of these modules, so it must contain all names.
 _LISTED = ("torch.distributions", "torch.optim", "torch.optim.lr_scheduler")
 
 
@@ -50,7 +50,7 @@ class Facade(ModuleType):
         if name.startswith("__") and name != "__all__" and not is_module:
             raise AttributeError(name)
         found, is_module = self._own(name), is_module or _has_own(below)
-        # A function may have the name of its module: nn.utils.weight_norm
+        # A function may have the same name as its module: nn.utils.weight_norm
         if callable(found) or (found is not _NOTHING and not is_module):
             return found
         if is_module:  # in PyTorch, submodules are attributes without an import of their own
@@ -132,7 +132,7 @@ class Finder(MetaPathFinder, Loader):
     def find_distributions(
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008
     ) -> Iterable[Distribution]:
-        """Return the distribution of `torch`; programs ask for its version."""
+        """Return the distribution of `torch`; programs read its version."""
         return [_Distribution()] if context.name in (None, "torch") else []
 
 

@@ -36,9 +36,8 @@ def _ours(op: str, backend: Any) -> str | None:
 
 
 def _check_size(world_size: int, rank: int) -> None:
-    """Raise if the number of processes is not the expected one.
-
-    The cause is a launcher other than mpiexec, of whose processes MPI does not know.
+    """Raise if the number of processes is not the expected number. This happens if another launcher
+    than mpiexec started processes: MPI does not find them.
     """
     wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "-1"))
     found = distributed.get_world_size()

@@ -265,7 +265,8 @@ def make_functional_with_buffers(
 def combine_state_for_ensemble(
     models: Sequence[gt.nn.Module],
 ) -> tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]:
-    """Return a function of stacked parameters and buffers for vmap, and these."""
+    """Return a function for vmap that takes stacked parameters and buffers; the parameters; and the
+    buffers."""
     calls, params, buffers = zip(*[make_functional_with_buffers(model) for model in models])
     leaves = [gt.stack(list(xs)).detach().requires_grad_() for xs in zip(*params)]
     return calls[0], tuple(leaves), tuple([gt.stack(list(xs)) for xs in zip(*buffers)])

@@ -186,7 +186,8 @@ class _OfDevice(gt.amp.autocast):
 
 
 def _amp(device: str) -> dict[str, Any]:
-    """Return names of `torch.cuda.amp` or `torch.cpu.amp`, which take no device."""
+    """Return the functions of `torch.cuda.amp` or `torch.cpu.amp`; they have no argument for the
+    device."""
 
     def custom_fwd(fwd: Any = None, *, cast_inputs: gt.dtype | None = None) -> Any:
         return gt.amp.custom_fwd(fwd, device_type=device, cast_inputs=cast_inputs)
@@ -202,7 +203,8 @@ AMP = {"cuda": _amp("cuda"), "cpu": {"autocast": _amp("cpu")["autocast"]}}
 
 
 class _BaseType(type):
-    """Metaclass of PyTorch's bases of modules, of which some of our modules count as subclasses."""
+    """Metaclass of PyTorch's base classes of modules. Some of gputensor's modules count as their
+    subclasses."""
 
     ours: Any
 
@@ -215,8 +217,9 @@ class _BaseType(type):
 
 
 def _base(name: str, kind: type, *ours: type) -> dict[str, Any]:
-    """Return a class that programs derive from `kind` by PyTorch's name. ours: our modules that
-    are its subclasses in PyTorch; by default those of `kind`."""
+    """Return a class, under PyTorch's name, that programs use as a base class in place of `kind`.
+    ours: modules of gputensor that are its subclasses in PyTorch; by default the subclasses of
+    `kind`."""
     return {name: _BaseType(name, (kind,), {"ours": ours or kind, "__module__": "torch.nn"})}
 
 

@@ -1,7 +1,7 @@
 """`torch.profiler` and `torch.autograd.profiler` for PyTorch's programs, based on
 gt.profiler.profile.
 
-A program gets sums by operator; there is no timeline. Source: torch/profiler/profiler.py,
+The result has sums for each operator; there is no timeline. Source: torch/profiler/profiler.py,
 torch/autograd/profiler_util.py.
 """
 
@@ -120,8 +120,8 @@ class Averages(list[Average]):
     def table(
         self, sort_by: str | None = None, row_limit: int = 100, *args: Any, **options: Any
     ) -> str:
-        """Return the rows as a table. sort_by: an attribute of the rows; `cuda` in its name means
-        the device."""
+        """Return the rows as a table. sort_by: an attribute of the rows; `cuda` in its name is read
+        as `device`."""
         rows = list(self)
         if sort_by is not None:
             name = sort_by.replace("cuda", "device")
@@ -148,8 +148,8 @@ class profile:
         activities: CPU, CUDA or both; both by default.
         schedule: see `schedule`; by default every step is measured. `step()` ends a step.
         on_trace_ready: called with the profile whenever measured steps end.
-        record_shapes, profile_memory, with_stack, with_flops, with_modules, ...: accepted; sums by
-            operator have none of these.
+        record_shapes, profile_memory, with_stack, with_flops, with_modules, ...: accepted; they
+        have no effect, because only sums by operator are recorded.
     """
 
     step_num: int

@@ -1,4 +1,4 @@
-"""`torch.return_types`: for each operator with several named results, their type."""
+"""`torch.return_types`: the result type of each operator with several named results."""
 
 from __future__ import annotations
 

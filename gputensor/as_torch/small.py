@@ -25,7 +25,7 @@ from gputensor.serialization.places import Places
 
 # --- torch.library --------------------------------------------------------------------------------
 
-# keeps the operators alive that programs define without a library
+# keeps operators alive that programs define without a library
 _kept: list[library.Library] = []
 
 
@@ -150,7 +150,7 @@ def _numbers(text: str) -> Any:
 
 
 def causal_upper_left(*size: int) -> Any:
-    """Return a mask for scaled_dot_product_attention: query n sees keys 0 to n.
+    """Return a mask for scaled_dot_product_attention: query n attends to keys 0 to n.
 
     size: numbers of queries and of keys.
     """
@@ -158,8 +158,8 @@ def causal_upper_left(*size: int) -> Any:
 
 
 def causal_lower_right(*size: int) -> Any:
-    """Return a mask: the last query sees all keys, and every other query one key fewer than the
-    next query.
+    """Return a mask: the last query attends to all keys, and every other query to one key fewer
+    than the next query.
     """
     return gt.ones(*size, dtype=gt.bool).tril(size[1] - size[0])
 
@@ -227,13 +227,13 @@ def wait_all(futures: list[Future]) -> list[Any]:
 
 
 def load_from_bytes(b: bytes) -> Any:
-    """Read a storage within a pickle of PyTorch's."""
+    """Read a storage within one of PyTorch's pickles."""
     return torch_files.load_legacy(io.BytesIO(b), Places(None))
 
 
 def group_tensors(tensorlistlist: Any, with_indices: bool = False) -> dict[Any, Any]:
-    """Group lists of tensors, each with one for each parameter, by the device and dtype of the
-    first list. with_indices: also return each group's places."""
+    """Group the tensors of several lists by the device and dtype of the first list's tensors. Each
+    list has one tensor for each parameter. with_indices: also return the indices of each group."""
     found: dict[Any, Any] = {}
     for place, x in enumerate(tensorlistlist[0]):
         lists, places = found.setdefault((x.device, x.dtype), ([[] for _ in tensorlistlist], []))
@@ -324,7 +324,8 @@ def grad_postprocess(inputs: Any, create_graph: bool) -> Any:
 
 
 def standard_basis(tensors: Any, tensor_numels: Any) -> Any:
-    """Return, for each tensor, its columns of an identity matrix over the elements of all."""
+    """Return each tensor's columns of an identity matrix; the matrix has a row for each element of
+    all tensors."""
     rows = sum(tensor_numels)
     whole = [gt.eye(rows, dtype=x.dtype, device=x.device) for x in tensors]
     starts = [sum(tensor_numels[:n]) for n in range(len(tensor_numels))]

@@ -1,4 +1,4 @@
-"""Replacements for PyTorch's names that have no meaning here, or a different one.
+"""Replacements for PyTorch's names that have no meaning, or another meaning, in gputensor.
 
 For example, `jit.script` returns its function, `compiler.is_compiling` returns False, and flags of
 backends have no effect. core/errors/absent.py lists the names that are left out, with reasons.
@@ -36,7 +36,7 @@ VERSION = "2.13.0"
 
 
 class Placement:
-    """Placement of a distributed tensor. Packages make such constants when they are imported."""
+    """Placement of a distributed tensor. Packages make placements when they are imported."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.args: Any = args

@@ -1,6 +1,7 @@
 """`torch.signal.windows`: windows for filters and spectra.
 
-Each returns M values of float32 or float64, 1 in the middle. sym: True makes a symmetric window.
+Each function returns M values of float32 or float64, with 1 in the middle. sym: True makes a
+symmetric window.
 False makes a periodic one: the symmetric window of M + 1 values without its last value. options:
 dtype, device, layout and requires_grad of the result.
 
@@ -110,7 +111,7 @@ def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: A
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Any:
-    """`general_cosine` of alpha and 1 - alpha."""
+    """`general_cosine` with the coefficients alpha and 1 - alpha."""
     return general_cosine(M, a=[alpha, 1 - alpha], sym=sym, **options)
 
 

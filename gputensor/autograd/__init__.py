@@ -1,11 +1,11 @@
 """Automatic differentiation: `gt.autograd.grad`, `backward`, `Function`, `gradcheck` and the modes.
 
-node.py has recorded operations, saved.py their saved values, history.py the history of a tensor,
-variable.py the tensor's attributes and recording, and inplace_or_view.py the effect of views and
-in-place operators on histories. formulas/ has the functions that derivatives of
-native_functions.yaml call. engine/ has the public functions, walks the graph (run.py), and handles
-hooks and other attachments (node.py). The nodes of operators are in `_generated/kernels/`, the
-recording kernels in makers/autograd.py.
+node.py defines recorded operations, saved.py their saved values, and history.py the history of a
+tensor. variable.py has the tensor's attributes and recording, and inplace_or_view.py handles the
+effect of views and in-place operators on histories. formulas/ has the functions that derivatives
+of native_functions.yaml call. engine/ has the public functions, walks the graph (run.py), and
+handles hooks and other attachments (node.py). `_generated/kernels/` has the nodes of operators, and
+makers/autograd.py makes the recording kernels.
 """
 
 from __future__ import annotations

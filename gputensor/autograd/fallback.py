@@ -1,7 +1,8 @@
 """The kernel at the autograd keys of operators without a derivative.
 
-One mode applies to the process. In mode "warn", the default, the operator runs, and backward warns
-when it reaches the results. "error" rejects operands that require grad. "nothing" is a fallthrough,
+The mode is set for the whole process. In mode "warn", the default, the operator runs, and backward
+warns when it reaches the results. "error" rejects operands that require grad. "nothing" is a
+fallthrough,
 and results are constants unless the operator's own kernel calls differentiable operators. Built-in
 operators without a derivative (comparisons, factories) are skipped in every mode. Source:
 torch/csrc/autograd/autograd_not_implemented_fallback.cpp, which has no mode "error" yet.

@@ -174,8 +174,8 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 
 class _Gradients:
-    """The gradients of several tensors in one backward: how many are expected, and those that are
-    computed."""
+    """The gradients of several tensors in one backward: their expected number, and those computed
+    so far."""
 
     __slots__ = ("expected", "found", "count")
 

@@ -7,9 +7,9 @@ module in the other cases. Recording and Tensor's attributes are in variable.py.
 Note [Views]
 A view keeps `(base, creation, version, replay)`: the first tensor of the chain, which is no view
 itself; how the view was made, see Note [How a view was made]; the storage's version at that time;
-and a function that makes the view again from its base, or None if `as_strided` can make it, as for
-all views of the same elements. Most views are simple: the base has no history, and the view was
-made while operations were recorded; then `_autograd` is only the base.
+and a function that makes the view again from its base, or None if `as_strided` can make it.
+`as_strided` can make every view that does not reinterpret elements. Most views are simple: the base
+has no history, and the view was made while operations were recorded. Then `_autograd` is the base.
 
 A write to a view is a write to its base. So the base's new history is a CopySlices. It passes the
 gradient of the written part through the operator's own node and leaves the rest unchanged. Every

@@ -2,8 +2,8 @@
 
 Note [How a view was made] `grad_mode` is DEFAULT while operations are recorded, otherwise the
 reason why they are not. Every view stores this value, which is PyTorch's creation metadata: a view
-that was made while nothing was recorded, or by a function with several views, must not be written
-to as if it had a history.
+that was made while nothing was recorded, or by a function that returns several views, has no usable
+history, and a recorded write to it raises.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class set_grad_enabled(_Mode):
         super().__init__(DEFAULT if flag("set_grad_enabled", "mode", mode) else NO_GRAD_MODE)
         self._is_set = True
         self._enter()
-        # The mode was set by a call, which has no end: drop the previous mode.
+        # The mode was set by a call, not for a block: drop the previous mode.
         if self._before[-1] and unrecorded:
             unrecorded.pop()
 
@@ -244,7 +244,8 @@ class _States(dict[tuple[int, int], tuple[int, int]]):
         return made
 
 
-# The first does the work of AutoDispatchBelowADInplaceOrView without an object, for every recorded
-# call. The second does the opposite, for operations that are recorded below autograd.
+# `below_autograd` does the work of AutoDispatchBelowADInplaceOrView without making an object. The
+# second
+# dict does the opposite, for operations that are recorded below autograd.
 below_autograd: _States = _States(lambda include, keep: (include, keep & ~_OFF))
 above_autograd = _States(lambda include, keep: (include | tls.AD_INPLACE_OR_VIEW, keep | _OFF))

@@ -107,8 +107,9 @@ def save(x: Any) -> Any:
 
 
 def save_number(x: Any) -> Any:
-    """Save an argument that is no Python number. For a 0-d tensor the number is saved, because the
-    tensor may be written to before the derivative runs. An int keeps its class, because it may be
+    """Save an argument that is not a Python number. For a 0-d tensor the number is saved, because
+    the tensor may be written to before the derivative runs. An int keeps its class, because it may
+    be
     a seed's address: Note [Random numbers of a graph]."""
     found = x if isinstance(x, int) else number_in(x)
     return x if found is None else found
@@ -241,7 +242,7 @@ class PackedTensor:
 def seen_from(x: Tensor, edge: Any, node: Node) -> Tensor:
     """Return a tensor that was saved without its history, in the form that the derivative gets.
 
-    A user's derivative gets it with its history; one of ours only if the derivative is recorded.
+    A user's derivative gets it with its history; a built-in derivative only while it is recorded.
     """
     if edge is None or (grad_mode.get() != DEFAULT and not node.is_users):
         return x

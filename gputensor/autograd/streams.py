@@ -1,4 +1,4 @@
-"""Streams in backward: a derivative runs on the stream of its forward call, and waits for others.
+"""Streams in backward: a derivative runs on its forward call's stream and waits for other streams.
 
 It applies to every device whose runtime has selectable streams (`runtime.with_streams`).
 Source: torch/csrc/autograd/input_buffer.cpp and engine.cpp, "stream logic".
@@ -65,8 +65,8 @@ def wait(node: Node, source: Node | Any, g: Tensor) -> None:
     until then.
 
     If the gradient is on another type of device than the node's stream, the current stream of the
-    gradient's device waits. A gradient that was not made on its source's stream counts as made on
-    the current stream of its device.
+    gradient's device waits. If a gradient was not made on its source's stream, the current stream
+    of its device is assumed.
     """
     module = runtime.with_streams(g._device.type)
     if module is None:

@@ -282,7 +282,7 @@ def set_data(x: Tensor, value: Any) -> None:
     own = meta.own if type(meta) is AutogradMeta else None
     is_other = value._device is not x._device or value._geometry.dtype is not x._geometry.dtype
     if own is not None and is_other:
-        own.accumulator = None  # its data about the leaf is outdated
+        own.accumulator = None  # its stored values describe the former leaf
     kept = keys.PYTHON | tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD
     x._keys = value._keys & ~kept | x._keys & kept
     if not is_tracked:

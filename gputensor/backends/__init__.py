@@ -1,4 +1,4 @@
-"""Properties of our backends: `gt.backends.cpu`, by PyTorch's names."""
+"""Properties of gputensor's backends, under PyTorch's names: `gt.backends.cpu`."""
 
 from __future__ import annotations
 

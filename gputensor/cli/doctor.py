@@ -1,7 +1,7 @@
 """`gputensor doctor`: reports the state of this machine, with remedies for missing parts.
 
 Every line has a state: ok, absent (nothing is wrong; that mode is off) or broken. It exits with 1
-if something is broken and with 3 if `--require` names a device that does not answer.
+if something is broken and with 3 if `--require` names a device that does not work.
 """
 
 from __future__ import annotations

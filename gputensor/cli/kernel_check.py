@@ -7,8 +7,8 @@ gputensor kernel check *.cu --max-registers 64 --max-spill 0
 It compiles each kernel for five architectures and prints registers, spills, shared memory and the
 widths of loads and stores. Then it runs the cases on the emulator, first without checks, then with
 every access checked (bounds, uninitialised shared memory, races, overflow of integers) and with
-threads in each order, and compares with the reference. Exit status: 0 fine, 1 with the first
-failure, 2 bad input, 3 without NVRTC or g++.
+threads in each order, and compares with the reference. Exit status: 0 if everything passed, 1 after
+the first failure, 2 for bad input, 3 without NVRTC or g++.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _ours() -> set[str]:
 
 
 def _by_family(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return names without `aten::`, grouped by the family of an overload."""
+    """Return names without `aten::`, grouped by family."""
     of_base = {name.partition(".")[0]: family for name, family in OPERATORS.items()}
     found: defaultdict[str, list[str]] = defaultdict(list)
     for full in sorted(names):
@@ -156,7 +156,7 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
 
 
 def _places(operator: Operator) -> list[str]:
-    """Return lines with the operator's parts and their places; none for a user's."""
+    """Return lines with the operator's parts and their places; no lines for a user's operator."""
     namespace, _, name = operator.qualified_name.partition("::")
     family = OPERATORS.get(name) if namespace == "aten" else NAMESPACES.get(namespace)
     if family is None:

@@ -13,7 +13,7 @@ USAGE = """usage: gputensor run-as-torch SCRIPT [ARGUMENT ...]
        gputensor run-as-torch -m MODULE [ARGUMENT ...]
 
 Runs a program as Python does, with gputensor in the place of PyTorch. See docs/programs.md.
-It takes no --json, unlike the other commands: what it prints is the program's."""
+Unlike other commands it has no option --json: all output is the program's."""
 
 
 def main(argv: list[str]) -> int:

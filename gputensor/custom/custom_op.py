@@ -184,9 +184,7 @@ class CustomOpDef:
                 del _definitions[self._qualname]
 
     def _again(self) -> None:
-        """Repeat the registrations that `_destroy` removed, after the step that needed it has
-        failed.
-        """
+        """Repeat the registrations that `_destroy` removed, if a new definition has failed."""
         former, self._registered = self._registered, []
         self._define()
         for what, _ in former[len(self._registered) :]:

@@ -50,7 +50,7 @@ def infer_schema(
         known = _names(prototype_function)
         found = inspect.signature(prototype_function, eval_str=True, globals=known)
     except NameError as error:
-        got = f"{error}, which the module does not know"
+        got = f"{error}, which the module does not define"
         raise errors.no_schema_for(name, "every argument", got) from None
     texts, starred, seen = [], False, set()
     for number, argument in enumerate(found.parameters.values()):

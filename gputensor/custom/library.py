@@ -32,7 +32,8 @@ from ..dispatch.operator import Key, Operator, caller_site
 KINDS = ("DEF", "FRAGMENT", "IMPL")
 ALIAS_ANALYSIS = ("", "FROM_SCHEMA", "CONSERVATIVE", "PURE_FUNCTION")
 _RESERVED = ("prim",)
-# Keys that PyTorch treats as "no key": the kernel is for all devices, CompositeImplicitAutograd.
+# Keys that PyTorch treats as "no key": a kernel registered for them is used on all devices, at
+# CompositeImplicitAutograd.
 _NO_KEY = ("", "Undefined", "CatchAll")
 
 # Namespace -> the place where its DEF library was made. Generated operators define `aten` and a few

@@ -51,8 +51,8 @@ __all__ = [
     "utils",
 ]  # fmt: skip
 
-# PyTorch has one module for each class, and programs import from these modules. Here each of these
-# module names stands for this package.
+# PyTorch has one module for each class, and programs import from these modules. In gputensor, each
+# of these module names refers to this package.
 for _name in (
     "bernoulli beta binomial categorical cauchy chi2 continuous_bernoulli dirichlet exp_family "
     "exponential fishersnedecor gamma generalized_pareto geometric gumbel half_cauchy half_normal "

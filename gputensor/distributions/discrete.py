@@ -39,7 +39,7 @@ def _given(owner: Distribution, probs: Any, logits: Any) -> tuple[str, Any]:
 
 
 class ByOdds(Distribution):
-    """A distribution given by `probs` or `logits`. The other parameter is computed when it is
+    """A distribution with the parameter `probs` or `logits`. The missing one is computed when it is
     read."""
 
     arg_constraints: Regions = {"probs": constraints.unit_interval, "logits": constraints.real}

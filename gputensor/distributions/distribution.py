@@ -35,7 +35,7 @@ class Distribution:
     has_rsample = False
     has_enumerate_support = False
     _validate_args = __debug__
-    # Attributes that `expand` does not change, besides `_unbroadcasted…`.
+    # Attributes that `expand` does not change, in addition to `_unbroadcasted…`.
     _kept: tuple[str, ...] = ()
 
     @staticmethod
@@ -97,7 +97,8 @@ class Distribution:
         return self._event_shape
 
     def expand(self: D, batch_shape: Sequence[int], _instance: Any = None) -> D:
-        """Return this distribution with parameters expanded to `batch_shape`; they share memory."""
+        """Return this distribution with parameters expanded to `batch_shape`. They share memory
+        with the original ones."""
         new: D = self._get_checked_instance(type(self), _instance)
         shape, count = self._sizes("batch_shape", batch_shape), len(self._batch_shape)
         for name, value in self.__dict__.items():
@@ -204,7 +205,7 @@ class Distribution:
         """Return an uninitialized tensor for samples, with dtype and device of `like`."""
         return like.new_empty(self._extended_shape(sample_shape))
 
-    # log_prob, cdf and icdf of a valid value; subclasses define them.
+    # Subclasses define log_prob, cdf and icdf of a valid value.
 
     def _log_prob(self, value: Tensor) -> Tensor:
         raise absent(self, "log_prob")

@@ -96,18 +96,18 @@ def _log_gamma_norm(q: Any) -> Any:
 
 
 def _to_normal(p: Any, q: Any) -> Any:
-    """KL(p || q) of a normal q, from p's entropy, mean and variance."""
+    """KL(p || q) for a normal q, computed from p's entropy, mean and variance."""
     square = (p.variance + (p.mean - q.loc).square()) / (2 * q.scale.square())
     return -p.entropy() + q.scale.log() + 0.5 * math.log(2 * math.pi) + square
 
 
 def _to_exponential(p: Any, q: Any) -> Any:
-    """KL(p || q) of an exponential q, from p's entropy and mean."""
+    """KL(p || q) for an exponential q, computed from p's entropy and mean."""
     return -p.entropy() - q.rate.log() + q.rate * p.mean
 
 
 def _to_gamma(p: Any, q: Any, mean_log: Tensor) -> Any:
-    """KL(p || q) of a gamma q, from p's entropy, mean and mean of log(x)."""
+    """KL(p || q) for a gamma q, computed from p's entropy, mean and mean of log(x)."""
     log_terms = _log_gamma_norm(q) - (q.concentration - 1) * mean_log
     return -p.entropy() + log_terms + q.rate * p.mean
 
@@ -117,7 +117,7 @@ def _to_continuous_bernoulli(p: Any, q: Any) -> Any:
     return -p.entropy() - p.mean * q.logits - log_norm
 
 
-# Class of p -> classes of q for which the divergence is inf, because their support excludes some of
+# Class of p -> classes of q for which the divergence is inf, because q's support excludes some of
 # p's samples.
 _OUTSIDE: dict[Any, list[Any]] = {
     Beta: [Pareto], ContinuousBernoulli: [Pareto],

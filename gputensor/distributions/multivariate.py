@@ -60,9 +60,8 @@ def _factor_of_inverse(matrix: Tensor) -> Tensor:
 
 
 class ByCovariance(Distribution):
-    """Base of distributions given by covariance_matrix, precision_matrix or scale_tril.
-
-    The other two are computed when read.
+    """Base of distributions that take covariance_matrix, precision_matrix or scale_tril. The other
+    two matrices are computed when they are read.
     """
 
     _of_matrices: Regions = {

@@ -103,10 +103,10 @@ def log_standard_gamma(concentration: Tensor) -> Tensor:
     return made
 
 
-# Hörmann's constants hold for means from _LARGE upwards; smaller means take `_by_counting`.
+# Hörmann's constants hold for means from _LARGE upwards; `_by_counting` handles smaller means.
 _LARGE = 10.0
-# Poisson samples with a mean below _LARGE are below _MOST: a larger one has a probability below a
-# cdf's rounding error.
+# Poisson samples with a mean below _LARGE are below _MOST: the probability of a larger sample is
+# below the rounding error of the cdf.
 _MOST = 100
 
 

@@ -1,4 +1,5 @@
-"""Transforms of numbers, vectors and matrices; transform.py has those made of other transforms.
+"""Transforms of numbers, vectors and matrices; transform.py has transforms made of other
+transforms.
 
 Source: torch/distributions/transforms.py.
 """

@@ -126,7 +126,7 @@ def _device(given: Any) -> device | None:
 
 
 def _copied(data: Any) -> np.ndarray[Any, Any]:
-    """A row-major copy of an array. A large one is aligned, as results of loops are."""
+    """A row-major copy of an array. A large copy is aligned, as results of loops are."""
     is_large = type(data) is np.ndarray and data.nbytes >= cpu.ALIGNED_FROM
     if not is_large or data.dtype.kind not in _PLAIN:
         return np.array(data, order="C", copy=True, subok=False)

@@ -37,7 +37,7 @@ def read(op: str, arg: str, x: Any) -> Described:
         raise _incomplete(op, arg, "a dict", given)
     sizes = _ints(op, arg, given, "shape")
     element = getattr(x, "dtype", None)
-    # for bfloat16 a library gives a dtype, because a typestr cannot express it
+    # for bfloat16 a library passes a dtype, because a typestr cannot express it
     if not isinstance(element, np.dtype):
         try:
             element = np.dtype(operator.getitem(given, "typestr"))

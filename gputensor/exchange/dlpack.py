@@ -126,7 +126,7 @@ def _take(capsule: Any) -> Tensor:
     name = get_name(capsule)
     if name not in STRUCTS:
         got = errors.Got(f"a capsule named {(name or b'').decode(errors='replace')!r}")
-        raise _refused("be a capsule that nobody has taken", got)
+        raise _refused("be a capsule that is not consumed yet", got)
     address = get_pointer(capsule, name)
     managed = STRUCTS[name].from_address(address)
     is_versioned = name == b"dltensor_versioned"
@@ -150,8 +150,8 @@ def _take(capsule: Any) -> Tensor:
             got = errors.Got(f"address {pointer:#x}")
             raise _refused(rule, got, "copy it in its library first")
         place, keys = device("cuda", index), TENSOR_KEYS["cuda"]
-        # Work on the memory may still be queued when the last tensor is dropped, and the producer
-        # does not know of it.
+        # Work on the memory may still be queued when the last tensor is dropped. The producer does
+        # not wait for this work.
         memory = runtime.cuda().borrow(pointer, nbytes, index, owner.give_back)
         storage: Storage = SharedStorage.over(memory, nbytes, place)
     else:

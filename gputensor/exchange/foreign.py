@@ -70,7 +70,7 @@ class ForeignArray:
 
     @property
     def _geometry(self) -> Geometry:
-        """The attribute that error messages read, with `_device`, as they do for a tensor."""
+        """Error messages read this attribute and `_device`, as for a tensor."""
         return self.geometry
 
     @property
@@ -270,8 +270,8 @@ def _of_image(op: str, arg: str, x: Any) -> ForeignArray:
 
 
 def _is_plain(x: Any) -> bool:
-    """True if a torch tensor's attributes are enough; reading them takes a fifth of a DLPack
-    capsule's time.
+    """True if a torch tensor's attributes describe it completely. Reading them takes a fifth of the
+    time of a DLPack capsule.
 
     All other tensors are handled or rejected by DLPack: subclasses, other devices and layouts,
     conjugated and negated views, tensors that require grad.
@@ -337,7 +337,7 @@ def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
 
 
 def _index_of(op: str, arg: str, x: Any, address: int) -> int:
-    """Return the device of CUDA memory: from the array or, if the array does not tell, from the
+    """Return the device of CUDA memory: from the array or, if the array has no device, from the
     driver."""
     place = getattr(x, "device", None)
     index = getattr(place, "id", getattr(place, "index", None))

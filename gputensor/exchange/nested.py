@@ -128,8 +128,8 @@ def from_numbers(data: Any, wanted: dtype | None) -> Tensor:
     elif element.category == BOOL:
         wide, values = element, [bool(v) for v in numbers.flat]
     else:
-        # NumPy converts to the wide type with one rounding, and the copy kernel to 16 bits; NumPy
-        # alone would round twice.
+        # NumPy converts to the wide type with one rounding, and the copy kernel converts to 16
+        # bits. NumPy alone would round twice.
         wide, values = _WIDE.get(element, element), numbers.flat
     try:
         with np.errstate(over="ignore"):

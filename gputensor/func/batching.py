@@ -71,7 +71,7 @@ def _run(
     func: Callable[..., Any], size: int, leaves: list[Any], tree: Any, dims: list[Any],
     kwargs: dict[str, Any], out_dims: Any, randomness: str,
 ) -> tuple[list[Any], Any, list[Any]]:  # fmt: skip
-    """Return the leaves of the results, their tree, and the position of the batch in each."""
+    """Return the leaves of the results, their tree, and the batch dimension of each leaf."""
     level = VmapLevel(size, randomness)
     with level:
         given = [x if d is None else batched(level, x.movedim(d, 0)) for x, d in zip(leaves, dims)]

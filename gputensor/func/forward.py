@@ -40,9 +40,9 @@ Function = Callable[..., Any]
 class DualLevel(Level):
     """The level of a block of forward differentiation.
 
-    written: id of a storage -> the storage, and a tangent of all its elements. It lists storages of
-    tensors without a wrapper to which a value with a tangent was written. All views of these
-    tensors, also earlier ones, then have the tangent.
+    written: id of a storage -> the storage, and a tangent of all its elements. It contains the
+    storage of each tensor that has no wrapper and to which a value with a tangent was written. All
+    views of this storage then have the tangent, also views made before the write.
     """
 
     written: dict[int, tuple[Any, Tensor]]
@@ -220,8 +220,8 @@ class DualLevel(Level):
     def _settled(self, entry: Entry, y: Any, is_tracked: bool, primals: list[Any]) -> Any:
         """Prepare a primal result.
 
-        Its history and the batch of an outer vmap are dropped if they come only from the aliases,
-        so that the result can be written to a tensor without a batch.
+        Drop its history and the batch of an outer vmap if they come only from the aliases, so that
+        the result can be written to a tensor without a batch.
         """
         y = settled(y, is_tracked)
         if draws(entry.operator):

@@ -112,8 +112,8 @@ def jacobian(
     """Return the derivative of each output with respect to each input, of sizes (output, input).
 
     strategy: "reverse-mode", or "forward-mode" with vectorize=True, which is cheaper for more
-    outputs than inputs. vectorize: rows are computed together with or without it; as in PyTorch, it
-    excludes `strict`.
+    outputs than inputs. vectorize: has no other effect, because rows are always computed together;
+    as in PyTorch, it excludes `strict`.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         rule = "be 'reverse-mode' or 'forward-mode'"

@@ -108,8 +108,8 @@ class VmapLevel(Level):
             self.written[id(storage)] = storage, elements.expand(self.size, count).clone()
 
     def _with_spread(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """Compute as `_compute` does, if some batches are spread: the results are marked as spread,
-        and they can be written to tensors without a batch."""
+        """Do the work of `_compute` for operands with spread batches. Mark the results as spread,
+        so that they can be written to tensors without a batch."""
         given, target = [self._entered(x) for x in args], args[0]
         own: list[Any] = [x for x in tensors_in(given) if self.owns(x)]
         are_spread = all(x.is_spread for x in own)

@@ -4,8 +4,9 @@ library.
 Note [Clients]: most libraries accept objects with `__array_namespace__`, `__array__` or DLPack and
 need nothing here. Dask, einops, opt_einsum, torch.utils.data and xarray look up a tensor's type in
 their own tables and ignore types that are not in them. So `gputensor.__init__` adds a finder to
-`sys.meta_path`, which returns None for all modules but theirs. For their modules the client's own
-loader runs, then `register(module)` of the shim with the client's name. Clients imported before
+`sys.meta_path`, which returns None for modules of other libraries. A module of these libraries is
+loaded by its own loader; then `register(module)` of the shim with the client's name runs. Clients
+imported before
 gputensor are registered at once. A shim imports nothing of its client and is loaded only with it.
 """
 
@@ -42,7 +43,7 @@ def find_spec(finder: object, name: str, *where: Any) -> ModuleSpec | None:
 
 def register(client: ModuleType) -> None:
     """Add tensors to the table of a client's module. If a later version of the client has another
-    kind of table, there is a warning, and the client continues to work for other types."""
+    kind of table, warn; the client then still works for other types."""
     shim = import_module(f"{__name__}.{client.__name__.partition('.')[0]}")
     try:
         shim.register(client)

@@ -2,8 +2,9 @@
 
 For most work Dask calls NumPy's functions, which support tensors (exchange/numpy/protocol.py). This
 module has the functions that Dask looks up by type: joining, taking, products, counts and
-percentiles; the size of a chunk, by which Dask balances and spills; and a token, by which equal
-tensors are one task. dask_backend.py is for `dask.config.set({"array.backend": "gputensor"})`.
+percentiles; the size of a chunk, which Dask reads to balance and spill; and a token, which is equal
+for equal tensors, so that they are one task. dask_backend.py is for
+`dask.config.set({"array.backend": "gputensor"})`.
 """
 
 from __future__ import annotations

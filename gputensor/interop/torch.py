@@ -1,5 +1,5 @@
-"""Support of tensors in torch.utils.data: an entry in its map of types, by which items are combined
-to a batch.
+"""Support of tensors in torch.utils.data: an entry in its map from types to functions that combine
+items into a batch.
 
 Batches are tensors of gputensor, stacked on the items' device. `default_collate`, and so a
 DataLoader without a `collate_fn`, rejects types that are not in the map.

@@ -27,7 +27,8 @@ def explain(dst: Any, src: Any) -> Explanation:
     """Explain a GPU's copy of `src` into `dst`: the walk, the kernel, its tiles, and the reasons.
 
     dst, src: arrays of any library on any device, `meta` too; neither is read or written. The plan
-    is for dst's GPU, or for an H200 if dst is on none. The result prints as a drawing; `.to_dict()`
+    is for dst's GPU, or for an H200 if dst is not on a GPU. The result prints as a drawing;
+    `.to_dict()`
     returns it as data.
     """
     from ..kernels.cuda import copy_explain, copy_launch

@@ -27,12 +27,13 @@ def pack(
     memory_format: Any = formats.contiguous_format, out: Any = None, *, mean: Any = None,
     std: Any = None,
 ) -> Any:  # fmt: skip
-    """`x * scale + bias` in another dtype and memory format, in one read and one write.
+    """Compute `x * scale + bias` in another dtype and memory format, in one read and one write.
 
     Args:
         x: (N, C, …), or (C, H, W) for a single image; any strides, so NHWC pixels are given as
-            `pixels.permute(0, 3, 1, 2)`. An image of PIL is (C, H, W), and gives a tensor. dtype:
-            of the result; None for x's, or for float32 where integers are normalized. scale, bias:
+            `pixels.permute(0, 3, 1, 2)`. A PIL image is read as (C, H, W), and the result is a
+            tensor. dtype: of the result; None for x's dtype, or for float32 if integers are
+            normalized. scale, bias:
             a number, or one per channel; numbers, a list or an array on the host. mean, std:
             numbers in the same form, instead of bias: `(x * scale - mean) / std`, as torchvision
             normalizes pixels scaled to [0, 1] (scale=1 / 255). The two steps are one product and

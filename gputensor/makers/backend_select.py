@@ -11,7 +11,7 @@ from ..dispatch.operator import Operator, Table
 
 
 def selects(table: Table, key_set: int) -> Callable[..., Any]:
-    """Make the kernel. If a call gives no device, it passes on the default device."""
+    """Make the kernel. If a call has no device, it passes the default device."""
     operator = table.operator
     place = device_argument(operator)
     assert place is not None

@@ -1,4 +1,4 @@
-"""Built-in kernels that a device from outside the package registers at its own key.
+"""Built-in kernels that a device of another package registers at its own key.
 
 Families are installed on first use, so listeners are called for each family that is installed
 later.

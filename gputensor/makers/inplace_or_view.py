@@ -1,6 +1,6 @@
 """The kernel at ADInplaceOrView: it counts writes and records the base of views.
 
-Composite implicit operators have no such kernel; the operators that they call have one.
+Composite implicit operators have no kernel at this key; the operators that they call have one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     impl(_operators.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
 
 A row has the operator's own kernels, followed by the kernels above them. Dumps of tables show the
-row.
+row's file and line.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
 
 
 def forwards(operator: Operator, of: Operator) -> None:
-    """Register `of` under other overloads and names that have the same arguments."""
+    """Register the kernels of `of` for other overloads and names with the same arguments."""
 
     def forward(key_set: int, *args: Any) -> Any:
         return of.table[key_set](key_set, *args)

@@ -62,8 +62,8 @@ class Outcome:
 
 
 def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[Outcome]:
-    """The outcome of each row on a device. every: run each sample with all dtypes and layouts,
-    instead of one of each.
+    """Return the outcome of each row on a device. every: run each sample with all dtypes and
+    layouts, and not with one of each.
     """
     with _Watch(place) as watch:
         for row in rows:
@@ -222,7 +222,7 @@ def _call(
 
 
 class _Differs(Exception):
-    """A result differs from the CPU's; the text says how."""
+    """Raised if a result differs from the CPU's; the text describes the difference."""
 
 
 def _compare(

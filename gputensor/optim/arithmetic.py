@@ -50,8 +50,8 @@ def rounded(value: Any, like: Any = None) -> Any:
 
 
 # Note [Steps that are recorded]
-# A node saves operands or results, which must not be overwritten then. Steps work in place, so if
-# they are recorded, operands that a node may save are copied by `fresh`.
+# A node may save operands or results, which must then not be overwritten. Steps work in place. So
+# if steps are recorded, `fresh` copies operands that a node may save.
 
 
 def fresh(x: Tensor) -> Tensor:

@@ -49,8 +49,8 @@ class Optimizer(Hooked):
     weight_decay: weight_decay * parameter is added to the gradient; with decoupled_weight_decay
         the parameter is multiplied by 1 - lr * weight_decay instead.
     maximize: step along the gradient instead of against it.
-    capturable: count steps on the device, as CUDA graphs need it.
-    foreach, fused: accepted; they choose a loop in PyTorch, and gputensor has one.
+    capturable: count steps on the device, which CUDA graphs need. foreach, fused: accepted and
+    ignored; in PyTorch they choose a loop.
     differentiable: autograd records steps, so gradients flow to the rate, to options that are
         tensors, and to the gradients. The parameters must not be leaves that require grad then.
     """
@@ -62,7 +62,7 @@ class Optimizer(Hooked):
     _steps_reals = True
     # True if a step treats each element alone, so that it can be one pass: see passes.py.
     _is_elementwise = False
-    # False for a user's formula, whose options may be any values.
+    # False for a user's formula: its options may be any values.
     _is_checked = True
     # Options that must be numbers, and options that must also not be negative.
     _plain: tuple[str, ...] = ()
@@ -88,8 +88,8 @@ class Optimizer(Hooked):
             self.add_param_group(group)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Count no steps for a subclass without `_update`: if needed, its own `step` counts
-        them."""
+        """Do not count steps for a subclass without `_update`: its own `step` counts them if
+        needed."""
         super().__init_subclass__(**kwargs)
         if cls._update is Optimizer._update:
             cls._numbers = ()
@@ -161,7 +161,8 @@ class Optimizer(Hooked):
         if is_recorded := bool(self.defaults.get("differentiable")):
             self._check_recorded()
         with set_grad_enabled(is_recorded):
-            # Every state is made before the first write: memory may not suffice for all of them.
+            # Make every state before the first write, because there may not be enough memory for
+            # all states.
             states = [self._states(group) for group in self.param_groups]
             is_in_passes = self._is_elementwise and not is_recorded and passes().are_on()
             for group, found in zip(self.param_groups, states):
@@ -348,7 +349,8 @@ class Optimizer(Hooked):
 
         Args:
             p, grad: the parameter and its gradient, negated if maximize=True, with weight decay
-                added. Complex ones are real views, as in the state, unless `_steps_reals` is False.
+                added. Complex tensors are passed as real views, as in the state, unless
+                `_steps_reals` is False.
             step: the number of this step, from 1; a tensor with capturable=True; None if
                 `_numbers` has no "step".
         """
@@ -384,7 +386,7 @@ class Optimizer(Hooked):
                     raise self._must("params", rule, p, errors.AutogradError)
 
     def _check_capture(self) -> None:
-        """Raise if replays of a captured step would not continue from the previous one."""
+        """Raise if a replay of a captured step would not continue from the previous replay."""
         if capture.here() is None:
             return
         name = type(self).__name__
@@ -443,7 +445,8 @@ def _copy(value: Any) -> Any:
 
 
 def _like(value: Any, p: Tensor) -> Any:
-    """Copy a loaded value to the parameter's device, and a floating one to its dtype."""
+    """Copy a loaded value to the parameter's device. Cast a floating value to the parameter's
+    dtype."""
     if isinstance(value, Tensor):
         of = p.dtype if p.is_floating_point() else value.dtype
         return value.detach().to(device=p.device, dtype=of, copy=True)

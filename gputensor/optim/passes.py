@@ -142,7 +142,7 @@ class Passes:
             batch = batch[done + 1 :]
 
     def _recorded(self, p: Tensor, given: State) -> _Pass | None:
-        """Record a step of samples. Returns None if it is more than one chain."""
+        """Record a step of samples. Returns None if the step is more than one chain."""
         shape = p._geometry
         if not (shape.dtype.is_floating_point and shape.is_non_overlapping_and_dense):
             return None

@@ -72,8 +72,8 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
 
 
 def get_swa_avg_fn() -> Average:
-    """Return a function of (average, new, count). It returns the mean of count + 1 tensors, given
-    the mean of the first `count` ones and the new one."""
+    """Return a function of (average, new, count): the mean of count + 1 tensors, given the mean of
+    the first `count` tensors and the new tensor."""
 
     def swa(average: Tensor, new: Tensor, count: Any) -> Tensor:
         with no_grad():

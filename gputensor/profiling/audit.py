@@ -1,9 +1,9 @@
 """`with gt.audit_copies() as audit:` lists every copy, cast, transfer and lost memory format.
 
 Each record has bytes, time and the line of the program that caused it. Copies are recorded in the
-kernel of `copy_`, in which every copy ends, so internal copies of operators are included. A kernel
-that reads two dtypes without a temporary makes no cast, and the conversion of a NumPy array to a
-tensor does not pass the dispatcher.
+kernel of `copy_`, which every copy calls, so internal copies of operators are included. Not
+recorded: kernels that read two dtypes without a temporary, which make no cast, and conversions of
+NumPy arrays, which do not pass through the dispatcher.
 """
 
 from __future__ import annotations

@@ -47,10 +47,10 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], pickle_module: Any = N
     Objects of classes that `gt.serialization.add_safe_globals` allows are written as pickle writes
     them; with `pickle_module`, objects of any class. `load` builds objects of allowed classes only.
 
-    A named file is replaced as a whole or not at all and keeps its mode; a symbolic link stays, and
-    its target is replaced. A name in .safetensors writes a dict of tensors in that format, by the
+    A named file is replaced atomically and keeps its mode; for a symbolic link, the target is
+    replaced. A name in .safetensors writes a dict of tensors in that format, by the
     package safetensors. requires_grad is saved. Gradients, history, hooks (with a warning) and
-    subclasses other than Parameter are not.
+    subclasses other than Parameter are not saved.
     Raises: ArgumentTypeError for a value of another type, with its place in `obj`.
     """
     from .pickle_text import Writer
@@ -142,9 +142,7 @@ def load(
     source: Any = f
     if hasattr(source, "read"):
         if is_mapped:
-            raise errors.must(
-                "load", "f", "be a path where mmap is asked for", errors.Got("a file")
-            )
+            raise errors.must("load", "f", "be a path for mmap=True", errors.Got("a file"))
         return _load(source, getattr(source, "name", None), map_location, None)
     name = _path("load", source)
     if _is_safetensors(name):
@@ -193,7 +191,7 @@ def _read(file: IO[bytes], map_location: Any, mapped: str | None) -> Any:
     file.seek(begin)
     if torch_files.is_legacy(head):
         if mapped is not None:
-            rule = "be in the zip format where mmap is asked for"
+            rule = "be in the zip format for mmap=True"
             raise errors.must("load", "f", rule, errors.Got(repr(mapped)))
         return torch_files.load_legacy(file, places)
     with zipfile.ZipFile(file) as archive:

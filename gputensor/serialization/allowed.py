@@ -1,6 +1,6 @@
 """Classes and functions of programs that `save` writes and `load` builds, in addition to tensors.
 
-The program names them; a file cannot name any. Source: torch/_weights_only_unpickler.py.
+Only the program can allow them; a file cannot. Source: torch/_weights_only_unpickler.py.
 """
 
 from __future__ import annotations

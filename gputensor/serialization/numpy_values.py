@@ -1,4 +1,5 @@
-"""NumPy's arrays, numbers and dtypes in pickles, built without calling what the file names.
+"""NumPy's arrays, numbers and dtypes in pickles, built without calling functions that the file
+names.
 
 The bytes of an array are in the pickle, so its size is bounded by the file's.
 """
@@ -10,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-_CLASS = "numpy.ndarray"  # stands for the class, because a file must not call the class itself
-# Booleans, numbers and texts of fixed width; objects are not among them.
+_CLASS = "numpy.ndarray"  # used instead of the class, because a file must not call the class itself
+# Booleans, numbers and strings of fixed width, but no objects.
 _TYPE = re.compile(r"[biufcSU]\d{1,9}")
 
 
 class Wrong(ValueError):
-    """A value is no array, number or dtype. `load` completes the message."""
+    """A damaged array, number or dtype. `load` completes the message."""
 
 
 def _dtype(text: Any, *flags: Any) -> np.dtype[Any]:

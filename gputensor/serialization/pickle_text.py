@@ -32,7 +32,7 @@ STORAGE_TYPES = {
     "int16": "ShortStorage", "int8": "CharStorage", "uint8": "ByteStorage", "bool": "BoolStorage",
     "complex64": "ComplexFloatStorage", "complex128": "ComplexDoubleStorage",
 }  # fmt: skip
-# given by name, because programs without modules do not load nn
+# a name and not the class, because programs without modules do not load nn
 _PARAMETER = "gputensor.nn.parameter.Parameter"
 _INT32 = range(-(2**31), 2**31)
 
@@ -205,8 +205,7 @@ class Writer:
         self._name(module, name)
 
     def _recalls(self, value: Any) -> bool:
-        """Write the memo's number of an object that was written before. Return False for other
-        objects."""
+        """If an object was written before, write its number in the memo. Otherwise return False."""
         known = self._memo.get(id(value))
         if known is not None:
             self._add(b"j" + struct.pack("<I", known))

@@ -68,14 +68,14 @@ class Places:
         if begin + nbytes > archive.start_dir:
             raise Damaged(f"{entry.filename} reaches beyond the file")
         if begin % _ALIGNED:
-            rule = "be a file whose storages are aligned, where mmap is asked for"
+            rule = "be a file whose storages are aligned, for mmap=True"
             remedy = "load it without mmap and save it again"
             raise errors.must("load", "f", rule, errors.Got(repr(name)), remedy=remedy)
         return np.memmap(name, np.uint8, "c", begin, (nbytes,))
 
     def _check(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int) -> None:
         if entry.file_size != nbytes or entry.compress_type != 0:  # 0: not compressed
-            got = f"{entry.file_size} bytes where {nbytes} are asked for"
+            got = f"{entry.file_size} bytes instead of {nbytes}"
             raise Damaged(f"{entry.filename} has {got}")
         if entry.header_offset + nbytes > archive.start_dir:
             raise Damaged(f"{entry.filename} reaches beyond the file")

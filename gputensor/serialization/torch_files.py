@@ -38,7 +38,7 @@ _BYTES = _DTYPES["uint8"]
 
 
 class _StorageType:
-    """Stands for one of PyTorch's storage classes, which give the dtype of the elements."""
+    """Replaces one of PyTorch's storage classes, which determine the dtype of the elements."""
 
     def __init__(self, of: dtype) -> None:
         self.dtype = of
@@ -96,7 +96,7 @@ def _parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = No
 
 
 def _from_type(rebuild: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    """Return a tensor of a subclass, or one with attributes, as a plain tensor."""
+    """Return a tensor of a subclass, or a tensor with attributes, as a plain tensor."""
     if not callable(rebuild) or type(arguments) is not tuple:
         raise Damaged("a tensor has no storage")
     return rebuild(*arguments)
@@ -145,7 +145,7 @@ def _described(persistent: Any) -> tuple[dtype, str, str, int]:
         raise Damaged("it has views of storages, which no PyTorch since 0.4 writes")
     kind, key, location, count = persistent[1:5]
     if type(kind) is not _StorageType or type(key) is not str or type(location) is not str:
-        raise Damaged("its pickle describes a storage by what is no class, key and location")
+        raise Damaged("its pickle describes a storage without class, key and location")
     return kind.dtype, key, location, natural("a storage's size", count)
 
 
@@ -170,7 +170,7 @@ def load_zip(archive: zipfile.ZipFile, root: str, places: Places, mapped: str | 
     is_turned = False
     if order in archive.NameToInfo:
         if archive.getinfo(order).file_size > 16:
-            raise Damaged("its byte order is no word")
+            raise Damaged("its byte order is not a word")
         is_turned = archive.read(order).decode("ascii", "replace") != sys.byteorder
     reader = _Entries(archive, root, places, is_turned, mapped)
     value, _ = read(archive.read(entry), NAMES | allowed.names(), reader.stored)
@@ -254,7 +254,7 @@ def load_legacy(file: IO[bytes], places: Places) -> Any:
         (stored,) = struct.unpack_from("<q", data, behind)
         nbytes = count * of.itemsize
         if stored != count or behind + 8 + nbytes > len(data):
-            raise Damaged(f"storage {key} has {stored} elements, and {count} are asked for")
+            raise Damaged(f"storage {key} has {stored} elements instead of {count}")
         part = np.frombuffer(data, np.uint8, nbytes, behind + 8).copy()
         found[key] = _Stored(places.put(part, location), of)
         behind += 8 + nbytes

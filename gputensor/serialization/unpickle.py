@@ -17,7 +17,7 @@ import numpy as np
 
 from . import allowed, numpy_values
 
-# Limits the objects other than storages, so that a small file cannot fill the memory.
+# Limits the number of objects other than storages, so that a small file cannot fill the memory.
 MOST_BYTES = 64 << 20
 
 
@@ -44,12 +44,12 @@ def read(
     while True:
         opcode = _opcodes().get(stream.read(1).decode("latin1"))
         if opcode is None:
-            raise Damaged("its pickle is cut short, or has what is no opcode")
+            raise Damaged("its pickle is truncated or has an unknown opcode")
         if opcode.name == "STOP":
             return machine.pop(), stream.tell()
         step = _STEPS.get(opcode.name)
         if step is None:
-            raise Damaged(f"its pickle has the opcode {opcode.name}, which weights do without")
+            raise Damaged(f"its pickle has the opcode {opcode.name}, which weights do not need")
         if opcode.name == "GLOBAL":  # pickletools would decode a backslash as an escape
             step(machine, (_line(stream), _line(stream)))
         else:
@@ -102,13 +102,13 @@ class _Machine:
     def reduce(self, _: Any) -> None:
         arguments, function = self.pop(), self.pop()
         if type(arguments) is not tuple or not callable(function):
-            raise Damaged("its pickle calls what is no function")
+            raise Damaged("its pickle calls an object that is not a function")
         self.push(function(*arguments))
 
     def new(self, _: Any) -> None:
         arguments, kind = self.pop(), self.pop()
         if type(arguments) is not tuple or not isinstance(kind, type) or not allowed.has(kind):
-            raise Damaged("its pickle makes an object of what is no class")
+            raise Damaged("its pickle makes an object of something that is not a class")
         self.push(kind.__new__(kind, *arguments))
 
     def build(self, _: Any) -> None:
@@ -122,33 +122,33 @@ class _Machine:
             numpy_values.build(made, state)
             return
         if type(made) is not OrderedDict or type(state) is not dict:
-            raise Damaged("its pickle gives a state to what has none")
+            raise Damaged("its pickle sets the state of an object that has none")
         if not all(type(name) is str for name in state):
-            raise Damaged("its pickle names an attribute by what is no string")
+            raise Damaged("its pickle names an attribute without a string")
         vars(made).update(state)
 
     def append(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is not list:
-            raise Damaged("its pickle appends to what is no list")
+            raise Damaged("its pickle appends to an object that is not a list")
         target.extend(items)
 
     def set_items(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) not in (dict, OrderedDict) or len(items) % 2:
-            raise Damaged("its pickle sets items of what is no dict")
+            raise Damaged("its pickle sets items of an object that is not a dict")
         for key, value in zip(items[::2], items[1::2]):
             target[key] = value
 
     def add(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is not set:
-            raise Damaged("its pickle adds to what is no set")
+            raise Damaged("its pickle adds to an object that is not a set")
         target.update(items)
 
     def last(self, count: int) -> tuple[Any, ...]:
         if len(self.stack) < count:
-            raise Damaged("its pickle takes more than there is")
+            raise Damaged("its pickle reads beyond the end of its stack")
         found = tuple(self.stack[-count:])
         del self.stack[-count:]
         return found

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class _Above:
-    """A placeholder for the package gputensor.autograd, and one for its module `variable`, which
-    these modules replace when they are imported.
+    """A placeholder for the package gputensor.autograd or for its module `variable`. The imported
+    module replaces its placeholder.
     """
 
     def __init__(self, name: str) -> None:

@@ -90,8 +90,8 @@ DTYPES = {code: d for d, code in _CODES.items()}
 def device_of(tensor: Tensor) -> tuple[int, int]:
     """`Tensor.__dlpack_device__`: (device type, index).
 
-    Raises: ExchangeError for devices that other libraries do not know. The emulator's devices are
-    among them, because their memory is not on a GPU.
+    Raises: ExchangeError for devices that other libraries do not support. These include the
+    emulator's devices, because their memory is not on a GPU.
     """
     place = tensor._device
     if place is CPU:
@@ -155,7 +155,7 @@ def _pair(arg: str, given: Any) -> tuple[int, int] | None:
 def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> None:
     """Make the consumer's stream wait for our current stream. The host does not wait.
 
-    When both sides have dropped the memory, its reuse waits for the consumer's stream.
+    After both libraries have dropped the memory, its reuse waits for the consumer's stream.
     stream: a pointer; None, 0 or 1 for the legacy default stream; -1 to do nothing.
     """
     if stream == -1:

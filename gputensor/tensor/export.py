@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def operand(op: str, tensor: Tensor, other: Any, is_boolean: bool) -> Tensor | None:
-    """Convert an array that is the other operand. Return None if its library must handle the
-    operation.
+    """Convert an array that is the second operand of an operator. Return None if the array's
+    library must handle the operation.
 
-    Raises an error for tensors that NumPy must not get, and for comparisons such as == for which
-    PyTorch would return False even for equal values.
+    Raises an error for tensors that NumPy must not read, and for comparisons with objects of other
+    libraries: Python would return False even for equal values.
     """
     if isinstance(other, np.ndarray):
         check_shareable(op, tensor, is_boolean)
@@ -76,8 +76,8 @@ def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
     """Return an ndarray that shares the tensor's memory; bfloat16 becomes `ml_dtypes.bfloat16`.
 
     force: if necessary, detach, copy from another device and materialise a lazy view. Raises:
-    ArgumentTypeError for a tensor that is not on the CPU, ArgumentError for one that is lazy, or
-    that requires grad while operations are recorded, unless forced.
+    ArgumentTypeError for a tensor that is not on the CPU; ArgumentError for a tensor that is lazy,
+    or that requires grad while operations are recorded. `force` prevents both errors.
     """
     if force:
         tensor = materialised(calls.detach(tensor).cpu())
@@ -96,7 +96,7 @@ def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def check_shareable(op: str, tensor: Tensor, is_boolean: bool = False) -> None:
-    """Raise for a tensor with which NumPy must not compute: see exchange/numpy/protocol.py.
+    """Raise for a tensor that NumPy must not read: see exchange/numpy/protocol.py.
 
     is_boolean: the result has no gradient that could be lost.
     """
@@ -192,7 +192,7 @@ REVISIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
 def array_namespace(api_version: str | None) -> Any:
-    """`Tensor.__array_namespace__`; loads `gputensor.array_api` when first asked for."""
+    """`Tensor.__array_namespace__`; loads `gputensor.array_api` at the first call."""
     if api_version is not None and api_version not in REVISIONS:
         rule = f"be None or one of {', '.join(REVISIONS)}"
         raise errors.wrong_value("__array_namespace__", "api_version", rule, api_version)

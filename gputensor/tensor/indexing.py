@@ -78,7 +78,7 @@ def get(tensor: Tensor, index: Any) -> Any:
 
 def _only_picks(tensor: Tensor, index: tuple[Any, ...]) -> bool:
     """True if the index consists of integer tensors only, or of one mask. The operator `index`
-    takes these directly; each selects from the dimension at its position."""
+    accepts them without conversion; each tensor selects from the dimension at its position."""
     count, ndim = len(index), tensor._geometry.ndim
     for i in index:
         shape = getattr(i, "_geometry", None)
@@ -188,7 +188,7 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     while extra > 0 and sizes[0] == 1:
         value = calls.select_int(value, 0, 0)
         sizes, extra = sizes[1:], extra - 1
-    # The target's slice has a positive step, so the value is flipped instead.
+    # The slice of the target has a positive step, so the value is flipped instead.
     turned = tuple([d + extra for d in flipped if d + extra >= 0 and sizes[d + extra] > 1])
     if turned:
         value = calls.flip(value, turned)
@@ -365,7 +365,7 @@ def _plain(i: Any) -> Any:
 
 
 def _plain_array(i: Any) -> Any:
-    """Convert a list, range or array to a tensor of int64 or bool, and a 0-d one to an int or
+    """Convert a list, range or array to a tensor of int64 or bool, and a 0-d array to an int or
     bool."""
     try:
         array = np.asarray(_numbers(i))

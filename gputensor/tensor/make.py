@@ -19,8 +19,8 @@ CPU_KEYS = TENSOR_KEYS["cpu"]
 
 
 def is_plain(x: Tensor) -> bool:
-    """Return True if autograd ignores reads of an operand: it is no view, or a view of a tensor
-    that does not require a gradient."""
+    """Return True if reading an operand needs no record: the operand is not a view, or it is a view
+    of a tensor that does not require a gradient."""
     base = x._autograd
     return base is None or type(base) is Tensor and base._autograd is None
 
@@ -40,7 +40,7 @@ def from_array(array: Any, geometry: Geometry) -> Tensor:
 
 
 def over_array(array: np.ndarray[Any, Any]) -> Tensor:
-    """Like `from_array`, for a dense array of a dtype that tensors have."""
+    """Make a CPU tensor over a dense array of a dtype that tensors support."""
     return from_array(array, contiguous_geometry(array.shape, of_ours(array.dtype)))
 
 

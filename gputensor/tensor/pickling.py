@@ -148,7 +148,7 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
             if storage.device is not META:
                 calls.copy_(flat(twin), flat(storage), False)
         memo[id(storage)] = twin
-    # The keys are those of a new tensor in the present mode, with the lazy bits of the original.
+    # Use the keys of a new tensor in the current mode, with the lazy bits of the original.
     keys = _keys(storage) | tensor._keys & LAZY
     made = type(tensor)._over(twin, tensor._offset, tensor._geometry, keys)
     memo[id(tensor)] = made

@@ -1,6 +1,6 @@
 """Tensor, the public class.
 
-The generated base class has the operators and base.py the attributes. This module has Python's
+The generated base class has the operators, and base.py has the attributes. This module has Python's
 special methods and the protocols of other libraries. make.py makes tensors.
 """
 
@@ -171,7 +171,7 @@ class Tensor(
     # --- special methods ------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        if self._has_handler:  # only the class's handler knows the elements
+        if self._has_handler:  # only the class's handler has access to the elements
             return f"{type(self).__name__}({errors.describe(self)})"
         return printing.tensor_repr(self)
 
@@ -464,5 +464,5 @@ def _plain(result: Any) -> Any:
 
 TensorBase._kind = Tensor
 
-# `blank` makes a tensor with empty slots. It is the type's own call.
+# `blank` makes a tensor with empty slots. It is `type.__call__`.
 blank: Callable[[], Tensor] = type.__call__.__get__(Tensor)

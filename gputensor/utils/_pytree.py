@@ -1,8 +1,8 @@
 """`torch.utils._pytree`: split nested containers into leaves and structure, and join them.
 
-A container is a dict, list, tuple, named tuple, OrderedDict, defaultdict or deque, several results
-of an operator, or an object of a class given to `register_pytree_node`. Everything else is a leaf,
-also None.
+A container is a dict, list, tuple, named tuple, OrderedDict, defaultdict or deque, the results of
+an operator with several, or an object of a class given to `register_pytree_node`. All other objects
+are leaves, including None.
 Source: torch/utils/_pytree.py.
 """
 

@@ -1,6 +1,6 @@
 """`checkpoint`: backward recomputes the tensors that it needs, so they need not be saved.
 
-Instead of each tensor that the function saves for backward, its number is saved. When backward
+For each tensor that the function saves for backward, only a number is saved. When backward
 needs the first of these tensors, the function runs again and saves its tensors again, in the same
 order. Source: torch/utils/checkpoint.py.
 """
@@ -116,7 +116,7 @@ def checkpoint(
     if not callable(function):
         raise errors.wrong_type("checkpoint", "function", "be callable", function)
     if context_fn is not None:
-        rule = "be left out: blocks around the two runs are not to be had"
+        rule = "be left out: context managers are not supported"
         raise errors.wrong_value("checkpoint", "context_fn", rule, context_fn)
     if determinism_check not in ("default", "none"):
         rule = "be 'default' or 'none'"

@@ -4,7 +4,7 @@
         model(x).sum().backward()
     counter.get_total_flops()
 
-A multiplication and an addition are two operations; other operators count as none.
+A multiplication and an addition count as two operations; other operators are not counted.
 Source: torch/utils/flop_counter.py.
 """
 

@@ -60,7 +60,7 @@ def test_products_are_computed_in_the_lower_precision(device: str) -> None:
 def test_what_loses_too_much_is_computed_in_float32(device: str) -> None:
     x = (matrix(device) / 8).to(LOW[device])
     with gt.autocast(device):
-        # as PyTorch has it, the CPU's own list is another
+        # as in PyTorch; the CPU has another list
         expected = LOW[device] if device == "cpu" else gt.float32
         assert x.exp().dtype is x.sum().dtype is x.sum(0).dtype is expected
         assert x.sum(dtype=LOW[device]).dtype is LOW[device]
@@ -74,7 +74,7 @@ def test_joined_tensors_are_promoted_on_the_cpu() -> None:
         assert gt.cat([x.bfloat16(), x]).dtype is gt.float32
         assert gt.stack([x.bfloat16(), x.bfloat16()]).dtype is gt.bfloat16
         assert gt.cat([x.bfloat16(), x.double()]).dtype is gt.float64
-        # PyTorch raises here; ordinary promotion knows what holds both
+        # PyTorch raises here; ordinary promotion finds a dtype for both
         assert gt.cat([x.half(), x.bfloat16()]).dtype is gt.float32
         pairs = x[:, :2].contiguous().bfloat16()
         assert gt.view_as_complex(pairs).dtype is gt.complex64
@@ -259,7 +259,7 @@ def test_the_state_can_be_set_without_a_block() -> None:
     assert gt.get_autocast_dtype("cpu") is gt.bfloat16 and gt.is_autocast_cache_enabled()
 
 
-# --- what it refuses ------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 def test_devices_and_dtypes_that_it_does_not_know() -> None:
@@ -334,4 +334,4 @@ def test_a_mode_sees_the_casts_and_the_operator() -> None:
     w = matrix("cpu", requires_grad=True)
     with gt.autocast("cpu"), Noting():
         w.mm(w)
-    assert seen == ["_to_copy", "_to_copy", "mm"]  # nothing is cached from within a mode
+    assert seen == ["_to_copy", "_to_copy", "mm"]  # casts within a mode are not cached

@@ -44,8 +44,7 @@ def leaf_sum(w: gt.Tensor) -> gt.Tensor:
 
 
 def test_gradients_of_several_uses_are_summed_in_float32() -> None:
-    """1 + 2**-9 is no bfloat16: summed at the cast, as PyTorch does, the small part would be
-    lost."""
+    """bfloat16 cannot represent 1 + 2**-9. PyTorch sums at the cast, which loses the small part."""
     w = gt.ones(1, 1, requires_grad=True)
     with gt.autocast("cpu"):
         y = w.mm(gt.ones(1, 1)).float() + w.mm(gt.full((1, 1), 2.0**-9)).float()
@@ -67,7 +66,8 @@ def test_gradients_agree_with_casts_by_hand() -> None:
 
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_backward_runs_outside_of_autocast(create_graph: bool) -> None:
-    """Wherever it is called. PyTorch's would cast the float32 products of the backward pass."""
+    """This holds wherever backward is called. PyTorch would cast the float32 products of the
+    backward pass."""
     w, hooks = leaf(), []
     y = w.mm(w).sum()
     w.register_hook(lambda g: hooks.append(gt.is_autocast_enabled("cpu")))
@@ -90,7 +90,7 @@ def test_anomaly_mode_names_the_call() -> None:
 
 
 class Product(gt.autograd.Function):
-    """Notes what it sees."""
+    """Records the dtypes and states that it gets."""
 
     seen: list[Any] = []
 

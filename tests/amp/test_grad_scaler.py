@@ -15,7 +15,7 @@ INF = float("inf")
 
 
 class SGD:
-    """As little of an optimizer as a scaler needs."""
+    """The minimal optimizer that a scaler accepts."""
 
     def __init__(self, *parameters: gt.Tensor, lr: float = 0.5) -> None:
         self.param_groups = [{"params": list(parameters), "lr": lr}]
@@ -201,7 +201,7 @@ def test_state_goes_through_dict_and_pickle() -> None:
 
 
 def test_float16_training_needs_it_and_works_with_it() -> None:
-    """A gradient of 2**-26 is no float16; scaled it is."""
+    """float16 cannot represent a gradient of 2**-26, but can represent the scaled one."""
     p, x = (
         gt.ones(1, 1, device="cuda", requires_grad=True),
         gt.full((1, 1), 2.0**-13, device="cuda"),

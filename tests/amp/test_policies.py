@@ -1,4 +1,4 @@
-"""The cast policies of operators, and those that a registered device chooses."""
+"""The cast policies of operators, and policies that a registered device selects."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_other_keys_have_no_autocast() -> None:
             other.register_autocast([gt.float16])
 
 
-# --- operators of one's own, on any device --------------------------------------------------------
+# --- users' operators, on any device --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["cpu", "cuda"])

@@ -21,7 +21,7 @@ def weight(device: str = "cpu") -> gt.Tensor:
 
 
 def casts(work: Callable[[], Any]) -> int:
-    """How many casts `work` makes."""
+    """Return the number of casts that `work` makes."""
     with gt.dispatch.trace() as lines:
         work()
     return sum("[call] op=[aten::_to_copy]" in line for line in lines)
@@ -47,7 +47,7 @@ def test_a_weight_is_cast_once(device: str) -> None:
             assert not gt.is_autocast_cache_enabled()
             assert casts(lambda: [x @ w, x @ w]) == 2
     with gt.autocast(device):
-        assert casts(lambda: x @ w) == 1  # a block begins with nothing
+        assert casts(lambda: x @ w) == 1  # a block begins with an empty cache
     assert gt.is_autocast_cache_enabled()
 
 
@@ -64,7 +64,7 @@ def test_what_is_no_weight_is_cast_each_time() -> None:
 
 
 def test_each_weight_and_each_dtype_has_its_own() -> None:
-    """PyTorch's cache gives the bfloat16 cast in the float16 block, and the product fails."""
+    """PyTorch's cache returns the bfloat16 cast in the float16 block, and the product fails."""
     first, second = weight(), weight()
     with gt.no_grad():
         second.mul_(2)
@@ -76,14 +76,14 @@ def test_each_weight_and_each_dtype_has_its_own() -> None:
 
 
 def test_a_weight_that_was_written_to_is_cast_anew() -> None:
-    """PyTorch goes on with the old values."""
+    """PyTorch uses the old values."""
     w = weight()
     with gt.autocast("cpu"):
         before = w.mm(X)
         with gt.no_grad():
             w.add_(1)
         assert (w.mm(X) == before + gt.ones(2, 2).mm(X)).all() and entries() == 1
-        # the same version again, of another storage
+        # an equal version, of another storage
         version = w._version
         fresh = gt.zeros(2, 2)
         for _ in range(version - 1):
@@ -139,7 +139,7 @@ def test_a_cast_of_one_stream_is_not_used_on_another() -> None:
 
 
 class Parameter(gt.nn.Parameter):
-    """A subclass without a handler: as weights in user code often are."""
+    """A subclass without a handler, like many weights in user code."""
 
 
 class Handled(gt.Tensor):
@@ -159,7 +159,7 @@ def test_weights_of_subclasses() -> None:
 
 
 def test_a_cache_is_in_no_cycle() -> None:
-    """A task that outlives its block fills a cache that nobody clears any more."""
+    """A task that outlives its block fills a cache that is never cleared."""
     cache, weight = WeightCache(), gt.ones(2).requires_grad_()
     made = weakref.ref(cache.cast(weight, gt.bfloat16)._storage)
     gc.disable()

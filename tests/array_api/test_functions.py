@@ -90,7 +90,7 @@ SAMPLES = {
     "linalg.matrix_rank": [call(X), call(SQUARE, rtol=0.1)],
     "linalg.solve": [call(SQUARE, X[:, :2]), call(SQUARE, X[:, 0])],
     "linalg.vector_norm": [call(X), call(X, axis=1, ord=1, keepdims=True)],
-    # unique up to signs or order: what they are made of is compared below
+    # results are unique except for signs or order; their parts are compared below
     **dict.fromkeys(("linalg.eig", "linalg.eigh", "linalg.eigvals", "linalg.qr", "linalg.svd"), []),
 }  # fmt: skip
 DEFAULTS_DIFFER = {
@@ -146,7 +146,7 @@ def parts(result):
 
 
 def compare(name, device, dtype):
-    """Whether array_api_strict takes a sample in this dtype, after ours is found equal to its."""
+    """Compare the results. Return True if array_api_strict accepts the sample in this dtype."""
     ran = False
     for args, kwargs in samples(name):
         # indices stay integers
@@ -181,11 +181,11 @@ def compare(name, device, dtype):
     return ran
 
 
-# beside other devices one dtype is enough: the operators have tests of their own
+# on other devices one dtype is enough, because the operators have their own tests
 FIRST = ("float32", "int64", "bool", "complex128")
 INDEXED = ("take", "take_along_axis")
 WITH_VALUES = [n for n in names() if SAMPLES.get(n) != []]
-# their results' sizes are known by the elements alone
+# the sizes of their results depend on elements
 OF_ELEMENTS = ("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values")
 FLOATS_ALONE = ("linalg.matrix_rank",)  # array_api_strict takes integers, the standard does not
 
@@ -312,7 +312,7 @@ def test_it_is_loaded_when_asked_for():
 
 @pytest.mark.parametrize("other", [Y, 3])
 def test_isin_inverts(other):
-    # array_api_strict 2.6.1 takes `invert` and does nothing with it
+    # array_api_strict 2.6.1 accepts `invert` and ignores it
     found = xp.isin(gt.from_numpy(X), gt.asarray(other), invert=True)
     assert np.array_equal(found.numpy(), ~np.isin(X, other))
     assert np.array_equal(xp.isin(gt.from_numpy(X), 3, invert=True).numpy(), X != 3)

@@ -14,7 +14,7 @@ DEVICES = pytest.mark.parametrize("device", ["cpu", "cuda"])
 
 
 def same(found, expected):
-    """Equal, NaN and the signs of zeros too."""
+    """Check that values are equal, including NaN and the signs of zeros."""
     found, expected = found.cpu().numpy(), np.asarray(expected)
     parts = [("real", found.real, expected.real), ("imag", found.imag, expected.imag)]
     for name, a, b in parts if found.dtype.kind == "c" else parts[:1]:
@@ -86,7 +86,7 @@ def test_an_empty_dimension_of_a_mask_picks_nothing(device):
             x[wrong]
     finally:
         gt.set_type_promotion("pytorch")
-    for mask in (*masks, wrong):  # as PyTorch has it
+    for mask in (*masks, wrong):  # as in PyTorch
         with pytest.raises(IndexError, match="'mask' must have sizes"):
             x[mask]
         with pytest.raises(IndexError, match="'mask' must have sizes"):

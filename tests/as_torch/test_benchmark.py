@@ -1,5 +1,5 @@
-"""torch.utils.benchmark: what is measured, how often, and the tables; times are of a counting
-clock."""
+"""torch.utils.benchmark: the measured statements, the number of runs, and the tables; the clock is
+simulated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gputensor.as_torch.benchmark import Compare, Measurement, TaskSpec, Timer
 
 
 class Clock:
-    """Seconds that pass only in `work`."""
+    """A clock that advances only in `work`."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""`torch.distributed` in programs that ask for the backend "gloo": one process, and several under
+"""`torch.distributed` in programs that request the backend "gloo": one process, and several under
 mpiexec."""
 
 from __future__ import annotations

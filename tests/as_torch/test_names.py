@@ -24,9 +24,9 @@ FROZEN = {
     if module.startswith("torch")
 }
 MODULES = sorted(FROZEN)
-# Names for which we have a module; its errors also give the reason.
+# Names with a module in gputensor; its errors also contain the reason.
 WITH_OURS = [name for name in MODULES if not any(x.startswith(f"{name}: ") for x in OF_PROGRAMS)]
-# A tensor that is complex and a matrix has every attribute.
+# A complex matrix has every attribute of tensors.
 LOOK = """
 import importlib, json, sys
 from gputensor import as_torch
@@ -43,7 +43,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def lacking() -> dict[str, list[str]]:
-    """The names that programs run as PyTorch's do not find, by module."""
+    """Return the names that a program under run-as-torch does not find, by module."""
     asked = json.dumps({module: FROZEN[module] for module in MODULES})
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", LOOK], input=asked, capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""torch.multiprocessing.spawn and its like, in programs that run as PyTorch's."""
+"""torch.multiprocessing.spawn and similar functions, in programs under run-as-torch."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ def test_a_schedule_is_pytorchs(options: dict[str, int]) -> None:
 
 
 def _program(t: Any, p: Any) -> tuple[list[int], dict[str, int]]:
-    """The steps at which something was ready, and how often operators were called in the last."""
+    """Return the steps at which a trace was ready, and the numbers of operator calls in the last
+    trace."""
     ready: list[int] = []
     x = t.ones(4, 4)
     with p.profile(

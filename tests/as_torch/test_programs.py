@@ -272,7 +272,7 @@ if __name__ == "__main__":
 
 
 def test_tensorboard_is_missing_as_a_package_is() -> None:
-    """Programs that log without it, if it is not installed, then do so."""
+    """Programs that log in another way if it is not installed do so."""
     program = (
         "from gputensor import as_torch; as_torch.install()\n"
         "try: from torch.utils.tensorboard import SummaryWriter\n"

@@ -1,4 +1,4 @@
-"""torch.signal.windows as in PyTorch, over lengths, options and what is refused."""
+"""torch.signal.windows equals PyTorch's, over lengths, options and errors."""
 
 from __future__ import annotations
 

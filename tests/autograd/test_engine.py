@@ -134,7 +134,7 @@ def test_backward_with_inputs() -> None:
 def test_only_formulas_that_are_wanted_run() -> None:
     a = gt.tensor([1.5, 2.0], requires_grad=True)
     b = gt.tensor([0.5, 3.0], requires_grad=True)
-    z = gt.special.gammainc(a, b).sum()  # has no derivative by a
+    z = gt.special.gammainc(a, b).sum()  # has no derivative with respect to a
     (found,) = gt.autograd.grad(z, b, retain_graph=True)
     assert found.allclose(gt.tensor([0.48394144, 0.14936121]))
     with pytest.raises(RuntimeError, match="derivative"):
@@ -259,8 +259,8 @@ def test_nothing_is_recorded_by_backward_itself() -> None:
 
 
 def test_backward_within_backward_may_nest_as_deeply_as_it_likes() -> None:
-    """PyTorch goes on in another thread too; state of the thread and interrupts of the user's are
-    as before."""
+    """The engine continues in another thread, as in PyTorch. The thread's state and users'
+    interrupts are unaffected."""
     seen = []
 
     class Nested(gt.autograd.Function):

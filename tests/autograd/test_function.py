@@ -64,7 +64,7 @@ def test_setup_context() -> None:
 
 
 class Two(Function):
-    """A sum and a difference; the second may be marked."""
+    """Returns a sum and a difference; the difference may be marked as non-differentiable."""
 
     marked = False
     materializes = True
@@ -338,7 +338,7 @@ def test_what_is_marked_dirty_is_returned() -> None:
 
 
 class _Kept(gt.autograd.Function):
-    """2 x, with its result saved; notes what backward sees."""
+    """2 x, with its result saved; records the tensor that backward gets."""
 
     seen: list[Any] = []
 

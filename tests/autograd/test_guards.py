@@ -33,7 +33,7 @@ class Stream:
 
 
 class Streams(Runtime):
-    """A device with streams to choose from."""
+    """A device with several streams."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def _ours() -> dict[str, Callable[[], Any]]:
 
 
 GUARDS = _ours()
-# These bring back the mode that they found, in whatever order they are left; so do PyTorch's.
+# These restore the mode from their beginning, in whatever order they are left; so do PyTorch's.
 BRING_BACK = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode",
 "inference_mode(False)", "InferenceMode",
               "device(guarded)", "stream(guarded)", "autocast", "autocast(False)", "detect_anomaly",
@@ -97,7 +97,7 @@ BRING_BACK = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode",
 
 
 def state() -> tuple[Any, ...]:
-    """All that a guard may change in a thread."""
+    """Return all state of a thread that a guard may change."""
     return (
         tls.state.get(), modes.grad_mode.get(), dispatch_modes.current_modes(),
         backend_select.default_device(),
@@ -109,7 +109,7 @@ def state() -> tuple[Any, ...]:
 
 
 def kinds(found: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A state in which two modes, or two streams, of one kind are equal."""
+    """Return the state with modes and streams replaced by their kinds."""
     return (*found[:2], len(found[2]), *found[3:9], *[id(s) in _defaults for s in found[9:]])
 
 
@@ -121,7 +121,8 @@ def _as_before() -> Iterator[None]:
     before, watching = state(), saved._watching
     _defaults.update(id(s) for s in before[9:])
     yield
-    # An interrupt may leave hooks being looked for: that costs time and changes nothing.
+    # After an interrupt, the check for hooks may stay active. That costs time and changes no
+    # result.
     saved.watch_saved(watching - saved._watching)
     assert state() == before
     assert not modes.unrecorded and not tls.inference_blocks
@@ -234,9 +235,9 @@ def test_one_object_may_be_entered_again(guard: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("first", GUARDS)
 def test_left_out_of_order(first: str) -> None:
-    """Guards of two kinds do not get in each other's way, and operators go on working."""
+    """Guards of two kinds do not affect each other, and operators still work."""
     for second in GUARDS:
-        # but the two that refuse each other
+        # except the two guards that exclude each other
         if first == second or not ("saved_" in first and "saved_" in second):
             check_left_out_of_order(first, second)
 
@@ -250,7 +251,7 @@ def check_left_out_of_order(first: str, second: str) -> None:
     b.__exit__(None, None, None)
     if state() != before:
         assert second in BRING_BACK, (first, second)
-    with contextlib.ExitStack() as clean:  # what was left on
+    with contextlib.ExitStack() as clean:  # the guards that remain active
         clean.callback(lambda: _restore(before))
     assert (x + 1).tolist() == [2, 2], (first, second)
 
@@ -277,19 +278,19 @@ def _restore(before: tuple[Any, ...]) -> None:
 
 
 class Interrupt(BaseException):
-    """What a signal raises."""
+    """The exception that the signal raises."""
 
 
 def interrupted(work: Callable[[], Any], number: int) -> bool:
     """Run `work` with an interrupt at its `number`-th entry of a Python function or return of a C
     function.
 
-    These are the points at which Python looks for signals. False if there are fewer.
+    Python checks for signals at these points. Return False if there are fewer.
     """
     left = [number]
 
     def look(frame: Any, event: str, argument: Any) -> None:
-        # A guard whose `__exit__` was never entered, Python alone could mend.
+        # If `__exit__` was never entered, only Python itself could restore the guard's state.
         if event == "c_return" or event == "call" and frame.f_code.co_name != "__exit__":
             left[0] -= 1
             if left[0] < 0:
@@ -366,7 +367,7 @@ def _programs() -> dict[str, Callable[[], Any]]:
     }  # fmt: skip
 
 
-# a generator that is dropped cannot hand on what interrupts it
+# a generator that is dropped cannot raise the interrupt to its caller
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", list(GUARDS) + [
     "operator", "in place", "view", "regenerated", "Function", "mode", "cast", "backward", "hooks",
@@ -376,7 +377,7 @@ def test_an_interrupt_leaves_nothing_behind(name: str) -> None:
     work = _programs()[name]
     work()  # plans and caches are made
     before, number, left = state(), 0, []
-    # `set_grad_enabled` has set the mode before `with` knows of it, as PyTorch's has
+    # as in PyTorch, `set_grad_enabled` sets the mode before `with` enters it
     is_set_by_hand = name == "set_grad_enabled"
     while interrupted(work, number):
         if state() != before and not is_set_by_hand:
@@ -385,14 +386,15 @@ def test_an_interrupt_leaves_nothing_behind(name: str) -> None:
         elif is_set_by_hand:
             _restore(before)
         number += 1
-        modes.unrecorded.clear()  # may stay too long, which costs time and nothing else
+        modes.unrecorded.clear()  # may remain too long, which only costs time
         tls.inference_blocks.clear()
     assert number and not left
 
 
 @pytest.mark.parametrize("name", sorted(set(GUARDS) - {"set_grad_enabled"}))  # set where it is made
 def test_a_stack_that_ran_out_leaves_nothing_behind(name: str) -> None:
-    # To leave may not take a deeper stack than to enter, or the last block that was entered stays.
+    # Leaving must not need a deeper stack than entering; otherwise the innermost block remains
+    # active.
     def deeper() -> None:
         with GUARDS[name]():
             deeper()
@@ -400,7 +402,7 @@ def test_a_stack_that_ran_out_leaves_nothing_behind(name: str) -> None:
     before = kinds(state())
     with pytest.raises(RecursionError):
         deeper()
-    # Counts that only make calls look for modes may stay too high.
+    # Counts that only make calls check for modes may remain too high.
     modes.unrecorded.clear()
     tls.inference_blocks.clear()
     assert kinds(state()) == before

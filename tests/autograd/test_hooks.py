@@ -175,7 +175,7 @@ def test_a_hook_is_callable() -> None:
 
 
 def test_hooks_of_a_frozen_leaf() -> None:
-    """Its hooks and its node's run, as in PyTorch; nothing is accumulated."""
+    """As in PyTorch, its hooks and its node's hooks run, and nothing is accumulated."""
     x, log = leaf(1), []
     x.register_hook(lambda g: log.append("tensor"))
     x.register_post_accumulate_grad_hook(lambda x: log.append("accumulated"))

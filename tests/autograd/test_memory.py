@@ -142,7 +142,7 @@ def test_training_does_not_grow() -> None:
 
 
 def _training(device: str, optimizer: str) -> tuple[Any, Any, Any]:
-    """(a function that makes a step and returns its loss, the parameters, the optimizer)."""
+    """Return (a function that makes a step and returns its loss, the parameters, the optimizer)."""
     parameters = [
         (gt.rand(n) - 0.5).to(device).requires_grad_() for n in ((16, 8), (16,), (4, 16), (4,))
     ]
@@ -184,7 +184,7 @@ def test_no_cycle_keeps_a_step_alive(optimizer: str, without_gc: None) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
 def test_memory_after_1_000_steps_is_flat(optimizer: str, without_gc: None) -> None:
-    """Nothing is left of a step, the collector off: neither objects nor bytes."""
+    """With the garbage collector off, a step leaves neither objects nor bytes behind."""
     step, _, _ = _training("cpu", optimizer)
     for _ in range(50):
         step()

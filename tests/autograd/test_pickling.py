@@ -159,7 +159,7 @@ def test_graphs_are_not_pickled() -> None:
 
 
 class Parameter(gt.Tensor):
-    """A weight, as user code often has it."""
+    """A weight class as in user code."""
 
     def __new__(cls, data: gt.Tensor, name: str = "") -> Parameter:
         made = data.detach().as_subclass(cls).requires_grad_()
@@ -226,7 +226,7 @@ def test_files_say_it_only_where_it_is_true() -> None:
 
 @pytest.mark.parametrize(("value", "dtype"), [(1, "float32"), ("yes", "float32"), (True, "int32")])
 def test_damaged_files_say_so(value: Any, dtype: str) -> None:
-    """In the format that save wrote before it wrote PyTorch's."""
+    """The files have the former format of `save`."""
     described = {
         "format": "gputensor", "version": 1, "byteorder": "little",
         "storages": [{"nbytes": 4, "device": "cpu"}], "value": {"tensor": 0},

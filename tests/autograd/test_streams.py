@@ -1,7 +1,7 @@
 """Backward with streams: a node runs on the stream of its forward call, and streams wait.
 
-On CUDA in a new process for each order of the emulator's queues; and on a registered device whose
-queues run only when waited for. On both a missing wait gives wrong results.
+Tests run on CUDA, in a new process for each order of the emulator's queues, and on a registered
+device whose queues run only when waited for. On both, a missing wait gives wrong results.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def test_a_further_devices_streams(openreg: Any) -> None:
 
 
 def test_leaves_and_retained_gradients_are_there_for_the_caller(openreg: Any) -> None:
-    """What is read on the caller's stream after backward waits for the stream that made it."""
+    """Reads on the caller's stream after backward wait for the stream that computed the
+    gradient."""
     side, w = gt.openreg.Stream(), leaf(2.0)
     with gt.openreg.stream(side):
         middle = w * 3
@@ -148,7 +149,7 @@ PROGRAMS = int(os.environ.get("GPUTENSOR_STREAM_PROGRAMS", "40"))
 
 
 def run_program(seed: int, place: str | None) -> list[list[float]]:
-    """Gradients of a random program; on a device each step on a stream of its own choice."""
+    """Return the gradients of a random program; on a device each step uses a random stream."""
     r = random.Random(seed)
     streams = [gt.openreg.Stream(0) for _ in range(3)] if place else [None] * 3
     pool = [gt.full((5,), float(n + 1)) for n in range(3)]
@@ -179,7 +180,7 @@ def run_program(seed: int, place: str | None) -> list[list[float]]:
                 made[1:3].mul_(y[:2])
         pool.append(made)
         on.append(stream)
-    # what the caller's stream is told to wait for is not the forward call's, but backward's
+    # the caller's stream must wait for backward's work, not for the forward call's
     for stream in filter(None, streams[1:]):
         streams[0].wait_event(stream.record_event())
     with gt.openreg.stream(streams[0]) if place else gt.enable_grad():

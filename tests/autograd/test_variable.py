@@ -155,7 +155,7 @@ def test_data_counts_its_own_versions() -> None:
 
 
 def test_an_operand_without_a_derivative_is_refused_and_not_taken_for_a_constant() -> None:
-    """PyTorch's words; a silent zero would be a wrong gradient."""
+    """The error has PyTorch's wording; a silent zero would be a wrong gradient."""
     scores, target = gt.zeros(2, 3), gt.tensor([0, 1])
     weight = gt.ones(3, requires_grad=True)
     with pytest.raises(

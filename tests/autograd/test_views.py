@@ -199,7 +199,7 @@ def test_a_leaf_that_is_a_view() -> None:
 
 
 def test_views_of_a_base_that_was_frozen_or_detached() -> None:
-    """As PyTorch's: what had a history still requires grad, and leads nowhere."""
+    """As in PyTorch, a view with a history still requires grad, but its history ends there."""
     for freeze in (lambda x: x.requires_grad_(False), lambda x: x.detach_()):
         x = gt.ones(4, requires_grad=True)
         v, y = x.view(2, 2), x * 2

@@ -30,7 +30,7 @@ class Stream:
 
 
 class Runtime:
-    """As little as a runtime may have; `log` says what was asked of it."""
+    """A minimal runtime; `log` records its calls."""
 
     def __init__(self, devices: int = 2) -> None:
         self.devices, self.index = devices, 0
@@ -65,7 +65,7 @@ class Runtime:
 
 
 def operand(plan: Any, number: int, address: Any) -> Any:
-    """An operand as the plan walks it; a number as it is."""
+    """Return an operand in the layout of the plan's walk; return a number unchanged."""
     strides = plan.stride_bytes[number]
     if strides is None:
         return address
@@ -78,7 +78,7 @@ def operand(plan: Any, number: int, address: Any) -> Any:
 
 
 def runs(work: Any, log: list[Any] | None = None) -> Any:
-    """A `bind(op, plan)` whose launches call work(op, out, *inputs, *scalars)."""
+    """Return a function `bind(op, plan)` whose launches call work(op, out, *inputs, *scalars)."""
 
     def bind(op: str, plan: Any) -> Any:
         if log is not None:

@@ -20,8 +20,8 @@ UFUNCS = {"mul": np.multiply, "add": np.add}
 
 @contextmanager
 def late() -> Iterator[Any]:
-    """`gt.openreg` in the block; what it has no kernel for runs on the CPU, and waits for its
-    stream."""
+    """Register `gt.openreg` for the block. Operators without a kernel run on the CPU and wait for
+    its stream."""
     sys.path.insert(0, str(EXAMPLE))
     try:
         from gputensor_openreg import bring_up, kernels, runtime

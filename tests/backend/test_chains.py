@@ -99,7 +99,7 @@ def test_a_stub_runs_chains(acme: Any, ran: list[Any]) -> None:
     handle = acme.register_stub("chain", bind)
     with gt.fuse():
         found = _function(x, y)
-    assert launched == [(0, ())]  # of the one that has two and more operators
+    assert launched == [(0, ())]  # for chains of two or more operators
     with gt.fuse():
         z = (x * 3 + y).neg()
     assert launched[1] == (0, (3,))
@@ -125,7 +125,7 @@ def test_what_a_stub_leaves_and_what_it_must_not_return(acme: Any) -> None:
     with pytest.raises(errors.DispatchError, match="family 'chain' for device type 'acme'"):
         with gt.fuse():
             z, there = x * y + x, other * 2 + 1
-    # The block is left all the same, and what else was recorded in it has run.
+    # The block is still left, and its other chains have run.
     assert tls.state.get() is tls.PLAIN and current.get() is None
     assert type(there._storage) is not Pending and there.tolist() == [3, 3, 3]
     handle.remove()

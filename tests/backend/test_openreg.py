@@ -98,7 +98,7 @@ def test_the_demo_runs_on_it(
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the package was installed into."""
+    """The folder in which the package is installed."""
     for tool in ("pip", "setuptools"):
         if find_spec(tool) is None:
             pytest.skip(
@@ -190,7 +190,7 @@ def test_a_name_that_nobody_brings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         importlib.metadata, "entry_points", lambda **of: scans.append(of) or scan(**of)
     )
-    monkeypatch.syspath_prepend(".")  # a path of its own: nothing is remembered of it
+    monkeypatch.syspath_prepend(".")  # a separate path, for which nothing is cached
     assert not hasattr(gt, "nobody") and not hasattr(gt, "nobody_else")
     assert len(scans) == 1, "packages are scanned once, not once for each unknown name"
     with pytest.raises(errors.DeviceError, match="nobody: no device"):

@@ -1,4 +1,4 @@
-"""gt.backend.register: what a runtime alone provides, errors, and complete removal."""
+"""gt.backend.register: features that need only a runtime, errors, and complete removal."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def matrix(device: str = "acme") -> Any:
     return gt.arange(6).reshape(2, 3).float().to(device)
 
 
-# --- what a runtime suffices for ------------------------------------------------------------------
+# --- features that need only a runtime
+# ------------------------------------------------------------------
 
 
 def test_the_minimal_operators_follow_from_the_runtime(acme: Any) -> None:
@@ -87,7 +88,7 @@ def test_bytes_cross_in_both_directions_and_any_layout(acme: Any, place: str) ->
     assert x.t().cpu().tolist() == [[0, 3], [1, 4], [2, 5]]
     assert x[:, 1].cpu().tolist() == [1, 4] and x[1, 2].item() == 5
     assert gt.ones(2, 3).copy_(x.t().t()[:, :1]).tolist() == [[0, 0, 0], [3, 3, 3]]
-    x[:, 1:].copy_(gt.tensor([[7], [8]]))  # broadcast and cast on the way, the gap kept
+    x[:, 1:].copy_(gt.tensor([[7], [8]]))  # the copy broadcasts and casts; the gap is unchanged
     assert x.tolist() == [[0, 7, 7], [3, 8, 8]]
     assert x.cpu().double().to(place).dtype is gt.float64
 
@@ -95,7 +96,7 @@ def test_bytes_cross_in_both_directions_and_any_layout(acme: Any, place: str) ->
 def test_devices_of_one_type_wait_for_each_other(acme: Any, runtime: Runtime) -> None:
     with acme.module.device(0):
         x = matrix("acme:0")
-    acme.register_stub("copy", lambda op, plan: None)  # so that dense bytes go straight over
+    acme.register_stub("copy", lambda op, plan: None)  # dense bytes need no copy kernel
     runtime.log.clear()
     y = x.to("acme:1")
     assert runtime.log == [
@@ -246,7 +247,7 @@ def test_an_index_that_is_not_there_is_refused(acme: Any) -> None:
 
 
 def state() -> Any:
-    """Everything that a registration may change."""
+    """Return all state that a registration may change."""
     return (
         {o.qualified_name: {k.name: len(s) for k,
         s in o.kernels.items()} for o in dispatcher.operators()},

@@ -41,8 +41,8 @@ def test_a_kernel_receives_the_coalesced_plan(acme: Any) -> None:
     a, b = gt.arange(120).reshape(2, 3, 4, 5).float(), gt.arange(5).float()
     y = to(a).permute(0, 2, 3, 1) * to(b).view(5, 1)
     ((op, plan),) = log
-    # sizes (2, 4, 5, 3), walked as a lies in memory: the 5 of both, then the rest as one, where b
-    # stays
+    # sizes (2, 4, 5, 3), walked in a's memory order: first the dimension of 5, then all others as
+    # one, along which b has stride 0
     assert (op, plan.shape) == ("mul", (5, 24))
     assert plan.stride_bytes == ((4, 20), (4, 20), (4, 0))
     assert [d.short for d in plan.dtypes] == ["f32"] * 3 and plan.common_dtype is gt.float32
@@ -109,7 +109,7 @@ def test_a_plan_is_bound_once_for_a_layout(acme: Any) -> None:
 ])  # fmt: skip
 def test_families(acme: Any, family: str, op: str, work: Any, call: Any) -> None:
     if family == "reduce":
-        # the output of a full reduction stays where it is: stride 0 everywhere
+        # the output of a full reduction has stride 0 everywhere
         def work(op: str, out: Any, x: Any) -> None:
             out[(0,) * out.ndim] = x.sum()
 
@@ -234,7 +234,7 @@ def test_a_family_that_is_not_there_is_refused() -> None:
 
 @pytest.mark.parametrize("family", list(stub.families()))
 def test_an_op_that_is_not_there_is_refused(acme: Any, family: str) -> None:
-    """Else a misspelt one would be registered and never asked for."""
+    """Otherwise a misspelt op would be registered and never used."""
     for register in (acme.register_stub, partial(gt.backend.register_stub, "acme")):
         with pytest.raises(
             errors.GpuTensorError, match=f"'ops' must be of family '{family}', which has "
@@ -291,7 +291,7 @@ def test_declared_families(acme: Any) -> None:
 
 
 def test_a_stub_of_all_copies_does_not_pass_for_a_pack(acme: Any) -> None:
-    """Its third and fourth operand, scale and bias, would be left out without a word."""
+    """Such a stub would silently ignore the third and fourth operand, scale and bias."""
     log: list[Any] = []
     acme.register_stub("copy", lambda op, plan: log.append(op) or stub.nothing)
     x = to(gt.rand(1, 3, 2, 2))

@@ -9,5 +9,5 @@ from bench import copies
 
 @pytest.fixture
 def figures_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few rounds of small cases on a machine that others use: no figure is an impossible one."""
+    """Count no figure as impossible: small cases on a shared machine have only a few rounds."""
     monkeypatch.setattr(copies, "ROOFLINE", dict.fromkeys(copies.ROOFLINE, 1e9))

@@ -145,7 +145,7 @@ def test_opencvs_copies_are_right(number):
 
 @pytest.mark.full
 def test_torch_compile_does_not_give_up_after_eight_shapes(monkeypatch):
-    """It would go on with PyTorch's eager copy, under its name."""
+    """It would then run PyTorch's eager copy under torch.compile's name."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     compiled = []
 
@@ -163,7 +163,8 @@ def test_torch_compile_does_not_give_up_after_eight_shapes(monkeypatch):
     assert len(compiled) == 12
 
 
-# --- what a case says -----------------------------------------------------------------------------
+# --- figures of a case
+# -----------------------------------------------------------------------------
 
 
 @pytest.mark.full
@@ -180,7 +181,7 @@ def test_above_the_roofline_is_an_error(monkeypatch, capsys, tmp_path):
     samples = {"gputensor": sample(10, 10), "again": sample(10, 10), "memcpy": sample(100, 100)}
     row = copies.row(samples, ["memcpy"], 1000, 1000, "cpu")
     assert row["above_roofline"] == ["gputensor", "again"]
-    monkeypatch.setitem(copies.ROOFLINE, "cpu", 1e-9)  # now every figure is
+    monkeypatch.setitem(copies.ROOFLINE, "cpu", 1e-9)  # now every figure is impossible
     arguments = [
         "run",
         "layout",
@@ -203,7 +204,7 @@ def test_above_the_roofline_is_an_error(monkeypatch, capsys, tmp_path):
 
 
 def apart(*cases):
-    """A record in which each number says how many times as long the second measurement took."""
+    """Return a record. Each number is the ratio of the second measurement to the first."""
     made = [
         {"name": f"{n}", "samples_ns": {"gputensor": [100.0] * 20, "again": [100.0 * factor] * 20}}
         for n, factor in enumerate(cases)
@@ -230,7 +231,7 @@ def test_a_build_that_is_told_apart_from_itself_fails(capsys):
 
 
 class FakeNvml:
-    """The functions of NVIDIA's library that are asked, with figures of ours."""
+    """The functions of NVIDIA's library that are called, with simulated figures."""
 
     def __init__(self, clocks, default=1980, lacks=()):
         self.clocks, self.default, self.lacks = iter(clocks), default, lacks

@@ -23,7 +23,7 @@ def test_every_plan_copies_alike(
     monkeypatch.setattr(case, "shape", shape)
     walk, dtypes = copy_plans._walk(case)
     every = list(copy_plans._launches(walk, dtypes))
-    some = every[:1] + every[1::9]  # each takes the emulator's compiler a second
+    some = every[:1] + every[1::9]  # the emulator's compiler takes a second for each
     monkeypatch.setattr(copy_plans, "_launches", lambda *_: iter(some))
     monkeypatch.setattr(copy_plans, "ROUNDS", 1)
     copy_plans._run(case, walk, dtypes, False)

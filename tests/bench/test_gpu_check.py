@@ -1,4 +1,5 @@
-"""bench/gpu_check.sh without a GPU: limits, steps that fail, hang or crash, and results at any end.
+"""bench/gpu_check.sh without a GPU: limits, steps that fail, hang or crash, and results after any
+end.
 
 Most tests replace the steps by small ones; one real step is killed half-way, and `.ci/run` runs
 both modes on the emulator.
@@ -37,8 +38,8 @@ def python(code: str) -> list[str]:
 
 
 def until(holds: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Wait for something that another process does; a fault ends the test then, and does not hold
-    it."""
+    """Wait for an action of another process. If it does not happen, the test fails instead of
+    hanging."""
     end = time.monotonic() + seconds
     while not (found := holds()):
         assert time.monotonic() < end, "it did not come to that"
@@ -47,7 +48,7 @@ def until(holds: Callable[[], Any], seconds: float = 60.0) -> Any:
 
 
 def ran(tmp_path: Path, *wanted: Step, budget: float = 60.0) -> tuple[int, dict[str, Any], str]:
-    """Exit status, results and table of a run of steps."""
+    """Return exit status, results and table of a run of steps."""
     out = tmp_path / "out"
     status = run.Run("correct", list(wanted), tmp_path / "work", out, budget, EMULATED).run()
     found = json.loads((out / "gpu_check-correct.json").read_text())
@@ -96,7 +97,7 @@ def test_the_copies_have_the_emulators_seeds() -> None:
     assert len({seed for _, seed, *_ in fuzz.SEEDS}) == len(fuzz.SEEDS)
 
 
-# --- what a GPU's steps find in their environment -------------------------------------------------
+# --- the environment of a GPU's steps -------------------------------------------------------------
 
 
 def test_carried_cubins_are_used_from_a_folder_that_nobody_else_may_write(
@@ -115,7 +116,7 @@ def test_carried_cubins_are_used_from_a_folder_that_nobody_else_may_write(
     mine = Path(command.settings(False)["GPUTENSOR_CARRIED_CUBINS"])
     assert mine.stat().st_mode & 0o777 == 0o700 and (mine / "a.cubin").read_bytes() == b"x"
     assert mine.parent == tmp_path / "out" and not trust.wrong_folder(str(mine))
-    # A checkout that others may change is no place to load code from.
+    # Code must not be loaded from a checkout that other users may change.
     tmp_path.chmod(0o777)
     monkeypatch.setattr(command.tempfile, "gettempdir", lambda: str(tmp_path_factory.mktemp("t")))
     elsewhere = command.settings(False)
@@ -147,7 +148,7 @@ def test_prepare_compiles_for_the_gpu_and_notes_the_commit(tmp_path, monkeypatch
         assert [m.name for m in archive.getmembers() if m.isfile()] == ["./a.cubin"]
     assert json.loads(checkout.NOTE.read_text())["hash"] == "f" * 40
     assert "carry the folder" in capsys.readouterr().out
-    # The tests of operators read the YAML, also where nobody has installed what reads it.
+    # The tests of operators read the YAML, even if the package that reads it is not installed.
     monkeypatch.setattr(command, "is_there", lambda name: False)
     monkeypatch.setattr(command.checkout, "ROOT", tmp_path)
     with_yaml = os.environ | command.settings(False)
@@ -266,7 +267,7 @@ def test_what_was_done_is_there_when_the_whole_command_is_killed(tmp_path, numbe
         if process.poll() is None:
             process.kill()
         if number == signal.SIGKILL:
-            os.killpg(group, signal.SIGKILL)  # which nobody was left to end
+            os.killpg(group, signal.SIGKILL)  # its parent has ended
     assert [step["name"] for step in found["steps"]] == ["done", "half"]
     assert found["steps"][0]["exit"] == 0 and found["not_begun"] == ["never"]
     assert (
@@ -350,7 +351,7 @@ def test_tests_go_on_in_another_process_when_one_dies_or_its_device_does(tmp_pat
         and "dead" not in found["test_plain"]
     )
     assert "for a reason" in found["test_skipped"]["why"] and done.returncode == 1
-    # Each that died or whose device did is followed by another.
+    # A new process follows each process that died or lost its device.
     assert done.stdout.count("test session starts") == jobs + 2
 
 

@@ -20,7 +20,7 @@ from bench.operators import capabilities, sides, totals
 from bench.operators.calls import Call, Case, floats, integers, scaled
 
 TINY = 1 << 22
-# One of each family, and those whose operands or results are of a kind of their own.
+# One case of each family, and cases with special operands or results.
 FEW = (
     "add, 1 k", "gelu, 100 k", "where, 4 M", "softmax of rows, bf16", "bool to u8", "remainder",
     "scalar tensor", "max of rows", "log_softmax of classes", "cummax", "searchsorted", "argsort",
@@ -31,7 +31,7 @@ FEW = (
 
 @pytest.fixture(autouse=True)
 def without_pytorch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """gputensor stands for PyTorch: the benchmark is what is tested, not the library."""
+    """gputensor replaces PyTorch, because the benchmark is tested and not the library."""
     before = gt.get_num_threads()
     monkeypatch.setattr(peers, "torch", lambda device: gt)
     monkeypatch.setattr(peers, "set_threads", lambda name, count: None)

@@ -55,7 +55,8 @@ def run(*more: str, out: Path, name: str = "layout") -> int:
     )
 
 
-# --- a record for what is done --------------------------------------------------------------------
+# --- a record of the finished cases
+# --------------------------------------------------------------------
 
 
 def test_a_run_that_is_cut_off_leaves_the_cases_that_it_has_done(tmp_path, monkeypatch):
@@ -63,7 +64,7 @@ def test_a_run_that_is_cut_off_leaves_the_cases_that_it_has_done(tmp_path, monke
 
     def side(name, case, pairs):
         if case.number == 14:
-            raise KeyboardInterrupt  # as little awaited as a kill
+            raise KeyboardInterrupt  # not handled, like a kill
         return real(name, case, pairs)
 
     monkeypatch.setattr(layout_sides, "side", side)
@@ -96,7 +97,7 @@ def test_a_case_that_is_wrong_costs_only_itself(tmp_path, monkeypatch, capsys):
 # --- parts ----------------------------------------------------------------------------------------
 
 
-# Records of parts by their cases and the number of all cases: each is measured once.
+# Return records of parts, given their cases and the number of all cases; each case is in one part.
 _measured: dict[tuple[str, int], str] = {}
 
 
@@ -133,7 +134,7 @@ def test_parts_become_the_record_of_a_whole_run(tmp_path, monkeypatch):
     assert whole["summary"]["cases"] == 4
     missing = whole["environment"]["missing"]
     assert not any("whole benchmark" in what for what in missing)
-    assert missing.count("full sizes (--scale)") == 1  # what each part lacks, the whole lacks
+    assert missing.count("full sizes (--scale)") == 1  # listed once for all parts
     assert len(whole["environment"]["parts"]) == 3
     assert "t2d_sq" in (tmp_path / "out" / "layout-cpu.md").read_text()
     assert merge(paths[:2], tmp_path / "less") == command.FINE
@@ -193,7 +194,7 @@ def test_pairs_fill_the_l2_cache_twice(monkeypatch, l2):
         assert pairs * moved >= 2 * l2 and pairs >= 3, case.title
     assert copies.buffers("cpu", 1 << 10) == 1
     monkeypatch.setattr(peers, "l2_bytes", lambda device: None)
-    assert copies.buffers("cuda", 16 << 20) == 8  # an H200's, where nobody tells
+    assert copies.buffers("cuda", 16 << 20) == 8  # an H200's, if the size is unknown
 
 
 class Gpu(places.Host):
@@ -250,7 +251,8 @@ def test_a_case_that_no_graph_holds_is_bound_by_the_launch_and_in_no_mean(monkey
 
 
 class FakeStream:
-    """CuPy's stream as graphs.py uses it: what is called between begin and end is in the graph."""
+    """CuPy's stream with the functions that graphs.py uses. Calls between begin and end are in the
+    graph."""
 
     ptr = 7
 

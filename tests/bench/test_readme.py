@@ -109,7 +109,7 @@ def test_report_writes_the_block_and_nothing_else(folder, capsys):
     assert "(results/layout-cpu-ratio.png)" in text and "(results/layout-cpu-memcpy.png)" in text
     assert "commit cccccccccc" in text and f"NumPy {np.__version__}" in text
     assert "`python -m bench run layout --device cpu --out bench/results`" in text
-    assert not readme.rewrite(page, results)  # once more changes nothing
+    assert not readme.rewrite(page, results)  # a repetition changes nothing
     assert sorted(p.name for p in results.iterdir()) == [
         "layout-cpu-memcpy.png", "layout-cpu-ratio.png", "layout-cpu.json", "layout-cpu.md",
     ]  # fmt: skip
@@ -208,13 +208,13 @@ def test_a_tree_without_git_has_the_commit_that_was_noted_before_it_travelled(
     assert len(made["hash"]) == 40 and not made["dirty"]
     checkout.note()
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "another"], check=True)
-    assert checkout.commit() == made  # beside the repository of where it came to
+    assert checkout.commit() == made  # not the repository that contains the copy
     shutil.rmtree(tree / ".git")
     (tree / "bench" / "__pycache__").mkdir()
     (tree / "bench" / "__pycache__" / "timing.pyc").write_text("")
     assert checkout.commit() == made
     source.write_text("a = 2\n")
-    assert checkout.commit() == made | {"dirty": True}  # edited on the way
+    assert checkout.commit() == made | {"dirty": True}  # edited after copying
     checkout.NOTE.write_text("[]")
     assert checkout.commit() is None
     with pytest.raises(RuntimeError, match="no git"):
@@ -251,7 +251,7 @@ def test_plots_say_what_they_show_and_nothing_overlaps(data, tmp_path, monkeypat
     assert [p.name for p in paths] == ["layout-cpu-memcpy.png", "layout-cpu-ratio.png"]
     assert all(p.read_bytes()[:4] == b"\x89PNG" for p in paths)
     for figure in seen:
-        figure.draw_without_rendering()  # savefig has gone back to another resolution
+        figure.draw_without_rendering()  # savefig has changed the resolution
         (axes,) = figure.axes
         (legend,) = figure.legends
         labels = [t.get_text() for t in legend.get_texts()]
@@ -274,7 +274,7 @@ def test_plots_say_what_they_show_and_nothing_overlaps(data, tmp_path, monkeypat
 
 
 def labels_of_plots(data, folder, monkeypatch):
-    """(case labels, headings, legend) of each plot of a record."""
+    """Return (case labels, headings, legend) of each plot of a record."""
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     from matplotlib.figure import Figure
 
@@ -309,7 +309,7 @@ def test_the_worst_figures_are_those_of_named_cases(path):
     said = tables.brief(data).splitlines()
     cells = next(line for line in said if line.startswith("| the worst")).strip("| ").split(" | ")
     shown = [f"share of memcpy {cells[2]}"]
-    of_peers = cells[4:] if tables.is_gpu(data) else cells[3:]  # behind the share of sectors
+    of_peers = cells[4:] if tables.is_gpu(data) else cells[3:]  # after the share of sectors
     shown += [
         f"× {tables.NAMES[p]} {cell}" for p, cell in zip(data["peers"], of_peers) if cell != "–"
     ]

@@ -103,7 +103,7 @@ def test_the_record_is_valid_and_is_nvbenchs(made, tmp_path):
     assert [v["value"] for v in raw["benchmarks"][0]["axes"][1]["values"]] == libraries
     assert len(states) == len(SOME) * len(libraries)
     for state in states:
-        if state["is_skipped"]:  # a peer that cannot do the case
+        if state["is_skipped"]:  # a peer that does not support the case
             assert state["skip_reason"] and not state["summaries"]
             continue
         tags = [s["tag"] for s in state["summaries"]]

@@ -12,7 +12,7 @@ from bench import __main__ as command
 from bench import peers, record, sweep, sweep_cases
 from bench.environment import environment
 
-# PyTorch's place is taken by ourselves: the cases are what is tested, not their times.
+# gputensor replaces PyTorch, because the cases are tested and not their times.
 TORCH = SimpleNamespace(ops=gt.ops, from_numpy=gt.from_numpy)
 
 
@@ -66,7 +66,7 @@ def test_what_makes_far_more_than_it_reads_is_no_case() -> None:
 
 
 def test_the_same_loop_is_measured_once() -> None:
-    """Aliases and sizes that the cubic operators do not reach."""
+    """Aliases, and sizes beyond the limit of cubic operators, are left out."""
     sizes: dict[str, list[int]] = {}
     for case in sweep_cases.cases(TORCH):
         if case.dtype == "float32":

@@ -21,7 +21,7 @@ KEYS = {"ArrowLeft": "\ue012", "ArrowRight": "\ue014", "End": "\ue010", "Home": 
 
 
 def missing() -> str | None:
-    """Why there is no browser here."""
+    """Return the reason why there is no browser; None if there is one."""
     lacking = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     return f"needs {' and '.join(lacking)} (Debian: chromium, chromium-driver)" if lacking else None
 
@@ -75,7 +75,7 @@ class Browser:
         self._ask("/url", {"url": path.as_uri()})
 
     def run(self, script: str, *args: Any) -> Any:
-        """The value that JavaScript returns."""
+        """Run JavaScript and return its value."""
         return self._ask("/execute/sync", {"script": script, "args": list(args)})
 
     def press(self, key: str) -> None:
@@ -87,7 +87,7 @@ class Browser:
         self._ask(f"/element/{next(iter(found.values()))}/click")
 
     def prefer(self, scheme: str) -> None:
-        """The reader's colour scheme, light or dark."""
+        """Set the reader's colour scheme, light or dark."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         params = {"features": features}
         self._ask("/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": params})
@@ -96,5 +96,5 @@ class Browser:
         self._ask("/window/rect", {"width": width, "height": 800})
 
     def complaints(self) -> list[str]:
-        """What the page wrote to its console since the last time."""
+        """Return the lines that the page wrote to its console since the last call."""
         return [entry["message"] for entry in self._ask("/se/log", {"type": "browser"})]

@@ -17,14 +17,14 @@ from .test_pictures import ALL, CALLS, COPIES
 
 pytestmark = pytest.mark.full
 
-# What a page shows of a step: its number, how many steps are visible, the marks that are on.
+# The state of a page: the step's number, the number of visible steps, the active marks.
 _STATE = """
 const on = [...document.querySelectorAll('.on')];
 return [Number(document.body.dataset.step),
         [...document.querySelectorAll('#steps > li')].filter(e => e.offsetParent).length,
         on.map(e => e.dataset.steps), document.querySelectorAll('.later').length];
 """
-# Boxes of texts, and of the cell or pill around each.
+# Boxes of texts, and of the surrounding cell or pill.
 _BOXES = """
 const rects = [...document.querySelectorAll('rect.cell, rect.first, rect.second')].map(
   e => e.getBBox());
@@ -144,7 +144,7 @@ def test_it_is_read_in_the_light_and_in_the_dark(
     window.prefer(scheme)
     ground, ink, dim, first = window.run(_COLOURS)
     assert (luminance(ground) > 0.5) == (scheme == "light")
-    # WCAG asks for 4.5 between a text and what lies behind it.
+    # WCAG requires a contrast of 4.5 between a text and its background.
     assert min(contrast(ink, ground), contrast(ink, first)) > 7 and contrast(dim, ground) > 4.5
     assert window.complaints() == []
 

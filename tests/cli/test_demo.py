@@ -23,7 +23,7 @@ pytest.importorskip("matplotlib", reason="the demonstration draws its picture wi
 
 @pytest.fixture(scope="module")
 def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small image with an odd height, every pixel its own."""
+    """A small image with an odd height; all pixels differ."""
     pixels = np.random.default_rng(0).integers(0, 256, (37, 48, 3), np.uint8)
     path = tmp_path_factory.mktemp("picture") / "picture.png"
     Image.fromarray(pixels).save(path)
@@ -32,7 +32,7 @@ def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(picture: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """What one run tells; tests only read it."""
+    """The output of one run, which tests only read."""
     output = str(tmp_path_factory.mktemp("drawn") / "out.png")
     of_run = "--device cpu --batch 2 --peers numpy --json --output".split()
     with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -263,7 +263,7 @@ def test_bad_input_is_one_sentence(
 
 
 def test_an_absent_device_is_status_3(picture: Path) -> None:
-    # a process of its own: which runtime answers for CUDA is chosen once
+    # a separate process, because the CUDA runtime is chosen once per process
     done = subprocess.run(
         [sys.executable, "-m", "gputensor", "demo", str(picture), "--device", "cuda:0"],
         cwd=picture.parent,

@@ -20,7 +20,7 @@ Findings = dict[str, dict[str, str]]
 
 
 def examine(**environment: str) -> tuple[int, Findings]:
-    """Exit status and findings by name, in a process of its own."""
+    """Return exit status and findings by name, from a separate process."""
     done = subprocess.run(
         [sys.executable, "-m", "gputensor", "doctor", "--json"],
         cwd=ROOT,
@@ -34,16 +34,16 @@ def examine(**environment: str) -> tuple[int, Findings]:
 
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Findings:
-    """What it finds with an own cache and no further settings."""
+    """The findings with a separate cache and no further settings."""
     return examine(GPUTENSOR_CACHE_DIR=str(tmp_path_factory.mktemp("cache")))[1]
 
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Findings]:
-    """Exit status and findings where everything that can be set is wrong."""
+    """Exit status and findings with wrong values in all settings."""
     folder, file = tmp_path_factory.mktemp("open"), tmp_path_factory.mktemp("held") / "file"
     folder.chmod(0o777)
-    file.write_text("")  # where the cache's folder should be: unwritable for root as well
+    file.write_text("")  # a file, not a folder: root cannot write to it either
     return examine(
         PATH="/nonexistent", GPUTENSOR_CUDA="maybe", GPUTENSOR_CARRIED_CUBINS=str(folder),
         GPUTENSOR_CACHE_DIR=str(file / "cache"),
@@ -52,7 +52,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Findings]:
 
 @pytest.fixture(scope="module")
 def off(tmp_path_factory: pytest.TempPathFactory) -> Findings:
-    """What it finds without CUDA, with cubins, and a cache that others may write to."""
+    """The findings without CUDA, with cubins, and with a cache that other users may write to."""
     cubins, cache = tmp_path_factory.mktemp("cubins"), tmp_path_factory.mktemp("cache")
     (cubins / "a.cubin").write_bytes(b"")
     cache.chmod(0o777)

@@ -60,7 +60,8 @@ def test_a_json_spec(file):
 
 
 def test_an_edit_of_the_reference_counts_at_once(file):
-    """Also where bytecode would be taken for current: the same size, within one second."""
+    """The edit has the same size and happens within one second, so that Python would use the old
+    bytecode."""
     reference = file.with_name("reference.py")
     moment = reference.stat().st_mtime
     assert check("--no-compile", file)[0] == 0
@@ -112,7 +113,8 @@ def test_bad_input(file, tmp_path):
 
 
 def test_the_file_to_begin_with_runs(file, tmp_path):
-    """What is printed for want of cases is a file of cases, its reference left to write."""
+    """Without a file of cases, a template of it is printed, in which only the reference is
+    missing."""
     (tmp_path / "scale.check.json").unlink()
     _, _, err = check("--no-compile", file)
     begun = err.partition("scale.check.py:\n")[2]

@@ -71,7 +71,7 @@ ALL = [*CALLS, *COPIES, *VIEWS, *CHAINS]
 
 
 def drawn(tmp_path: Path, arguments: tuple[str, ...]) -> tuple[ElementTree.Element, str, str]:
-    """The picture parsed, its text, and the page."""
+    """Return the parsed picture, its text, and the page."""
     paths = tmp_path / "a.svg", tmp_path / "a.html"
     assert main([*arguments, "--svg", str(paths[0]), "--html", str(paths[1])]) in (0, 1)
     picture, page = (path.read_text() for path in paths)
@@ -79,7 +79,7 @@ def drawn(tmp_path: Path, arguments: tuple[str, ...]) -> tuple[ElementTree.Eleme
 
 
 def words(of: ElementTree.Element) -> list[str]:
-    """The texts of a picture, in order."""
+    """Return the texts of a picture, in order."""
     return [text.text or text[0].tail or "" for text in of.iter(f"{SVG}text")]
 
 
@@ -126,7 +126,8 @@ def test_every_hop_is_in_the_picture_and_on_the_page_in_its_order(
 
 
 def test_the_way_of_a_call() -> None:
-    """Operators are boxes, keys go down in them, with file, kernel and reason."""
+    """Operators are boxes that contain the keys from top to bottom, with file, kernel and
+    reason."""
     with gt.library.Library("drawn", "DEF") as lib:
         lib.define("outer(Tensor x) -> Tensor")
         lib.define("inner(Tensor x) -> Tensor")
@@ -213,7 +214,8 @@ def test_a_tile_is_loaded_along_src_and_stored_along_dst(tmp_path: Path) -> None
 
 @st.composite
 def layouts(draw: Any) -> tuple[Any, Any]:
-    """Two NumPy arrays of one shape in any order, with steps, flips and repeats in the source."""
+    """Return two NumPy arrays of one shape with any order of dimensions; the source has steps,
+    flips and repeats."""
     shape = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
     pair = []
     for is_source in (False, True):

@@ -13,12 +13,13 @@ import gputensor as gt
 
 
 def values(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-    """The same few numbers between 0 and 1 in every run."""
+    """Return a few numbers between 0 and 1, equal in every run."""
     return (np.arange(int(np.prod(shape))) * 7919 % 251 / 251).astype(dtype).reshape(shape)
 
 
 def close(found: Any, expected: Any, place: str = "cpu", rtol: float = 1e-5) -> None:
-    """found is a tensor on the device, and holds what the client made of NumPy's arrays."""
+    """Check that `found` is a tensor on the device and equals the client's result for NumPy
+    arrays."""
     assert isinstance(found, gt.Tensor), type(found)
     assert found.device.type == place
     assert tuple(found.shape) == np.shape(expected)
@@ -27,8 +28,9 @@ def close(found: Any, expected: Any, place: str = "cpu", rtol: float = 1e-5) -> 
 
 
 def all_close(found: Any, expected: Any, place: str | None, rtol: float = 1e-5) -> None:
-    """close() in tuples and lists too. Numbers are equal as numbers; where NumPy gives a scalar the
-    client may give a number. place: None for what the client gives as NumPy's arrays anyway."""
+    """Apply close() to the items of tuples and lists. Numbers are compared as numbers, because a
+    client may return a number instead of a NumPy scalar. place: None if the client always returns
+    NumPy arrays."""
     if isinstance(expected, (tuple, list)):
         assert len(found) == len(expected)
         for one, other in zip(found, expected):

@@ -33,7 +33,8 @@ def run(
     cases: Mapping[str, Case], on_cuda: Iterable[str] = (), numpys: Iterable[str] = (),
     within: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> None:  # fmt: skip
-    """Prints {"NAME on DEVICE": traceback or ""}. numpys: whose results are NumPy's arrays."""
+    """Print {"NAME on DEVICE": traceback or ""}. numpys: names of cases whose results are NumPy
+    arrays."""
     wrong = {}
     warnings.simplefilter("error")
     for name, case in cases.items():

@@ -9,7 +9,7 @@ import gputensor as gt
 
 @pytest.fixture(params=["cpu", "cuda"])
 def place(request: pytest.FixtureRequest) -> str:
-    """The devices: CUDA is the emulator's where no GPU is."""
+    """The type of a device. Without a GPU, CUDA is the emulator."""
     if request.param == "cuda" and not gt.cuda.is_available():
         pytest.skip("needs CUDA devices, real or emulated")
     return str(request.param)

@@ -81,7 +81,7 @@ def _assigned(a):
     return a
 
 
-# Of these Dask or NumPy writes a part that no operator of ours answers.
+# Dask or NumPy computes a part of these functions for which gputensor has no operator.
 NOT_ON_CUDA = {"percentile", "arithmetic", "apply_along_axis"}
 
 
@@ -101,7 +101,7 @@ def test_a_chunk_on_cuda_is_computed_there(case):
 
 
 def test_percentiles_on_cuda_want_the_device_as_default():
-    """Dask makes room for its ranks by `empty_lookup`, which is told no device."""
+    """Dask allocates its results by `empty_lookup`, which gets no device."""
     if not gt.cuda.is_available():
         pytest.skip("needs CUDA devices, real or emulated")
     before = gt.get_default_device()

@@ -98,7 +98,7 @@ def test_workers_compute_with_tensors(client):
     kept = (a + 1).persist()
     all_close(kept.sum().compute(), x.numpy().sum() + x.numel(), "cpu")
 
-    with pytest.raises(distributed.KilledWorker):  # a task that takes its workers along
+    with pytest.raises(distributed.KilledWorker):  # a task that kills its workers
         with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
             client.run_on_scheduler(_allow_no_failure)
             a.map_blocks(_die, dtype=a.dtype, meta=a._meta).compute()

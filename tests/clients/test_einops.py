@@ -53,7 +53,7 @@ def test_repeat(place):
     x = gt.tensor(X, device=place)
     close(einops.repeat(x, "a b c -> k a b (c j)", k=2, j=3),
           einops.repeat(X, "a b c -> k a b (c j)", k=2, j=3), place)  # fmt: skip
-    assert einops.repeat(x, "a b c -> a b c k", k=5).stride()[-1] == 0  # as PyTorch's: no copy
+    assert einops.repeat(x, "a b c -> a b c k", k=5).stride()[-1] == 0  # no copy, as with PyTorch
 
 
 def test_pack_and_unpack(place):

@@ -13,7 +13,7 @@ from . import close, values
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
-# Pillow reads the buffer, and before Python 3.12 a class of Python has no means to have one.
+# Pillow reads the buffer, which a Python class cannot provide before Python 3.12.
 HAS_BUFFERS = sys.version_info >= (3, 12)
 PIXELS = (values(5, 7, 3) * 255).astype(np.uint8)
 

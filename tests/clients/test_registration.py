@@ -22,7 +22,7 @@ def run(code: str, *path: Path) -> str:
 
 
 def planted(folder: Path, name: str, text: str) -> None:
-    """A package of the client's name that holds nothing but the module with the table."""
+    """A package of the client's name that contains only the module with the table."""
     for parent in list(Path(*name.split(".")).parents)[:-1]:
         (folder / parent).mkdir(parents=True, exist_ok=True)
         (folder / parent / "__init__.py").touch()

@@ -101,7 +101,7 @@ CASES: dict[str, child.Case] = {
         a(V[1:4])
     ).as_matrix(),
 }
-# Of these SciPy makes NumPy's arrays of everyone's.
+# For these functions SciPy returns NumPy arrays for every library.
 NUMPYS = {name for name in CASES if name.startswith("linalg.")}
 ON_CUDA = """special.xlogy special.rel_entr special.logsumexp special.softmax special.log_softmax
     stats.zscore stats.skew stats.kurtosis stats.moment stats.gmean stats.hmean stats.variation

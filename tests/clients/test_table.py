@@ -17,7 +17,7 @@ OURS = {"test_table.py", "test_registration.py"}
 
 
 def lowest() -> dict[str, str]:
-    """Package -> the lowest version that the extra `clients` takes."""
+    """Return package -> the lowest version that the extra `clients` allows."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]["clients"]
     return dict(line.split(">=") for line in extras)

@@ -16,7 +16,7 @@ X = values(3, 4, dtype=np.float64)
 
 
 def holding(place):
-    """The same labelled arrays: of tensors, and of NumPy's arrays."""
+    """Return equal labelled arrays, of tensors and of NumPy arrays."""
     return tuple(
         xr.DataArray(data, dims=("time", "place"), coords={"time": [10, 20, 30]})
         for data in (gt.tensor(X, device=place), X.copy())

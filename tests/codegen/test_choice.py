@@ -24,7 +24,7 @@ class Geometry:
 
 
 class Fake(GeneratedMethods):
-    """A tensor as generated code knows one."""
+    """A stand-in for a tensor, with the attributes that generated code reads."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class Fake(GeneratedMethods):
 
 
 class Recorder(dict[int, Any]):
-    """Stands for an operator's table: every call returns what was called."""
+    """Replaces an operator's table: every call returns the operator and the arguments."""
 
     short: dict[Any, Any] = {}
 

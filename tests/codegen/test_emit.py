@@ -74,7 +74,7 @@ def model() -> load.Model:
 
 
 def block(generated: str, start: str) -> str:
-    """The lines of one definition, dedented."""
+    """Return the lines of one definition, dedented."""
     lines = generated.split("\n")
     first = next(i for i, line in enumerate(lines) if line.strip().startswith(start))
     margin = len(lines[first]) - len(lines[first].lstrip())
@@ -355,7 +355,7 @@ def test_overloads_that_nothing_tells_apart_are_refused() -> None:
 
 @pytest.fixture(scope="module")
 def whole() -> tuple[load.Model, dict[Path, str]]:
-    """The project's own operators and the files of them."""
+    """The project's operators and their generated files."""
     model = load.load()
     return model, generate.files(model)
 
@@ -433,7 +433,8 @@ FORMS = [
 
 
 def chosen(sources: list[str]) -> set[str]:
-    """The forms that code refers to, itself or by a tuple; what a text says does not count."""
+    """Return the forms to which code refers, directly or in a tuple; names in strings do not
+    count."""
     trees = [ast.parse(source) for source in sources]
     own = {
         alias.asname or alias.name: alias.name

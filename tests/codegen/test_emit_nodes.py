@@ -85,7 +85,7 @@ def module(model: load.Model, family: str) -> str:
 
 
 def test_a_formula_is_a_line_of_code(model: load.Model) -> None:
-    """What is used once stands where it is used; what is overwritten is kept as a copy."""
+    """A value that is used once is inlined; a value that is overwritten is saved as a copy."""
     text = module(model, "binary")
     assert block(text, "class BlendBackward0") == textwrap.dedent('''\
         class BlendBackward0(_Node):

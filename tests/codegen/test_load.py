@@ -38,7 +38,7 @@ def test_an_entry_and_what_its_autogen_names() -> None:
 
 
 def test_forms_that_follow_from_what_another_operator_gives() -> None:
-    """A view names its copy, and a composite its forms: nothing is written for them."""
+    """These forms need no YAML entry: a view lists its copy, and a composite lists its forms."""
     _, pieces, _, copy, into, roll, in_place, out = read(
         """
         - func: pieces.int(Tensor(a -> *) self, int n) -> Tensor(a)[]
@@ -67,12 +67,12 @@ def test_forms_that_follow_from_what_another_operator_gives() -> None:
     assert (str(copy.schema), copy.follows) == ("turned_copy(Tensor self) -> Tensor", "turned")
     assert into.follows == "turned_copy" and into.source is copy
     assert copy.dispatch == {"CompositeExplicitAutograd": "copy"} and not copy.needed_loops
-    # what a composite writes in place is differentiated as what it calls
+    # an in-place composite is differentiated through the operators that it calls
     assert in_place.dispatch == {"CompositeImplicitAutograd": "inplace"} and roll.dispatch
     assert out.dispatch == {"CompositeExplicitAutograd": "out"}
 
 
-# (what is wrong, YAML, message behind the file's name)
+# (the fault, YAML, message after the file's name)
 BROKEN = [
     ("no list", "func: f", "1: yaml: the file must be a list of entries"),
     ("no mapping", "- erf", "1: entry: must be a mapping that begins with 'func'"),

@@ -8,7 +8,7 @@ import pytest
 
 from codegen import load, merge
 
-# What the rule has to cope with; kinds of difference, not operators that are here.
+# Schemas with each kind of difference that the rule must handle; they need not be real operators.
 SCHEMAS = """
 all(Tensor self)
 all.dim(Tensor self, int dim, bool keepdim=False)
@@ -78,7 +78,7 @@ where.ScalarSelf(Tensor condition, Scalar self, Tensor other)
 where.Scalar(Tensor condition, Scalar self, Scalar other)
 """
 
-# call -> the overload that is chosen; `i` holds places, `b` bools, `v` has one dimension.
+# call -> the chosen overload; `i` has indices, `b` bools, `v` one dimension.
 CHOICES = {
     "all(x)": "all", "all(x, 1)": "all.dim", "all(x, (0, 1))": "all.dims",
     "all(x, keepdim=True)": "all.dims", "all(x, dim=1, keepdim=True)": "all.dim",
@@ -139,7 +139,7 @@ CHOICES = {
     "where(b, 1, x)": "where.ScalarSelf", "where(b, 1, 2)": "where.Scalar",
 }  # fmt: skip
 
-# Calls that are no overload's, by what PyTorch says too.
+# Calls that no overload accepts, in PyTorch either.
 REFUSED = (
     "max(x, 1, other=x)", "std(x, unbiased=False, correction=1)", "isin(x, x, test_element=1)",
     "scatter(x, 0, i, x, value=1.0)", "trapezoid(x, x, dx=2)",
@@ -161,7 +161,7 @@ OPERATORS = _operators()
 
 
 def function_of(ops: list[load.Op]) -> Any:
-    """The merged function, which returns the overload's name and its arguments."""
+    """Return the merged function, which returns the overload's name and its arguments."""
     base = ops[0].base
     made = merge.merged(ops, is_method=False)
     lines = [f"def {base}({', '.join(made.parameters)}):", *(f"    {x}" for x in made.preamble)]
@@ -194,7 +194,7 @@ def test_the_overload_that_is_meant_is_chosen(call: str) -> None:
     assert chosen == CHOICES[call]
     op = next(op for op in OPERATORS[chosen.partition(".")[0]] if op.name == chosen)
     for argument, value in zip(op.arguments, arguments):
-        # an argument gets what fits it: nothing is left at another's place
+        # each value goes to an argument that accepts it, and not to another's position
         form = argument.type
         if value is None:
             assert form.is_optional, argument

@@ -14,17 +14,17 @@ pytestmark = pytest.mark.oracle
 torch = pytest.importorskip("torch")
 yaml = pytest.importorskip("yaml")
 
-# Registered by PyTorch and refused here: two arguments of one name; a Python object, once its
-# profiler or distributed package is loaded.
+# Schemas that PyTorch registers and our parser rejects: two arguments of one name; a Python object
+# (after its profiler or distributed package is loaded).
 REFUSED = {"static_runtime::clamp_nan_to_num", "_dtensor::mesh_get_process_group"}
-# With kernels or derivatives of their own here, composed of other operators there.
+# Operators with their own kernels or derivatives in gputensor, and composite in PyTorch.
 EXPLICIT_HERE = {
     "rand.generator_out", "randn.out", "randn.generator_out", "silu_backward", "mish_backward",
     "isfinite", "special_ndtr", "linalg_eigh.eigvals",
 }  # fmt: skip
 
 
-# Derivatives that PyTorch computes of several operators.
+# Derivatives that PyTorch composes of several operators.
 ONLY_HERE = {
     "_attention_backward",
     "_attention_with_dropout",
@@ -59,12 +59,13 @@ def test_every_registered_schema_gives_its_text_back() -> None:
     assert [text for text in texts if str(schema.parse(text)) != text] == []
 
 
-# Made of bernoulli.p here, of bernoulli_.float there: p has a default.
+# Generated from bernoulli.p here, and from bernoulli_.float in PyTorch: p has a default.
 OTHER_DEFAULTS = {"bernoulli.float_out"}
 
 
 def without_defaults(found: schema.FunctionSchema) -> str:
-    """The schema's text; the runtime prints defaults its own way."""
+    """Return the schema's text without defaults, because the runtime prints defaults
+    differently."""
     text = str(found)
     for argument in found.arguments:
         text = text.replace(str(argument), f"{argument.type} {argument.name}")
@@ -72,7 +73,7 @@ def without_defaults(found: schema.FunctionSchema) -> str:
 
 
 def default_of(argument: schema.Argument) -> Any:
-    """As a kernel gets it, with the runtime's numbers for names."""
+    """Return the default in the form that a kernel gets, with the runtime's numbers for names."""
     value = argument.default_value
     if isinstance(value, (list, tuple)):
         return list(value)
@@ -84,13 +85,14 @@ NUMBERS_OF = {"int64": 4, "long": 4, "contiguous_format": 0}
 
 
 def with_self(base: str, text: str) -> str:
-    """linalg_matrix_rank's first operand is `input` in two of its four overloads there."""
+    """In PyTorch the first operand of linalg_matrix_rank is `input` in two of its four
+    overloads."""
     return text.replace("(Tensor input", "(Tensor self") if base == "linalg_matrix_rank" else text
 
 
 def test_our_schemas_are_registered_as_they_are() -> None:
     for op in shared():
-        # What goes on under a second name has the overloads of the first.
+        # An alias has the overloads of its operator.
         base = op.alias_of if op.is_forward and op.alias_of else op.base
         found = schema.parse(str(torch._C._get_schema(f"aten::{base}", op.schema.name.overload)))
         theirs, ours = without_defaults(found), without_defaults(op.schema)
@@ -104,7 +106,7 @@ def test_our_schemas_are_registered_as_they_are() -> None:
 
 # Attributes of torch.Tensor that are not made from its YAML.
 BOUND_BY_HAND = ("imag", "real")
-# Functions of gt that are written out, or, as index, have no name there either.
+# Functions of gt that are written by hand, or have no public name in PyTorch either, such as index.
 FUNCTIONS_BY_HAND = ("index", "nonzero", "nonzero_numpy")
 
 
@@ -127,7 +129,7 @@ def test_fields_that_mean_the_same_say_the_same() -> None:
             variants.discard("method")
         if op.base in FUNCTIONS_BY_HAND:
             variants.add("function")
-        if "inplace" in variants:  # of the entry that is this one's in place there
+        if "inplace" in variants:  # of PyTorch's entry for the in-place form
             forms = [found for name, found in theirs.items() if name.split(".")[0] == f"{op.base}_"]
             assert any("function" in words(f.get("variants", "function")) for f in forms), op.name
             variants.remove("inplace")
@@ -135,7 +137,8 @@ def test_fields_that_mean_the_same_say_the_same() -> None:
 
 
 def test_operators_are_implicit_where_pytorch_s_are() -> None:
-    """More may be: what is composed here is differentiated by its parts on every device."""
+    """More operators may be implicit: composite operators are differentiated through their parts on
+    every device."""
     theirs = entries()
     for op in shared():
         if op.source is None:
@@ -154,5 +157,5 @@ def test_kinds_agree_with_torchgen() -> None:
     for name, entry in entries().items():
         theirs = FunctionSchema.parse(entry["func"]).kind().name
         ours = schema.parse(entry["func"]).kind
-        # torchgen calls an operator that writes and returns nothing functional.
+        # torchgen classifies an operator that writes and returns nothing as functional.
         assert theirs == ours or (theirs, ours) == ("functional", "mutable"), name

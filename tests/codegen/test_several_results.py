@@ -122,7 +122,7 @@ def test_functions_of_modules_are_not_of_gt(model):
     assert "def trace(A: Tensor" in emit_stubs.functions(model, "linalg")
 
 
-# --- what generated functions call ----------------------------------------------------------------
+# --- calls of generated functions -----------------------------------------------------------------
 
 
 def test_results_are_a_tuple_with_names():

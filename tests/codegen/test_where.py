@@ -73,7 +73,8 @@ def test_where(model: load.Model, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_where_of_another_namespace(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whose native code is not in native/, and whose rows are named after the namespace's own."""
+    """Its native code is not in native/, and the names of its rows contain the namespace's
+    operators."""
     assert where.print_places(load.load(), "_c10d_functional::all_reduce") == 0
     said = capsys.readouterr().out
     for part in (

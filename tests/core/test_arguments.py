@@ -17,7 +17,7 @@ class Level(enum.IntEnum):
 
 
 def tensor() -> SimpleNamespace:
-    """Stands for a tensor: what core knows one by."""
+    """Replaces a tensor: it has the attributes that core reads."""
     return SimpleNamespace(_keys=5)
 
 

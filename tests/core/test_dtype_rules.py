@@ -26,7 +26,8 @@ def test_a_word_refuses_the_kinds_that_it_does_not_take(word: str) -> None:
 
 @pytest.mark.parametrize("word", sorted({*RULES} - {"conjugated"}))
 def test_a_word_takes_what_the_tests_own_rules_take(word: str) -> None:
-    """Those are written apart; operands of a word that promotes are of one dtype here."""
+    """The tests' rules are written independently. For words that promote, operands have one dtype
+    here."""
     rule = RULES[word]
     for of in ALL:
         expected = dtype_rules.expected(word, "unary", [((2,), of)], None)

@@ -29,7 +29,8 @@ def found(op, *args):
 
 
 def by_numpy(short, *pair):
-    """PyTorch refuses most pairs with uint16, uint32 and uint64; NumPy has no integer for one."""
+    """PyTorch rejects most pairs with uint16, uint32 and uint64. NumPy has no integer dtype for one
+    pair."""
     if short != "-":
         return short
     a, b = [

@@ -9,7 +9,7 @@ import pytest
 from gputensor.core import dtype, memory_format, schema
 from gputensor.core.errors import SchemaError
 
-# One of each form of the grammar; the whole of aten is read by tests/codegen/test_oracle.py.
+# One schema of each form of the grammar; tests/codegen/test_oracle.py parses all of aten.
 TEXTS = [
     "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
     "f() -> ()",
@@ -51,7 +51,8 @@ def test_a_schema_gives_its_text_back(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_type_that_is_none_is_named(text: str, said: str) -> None:
-    """PyTorch: "unknown type specifier". A small letter begins a variable there and here."""
+    """PyTorch's error is "unknown type specifier". A name with a small first letter is a variable
+    in both."""
     with pytest.raises(SchemaError, match=said):
         schema.parse(text)
     assert str(schema.parse("f(t x, t2[] y, __torch__.torch.classes.a.B z) -> t"))

@@ -20,9 +20,9 @@ STEPS = int(os.environ.get("GPUTENSOR_ALLOCATOR_STEPS", "4000"))
 
 
 class Program:
-    """world: `allocator`, `streams`, `capacity`, and what the streams do: `mark(stream)` -> object
-    whose `is_done()` asks nothing of the allocator, `touch(memory, stream)`, `check()`,
-    `advance(chance)`.
+    """world: has `allocator`, `streams`, `capacity`, and functions of the streams: `mark(stream)`
+    returns an object whose `is_done()` does not call the allocator; `touch(memory, stream)`,
+    `check()`, `advance(chance)`.
     """
 
     def __init__(self, world, seed: int) -> None:
@@ -56,7 +56,7 @@ class Program:
         assert self.allocator.reserved == self.allocator.allocated == 0
         return self.counts
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def a_size(self) -> int:
         chance = self.chance.random()
@@ -87,7 +87,7 @@ class Program:
                 late = [s for s, mark in marks if s.key != stream.key and not mark.is_done()]
                 assert not late, f"given to {stream} while {late} still use it"
                 self.counts["reused"] += 1
-                # the ends that stick out are still of the past
+                # the remaining ends are still past ranges
                 kept += [(a, b, home, marks) for a, b in ((low, begin), (end, high)) if a < b]
             else:
                 kept.append(past)
@@ -135,7 +135,7 @@ class Program:
         else:
             self.sizes[self.chance.randrange(12)] = self.chance.randrange(1, 40 * STEP)
 
-    # --- what must hold ---------------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
 
     def check_counters(self) -> None:
         sizes = sum(end - begin for begin, end in self.spans)
@@ -163,8 +163,8 @@ class Program:
                 )
 
     def check_out_of_memory(self, nbytes: int, stream) -> None:
-        """It was right to give up: nothing free of this stream fits, and no segment is without
-        use."""
+        """Check that the failure was correct: no free range of this stream is large enough, and no
+        segment is unused."""
         size = -(-nbytes // STEP) * STEP
         blocks = self.allocator.snapshot()
         used = {b["segment"] for b in blocks if b["state"] != "inactive"}
@@ -183,5 +183,5 @@ class Program:
                 runs.append(0)
             runs[-1] += b["size"]
             before = b["segment"]
-        if size <= SMALL or size > SMALL_SEGMENT:  # segments of between may be of either pool
+        if size <= SMALL or size > SMALL_SEGMENT:  # others may be in either pool
             assert max(runs) < size, (size, runs)

@@ -28,7 +28,7 @@ from gputensor.kernels.cuda import (
 from gputensor.kernels.cuda.chain_source import Body, Step
 
 FLOATS = [d for d in ALL if d.is_floating_point]
-# Behind their inputs these take a scalar; other binary functors ignore theirs.
+# These functors take a scalar after their inputs; other binary functors ignore it.
 SCALED = ("add_alpha", "threshold_backward")
 Operand = tuple[Any, tuple[int, ...]]  # a tensor, its strides in bytes (index 0 fastest)
 
@@ -48,7 +48,7 @@ def result(family: str, op: str, common: dtype) -> dtype:
 
 
 def operators() -> list[tuple[str, str]]:
-    """All that a chain takes, but for the casts."""
+    """Return all operators that a chain may contain, except casts."""
     families = [f for f in LOOPS if f in chain_source.FAMILIES - {"copy"}]
     return [(family, op) for family in families for op in LOOPS[family]]
 
@@ -58,7 +58,7 @@ def dtypes_of(family: str, op: str) -> list[dtype]:
 
 
 def single(family: str, op: str, common: dtype, *, numbers: tuple[int, ...] = ()) -> Body:
-    """A chain of one operator; inputs at the places `numbers` are numbers."""
+    """Return a chain of one operator; inputs at the positions `numbers` are numbers."""
     inputs, scalars = takes(family, op)
     types = [bool_ if family == "where" and not k else common for k in range(inputs)]
     places = [k for k in range(inputs) if k not in numbers]
@@ -74,7 +74,8 @@ def cast(of: dtype, to: dtype) -> Body:
 
 
 def some_chain(rng: random.Random, length: int, among: list[tuple[str, str]] | None = None) -> Body:
-    """Operators of a list, or any but the slow ones, and casts; up to four values are stored."""
+    """Return a random chain of operators of a list, by default all except slow ones, and of casts.
+    It stores up to four values."""
     values: list[dtype] = [rng.choice(ALL) for _ in range(rng.randint(1, 4))]
     inputs, steps, slots = tuple(values), [], 0
     pool = among or [(f, op) for f, op in operators() if f not in ("special", "criterion")]
@@ -96,7 +97,7 @@ def some_chain(rng: random.Random, length: int, among: list[tuple[str, str]] | N
         moving = [values[n] for n in given[family == "where" :]]
         try:
             common = reduce(promote_types, moving)
-        except errors.DtypeError:  # nothing holds uint64 and negative integers
+        except errors.DtypeError:  # no dtype can represent both uint64 and negative integers
             continue
         said = None if family == "where" else RULES[LOOPS[family][op]]
         if said is not None and not said.takes(common) or common.short == "c32":
@@ -122,7 +123,7 @@ def some_chain(rng: random.Random, length: int, among: list[tuple[str, str]] | N
 
 
 def numbers_of(body: Body, rng: random.Random) -> tuple[Any, ...]:
-    """A number for each slot, that its dtype holds."""
+    """Return a number for each slot, which its dtype can represent."""
     found: dict[int, Any] = {}
     for step in body.steps:
         for place, slot in [(k, ~n) for k, n in enumerate(step.inputs) if n < 0] + [
@@ -138,7 +139,7 @@ def numbers_of(body: Body, rng: random.Random) -> tuple[Any, ...]:
 
 
 def values_of(of: dtype, sizes: tuple[int, ...], seed: int, *, shares: bool = False) -> Any:
-    """An array whose elements any operator takes; shares: in [0, 1]."""
+    """Return an array with elements that are valid for every operator; shares: in [0, 1]."""
     made = np.random.default_rng(seed)
     if of is bool_:
         return np.asarray(made.integers(0, 2, sizes)).astype(bool)
@@ -197,7 +198,7 @@ class Case:
         self.numbers = numbers_of(body, rng)
         shares = any(step.family == "criterion" for step in body.steps)
         arrays = [values_of(d, sizes, seed + k, shares=shares) for k, d in enumerate(body.inputs)]
-        # At random the others of several inputs are dense.
+        # With several inputs, all except one are dense at random.
         self.inputs = [
             (view if not k or rng.random() < 0.7 else _dense)(x) for k, x in enumerate(arrays)
         ]
@@ -206,7 +207,7 @@ class Case:
         return gt.empty(self.sizes, dtype=of, device="cuda")
 
     def fused(self) -> list[Any]:
-        """The stores, made by one launch."""
+        """Return the stored values, computed by one launch."""
         outputs = [self.new(d) for d in self.body.dtypes[: len(self.body.stores)]]
         tensors = [*outputs, *self.inputs]
         self.bound(tensors)(0, tuple([x._address() for x in tensors]), self.numbers)
@@ -220,7 +221,7 @@ class Case:
         return chain_launch.bind(self.body, walk(tensors), packing)
 
     def entries(self) -> set[str]:
-        """Of the kernels that it launches."""
+        """Return the entries of the kernels that it launches."""
         seen = set()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(launch.Launch, "__call__", lambda one, *_: seen.add(one.entry))
@@ -228,7 +229,7 @@ class Case:
         return seen
 
     def apart(self) -> list[Any]:
-        """The same by a launch for each operator."""
+        """Return the stored values, computed by a launch for each operator."""
         values = list(self.inputs)
         for step in self.body.steps:
             out = self.new(step.out)
@@ -256,7 +257,7 @@ class Case:
 
 
 def assert_same(got: Any, wanted: Any, what: str) -> None:
-    """The same bits, but for those of NaN."""
+    """Check that the bits are equal; NaNs may differ."""
     x, y = got.cpu().contiguous().numpy(), wanted.cpu().contiguous().numpy()
     assert x.dtype == y.dtype
     bits = [a.reshape(-1).view(np.uint8).reshape(x.size, x.itemsize) for a in (x, y)]
@@ -275,7 +276,7 @@ def walk(tensors: list[Any]) -> Any:
 
 
 def compile_together(run: Callable[[], object]) -> None:
-    """Compile as one what `run` would launch of chains."""
+    """Compile together all chain kernels that `run` would launch."""
     seen: dict[Any, launch.Launch] = {}
 
     def note(self: launch.Launch, *_: Any) -> None:

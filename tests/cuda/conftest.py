@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def emulated(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """gputensor on the emulator, whatever this process was started with; `gputensor.cuda`."""
+    """Return `gputensor.cuda` on the emulator, whatever runtime this process was started with."""
     from gputensor import cuda, runtime
     from gputensor.runtime import cuda_emulator
 

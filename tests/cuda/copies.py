@@ -50,8 +50,8 @@ def dense(sizes: Iterable[int], itemsize: int, order: Iterable[int] | None = Non
 
 
 def some_copy(rng: random.Random, to: dtype, of: dtype, most: int) -> Copy:
-    """Up to five dimensions in any order on either side: gaps, turned, repeated, stepped, shifted;
-    every eighth one few channels and their pixels."""
+    """Return a random copy of up to five dimensions, in any order on either side: with gaps,
+    transposed, repeated, stepped, shifted. Every eighth copy has few channels, as pixels do."""
     is_image = rng.random() < 1 / 8
     sizes = [rng.choice(_SIZES) for _ in range(rng.randint(1, 5))]
     if is_image:
@@ -100,7 +100,7 @@ def some_copy(rng: random.Random, to: dtype, of: dtype, most: int) -> Copy:
 
 
 def legal_plans(walk: Walk, gpu: Limits = H200) -> list[Any]:
-    """Every plan that may run a walk, whatever the selection thinks of it."""
+    """Return every plan that can run a walk, also plans that the selection would not choose."""
     found = [copy_plan.elem(walk), copy_plan.choose(walk, gpu)]
     if walk.sizes and walk.dst[0] == walk.dst_bytes:
         steps = {walk.src_bytes: 1, -walk.src_bytes: -1, 0: 0}
@@ -122,7 +122,8 @@ def _span(sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tu
 
 
 def _filled(rng: np.random.Generator, of: dtype, nbytes: int, offset: int) -> np.ndarray:
-    """Bytes that are numbers of `of` from `offset` on: small ones where it is floating."""
+    """Return bytes that are numbers of dtype `of` from `offset` on: small numbers if it is
+    floating."""
     if of.category < 2:
         made = rng.integers(0, 2 if of.category == 0 else 256, nbytes, dtype=np.uint8)
         return made
@@ -135,7 +136,8 @@ def _filled(rng: np.random.Generator, of: dtype, nbytes: int, offset: int) -> np
 
 
 class OnEmulator:
-    """Both sides of a copy in the memory of device 0, and what dst should hold afterwards."""
+    """Source and destination of a copy in the memory of device 0, and the expected content of
+    dst."""
 
     def __init__(self, copy: Copy, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -153,7 +155,7 @@ class OnEmulator:
         low, _ = _span(copy.sizes, copy.dst, copy.to.itemsize)
         self.dst = np.ndarray(
             copy.sizes, copy.to.np, self.wanted, copy.offsets[0] - low, copy.dst
-        )  # a view of what is wanted
+        )  # in the expected memory
         _move(self.memories[1], source, to_device=True)
 
     @property
@@ -162,7 +164,7 @@ class OnEmulator:
         return copy_launch.Layout(copy.sizes, (copy.dst, copy.src), (copy.to, copy.of))
 
     def check(self, run: Callable[[], None], what: object) -> None:
-        """Run, and raise unless every byte of dst's memory is as it should be."""
+        """Run the copy. Raise unless every byte of dst's memory is correct."""
         _move(self.memories[0], self.before, to_device=True)
         run()
         got = np.empty_like(self.before)
@@ -183,7 +185,7 @@ def check(
     copy: Copy, plans: Callable[[Walk, Limits], list[Any]] = legal_plans, seed: int = 0,
     admits: Callable[[copy_launch.CopyLaunch], bool] = lambda made: True, gpu: Limits = H200,
 ) -> list[str]:  # fmt: skip
-    """Run a copy by each plan for a GPU whose launch is admitted; the names of their kernels."""
+    """Run a copy by each plan for a GPU that passes the filter. Return the names of the kernels."""
     case = OnEmulator(copy, seed)
     cpu_copy.copy(case.dst, case.src)
     low = [p & 15 for p in case.pointers]

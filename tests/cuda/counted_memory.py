@@ -1,4 +1,4 @@
-"""Memory of a ResNet-50, counted by the allocator: nothing is computed, and no memory is taken.
+"""Memory of a ResNet-50, counted by the allocator without computing or allocating anything.
 
     python -m tests.cuda.counted_memory 64      # samples of 3 x 224 x 224
 
@@ -57,13 +57,14 @@ def resnet50() -> nn.Module:
 
 
 def leave_out_work() -> None:
-    """Replace the emulator's memory by addresses, and its launches, copies and calls by nothing."""
+    """Replace the emulator's memory by addresses, and make its launches, copies and calls do
+    nothing."""
     from gputensor.runtime import cuda_emulator
     from gputensor.runtime.cuda_emulator import devices, memory
 
     cuda_emulator.start()
     devices.total_bytes = 1 << 45
-    addresses = count(1 << 40, 1 << 35)  # the next begins behind any memory
+    addresses = count(1 << 40, 1 << 35)  # the next address, after all allocated ones
 
     def nothing(*args: Any, **kwargs: Any) -> None:
         pass

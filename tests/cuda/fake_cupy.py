@@ -2,7 +2,7 @@
 
 It has the signatures of CuPy 14.2 for the names that `runtime/cuda` uses. If CuPy is installed
 without a driver, every call also goes to the real one, which converts its arguments before it fails
-for want of a driver: an argument that CuPy would reject fails here.
+without a driver. So an argument that CuPy would reject fails here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 def _without_driver() -> Any:
     try:
         import cupy
-    except Exception:  # of any class, where parts of CUDA are absent
+    except Exception:  # errors of any class, if parts of CUDA are missing
         return None
     sys.modules["cupy_without_driver"] = cupy
     return None if cupy.cuda.is_available() or cupy.cuda.runtime.driverGetVersion() else cupy.cuda
@@ -31,7 +31,8 @@ REAL = _without_driver()
 
 
 def as_real(path: str, *arguments: Any, **named: Any) -> Any:
-    """Call what real CuPy has at `path`; what it returns, or None where it asked for the driver."""
+    """Call the function of real CuPy at `path`. Return its result, or None if it needed the
+    driver."""
     if REAL is None:
         return None
     try:
@@ -55,7 +56,7 @@ NAMES = {
 
 
 class RuntimeFailure(RuntimeError):
-    """Made of a status, as CuPy's is."""
+    """An error made from a status, like CuPy's."""
 
     def __init__(self, status: int | str) -> None:
         super().__init__(NAMES.get(status, status))
@@ -70,7 +71,7 @@ class NVRTCFailure(RuntimeError):
     pass
 
 
-# What cudaDeviceGetAttribute answers: an H100's, by the names of cudaDevAttr*.
+# Results of cudaDeviceGetAttribute for an H100, by the names of cudaDevAttr*.
 NAMED = {
     "ComputeCapabilityMajor": (75, 9), "ComputeCapabilityMinor": (76, 0),
     "MultiProcessorCount": (16, 132), "MaxThreadsPerMultiProcessor": (39, 2048),
@@ -84,23 +85,23 @@ ATTRIBUTES = dict(NAMED.values())
 
 
 class FakeCupy:
-    """State of the fake, and the module made of it (`.module`)."""
+    """The state of the fake, and the module over it (`.module`)."""
 
     def __init__(self, devices: int = 2, capacity: int = 1 << 30) -> None:
         self.devices = devices
         self.device = 0
         self.calls: list[tuple[Any, ...]] = []
         self.current: dict[int, Any] = {}
-        self.default: Any = None  # CuPy's Stream.ptds where CUPY_CUDA_PER_THREAD_DEFAULT_STREAM=1
+        self.default: Any = None  # CuPy's Stream.ptds if CUPY_CUDA_PER_THREAD_DEFAULT_STREAM=1
         self.fail: Exception | None = None
         self.capacity = capacity
         self.in_use = 0
-        self.status = 0  # what streamQuery and eventQuery return
+        self.status = 0  # the results of streamQuery and eventQuery
         self.destroyed: set[int] = set()  # handles of streams
         self.reachable: set[tuple[int, int]] = set()
         self.contexts: set[tuple[int, int]] = set()  # (thread, device)
         self.static_shared = 0
-        self.allocator: Any = None  # what arrays come from, set by using_allocator
+        self.allocator: Any = None  # the allocator of arrays, set by using_allocator
         self.module = types.ModuleType("cupy")
         self.module.cuda = self._cuda()  # type: ignore[attr-defined]
         self.module.ndarray = _Array  # type: ignore[attr-defined]
@@ -119,7 +120,7 @@ class FakeCupy:
             raise self.fail
 
     def _make_context(self) -> None:
-        """What any call of the runtime does for its thread."""
+        """Make the thread's context, as any call of the runtime does."""
         self.contexts.add((threading.get_ident(), self.device))
 
     def _need_context(self) -> None:
@@ -353,12 +354,12 @@ class FakeCupy:
 
 
 class _Array:
-    """What a library gets and makes: no elements, and a record of what was written."""
+    """An argument or result of a library: it has no elements, and records writes."""
 
     def __init__(self, shape: Any, dtype: Any, memptr: Any, strides: Any = None) -> None:
         import numpy as np
 
-        if REAL is not None:  # the real one takes these arguments, with a pointer of its own
+        if REAL is not None:  # check the arguments by the real class
             real = REAL.MemoryPointer(REAL.UnownedMemory(memptr.ptr, memptr.mem.size, None, 0), 0)
             made = sys.modules["cupy_without_driver"].ndarray(shape, dtype, real, strides=strides)
             assert made.strides == strides or strides is None

@@ -7,16 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-# x has 1000 elements of 4 bytes, another tensor and a string of Python's lie somewhere else.
+# x has 1000 elements of 4 bytes. Another tensor and a Python string are elsewhere in memory.
 N = 1000
 
 
 class Hostile(NamedTuple):
     """The body of a kernel of (float* x, const float* y, long long at, int n), for threads t of 64.
-
-    at: what the launch hands over. said: how the sentence ends. modes: where it is found, by the
-    names of the checks; elsewhere the launch may end without a word, but the process goes on.
-    is_wild: it writes far from its arguments, to whatever lies there.
+    at: the argument of the launch. said: the end of the error's sentence. modes: the checks that
+    find the error; without them the launch may end without an error, but the process continues.
+    is_wild: it writes far from its arguments, to unrelated memory.
     """
 
     body: str
@@ -31,7 +30,7 @@ READS = ("memory", "all")
 _PAST = r"wrote( 4 B)? past 'x' \(.*index {} of 1000\)"
 _FAR = r"wrote( 4 B)? (past 'x'|far from 'x'|outside of its arguments|before 'x'|at 0x)"
 _FAR += "|illegal address"
-# What is told of such a write where the memory is looked at that it ended in.
+# The message about such a write if the memory that it hit is checked.
 LATE = "was written to after it was freed"
 
 KERNELS = {
@@ -123,12 +122,12 @@ extern "C" __global__ void NAME(float* x, const float* y, long long at, int n) {
 
 
 def name_of(case: str, in_fibers: bool) -> str:
-    """`k3`, or `f3` where each thread has a stack of its own, as in a kernel with barriers."""
+    """Return `k3`, or `f3` if each thread has its own stack, as in a kernel with barriers."""
     return f"{'f' if in_fibers else 'k'}{list(KERNELS).index(case)}"
 
 
 def text() -> str:
-    """All kernels in one text, so that a compiler runs once."""
+    """Return all kernels in one text, so that the compiler runs once."""
     kernels = [
         _KERNEL.replace("NAME", name_of(case, in_fibers))
         .replace("BARRIER", "__syncthreads();" if in_fibers else "")
@@ -140,9 +139,9 @@ def text() -> str:
 
 
 def address_for(case: str, other: int, own: np.ndarray) -> int:
-    """What the parameter `at` is: some cases aim at memory of this process."""
+    """Return the value of the parameter `at`: some cases use an address of this process."""
     at = KERNELS[case].at
     if "~at" in KERNELS[case].body:
         code = ctypes.cast(ctypes.pythonapi.Py_IncRef, ctypes.c_void_p).value
-        return ~{-1: other, -2: own.ctypes.data, -3: code}[at]  # no pointer that the checks see
+        return ~{-1: other, -2: own.ctypes.data, -3: code}[at]  # not a tensor's address
     return at

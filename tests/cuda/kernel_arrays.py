@@ -1,6 +1,6 @@
 """Arrays on an emulated device and hand-written layouts, for tests that launch kernels directly.
 
-Layouts have only what `binding.bind` reads: there is no iterator and no Tensor.
+Layouts have only the attributes that `binding.bind` reads. No iterator and no Tensor is used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ SHORT = {d.short: d for d in ALL}
 
 
 class Layout:
-    """A plan's facts that launches read: the walk, dimension 0 fastest, and the dtypes."""
+    """The attributes of a plan that launches read: the walk, with dimension 0 fastest, and the
+    dtypes."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class OnDevice:
         return int(self.memory.ptr) + self.offset
 
     def read(self) -> np.ndarray:
-        """What the array holds now."""
+        """Return the present elements."""
         self.copy(to_device=False)
         runtime.cuda().synchronize(self.device_index)
         return self.array
@@ -97,7 +98,7 @@ class OnDevice:
 def run(
     bound: Any, out: np.ndarray, inputs: list[Any], scalars: tuple[Any, ...] = (), device: int = 0
 ) -> np.ndarray:
-    """`out` after the launch, and a check that nothing around it was written."""
+    """Return `out` after the launch. Check that no memory around it was written."""
     target = OnDevice(out, device)
     sources = [OnDevice(x, device) if isinstance(x, np.ndarray) else x for x in inputs]
     pointers = [x.ptr if isinstance(x, OnDevice) else x for x in sources]

@@ -22,7 +22,7 @@ from gputensor.layout import copying
 
 
 class Theirs:
-    """An array over a tensor's memory, with the interface and nothing else."""
+    """An array over a tensor's memory that has only the CUDA array interface."""
 
     def __init__(self, x: gt.Tensor, **changes: Any) -> None:
         self.x = x
@@ -30,7 +30,8 @@ class Theirs:
 
 
 class CupyArray:
-    """What CuPy's arrays have: the interface with CuPy's current stream, a device, a dtype."""
+    """An array with the attributes of CuPy's arrays: the interface with CuPy's current stream, a
+    device, a dtype."""
 
     def __init__(self, x: gt.Tensor) -> None:
         self.x, self.dtype, self.shape = x, x.dtype.np, tuple(x.shape)
@@ -140,7 +141,7 @@ def test_an_array_without_a_stream_is_not_waited_for(events):
 
 
 def test_the_device_is_that_of_the_memory(events):
-    """The interface does not tell it, and the current one may be another."""
+    """The interface does not contain the device, and another device may be current."""
     seen, undo = events
     made = gt.layout.contiguous(Theirs(on("cuda:1", 40, 30).t()))
     assert made.device == gt.device("cuda:1") and seen == [("launch", 1, 0)]
@@ -247,7 +248,8 @@ def test_devices_are_not_mixed():
 
 
 def test_the_benchmark_of_copies_runs_as_on_a_gpu(monkeypatch):
-    """Events for a clock, three pairs of buffers, memcpy by driver and kernel; no peer is there."""
+    """It uses events as clock, three pairs of buffers, and memcpy by driver and kernel; there is no
+    peer."""
     monkeypatch.setattr(peers, "cupy", lambda device: None)
     found = layout_bench.run("cuda:0", rounds=1, only=(11, 12), libraries=())
     assert not found["is_emulated"] and found["peers"] == []
@@ -260,7 +262,7 @@ def test_the_benchmark_of_copies_runs_as_on_a_gpu(monkeypatch):
 
 @pytest.mark.parametrize(("module", "scale"), [(memcpy, 16), (bandwidth, 128), (pack, 64)])
 def test_the_other_benchmarks_of_bytes_run_as_on_a_gpu(monkeypatch, module, scale):
-    """Without CuPy no copy is in a graph, and results are compared on the host."""
+    """Without CuPy no copy is recorded in a graph, and results are compared on the host."""
     monkeypatch.setattr(peers, "cupy", lambda device: None)
     found = module.run("cuda:0", rounds=1, only=(1,), libraries=(), scale=scale)
     (case,) = found["cases"]

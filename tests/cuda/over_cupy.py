@@ -68,7 +68,7 @@ def test_a_step_of_training():
 
 def test_layout_functions_take_what_other_libraries_hold():
     class Theirs:
-        """An array with the CUDA array interface, on a stream of its own."""
+        """An array with the CUDA array interface, on its own stream."""
 
         def __init__(self, x):
             self.x, self.stream = x, gt.cuda.Stream()

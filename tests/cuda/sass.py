@@ -19,8 +19,8 @@ _BYTES = (1, 1, 2, 2, 4, 8, 16)
 
 
 class Instruction:
-    """operation: of twelve bits. access, nbytes: LDG 16, STS 4 and so on, or None and 0. jump: of a
-    branch, in instructions from the next one; 0 of all others."""
+    """operation: of twelve bits. access, nbytes: LDG 16, STS 4 and so on, or None and 0. jump: the
+    distance of a branch, in instructions from the next one; 0 for other instructions."""
 
     __slots__ = ("operation", "access", "nbytes", "jump")
 
@@ -37,21 +37,23 @@ class Instruction:
 
 
 def instructions(cubin: bytes, entry: str) -> list[Instruction]:
-    """Those of a kernel, without the padding behind it, which begins with a branch to itself."""
+    """Return the instructions of a kernel, without the padding after it, which begins with a branch
+    to itself."""
     code = section(cubin, f".text.{entry}")
     found = [Instruction(*struct.unpack_from("<QQ", code, at)) for at in range(0, len(code), 16)]
     return found[: next(k for k, one in enumerate(found) if one.jump == -1)]
 
 
 def loop(code: list[Instruction]) -> list[Instruction]:
-    """The body of the longest loop that loads from global memory; empty if there is none."""
+    """Return the body of the longest loop that loads from global memory; empty if there is none."""
     bodies = [code[k + 1 + one.jump : k + 1] for k, one in enumerate(code) if one.jump < 0]
     found = [body for body in bodies if any(one.access == "LDG" for one in body)]
     return max(found, key=len, default=[])
 
 
 def section(elf: bytes, name: str) -> bytes:
-    """A section of a 64-bit little-endian ELF file; KeyError if it has none of that name."""
+    """Return a section of a 64-bit little-endian ELF file. Raises KeyError if there is none of that
+    name."""
     (begin,) = struct.unpack_from("<Q", elf, 0x28)
     size, count, names = struct.unpack_from("<HHH", elf, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", elf, begin + k * size) for k in range(count)]
@@ -64,7 +66,7 @@ def section(elf: bytes, name: str) -> bytes:
 
 
 def loads_in_flight(code: list[Instruction]) -> int:
-    """Bytes that a thread has asked of global memory before it first stores anything."""
+    """Return the number of bytes that a thread loads from global memory before its first store."""
     asked = 0
     for one in code:
         if one.access in ("STS", "STG"):

@@ -27,7 +27,7 @@ from gputensor.runtime import cuda_emulator as emulator
 from .allocator_program import STEPS, Program
 
 N = 4096
-IS_LAZY = os.environ["GPUTENSOR_EMULATOR_ORDER"] == "lazy"  # else events may have passed by chance
+IS_LAZY = os.environ["GPUTENSOR_EMULATOR_ORDER"] == "lazy"  # otherwise events may be done
 TEXT = """
 extern "C" __global__ void sum_of(float* y, const float* a, const float* b, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -61,7 +61,7 @@ def grid() -> tuple[int, int]:
 
 
 class Theirs:
-    """A library with a stream of its own and arrays on it."""
+    """A library with its own stream and arrays on it."""
 
     def __init__(self) -> None:
         self.of = emulator.Stream(0)
@@ -73,8 +73,8 @@ class Theirs:
         runtime.cuda().copy_async(x.data_ptr(), 0, other.data_ptr(), 0, 4 * N, self.stream)
 
     def read(self, x: gt.Tensor) -> Any:
-        """Queue a copy to the host on its stream; what comes there is known once it is waited
-        for."""
+        """Queue a copy to the host on its stream. The result is valid after a wait for the
+        stream."""
         pinned = runtime.cuda().pinned_allocate(4 * N)
         runtime.cuda().copy_async(pinned.ptr, -1, x.data_ptr(), 0, 4 * N, self.stream)
         return pinned
@@ -85,7 +85,7 @@ class TorchTensor:
 
 
 def torch_tensor(x: gt.Tensor) -> Any:
-    """What `Kernel` asks of a torch tensor."""
+    """The attributes of a torch tensor that `Kernel` reads."""
     made = TorchTensor()
     made.x, made.shape, made.dtype = x, tuple(x.shape), "torch.float32"
     made.device = types.SimpleNamespace(type="cuda", index=0)
@@ -125,8 +125,8 @@ def test_a_kernel_on_arrays_of_two_streams_is_after_and_before_both(
     kernel = add()
     as_theirs = torch_tensor if library == "torch" else lambda x: interface(x, theirs.handle)
     with gt.cuda.stream(side if own == "side" else gt.cuda.default_stream()):
-        theirs.fill(a, one)  # what their stream has queued
-        b.copy_(ten)  # what ours has queued
+        theirs.fill(a, one)  # the work queued on their stream
+        b.copy_(ten)  # the work queued on our stream
         kernel[grid()](as_theirs(y), as_theirs(a), b, N)
         if is_ours_last:
             found = y.cpu().numpy()
@@ -164,8 +164,7 @@ def test_stream_zero_is_refused_by_kernels_too():
 
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_record_stream_keeps_memory_until_the_other_stream_has_passed(is_recorded):
-    """Without it the next tensor of the first stream has the memory: the emulator shows that,
-    too."""
+    """Without it the next tensor of the first stream gets the memory; the test shows that too."""
     side, ones = gt.cuda.Stream(), ready(1)
     x = ready(5)
     with gt.cuda.stream(side):
@@ -196,7 +195,7 @@ def test_record_stream_takes_streams_of_other_libraries():
         ptr = x.data_ptr()
         del x
         z = gt.full((N,), 9.0, device="cuda")
-        is_cupys = isinstance(stream, cupy.cuda.Stream)  # which has no work
+        is_cupys = isinstance(stream, cupy.cuda.Stream)  # this stream has no work
         assert is_cupys or z.data_ptr() != ptr or not IS_LAZY
         theirs.of.synchronize()
         if not is_cupys:
@@ -206,7 +205,7 @@ def test_record_stream_takes_streams_of_other_libraries():
 
 @pytest.mark.parametrize("how", ["object", "handle"])
 def test_a_stream_that_is_gone_before_the_memory(how):
-    """Its handle is not asked again, nothing else fails, and the memory comes back."""
+    """Its handle is not queried again, nothing else fails, and the memory is reused."""
     kernel, ones, y = add(), ready(1), ready(0)
     for _ in range(3):
         x = ready(5)
@@ -222,7 +221,7 @@ def test_a_stream_that_is_gone_before_the_memory(how):
         assert (y.cpu().numpy() == 6).all() and (z.cpu().numpy() == 9).all()
         gt.zeros(N, device="cuda")
         if how == "handle":
-            with pytest.raises(ValueError, match="be that of a stream"):  # nobody kept it
+            with pytest.raises(ValueError, match="be that of a stream"):  # no other reference
                 emulator.external_stream(0, handle)
 
 
@@ -241,7 +240,8 @@ def test_memory_that_dlpack_gave_away_waits_for_the_consumers_stream():
 
 def test_memory_that_dlpack_lent_goes_back_once_our_work_on_it_is_done():
     class Producer:
-        """Its memory is free for its own stream as soon as the deleter has run."""
+        """A producer whose memory can be reused on its own stream as soon as the deleter has
+        run."""
 
         def __init__(self, x):
             self.x = x
@@ -272,7 +272,8 @@ def test_memory_that_dlpack_lent_goes_back_once_our_work_on_it_is_done():
 
 
 class World:
-    """What a random program needs: the allocator of cuda:0 as it is, and streams of every kind."""
+    """The environment of a random program: the real allocator of cuda:0, and streams of every
+    kind."""
 
     capacity = 64 << 20
 
@@ -344,7 +345,7 @@ def test_a_random_program_against_the_model(monkeypatch):
 
 
 def test_threads_with_default_streams_of_their_own():
-    """In a process of its own: CuPy reads the setting when it is imported."""
+    """Runs in a separate process, because CuPy reads the setting when it is imported."""
     if os.environ.get("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM") != "1":
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k",

@@ -25,7 +25,8 @@ requires_emulator = pytest.mark.skipif(
 
 
 class _Forgetting(dict):
-    """Whatever is set here, and put back, takes with it what was bound to the runtime before."""
+    """Setting or restoring an attribute drops all objects that were bound to the previous
+    runtime."""
 
     def __setitem__(self, name: str, value: object) -> None:
         super().__setitem__(name, value)
@@ -44,7 +45,7 @@ _fresh = _Forgetting()
 
 
 def fresh_module(name: str) -> ModuleType:
-    """A second copy of a module or package of the runtime, with a state of its own."""
+    """Return a second copy of a module or package of the runtime, with its own state."""
 
     def own() -> list[str]:
         return [key for key in sys.modules if key == name or key.startswith(f"{name}.")]
@@ -67,7 +68,7 @@ def fresh_module(name: str) -> ModuleType:
 def fresh_emulator(
     monkeypatch: pytest.MonkeyPatch, *, order: str = "eager", devices: int = 1, **settings: object
 ) -> ModuleType:
-    """A second copy of the emulator module with devices and streams of its own."""
+    """Return a second copy of the emulator module, with its own devices and streams."""
     monkeypatch.setenv("GPUTENSOR_EMULATOR_ORDER", order)
     monkeypatch.setenv("GPUTENSOR_EMULATOR_DEVICES", str(devices))
     for name, value in settings.items():
@@ -115,8 +116,8 @@ class Device:
 
 
 def pack(layout: str, *values) -> bytes:
-    """The bytes of a C struct, its end padded to its alignment; memories stand for their
-    address."""
+    """Return the bytes of a C struct, padded at the end to its alignment. A memory is replaced by
+    its address."""
     numbers = [getattr(value, "ptr", value) for value in values]
     alignment = max(struct.calcsize(c) for c in layout if c.isalpha())
     data = struct.pack(layout, *numbers)

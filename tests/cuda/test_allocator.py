@@ -53,7 +53,7 @@ class FakeEvent:
 
 
 class Handle:
-    """Memory that goes back with its handle, as CuPy's does."""
+    """Memory that is freed with its handle, like CuPy's."""
 
     def __init__(self, backend, size):
         self.backend, self.ptr = backend, backend.next
@@ -153,7 +153,8 @@ def test_segments_have_the_sizes_that_pytorchs_have(allocator, nbytes, segment):
 
 
 def test_blocks_are_split_and_merged(allocator):
-    """Many small ones make room for a large one, and the other way round, without a new segment."""
+    """Many freed small blocks are used for a large one, and a large one for small ones, without a
+    new segment."""
     for sizes in (
         [STEP] * 2048,
         [MIB // 2, MIB // 2, MIB],
@@ -227,7 +228,7 @@ def test_a_block_that_waits_for_two_streams_holds_up_nothing_else(allocator):
 
 
 def test_a_stream_that_is_gone_costs_neither_the_allocation_nor_the_block(allocator, backend):
-    """Its work may go on; the block comes back once the whole device has been waited for."""
+    """Its work may still run. The block is reused after a wait for the whole device."""
     side = FakeStream(9)
     memory = allocator.allocate(10, S)
     ptr = memory.ptr
@@ -269,7 +270,7 @@ def test_the_ladder_offers_our_own_blocks_then_collects_once_then_asks_others(mo
     backend.streams.append(side)
     kept = allocator.allocate(STEP, S)
     allocator.allocate(12 * MIB, S)
-    three = allocator.allocate(14 * MIB, T)  # once the free segment of the other stream went back
+    three = allocator.allocate(14 * MIB, T)  # frees the other stream's segment
     assert backend.calls == [] and collections == []
     allocator.record_stream(three, side)
     del three
@@ -357,7 +358,7 @@ def test_memory_in_a_cycle_is_given_back_from_inside_the_allocator(backend, keep
 
 
 def test_finalisers_that_allocate_run_without_a_lock_when_memory_has_run_out():
-    """Also one that waits for another thread to allocate, which would wait for the lock."""
+    """One of them waits for an allocation by another thread, which would wait for the lock."""
     backend = FakeBackend(capacity=8 * MIB)
     allocator = Allocator(0, backend)
     seen = []
@@ -451,7 +452,7 @@ class EmulatedWorld:
         self.number, self.reads, self.last = 0, [], {}
 
     def held(self):
-        self.backend.synchronize()  # so that frees in queues count
+        self.backend.synchronize()  # so that queued frees take effect
         return self.capacity - self.backend.mem_get_info()[0]
 
     def mark(self, stream):
@@ -459,7 +460,7 @@ class EmulatedWorld:
         return types.SimpleNamespace(is_done=lambda: mark.done)
 
     def touch(self, memory, stream):
-        """Write a number on `stream`, after whoever wrote before, and read it."""
+        """Write a number on `stream`, after all earlier writes, and read it."""
         self.number = self.number % 255 + 1
         nbytes = min(memory.nbytes, 256)
         before = self.last.get(id(memory))
@@ -502,7 +503,7 @@ def test_a_random_program_against_the_model(monkeypatch, seed, capacity):
 @requires_emulator
 @pytest.mark.parametrize("order", ["lazy", "random"])
 def test_a_random_program_on_the_emulator(monkeypatch, order):
-    """GPUTENSOR_ALLOCATOR_STEPS=100000 makes it long."""
+    """GPUTENSOR_ALLOCATOR_STEPS=100000 runs a long program."""
     capacity = 96 * MIB
     monkeypatch.setattr(allocators.gc, "collect", lambda: None)  # there are no cycles
     runtime = fresh_emulator(monkeypatch, order=order, memory=capacity)
@@ -514,7 +515,7 @@ def test_a_random_program_on_the_emulator(monkeypatch, order):
 
 
 class Interruption:
-    """Do something at the n-th place in the allocator where CPython looks for signals.
+    """Call a function at the n-th place in the allocator where CPython checks for signals.
 
     These are the ends of calls, the beginnings of functions and the jumps back. collects: where
     Python 3.11 may run finalisers too, which is where objects are made.
@@ -561,11 +562,12 @@ class Interruption:
 
     def run(self, program):
         before = sys.gettrace()
-        sys._getframe().f_trace_opcodes = True  # Python 3.12 looks at it where tracing begins
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 reads it when tracing begins
         sys.settrace(self.trace)
         try:
-            # A generator has exceptions in hand of its own: one that CPython leaves behind, where a
-            # trace function raises as `except` begins or ends, would be every later one's context.
+            # A generator has its own current exception. If a trace function raises at the beginning
+            # or end of `except`, CPython may leave an exception behind, which would be the context
+            # of every later one.
             next(program() for _ in range(1))
         finally:
             sys.settrace(before)
@@ -593,7 +595,8 @@ def as_a_runtime(allocator):
 
 
 class Interrupted:
-    """A short program that comes through all of the allocator; whatever is left must be whole."""
+    """A short program that runs all code of the allocator. After an interruption its state must be
+    consistent."""
 
     def __init__(self, keeps_blocks, asks_runtime=False):
         self.backend = FakeBackend(capacity=24 * MIB)
@@ -643,7 +646,7 @@ class Interrupted:
         assert allocator.reserved == allocator.allocated == 0
 
 
-# Every place where CHOSEN=1; with 7 each seventh, so that the suite takes a second.
+# With CHOSEN=1 every place; with 7 every seventh, so that the tests take a second.
 CHOSEN = int(os.environ.get("GPUTENSOR_INTERRUPT_EVERY", "7"))
 
 
@@ -678,7 +681,7 @@ def test_a_finaliser_anywhere_may_allocate_drop_and_ask(way):
         world = Interrupted(*way)
 
         def finalise(world=world):
-            """What garbage collection may run at any call."""
+            """The finaliser that garbage collection may run at any call."""
             world.allocate(700, world.streams[0])
             world.live.append(world.allocate(3000, world.streams[2]))
             assert world.allocator.allocated > 0 and world.allocator.snapshot()
@@ -697,7 +700,8 @@ def test_a_finaliser_anywhere_may_allocate_drop_and_ask(way):
 @pytest.mark.parametrize("asks_runtime", [False, True])
 @pytest.mark.parametrize("bins", [0, 256])
 def test_blocks_may_come_and_go_while_pools_are_made_anew(bins, asks_runtime, monkeypatch):
-    """After an interruption and when bins are forgotten: none is lost, none is given twice."""
+    """This happens after an interruption and when bins are dropped: no block is lost, and none is
+    allocated twice."""
     monkeypatch.setattr(segments, "_MOST_BINS", bins)
     number = 1
     while True:
@@ -706,7 +710,7 @@ def test_blocks_may_come_and_go_while_pools_are_made_anew(bins, asks_runtime, mo
             world.take(size)
         dropped = world.live[:4]
         del world.live[:4]
-        dropped[1] = dropped[3] = None  # of each size one is free, one will be
+        dropped[1] = dropped[3] = None  # one block of each size is free, and one will be freed
 
         def come_and_go(world=world, dropped=dropped):
             world.take(700)
@@ -763,7 +767,8 @@ def test_threads_that_share_a_stream_never_share_a_block(allocator, asks_runtime
 
 
 class _Graph:
-    """A graph of a random program: where its captures had memory. holders: graphs of its pool."""
+    """A graph of a random program: the memory ranges of its captures. holders: graphs of its
+    pool."""
 
     def __init__(self, handle):
         self.handle, self.spans, self.holders = handle, [], 1
@@ -772,7 +777,7 @@ class _Graph:
 @pytest.mark.parametrize("keeps_blocks", [True, False])
 @pytest.mark.parametrize("seed", range(4))
 def test_memory_of_graphs_is_nobody_elses(seed, keeps_blocks):
-    """Captures on three streams, into pools of their own and shared ones, and what lies between."""
+    """Captures on three streams, into separate and shared pools, and other work between them."""
     chance, backend = random.Random(seed), FakeBackend()
     allocator = Allocator(0, backend, keeps_blocks=keeps_blocks)
     streams = [FakeStream(n) for n in (1, 2, 3)]
@@ -865,7 +870,7 @@ def test_memory_of_graphs_is_nobody_elses(seed, keeps_blocks):
 
 
 def test_memory_runs_out_within_a_capture():
-    """Nothing is given back to make room, and no device is waited for."""
+    """No memory is returned to make room, and the host waits for no device."""
     backend = FakeBackend(capacity=4 * MIB)
     allocator, stream = Allocator(0, backend), FakeStream(1)
     free = allocator.allocate(100, FakeStream(2))

@@ -59,8 +59,8 @@ def test_variants_compile_without_spills(defines: variants.Defines, arch: str) -
 def test_products_are_most_of_the_instructions(
     entry: str, width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    """For each step of a product of scores, 16 multiply-adds and 8 loads of shared memory; of the
-    products with a matrix of 32 columns, 8 and 6."""
+    """A step of a product for scores has 16 multiply-adds and 8 loads of shared memory; a step of
+    the products with a matrix of 32 columns has 8 and 6."""
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
     defines = attention_launch.define(float32, width)
     cubin = runtime_nvrtc.compile_cubin(nvrtc, module.text("attention"), defines, "sm_90")
@@ -77,7 +77,7 @@ def test_products_are_most_of_the_instructions(
 
 
 def _loops(code: list[sass.Instruction]) -> list[list[sass.Instruction]]:
-    """The bodies of the innermost loops."""
+    """Return the bodies of the innermost loops."""
     spans = [(k + 1 + one.jump, k + 1) for k, one in enumerate(code) if one.jump < 0]
     inner = [a for a in spans if not any(b != a and a[0] <= b[0] and b[1] <= a[1] for b in spans)]
     return [code[begin:end] for begin, end in inner]

@@ -1,5 +1,5 @@
-"""Bank conflicts of the copy kernels, by a model of shared memory: passes of each access over the
-least possible.
+"""Bank conflicts of the copy kernels, by a model of shared memory: the number of passes of each
+access, compared with the least possible number.
 
 32 banks of four bytes; a warp's 16-byte accesses are done by quarters, its 8-byte ones by halves.
 The addresses repeat the kernels' formulas (`shared_at` of copy_tile.cu, `interleaved::at` of
@@ -29,7 +29,8 @@ ITEMS = [SHORT[s] for s in ("u8", "f16", "f32", "f64", "c128")]
 
 
 def passes(addresses: list[int], nbytes: int) -> tuple[int, int]:
-    """(passes of a warp's access of so many bytes a lane, the least that any addresses need)."""
+    """Return (passes of a warp's access with this number of bytes per lane, the least possible
+    number)."""
     lanes = _LANES.get(nbytes, WARP)
     taken = 0
     for begin in range(0, len(addresses), lanes):
@@ -63,7 +64,7 @@ def test_the_model_knows_a_conflict() -> None:
 
 
 def tile_accesses(walk: Walk, plan: copy_plan.Tile) -> Iterable[tuple[list[int], int]]:
-    """Stores of squares' columns, then loads of what goes to dst."""
+    """Stores of the columns of squares, then the loads for dst."""
     d = walk.dst_bytes
     wide = plan.load or 4 // walk.src_bytes
     tall = 8 if d == 1 and wide == 16 else 16 // d
@@ -92,7 +93,7 @@ def _sectors(walk: Walk, plan: copy_plan.Tile, at: Any) -> Iterable[tuple[list[i
     for first in range(0, plan.columns * units, WARP):
         lanes = [divmod(u, units) for u in range(first, first + WARP)]
         leads = [-(walk.dst_low + column * walk.dst[plan.y]) % 32 for column, _ in lanes]
-        begins = [  # lanes behind the last unit are idle
+        begins = [  # lanes after the last unit are idle
             (column, lead + min(k * unit, stored - unit)) for (column, k), lead in zip(lanes, leads)
         ]
         for more in (0, unit):  # both of a thread's two units
@@ -158,7 +159,7 @@ def test_few_channels_have_no_conflicts(channels: int) -> None:
 
 
 def pack_accesses(walk: Walk, plan: copy_pack_plan.Pack) -> Iterable[tuple[list[int], int]]:
-    """Linear stores by LOAD, then gathers of single elements."""
+    """Linear stores in units of LOAD, then gathers of single elements."""
     d = walk.dst_bytes
 
     def at(element: int) -> int:
@@ -172,7 +173,7 @@ def pack_accesses(walk: Walk, plan: copy_pack_plan.Pack) -> Iterable[tuple[list[
 
 
 def test_packed_boxes_have_few_conflicts() -> None:
-    """Scalar accesses are free of them; a vector's padding is as coarse as the vector."""
+    """Scalar accesses have none; for vectors, the padding has the granularity of the vector."""
     rng, scalar, vector = random.Random(3), [], []
     for _ in range(400):
         d = rng.choice(ITEMS)

@@ -13,7 +13,7 @@ TEXT = '#line 1 "unary.cu"\nextern "C" __global__ void f() {}\n'
 
 
 class Binding:
-    """An NVRTC of some version that notes what it is given to compile."""
+    """An NVRTC of some version that records the texts that it must compile."""
 
     NVRTCError = RuntimeError
 

@@ -1,4 +1,4 @@
-"""Chains compiled by NVRTC, without a GPU: no spills, and each operand is moved once."""
+"""Chains compiled by NVRTC, without a GPU: no spills, and each operand is loaded or stored once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ N = 4096
 
 
 def program(bound: Any, arch: str, **more: str) -> tuple[bytes, str]:
-    """Cubin and log of a launch's kernel."""
+    """Return cubin and log of a launch's kernel."""
     made = nvrtc.createProgram(module.text(bound.family), "chain.cu", (), ())
     given = [f"-D{name}={value}" for name, value in {**bound.defines, **more}.items()]
     try:
@@ -39,7 +39,7 @@ def program(bound: Any, arch: str, **more: str) -> tuple[bytes, str]:
 
 
 def bound(body: Body, shape: tuple[int, ...], turned: int = -1) -> Any:
-    """A chain over dense operands; one of them runs the other way."""
+    """Bind a chain over dense operands; one of them is reversed."""
     walks = []
     for k, d in enumerate(body.dtypes):
         strides = [d.itemsize, d.itemsize * shape[0]][: len(shape)]
@@ -67,7 +67,8 @@ def test_random_chains_compile(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ["sm_70", "sm_90"])
 def test_chains_over_rows_compile_and_do_not_spill(arch: str) -> None:
-    """x * y less its mean, which is stored too; and where its largest element is."""
+    """One chain subtracts the mean from x * y and stores both; the other finds the index of the
+    largest element."""
     for of in (float32, float16):
         size, walk = of.itemsize, (of.itemsize, of.itemsize * 500)
         seen, found = (0, size), Body((of, of, of), (), (2,))
@@ -110,8 +111,8 @@ def test_chains_over_rows_compile_and_do_not_spill(arch: str) -> None:
 @pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90", "sm_120"])
 @pytest.mark.parametrize("op", ["mean", "amax"])
 def test_what_follows_on_a_reduction_compiles_and_does_not_spill(arch: str, op: str) -> None:
-    """tanh of the result times another operand, and the result; in one launch and behind segments,
-    over rows, columns and what is neither."""
+    """The chain stores tanh of the result times another operand, and the result. It runs in one
+    launch and after segments, over rows, columns and other layouts."""
     for of in (float32, float16):
         size = of.itemsize
         product = Body((of, of), (Step("binary", "mul", of, of, (0, 1), (), "aten::mul"),), (2,))
@@ -141,7 +142,7 @@ def test_what_follows_on_a_reduction_compiles_and_does_not_spill(arch: str, op: 
                 assert "0 bytes spill stores" in log and one.entry in log
 
 
-# (a * b + n > m ? a : b, and the product) of f32; of f16 and f32, two results
+# (a * b + n > m ? a : b, and the product) in f32; two results with f16 and f32
 MASKED = Body(
     (float32, float32),
     (
@@ -232,7 +233,7 @@ def test_sums_of_squares_of_lists_do_not_spill(of: Any, arch: str) -> None:
 
 
 def test_the_names_of_all_families_are_apart() -> None:
-    """Any of their operators may meet in one text."""
+    """One text may contain any of their operators."""
     step = [Step(f, op, float32, float32, (0,), (), op) for f, op in (("unary", "neg"),)]
     text = module.composed(sorted(chain_source.FAMILIES - {"copy"}),
                            chain_source.functor(Body((float32,), tuple(step), (1,))))  # fmt: skip

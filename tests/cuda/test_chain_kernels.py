@@ -149,7 +149,7 @@ def test_an_output_may_be_an_input(layout: str, everything_is_large: None) -> No
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_operator_alone(family: str, layout: str) -> None:
-    """In each dtype; the dtypes of an operator share the layouts, f32 has all."""
+    """Each dtype is tested. The layouts are distributed over the dtypes; f32 has all layouts."""
     place, cases = list(LAYOUTS).index(layout), []
     for number, (of, op) in enumerate(chains.operators()):
         if of == family:
@@ -206,7 +206,7 @@ def test_random_chains_over_large_layouts(seed: int, everything_is_large: None) 
 
 @pytest.mark.full
 def test_nothing_is_wrong_under_address_and_undefined_sanitizers() -> None:
-    """In a process of its own, since libasan must be there from its start."""
+    """Runs in a separate process, because libasan must be loaded at its start."""
     environment = {**os.environ, "GPUTENSOR_EMULATOR_SANITIZE": "1", "GPUTENSOR_CUDA": "emulator"}
     command = [sys.executable, "-m", __name__]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -214,7 +214,8 @@ def test_nothing_is_wrong_under_address_and_undefined_sanitizers() -> None:
 
 
 def main() -> None:
-    """Chains of usual operators over small layouts and, by the kernels for them, large ones."""
+    """Run chains of ordinary operators over small layouts, and over large layouts by their
+    kernels."""
     rng = random.Random(11)
     bodies = [SCALED, *[chains.some_chain(rng, rng.randint(2, 9), USUAL) for _ in range(4)]]
     check_all([Case(body, layout, 1) for body, layout in zip(bodies, LAYOUTS)])

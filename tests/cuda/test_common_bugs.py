@@ -32,7 +32,7 @@ def line(n):
 HEAD = """extern "C" __global__ void k(const float* in, float* out, int n) {
   const int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
 """
-# text behind HEAD, (n of in, n of out), grid, block, what is said, what the repaired one gives
+# text after HEAD, (n of in, n of out), grid, block, the message, the fixed kernel's result
 BUGS = {
     "a barrier is missing in a reduction": (
         "  __shared__ float s[256];\n  s[t] = i < n ? in[i] : 0;\n  __syncthreads();\n"
@@ -183,7 +183,8 @@ def test_a_launch_without_checks_says_what_it_sees_and_which_check_says_more(emu
 
 
 def test_a_kernel_is_accused_once(emulated):
-    """Far past the end, where only a whole look at the guards finds it, and several times."""
+    """The write is far past the end, where only a full check of the guards finds it, and is
+    repeated."""
     text = HEAD + "  out[n + 40] = 1; out[n + 90] = 1; out[-100] = 1;\n}"
     kept = [np.zeros(10, F) for _ in range(2)]
     kernel = Kernel(text, "k")[1, 1]
@@ -266,7 +267,7 @@ def test_a_kernel_that_does_not_end_can_be_interrupted(emulated, condition, sani
     with emulator_settings(sanitize=sanitize):
         kernel(np.ones(1, F), np.ones(2, np.int32), 1)  # compiled by now
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        # A function of the emulator's that is called, as an atomic is, has no line in the text.
+        # A function of the emulator that is called, such as an atomic, has no line in the text.
         place = r"k\.cu:4" if condition == "in[0] == 0" else r"k(\.cu:4)?"
         with pytest.raises(
             KeyboardInterrupt, match=rf"^{place}: interrupted \(block \(0,0,0\), thread \(3,0,0\)\)"
@@ -276,7 +277,7 @@ def test_a_kernel_that_does_not_end_can_be_interrupted(emulated, condition, sani
 
 @pytest.mark.parametrize("handler", ["ignored", "own"])
 def test_ctrl_c_is_what_the_program_made_of_it(emulated, handler):
-    """SIGINT that is ignored ends no kernel; a handler of the program's is called."""
+    """An ignored SIGINT does not end a kernel; a handler of the program is called."""
 
     def rings(*_: object) -> None:
         raise TimeoutError("its own handler")
@@ -300,7 +301,7 @@ def test_ctrl_c_is_what_the_program_made_of_it(emulated, handler):
 
 
 def test_an_alarm_reaches_python_out_of_an_endless_kernel(emulated):
-    """What pytest-timeout does."""
+    """pytest-timeout works this way."""
 
     def rings(*_: object) -> None:
         raise TimeoutError("too long")

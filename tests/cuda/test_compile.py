@@ -24,14 +24,15 @@ try:
 
     nvrtc.getVersion()
     REASON = ""
-except Exception as error:  # cupy raises errors of many classes where parts of CUDA are absent
+except Exception as error:  # cupy raises errors of many classes if parts of CUDA are missing
     nvrtc, REASON = None, f"NVRTC is not usable: {type(error).__name__}"
 
 requires_nvrtc = pytest.mark.skipif(bool(REASON), reason=REASON)
 
 OPTIONS = ("--std=c++17", "-fmad=false", "--ptxas-options=-v")
 ARCHITECTURES = ("sm_70", "sm_90", "sm_100", "sm_120")
-# The most registers an entry may take on sm_80. 256 threads of 64 registers are four blocks per SM.
+# The most registers an entry may take on sm_80. With 64 registers, four blocks of 256 threads fit
+# on an SM.
 # Sums of bytes by rows and columns have sixteen accumulators of 64 bits. sinc of c128 by strides
 # takes 70, which are three blocks.
 REGISTERS = {
@@ -51,7 +52,8 @@ REGISTERS = {
     "criterion_contiguous": 56, "criterion_strided": 72,
 }  # fmt: skip
 
-# Functors that are called: what a call keeps in memory by convention counts as spilled.
+# Functors that the compiler does not inline: registers that a call saves to memory count as
+# spilled.
 CALLED = ("special",)
 
 _MANGLED = re.compile(r" '_ZN\d+v(\d+)_\d+([a-z_]+)E")
@@ -60,9 +62,9 @@ _USED = re.compile(r"Used (\d+) registers")
 
 
 def program(family: str, group: Sequence[variants.Defines]) -> str:
-    """The family's text with the body once per variant, variant i in namespace v<i>_."""
+    """Return the family's text with the body once per variant; variant i is in namespace v<i>_."""
     once, body = module.text(family).split(module.BODY)
-    # C names would collide between namespaces; the mangled ones tell the variants apart.
+    # C names would collide between namespaces; mangled names differ by variant.
     body = body.replace('extern "C" ', "")
     defined = sorted(set(re.findall(r"^#define (\w+)", body, re.MULTILINE)))
     parts = [once]
@@ -74,7 +76,7 @@ def program(family: str, group: Sequence[variants.Defines]) -> str:
 
 
 def compiled(family: str, group: Sequence[variants.Defines], arch: str) -> list[dict[str, Any]]:
-    """One record per kernel: entry, defines, registers, stack, spills."""
+    """Return one record per kernel: entry, defines, registers, stack, spills."""
     made = nvrtc.createProgram(program(family, group), f"{family}.cu", (), ())
     try:
         nvrtc.compileProgram(made, (*OPTIONS, f"-arch={arch}"))
@@ -102,7 +104,7 @@ def whole_group(family: str, dims: int) -> tuple[dict[str, Any], ...]:
 
 
 def representatives(family: str) -> list[variants.Defines]:
-    """One variant per entry and item size."""
+    """Return one variant per entry and item size."""
     found: dict[tuple[str, str], variants.Defines] = {}
     for defines in variants.group(family):
         size = re.sub(r"[a-z]+", "", defines["SCALAR"])
@@ -149,7 +151,7 @@ def test_other_architectures(family: str, arch: str) -> None:
 @requires_nvrtc
 @pytest.mark.parametrize("family", variants.FAMILIES)
 def test_a_bare_file_compiles(family: str) -> None:
-    """With its defaults, as in an editor; messages name the file and the line in it."""
+    """It compiles with its defaults, as in an editor, and messages name the file and its line."""
     made = nvrtc.createProgram(module.text(family), "kernel.cu", (), ())
     nvrtc.compileProgram(made, ("--std=c++17", "-arch=sm_80"))
     nvrtc.destroyProgram(made)
@@ -183,9 +185,9 @@ def test_contiguous_entries_move_sixteen_bytes_at_a_time() -> None:
 @requires_nvrtc
 @pytest.mark.parametrize("family", [f for f in variants.FAMILIES if f != "copy"])
 def test_what_may_work_in_place_reads_no_memory_as_constant(family: str) -> None:
-    """`ld.global.nc` may give what stood there before the kernel, or what it wrote itself.
-
-    copy_row and its like use it: their dst is no part of src, or the same elements one by one.
+    """`ld.global.nc` may read values from before the kernel, or values that the kernel wrote.
+    copy_row and similar kernels may use it: their dst does not overlap src, or is the same elements
+    one by one.
     The tables of CUDA's own sine and cosine are constant.
     """
     group = representatives(family)
@@ -204,7 +206,7 @@ def test_what_may_work_in_place_reads_no_memory_as_constant(family: str) -> None
 @requires_nvrtc
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
 def test_an_image_ends_where_its_elf_file_does(arch: str, monkeypatch, tmp_path) -> None:
-    """CuPy cuts the last byte off what NVRTC gives; what is put back has to be what was there."""
+    """CuPy removes the last byte of NVRTC's output, so the restored byte must equal it."""
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(kernel_cache, "_known", {})
     for family in ("fill", "reduce"):
@@ -232,7 +234,7 @@ def test_the_lists_are_not_empty() -> None:
 
 
 def print_table(arch: str) -> None:
-    """Registers by entry: how many variants, the least, the most, and which takes the most."""
+    """Print registers by entry: number of variants, least, most, and the variant with the most."""
     for family in variants.FAMILIES:
         records = compiled(family, variants.group(family), arch)
         for entry in dict.fromkeys(r["entry"] for r in records):

@@ -28,7 +28,7 @@ from .test_compile import REASON, nvrtc, requires_nvrtc
 
 NVDISASM = shutil.which("nvdisasm")
 ARCHITECTURE = "sm_90"
-# The most registers of a thread, spills being none: 64 leave room for 1024 threads an SM.
+# The most registers of a thread without spills: with 64, 1024 threads fit on an SM.
 REGISTERS = {"copy_row": 64, "copy_tile": 64, "copy_skinny": 64, "copy_pack": 72, "copy": 80}
 
 WORD = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "w128"}
@@ -45,8 +45,8 @@ TILES = {
 class Gate:
     """A variant; bytes that a thread copies; instructions per 512 bytes, at most.
 
-    width: bytes of every load and store of global memory, where they are all one. flight: bytes
-    that a thread has asked for before its first store, at least.
+    width: bytes of every load and store of global memory, if all are equal. flight: the least
+    number of bytes that a thread loads before its first store.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Gate:
         return f"{self.text} {' '.join(short)}"
 
 
-# Elements of an access of TILE, by how copy_score counts it.
+# Elements of an access of TILE, by copy_score's name for it.
 ELEMENTS = {score.WIDE: lambda size: 16 // size, score.WORD: lambda size: 4 // size,
             score.SHIFTED: lambda size: 0, score.SINGLE: lambda size: 1}  # fmt: skip
 
 
 def _tiles() -> Iterator[Gate]:
-    """Every pair of accesses that is counted, held to what the scores count with."""
+    """Return a gate for each counted pair of accesses, with the numbers that the scores use."""
     for size, loads in score.TILE_INSTRUCTIONS.items():
         for load, stores in loads.items():
             for store, most in stores.items():
@@ -113,7 +113,8 @@ def _pack(size: int, load: int, store: int) -> Gate:
     )  # fmt: skip
 
 
-# What moves 16 bytes on both sides is held to 1.15 of what a prototype took: 33 31 36 38 34.
+# Kernels with 16-byte accesses on both sides may have 1.15 times a prototype's instructions: 33 31
+# 36 38 34.
 GATES = [
     *_tiles(),
     _row(17, (16, 16), 64, SRC="w128", VECTOR=1, LONG=1),
@@ -133,7 +134,7 @@ GATES = [
 
 
 def _compile(text: str, defines: dict[str, str], arch: str) -> tuple[Any, str]:
-    """(program, log) of a text as the runtime compiles it: defines before everything."""
+    """Return (program, log) of a text, compiled as the runtime does: defines come first."""
     made = nvrtc.createProgram(module.text(text), f"{text}.cu", (), ())
     options = [*runtime_nvrtc.OPTIONS, "--ptxas-options=-v", f"-arch={arch}"]
     try:
@@ -145,7 +146,7 @@ def _compile(text: str, defines: dict[str, str], arch: str) -> tuple[Any, str]:
 
 @cache
 def _code(gate: Gate) -> tuple[bytes, list[sass.Instruction]]:
-    """(cubin, instructions) of the path of whole tiles."""
+    """Return (cubin, instructions) of the path of whole tiles."""
     made, _ = _compile(gate.text, gate.defines | {"EDGES": "0"}, ARCHITECTURE)
     cubin = bytes(nvrtc.getCUBIN(made)) + b"\0"  # CuPy strips the last byte
     nvrtc.destroyProgram(made)
@@ -153,7 +154,8 @@ def _code(gate: Gate) -> tuple[bytes, list[sass.Instruction]]:
 
 
 def _per_512(gate: Gate) -> float:
-    """Instructions; of PACK, whose offsets serve many tiles, those of a tile."""
+    """Return instructions per 512 bytes; for PACK only a tile's, because its offsets are computed
+    for many tiles."""
     code = _code(gate)[1]
     counted = sass.loop(code) if gate.text == "copy_pack" else code
     return len(counted) * 16 / gate.nbytes  # a warp copies 32 * nbytes
@@ -203,7 +205,7 @@ def test_sass_is_read_as_nvdisasm_reads_it(tmp_path: Path) -> None:
 
 
 def _copies() -> Iterator[prebuilt.Variant]:
-    """Every fourth of the prebuilt copies, and what only rare layouts ask for."""
+    """Return every fourth of the prebuilt copies, and variants that only rare layouts need."""
     yield from list(prebuilt.copies())[::4]
     for of in ("u8", "u16", "u32"):
         size = int(of[1:]) // 8
@@ -227,7 +229,8 @@ def _copies() -> Iterator[prebuilt.Variant]:
 
 
 def _registers(text: str, defines: dict[str, str], arch: str = ARCHITECTURE) -> int:
-    """Of a thread; fails where any is spilled, but for a few words in tiles of whole sectors."""
+    """Return a thread's registers. Fails if any is spilled, except for a few words in tiles of
+    whole sectors."""
     made, log = _compile(text, defines, arch)
     nvrtc.destroyProgram(made)
     spills = re.findall(r"(\d+) bytes spill stores", log)
@@ -253,8 +256,8 @@ def test_registers_and_spills() -> None:
     "gate", [g for g in GATES if g.text in ("copy_tile", "copy_pack")], ids=repr
 )
 def test_registers_are_those_that_plans_count_with(gate: Gate) -> None:
-    """And with them the loads in flight of an SM: 48 KiB where both sides move 16 bytes at a
-    time."""
+    """The registers determine an SM's loads in flight: 48 KiB if both sides use 16-byte
+    accesses."""
     used = _registers(gate.text, gate.defines | ({"DIMS": "6"} if gate.text == "copy_pack" else {}))
     size, threads = {v: k for k, v in WORD.items()}[gate.defines["SRC"]], int(gate.defines["BLOCK"])
     if gate.text == "copy_tile":
@@ -274,7 +277,7 @@ def test_registers_are_those_that_plans_count_with(gate: Gate) -> None:
 @requires_nvrtc
 @pytest.mark.parametrize("gate", [g for g in GATES if g.text == "copy_pack"], ids=repr)
 def test_offsets_take_the_instructions_of_few_tiles(gate: Gate) -> None:
-    """Where a run's table is there, and runs have one dimension."""
+    """This holds if a run has a table, and runs have one dimension."""
     code = _code(gate)[1]
     counted = len(sass.loop(code))
     assert (len(code) - counted) / counted <= 3.7
@@ -307,7 +310,8 @@ def test_a_bare_text_compiles(text: str, arch: str) -> None:
 @requires_nvrtc
 @pytest.mark.parametrize("family", variants.FAMILIES)
 def test_every_entry_compiles_with_its_defines_in_front(family: str) -> None:
-    """As on a GPU: -D comes before the whole text, so no name in it may be that of a define."""
+    """On a GPU too, -D comes before the whole text, so no name in the text may equal that of a
+    define."""
     seen = set()
     for defines in variants.group(family):
         if (layout := defines["LAYOUT"]) not in seen:
@@ -331,7 +335,7 @@ def test_the_prebuilt_set_names_kernels_that_exist() -> None:
 
 
 def print_table() -> None:
-    """Instructions per 512 bytes of each gate, loads in flight, and registers with edges."""
+    """Print instructions per 512 bytes of each gate, loads in flight, and registers with edges."""
     for gate in GATES:
         used = _registers(gate.text, gate.defines | {"DIMS": "4"})
         flight = sass.loads_in_flight(_code(gate)[1])

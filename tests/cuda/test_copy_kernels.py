@@ -38,7 +38,7 @@ pytestmark = requires_emulator
 
 ITEMS = [SHORT[s] for s in ("u8", "f16", "f32", "f64", "c128")]
 U8, F16, BF16, F32, F64 = (SHORT[s] for s in ("u8", "f16", "bf16", "f32", "f64"))
-# Enough to have each size beside each other, floats beside integers, complex and bool.
+# Enough dtypes to combine each size with each other, and floats with integers, complex and bool.
 CASTS = [
     (SHORT[a], SHORT[b]) for a, b in
     (("f16", "f32"), ("f32", "f16"), ("f32", "u8"), ("u8", "f32"), ("bf16", "f64"), ("i64", "i8"),
@@ -78,7 +78,8 @@ def permuted(
     return Copy(turned, dense(turned, to.itemsize), [source[d] for d in order], to, of)
 
 
-# --- every kernel on shapes that are known to be awkward ------------------------------------------
+# --- every kernel on shapes that are known to be difficult
+# ------------------------------------------
 
 SHAPES = [
     ((200, 136), (1, 0)),  # whole vectors, broken tiles
@@ -134,7 +135,8 @@ def test_turned_and_repeated_rows(d: dtype) -> None:
 
 @pytest.mark.parametrize("d", tier.pick([F16], ITEMS), ids=by_short)
 def test_many_tiles_on_few_multiprocessors(d: dtype) -> None:
-    """Large tiles, and blocks that take several boxes: what only large copies get otherwise."""
+    """Tests large tiles, and blocks that copy several boxes, which otherwise only occur in large
+    copies."""
     side, per_block = copy_score.TILE_SIDE[d.itemsize], 0
     tiles = permuted((9 * side - 2, 8 * side - 2), (1, 0), d)
     boxes = permuted((9, 19, 21, 23), (3, 2, 1, 0), d)
@@ -163,11 +165,10 @@ def _fuzz(
     rng: random.Random, count: int, most: int, variants: int = 1 << 30,
     tell: Callable[[int, int], None] = lambda number, copies: None,
 ) -> Counter[str]:  # fmt: skip
-    """Half of them as for a GPU of one multiprocessor: small copies then get large tiles, several a
-    block. The others as for each of the known ones.
-
-    variants: of kernels, at most; copies that would need one more are left out. tell: called after
-    each layout, with its number and how many copies were right so far.
+    """Plan half of the copies for a GPU with one multiprocessor, so that small copies get large
+    tiles, several per block. Plan the other half for each known GPU. variants: the most kernel
+    variants; copies that would need another one are omitted. tell: called after each layout with
+    its number and the number of correct copies so far.
     """
     ran: Counter[str] = Counter()
     built: set[object] = set()
@@ -193,13 +194,13 @@ def test_any_layout() -> None:
 
 
 def _odd_copy(rng: random.Random, to: dtype, of: dtype) -> Copy:
-    """A transpose whose rows, on either side, begin anywhere; about as large as a few tiles."""
+    """A transpose with misaligned rows on both sides; about as large as a few tiles."""
     n, m = rng.choice((64, 65, 127, 128, 129, 200, 256, 259)), rng.choice((64, 66, 131, 192))
     batch = rng.choice((1, 1, 2, 3))
     pitches = [rng.choice((0, 0, 1, 2, 3, 5, 7)) for _ in range(4)]
     dst = [n * m + pitches[0] + m * pitches[2], 1, n + pitches[2]]
     src = [n * m + pitches[1] + n * pitches[3], m + pitches[3], 1]
-    if rng.random() < 0.2:  # turned, so that no words of src can be shifted
+    if rng.random() < 0.2:  # transposed, so that no words of src can be shifted
         src[1] = -src[1]
     shifts = rng.randrange(16), rng.randrange(16)
     return Copy(
@@ -222,7 +223,7 @@ ODD = [
 
 
 def _odd_fuzz(rng: random.Random, count: int) -> Counter[tuple[int, int]]:
-    """How often TILE moved each side so: (LOAD, STORE)."""
+    """Return how often TILE used each pair (LOAD, STORE)."""
     ran: Counter[tuple[int, int]] = Counter()
 
     def tiles(walk: Walk, gpu: Limits) -> list[copy_plan.Tile]:
@@ -240,7 +241,7 @@ def _odd_fuzz(rng: random.Random, count: int) -> Counter[tuple[int, int]]:
 
 @pytest.mark.parametrize("schedule", tier.pick(["random"], ["forward", "reversed", "random"]))
 def test_tiles_whose_rows_begin_anywhere(schedule: str) -> None:
-    """u8 and f16 of odd pitches: words are shifted together on either side."""
+    """u8 and f16 have odd pitches: words are shifted together on both sides."""
     with settings.emulator_settings(schedule=schedule, seed=5):
         ran = _odd_fuzz(random.Random(11), FUZZ or 30)
     assert sum(n for (_, store), n in ran.items() if not store) > sum(ran.values()) // 2
@@ -249,7 +250,7 @@ def test_tiles_whose_rows_begin_anywhere(schedule: str) -> None:
 
 @pytest.fixture
 def checks() -> Iterator[None]:
-    """Every access is checked; what is built so is for this test alone."""
+    """Check every access. Kernels built in this way are used by this test only."""
     module.clear()
     with settings.emulator_settings(sanitize="all"):
         yield
@@ -275,7 +276,7 @@ def test_no_result_depends_on_the_order_of_threads(schedule: str) -> None:
 
 @pytest.mark.full
 def test_nothing_is_read_that_was_not_written_nor_written_twice(checks: None) -> None:
-    """Every access checked: bounds, shared memory that nobody wrote, races between barriers."""
+    """Every access is checked: bounds, unwritten shared memory, races between barriers."""
     for d in tier.pick([F32], [U8, F32]):
         for sizes, order in tier.pick(SHAPES[:2], [*SHAPES[:4], SHAPES[5]]):
             check(permuted(sizes, order, d))
@@ -284,7 +285,7 @@ def test_nothing_is_read_that_was_not_written_nor_written_twice(checks: None) ->
 
 @pytest.mark.full
 def test_nothing_is_wrong_under_address_and_undefined_sanitizers() -> None:
-    """In a process of its own, since libasan must be there from its start."""
+    """Runs in a separate process, because libasan must be loaded at its start."""
     environment = {**os.environ, "GPUTENSOR_EMULATOR_SANITIZE": "1", "GPUTENSOR_CUDA": "emulator"}
     command = [sys.executable, "-m", __name__, "5", "4", "3000"]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -293,7 +294,7 @@ def test_nothing_is_wrong_under_address_and_undefined_sanitizers() -> None:
 
 @pytest.mark.full
 def test_the_script_runs_over_cupy_too() -> None:
-    """As bench/gpu_check.sh runs it on a GPU; here CuPy is one that stands on the emulator."""
+    """It runs as bench/gpu_check.sh runs it on a GPU, but with a CuPy on the emulator."""
     root, here = Path(__file__).parents[2], Path(__file__).parent
     path = os.pathsep.join([str(here / "cupy_on_emulator"), str(root)])
     environment = {**os.environ, "GPUTENSOR_CUDA": "required", "PYTHONPATH": path}
@@ -316,7 +317,7 @@ SCALED = [(F32, U8), (F16, U8), (U8, F32), (BF16, F16), (SHORT["i16"], F64)]
 
 
 def scaled(x: np.ndarray, to: dtype, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """What `pack` promises, in NumPy."""
+    """Return the result of `pack`, computed by NumPy."""
     acc = np.float64 if F64.np in (x.dtype, to.np) else np.float32
     with np.errstate(all="ignore"):
         y = x.astype(acc) * scale.astype(acc) + bias.astype(acc)
@@ -408,7 +409,7 @@ def test_a_bound_copy_looks_at_each_pair_of_addresses() -> None:
 
 
 def test_each_device_has_the_plan_of_its_own_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made once; and kernels ask for the shared memory that plans count on."""
+    """The plan is made once, and kernels request the shared memory that plans assume."""
     case = OnEmulator(permuted((2, 384, 512), (0, 2, 1), F16))
     case.dst[...] = case.src
     monkeypatch.setattr(runtime.cuda(), "limits", (H200, SMALL).__getitem__)
@@ -456,7 +457,7 @@ if __name__ == "__main__":
     told = begin
 
     def tell(number: int, copies: int) -> None:
-        """For who ends this process before its end: how far it came."""
+        """Print the progress, for a reader that stops this process early."""
         global told
         now = time.perf_counter()
         if now - told > 2:

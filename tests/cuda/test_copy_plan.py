@@ -47,8 +47,8 @@ def walk_of(
 
 @st.composite
 def layouts(draw: Any) -> tuple[Layout, int, int]:
-    """Up to five small dimensions, dst without overlap, src with any strides; addresses modulo
-    16."""
+    """Random layouts: up to five small dimensions, dst without overlap, src with any strides;
+    addresses modulo 16."""
     sizes = tuple(draw(st.lists(st.integers(1, 6), min_size=0, max_size=5)))
     item = draw(st.sampled_from([U8, F16, F32, F64, C128]))
     order = draw(st.permutations(range(len(sizes))))
@@ -65,7 +65,7 @@ def layouts(draw: Any) -> tuple[Layout, int, int]:
 
 
 def bytes_of(sizes: Any, strides: Any, itemsize: int, start: int) -> np.ndarray:
-    """Offset of each byte of a side, in the order of the walk's elements."""
+    """Return the offset of each byte of a side, in the order of the walk's elements."""
     grid = np.full([], start)
     for n, s in zip(sizes, strides):
         grid = grid[..., None] + np.arange(n) * s
@@ -73,7 +73,7 @@ def bytes_of(sizes: Any, strides: Any, itemsize: int, start: int) -> np.ndarray:
 
 
 def moves(walk: Walk) -> dict[int, int]:
-    """Which byte of src each byte of dst gets."""
+    """Return for each byte of dst the byte of src that it gets."""
     to = bytes_of(walk.sizes, walk.dst, walk.dst_bytes, walk.dst_offset)
     of = bytes_of(walk.sizes, walk.src, walk.src_bytes, walk.src_offset)
     return dict(zip(to.tolist(), of.tolist()))
@@ -93,7 +93,7 @@ def test_normalising_moves_the_same_bytes(case: tuple[Layout, int, int]) -> None
     assert (walk.dst_low, walk.src_low) == (
         (dst_low + walk.dst_offset) % 16, (src_low + walk.src_offset) % 16,
     )  # fmt: skip
-    for k in range(1, len(walk.sizes)):  # no two neighbours could still be one
+    for k in range(1, len(walk.sizes)):  # no two neighbouring dimensions can still be merged
         n = walk.sizes[k - 1]
         assert (walk.dst[k], walk.src[k]) != (n * walk.dst[k - 1], n * walk.src[k - 1])
     for low, strides, size in (
@@ -142,7 +142,7 @@ def test_every_plan_can_be_packed(case: tuple[Layout, int, int]) -> None:
             made = copy_launch.launch_of(walk, plan, case[0].dtypes, H200)
             assert made.grid[0] >= 1 and made.block[0] % 32 == 0
             assert len(made.pack((1 << 20, 1 << 20))) < 4096
-            assert made.shared_bytes <= 48 << 10  # what a launch gets without asking for more
+            assert made.shared_bytes <= 48 << 10  # the default limit
 
 
 def test_sectors_of_known_copies() -> None:
@@ -164,7 +164,7 @@ def case(number: int, walk: Walk, **expected: Any) -> Any:
     return pytest.param(walk, expected, id=f"{number}")
 
 
-# The layouts of the benchmark, by its numbers: kernel and what matters of its plan.
+# The benchmark's layouts by number: kernel, and the important values of its plan.
 CASES = [
     case(1, walk_of((8192, 8192), (1, 0)), kernel="tile", load=4, store=4, rows=64, columns=64),
     case(2, walk_of((8192, 16384), (1, 0), F16), kernel="tile", load=8, store=8, rows=128,
@@ -216,7 +216,7 @@ def test_the_benchmark_gets_its_kernels(walk: Walk, expected: dict[str, Any]) ->
     assert {name: getattr(plan, name) for name in expected} == expected
 
 
-# What decides, from either side of its bound.
+# Each criterion of the selection, on both sides of its bound.
 BOUNDS = [
     ("small is element by element", walk_of((100, 160), (1, 0)), "elem"),
     ("and one byte more a tile", walk_of((128, 129), (1, 0)), "tile"),
@@ -281,7 +281,7 @@ def test_rows_take_the_widest_access_that_both_sides_allow() -> None:
 def test_a_tile_wastes_little() -> None:
     for n, m in itertools.product((16, 40, 64, 65, 100, 257, 1000), repeat=2):
         plan = copy_plan.tile(walk_of((n, m), (1, 0)), 1, H200)
-        # Where columns are stored as whole sectors, a tile stores 24, 56 or 120 rows.
+        # If columns are stored as whole sectors, a tile stores 24, 56 or 120 rows.
         heights = (32, 64) if n % 4 == 0 else (24, 56, 120)
         least = min(-(-n // h) * (h if h in (32, 64) else h + 8) for h in heights)
         least *= min(-(-m // 32) * 32, -(-m // 64) * 64)
@@ -315,7 +315,8 @@ LAUNCHES = [
 
 @pytest.mark.parametrize(("walk", "gpu"), LAUNCHES)
 def test_every_plan_fits_every_gpu(walk: Walk, gpu: Limits) -> None:
-    """Its kernel is the same on all of them; blocks are resident as counted, and at least two."""
+    """The kernel is the same on all GPUs; the number of resident blocks is as computed, and at
+    least two."""
     plan = copy_plan.choose(walk, gpu)
     assert plan.kernel == copy_plan.choose(walk, H200).kernel
     made = copy_launch.launch_of(walk, plan, (F32, F32), gpu)
@@ -341,7 +342,8 @@ def test_tiles_are_as_small_as_the_gpu_is_large() -> None:
 
 
 def test_memory_asks_for_what_is_known_of_gpus() -> None:
-    """A unit's share of instructions grows as memory is slower; unknown clocks are an H200's."""
+    """With slower memory a unit may have more instructions; for unknown clocks an H200's are
+    used."""
     issued = {name: score.issued_per_unit(gpu) for name, gpu in KNOWN.items()}
     assert issued["T4"] > issued["A100"] > issued["H100"] > issued["H200"] > 200
     flight = {name: score.bytes_in_flight(gpu) for name, gpu in KNOWN.items()}
@@ -352,7 +354,7 @@ def test_memory_asks_for_what_is_known_of_gpus() -> None:
 
 
 def test_no_kernel_counts_with_the_figures_of_one_gpu() -> None:
-    """They are asked of the device; what is left constant fills every GPU."""
+    """Figures come from the device. The remaining constants are large enough for every GPU."""
     figures = {n for gpu in KNOWN.values() for n in gpu if n & (n - 1) and n != T4.multiprocessors}
     folder = Path(score.__file__).parent
     for path in folder.glob("*.py"):
@@ -379,7 +381,7 @@ def test_a_block_takes_two_boxes_where_there_are_enough() -> None:
 
 
 def pages(walk: Walk, plan: Any, order: list[int], tiles: range) -> int:
-    """Pages of both sides that these boxes touch, walked in this order."""
+    """Return the pages of both sides that these boxes access, in this order."""
     cuts = [d for d in (plan.cut_out, plan.cut_in) if d is not None]
     dims = [*dict.fromkeys(cuts), *order]
     seen = set()

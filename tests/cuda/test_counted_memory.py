@@ -1,4 +1,4 @@
-"""Memory of a training step, counted by the allocator, and what the documentation says of it."""
+"""Memory of a training step, counted by the allocator, compared with the documentation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_step_needs_little_more_than_what_it_holds() -> None:
     command = [sys.executable, "-m", "tests.cuda.counted_memory", "64"]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(made.stdout)
-    largest = 64 * 256 * 56 * 56 * 4  # bytes of an activation; nine times as much were its windows
+    largest = 64 * 256 * 56 * 56 * 4  # bytes; all windows would take 9 times as much
     assert found["held"] < found["step"] < found["held"] + largest
     text = " ".join((ROOT / "docs/architecture.md").read_text(encoding="utf-8").split())
     assert f"{found['step'] / MIB:,.0f} MiB, of which {found['held'] / MIB:,.0f} MiB" in text

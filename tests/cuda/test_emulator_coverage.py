@@ -25,7 +25,7 @@ from .support import requires_emulator
 pytestmark = [requires_emulator, pytest.mark.emulator]
 
 F = np.float32
-# expression, value; a tolerance of 4e-7 relative where the value is no integer
+# expression, value; the relative tolerance is 4e-7 if the value is not an integer
 SCALARS = [
     ("sqrtf(2.0f)", 2**0.5), ("rsqrtf(4.0f)", 0.5), ("expf(1.0f)", math.e), ("logf(2.0f)",
     math.log(2)),
@@ -255,7 +255,7 @@ extern "C" __global__ void __launch_bounds__(64, 1) others(
 """
 
 
-# Overloads for integers that nvcc takes from the host's headers, and NVRTC does not have.
+# Integer overloads that nvcc gets from the host's headers, and that NVRTC lacks.
 BY_NVCC = {"pow(2, 10)", "sqrt(16)"}
 
 
@@ -355,7 +355,7 @@ def test_headers_are_of_nvrtcs_own_version(found, fits, tmp_path, monkeypatch):
 
 
 def own_half_types(monkeypatch) -> None:
-    """As where CUDA's headers are not installed."""
+    """As if CUDA's headers were not installed."""
     monkeypatch.setattr(nvrtc_users, "cuda_headers", tuple)
 
 
@@ -364,7 +364,7 @@ def own_half_types(monkeypatch) -> None:
     "text", ["scalars", "threads", "atomic3", "others", "scalars, our half types"]
 )
 def test_nvrtc_takes_the_same_texts(text, monkeypatch):
-    """So that what is covered is CUDA's, by CUDA's names."""
+    """This shows that the covered constructs are CUDA's, under CUDA's names."""
     entry, _, is_ours = text.partition(",")
     texts = {
         "scalars": scalar_text(BY_NVCC),
@@ -403,7 +403,7 @@ def test_the_documentation_shows_the_table():
     assert coverage.tables() in page.read_text(), f"{page.name}: put coverage.tables() there"
 
 
-# --- what is not covered ------------------------------------------------------------------------
+# --- constructs that are not covered ------------------------------------------------------------
 
 REFUSED = {
     'asm volatile("mov.u32 %0, 1;" : "=r"(n));': ("asm", "inline PTX"),

@@ -20,7 +20,7 @@ struct P { float* out; int n; };
 extern "C" __global__ void wrong(const __grid_constant__ P p) {
 """
 
-# body (line 4 of the text), threads, what is said
+# body (line 4 of the text), threads, the message
 FINDINGS = {
     "barrier in a branch": (
         "if (threadIdx.x < 8) __syncthreads();",

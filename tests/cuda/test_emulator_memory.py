@@ -29,7 +29,7 @@ def machine(monkeypatch):
 
 
 def test_a_random_program_of_allocations(machine):
-    """Aligned, apart from each other, and every byte beside them is watched or nobody's."""
+    """Allocations are aligned and separate, and every byte next to them is guarded or unmapped."""
     draw, live = random.Random(0), {}
     sizes = (0, 1, 511, 512, 513, 4095, 4096, 4097, 65536, 65537, 300_000)
     for step in range(2000):
@@ -59,8 +59,7 @@ def test_more_allocations_than_pages_of_their_own(machine):
 
 
 def test_small_pinned_memory_is_reused_in_the_end(machine):
-    """The guards of freed memory count too: what is kept of it is bounded in bytes, not
-    elements."""
+    """Guards of freed memory count too: kept memory is bounded in bytes, not in elements."""
     seen = set()
     for _ in range(40_000):
         address = machine.allocate(1, -1)
@@ -72,8 +71,8 @@ def test_small_pinned_memory_is_reused_in_the_end(machine):
 # --- what a launch may reach ----------------------------------------------------------------------
 
 HEAD = "struct Node { Node* next; float value; };\n__device__ float* kept;\n"
-# body of `k(float* x, float** table, Node* node, int n)`; whether it writes to y, which the table,
-# the second node and the variable lead to
+# body of `k(float* x, float** table, Node* node, int n)`; True if it writes to y, to which the
+# table, the second node and the variable point
 REACHES = {
     "a table of pointers": "table[0][n] = 5;",
     "a list": "node->next->value = 5; table[0][n] = 5;",
@@ -120,7 +119,7 @@ def test_another_live_tensor_is_out_of_bounds(emulated, mode):
     assert not y.cpu().numpy().any()
 
 
-# --- which argument is blamed --------------------------------------------------------------------
+# --- which argument is blamed ---------------------------------------------------------------------
 
 BLAME = """
 template <typename T> __device__ void touch(T* p, long long i, int does) {
@@ -134,11 +133,11 @@ extern "C" __global__ void k(
 }
 """
 LAUNCHES = int(os.environ.get("GPUTENSOR_TEST_LAUNCHES") or 120)
-CLEAR = 1 << 14  # bytes: as near to another argument as this, nobody can tell (findings.py)
+CLEAR = 1 << 14  # bytes: closer to another argument the target is ambiguous (findings.py)
 
 
 def forget_late_writes() -> None:
-    """Where writes are not checked, one may land in memory that was freed, which is found later."""
+    """Without checks, a write may hit freed memory, which is only detected later."""
     for _ in range(9):
         try:
             return gt.cuda.synchronize()
@@ -148,8 +147,8 @@ def forget_late_writes() -> None:
 
 @pytest.mark.parametrize("mode", tier.pick(["memory"], MODES))
 def test_no_argument_is_blamed_for_another(emulated, mode):
-    """Random accesses outside of one of three arguments: its index is told, and no other is
-    accused."""
+    """Random accesses are outside of one of three arguments: the error contains its index, and
+    names no other."""
     draw = random.Random(f"{mode}{LAUNCHES}")
     dtypes = (gt.float32, gt.uint8, gt.float64)
     silent = 0
@@ -212,7 +211,7 @@ def test_limits_and_their_words(monkeypatch):
     with emulator_settings(limit_s=0):
         assert settings.current().limit_s is None
         assert settings.current().options(0, 1).limit_ms == 0
-    with emulator_settings(limit_s=0.0001):  # 0 milliseconds would be no limit
+    with emulator_settings(limit_s=0.0001):  # 0 milliseconds would mean no limit
         assert settings.current().options(0, 1).limit_ms == 1
     for wrong in ("-1", "x", "nan", "inf"):
         monkeypatch.setenv("GPUTENSOR_EMULATOR_LIMIT", wrong)
@@ -251,7 +250,7 @@ assert pages * resource.getpagesize() <= {gib} << 29, pages
 @pytest.mark.full
 @pytest.mark.parametrize("gib", [3, 40, 100])
 def test_reserved_addresses_leave_room_where_addresses_are_limited(gib):
-    """As batch systems limit them (`ulimit -v`): the most part of them is the program's."""
+    """Batch systems limit addresses (`ulimit -v`): most of them must remain for the program."""
     _of_a_process(_LIMITED.format(gib=gib))
 
 

@@ -77,7 +77,7 @@ def test_a_missing_wait_shows_when_lazy(monkeypatch):
     memory = runtime.allocate(64, 0)
     run("put", memory, 1)
     runtime.synchronize(0)
-    run("add", memory, 1, side)  # and nobody waits for it
+    run("add", memory, 1, side)  # and the host does not wait for it
     assert (device.get(memory) == 1).all()
     side.synchronize()
     assert (device.get(memory) == 2).all()
@@ -172,7 +172,7 @@ def test_memory_used_on_a_second_stream(monkeypatch):
         del temporary
         device.stream.synchronize()
         got = device.get(result, stream=side)
-        # without record_stream the bytes are those of freed memory
+        # without record_stream the bytes would be those of freed memory
         assert (got == 4).all() if recorded else (got.view(np.uint32) == 0xDDDDDDDD).all()
     run("put", result, 1)
     runtime.synchronize(0)
@@ -291,7 +291,7 @@ def test_out_of_memory_has_the_figures_and_waits_for_queued_frees(monkeypatch):
     assert runtime.mem_get_info(0) == (1096, 4096)
     del first
     assert runtime.memory_allocated(0) == 0
-    second = runtime.allocate(4000, 0)  # runs the queue that holds the free
+    second = runtime.allocate(4000, 0)  # runs the queue that contains the free
     runtime.set_memory_limit(0, 4096)
     with pytest.raises(MemoryError, match="limit 4.00 KiB"):
         runtime.allocate(10, 0)
@@ -408,7 +408,7 @@ def test_in_a_forked_child_calls_that_came_before_say_so_too():
 def test_a_finaliser_in_a_thread_that_work_waits_for_does_not_wait(
     order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A library's function spreads over threads, and Python collects garbage in one of them."""
+    """A library function uses several threads, and Python collects garbage in one of them."""
     monkeypatch.setenv("GPUTENSOR_EMULATOR_ORDER", order)
     scheduler, queue = queues.Scheduler(), queues.Queue(0)
     done: list[str] = []

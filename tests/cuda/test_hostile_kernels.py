@@ -40,13 +40,13 @@ def path(tmp_path_factory):
 
 
 def attempt(path: Path, case: str, mode: str, in_fibers: bool) -> str:
-    """Launch it; returns what was said, "" for nothing."""
+    """Launch it. Return the error's text; "" if there is none."""
     x, y, other = (gt.ones(N, device="cuda") for _ in range(3))
     own = np.ones(64, np.float32)
     at = address_for(case, other.data_ptr(), own)
     said = ""
     is_endless = case.startswith("endless") and case != "endless recursion"
-    # a busy machine may keep any other kernel waiting for long
+    # on a busy machine any other kernel may take long
     with emulator_settings(sanitize=mode, limit_s=0.05 if is_endless else 0):
         try:
             Kernel(path, name_of(case, in_fibers))[2, 64, 64](x, y, at, N)
@@ -67,7 +67,7 @@ def attempt_all(path: Path, mode: str, wrong: list[str]) -> None:
             continue  # guarded by `writes` only
         for in_fibers in (False, True):
             said = attempt(path, case, mode, in_fibers)
-            # without checks it may end in memory that others freed, and is told by that memory
+            # without checks it may hit freed memory, and the error names that memory
             wanted = kernel.said if mode or not kernel.is_wild else f"{kernel.said}|{LATE}"
             if mode in kernel.modes and not re.search(wanted, said):
                 wrong.append(f"{case} ({mode}, {'fibers' if in_fibers else 'plain'}): {said!r}")
@@ -150,7 +150,7 @@ def test_one_kernel_fails_its_own_test_and_the_others_go_on(tmp_path, order):
     said = answer.stdout + answer.stderr
     assert answer.returncode == 1, said
     assert "checks writes, limit 1 s" in said
-    # where the order is not eager, a kernel fails at the end of its test, which is an error there
+    # if the order is not eager, a kernel fails at the end of its test, which counts as an error
     bad = re.findall(r"^(?:FAILED|ERROR) test_kernels.py::(\S+)", said, re.MULTILINE)
     assert set(bad) == {f"test_put[{at}]" for at in PUTS} | {
         "test_axpy_without_its_if",

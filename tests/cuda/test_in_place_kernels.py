@@ -48,7 +48,7 @@ CASES: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def outcomes() -> dict[str, str]:
-    """What each case ends with, in this process."""
+    """Return the outcome of each case, run in this process."""
     found = {}
     for name, case in CASES.items():
         x = gt.arange(12, device="cuda", dtype=gt.float32).reshape(3, 4) / 12

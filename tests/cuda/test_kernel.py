@@ -152,7 +152,7 @@ def test_a_kernel_in_unreadable_words_is_named():
 
 @pytest.fixture(params=["tensor", "numpy", "torch"])
 def given(request, emulated):
-    """Makes an array of the library under test, and reads one."""
+    """Functions that make and read an array of the tested library."""
     if request.param == "numpy":
         return lambda a: a, lambda a: a
     if request.param == "torch":

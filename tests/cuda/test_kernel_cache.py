@@ -151,7 +151,7 @@ def test_a_build_that_fails_leaves_nothing(cache):
 def test_others_may_read_a_named_cache_as_the_umask_says_and_never_write(
     cache, umask, folder, mode
 ):
-    """An image fills the cache as root and runs as somebody else."""
+    """A container image fills the cache as root and runs as another user."""
     before = os.umask(umask)
     try:
         path = kernel_cache.fetch("k" * 64, ".cubin", Builder())[1]
@@ -175,10 +175,10 @@ def test_the_cache_that_nobody_named_is_private(tmp_path, monkeypatch, umask):
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
 
 
-# --- whose work an entry is -----------------------------------------------------------------------
+# --- the owner of an entry ------------------------------------------------------------------------
 
 AS_ROOT = os.geteuid() == 0
-OTHER = 4321  # a user's number that no user here has
+OTHER = 4321  # the number of a user that does not exist here
 
 
 def entry(payload, label=b"label", length=None, digest=None):
@@ -245,7 +245,7 @@ def test_a_planted_entry_is_built_again_and_replaced(cache, monkeypatch, how):
     assert kernel_cache.fetch("k", ".so", build)[0] == build.payload and build.calls == 1
     status = os.lstat(path)
     assert stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-    if how == "a link":  # what it pointed to is nobody's business
+    if how == "a link":  # its target must not be changed
         assert (cache / "elsewhere").read_bytes() == entry(FOREIGN)
     list(kernel_cache.entries())
 
@@ -256,7 +256,7 @@ def test_a_planted_entry_is_built_again_and_replaced(cache, monkeypatch, how):
 )
 @pytest.mark.parametrize("above", [False, True])
 def test_a_folder_of_others_is_not_used(cache, monkeypatch, how, above):
-    """Nor one in a folder where others could replace it."""
+    """A folder inside another folder where other users could replace it is not used either."""
     folder = cache / "below" if above else cache
     folder.mkdir(parents=True)
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(folder))
@@ -290,7 +290,7 @@ def test_a_group_of_one_may_write_a_folder_above(cache, monkeypatch):
 
 
 def test_a_link_to_the_folder_is_followed_and_the_folder_judged(cache, tmp_path, monkeypatch):
-    """Who owns a home on another disk has such a link."""
+    """A home on another disk may be such a link."""
     (tmp_path / "disk").mkdir()
     cache.symlink_to(tmp_path / "disk")
     assert kernel_cache.fetch("k", ".so", Builder())[1] == str(tmp_path / "disk" / "k.so")
@@ -302,12 +302,13 @@ def test_a_link_to_the_folder_is_followed_and_the_folder_judged(cache, tmp_path,
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root runs as another user")
 def test_an_image_of_root_serves_another_user_and_is_not_changed_by_him(monkeypatch):
-    """Root's entries count for everybody; his own ones go elsewhere, after a warning."""
+    """All users use root's entries. The user's own entries go to another folder, after a
+    warning."""
     text = (
         "import os, shutil, tempfile, warnings; warnings.simplefilter('ignore')\n"
         "from gputensor.core import errors; errors.no_kernel_cache\n"
         "from gputensor.runtime.compilation import kernel_cache as c\n"
-        "os.setgid(4321); os.setuid(4321)\n"  # from here on he may be unable to read this checkout
+        "os.setgid(4321); os.setuid(4321)\n"  # the user may be unable to read this checkout
         "print(c.fetch('k', '.so', lambda: b'his'), c.fetch('l', '.so', lambda: b'his'))"
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -382,8 +383,8 @@ def test_a_bound_that_means_nothing_is_refused(cache, monkeypatch, value):
 @pytest.mark.full
 @requires_emulator
 def test_a_kernel_whose_file_went_is_loaded_all_the_same(cache, monkeypatch):
-    """Another process trims the cache; a second device needs the file again, and finds its
-    variable."""
+    """Another process removes the file from the cache. A second device needs the file again and
+    finds its variable."""
     text = """
     __device__ int calls;
     struct call { int* out; };
@@ -414,7 +415,7 @@ def test_clear_removes_entries_and_leftovers_and_nothing_else(cache):
     kernel_cache.fetch("b", ".cubin", Builder())
     for name in ("1", "2"):
         (cache / f".gputensor-{name}.tmp").write_text("")
-    os.utime(cache / ".gputensor-1.tmp", (0, 0))  # the other may be in work
+    os.utime(cache / ".gputensor-1.tmp", (0, 0))  # another process may still be writing it
     (cache / "notes.txt").write_text("")
     assert kernel_cache.clear() == 3
     assert sorted(os.listdir(cache)) == [".gputensor-2.tmp", "notes.txt"]

@@ -32,7 +32,7 @@ SIZES = (8, 1, 8, 8, 4)
 
 
 class Array:
-    """What CuPy's arrays have in common with Numba's."""
+    """An array with the attributes that CuPy's and Numba's arrays share."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Array:
 
 
 class TorchTensor:
-    """What `Kernel` asks of a torch tensor."""
+    """The attributes of a torch tensor that `Kernel` reads."""
 
     dtype = "torch.bfloat16"
     is_cpu, is_cuda = False, True

@@ -63,7 +63,7 @@ def test_an_edited_header_is_read_again(emulated, tmp_path):
         source = Kernel(
             text_of("x[0] = VALUE;", "#include <own.h>"), "k", options=(f"-I{tmp_path}",)
         ).source
-        assert f"#define VALUE {value}" in source.text  # what NVRTC's cache is keyed by, too
+        assert f"#define VALUE {value}" in source.text  # these are in NVRTC's cache key, too
 
 
 def test_the_language(emulated):
@@ -142,7 +142,7 @@ def test_names_of_std(emulated, header):
     assert run(text_of(body, f"#include <{header}>")) == 10
 
 
-# --- what the documentation says ------------------------------------------------------------------
+# --- documented rules -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("type_", ["int", "unsigned", "long long", "unsigned char"])

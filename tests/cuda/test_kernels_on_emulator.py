@@ -40,7 +40,7 @@ def shown(value: Any) -> str:
 
 
 def samples(d: dtype, count: int, seed: int = 0) -> np.ndarray:
-    """Values of a dtype, its extremes among them."""
+    """Return values of a dtype, including its extremes."""
     rng = np.random.default_rng(seed)
     if d is BOOL:
         return rng.integers(0, 2, count).astype(bool)
@@ -60,14 +60,14 @@ def samples(d: dtype, count: int, seed: int = 0) -> np.ndarray:
 
 
 def small(d: dtype, count: int, seed: int = 0) -> np.ndarray:
-    """Values near zero, none of them zero."""
+    """Return nonzero values near zero."""
     made = np.random.default_rng(seed).integers(1, 7, count).astype(np.float64)
     if d.is_signed:
         made[::3] *= -1
     return made.astype(d.np)
 
 
-# Each takes a flat array and gives a view of it, or of memory around it.
+# Each function takes a flat array and returns a view of it, or of memory around it.
 LAYOUTS = {
     "dense": lambda x: x,
     "unaligned": lambda x: np.concatenate([x[:1], x])[1:],
@@ -80,7 +80,7 @@ LAYOUTS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def emulator() -> Iterator[None]:
-    """Two emulated devices are what `runtime.cuda()` gives."""
+    """Make `runtime.cuda()` return an emulator with two devices."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime, "_chosen", fresh_emulator(patch, devices=2))
         module.clear()
@@ -94,7 +94,7 @@ def device(request: Any) -> int:
 
 
 def equal(got: np.ndarray, expected: np.ndarray, *, ulp: int = 0) -> None:
-    """Raise unless the arrays agree to the bit, any NaN standing for any other, or within `ulp`."""
+    """Raise unless the arrays agree bit for bit, or within `ulp`; all NaNs are equal."""
     assert got.shape == expected.shape and got.dtype == expected.dtype
     if got.dtype.kind == "c":
         equal(
@@ -521,7 +521,7 @@ def test_mm_of_fractions() -> None:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch takes 64 elements."""
+    """A launch computes at most 64 elements."""
     monkeypatch.setattr(launch, "MAX_NUMEL", 64)
 
 

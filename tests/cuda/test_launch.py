@@ -70,7 +70,7 @@ GOLDEN = [
     ("copy", "copy", Layout((3, 64), [(4, 12), (256, 4)], [F32, F32], F32),
      ("copy_strided", "u32", 1, 64)),
     ("copy", "copy", Layout((64,), [(4,), (0,)], [F32, F32], F32), ("copy_strided", "u32", 1, 32)),
-    # a lane, a warp, a block per row; lanes apart where rows lie side by side
+    # a lane, a warp or a block per row; separate lanes if rows are adjacent
     ("softmax", "softmax", rows("softmax", (64, 10), 1, F32), ("softmax_rows", "f32", 1, 256)),
     ("softmax", "log_softmax", rows("log_softmax", (64, 400), 1, F16), ("softmax_rows", "f16", 8,
     256)),
@@ -205,7 +205,7 @@ def test_parameters_of_a_strided_launch() -> None:
 
 
 def test_the_largest_parameters_fit() -> None:
-    """4 KiB is what a kernel takes on every architecture and driver."""
+    """A kernel accepts 4 KiB on every architecture and driver."""
     shape, walk = (1,) * 64, tuple(3 * 4**d for d in range(20)) + (4,) * 44
     where = binding.bind(
         "where", "where", Layout((2,) * 30, [walk[:30]] * 4, [F32, BOOL, F32, F32], F32)

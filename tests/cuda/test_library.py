@@ -138,7 +138,7 @@ def test_a_further_device_says_what_it_lacks(monkeypatch):
 @pytest.mark.emulator
 @pytest.mark.parametrize("of", [gt.float32, gt.complex64, gt.bfloat16, gt.int32])
 def test_large_products_go_to_the_library(monkeypatch, of):
-    """What cuBLAS has not stays with our own kernel."""
+    """Products that cuBLAS does not support use our own kernel."""
     asked = []
     write = library.write
     monkeypatch.setattr(matmul, "LARGE", 0)

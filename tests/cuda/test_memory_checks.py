@@ -18,8 +18,8 @@ from .support import requires_emulator
 pytestmark = [requires_emulator, pytest.mark.emulator]
 ORDERS = ("forward", "reversed", "random")
 
-# body of `k(float* x, int* count, int n)` for 2 blocks of 64 threads, x of 128 elements; what is
-# said
+# body of `k(float* x, int* count, int n)` for 2 blocks of 64 threads, with x of 128 elements; the
+# message
 WRONG = {
     "read past the end": ("if (t == 63) x[0] = x[b * 64 + t + 1];  // here", r"read 4 B past 'x' "
                                                                              r"\(block \(1,0,0\), "
@@ -65,7 +65,7 @@ WRONG = {
                                                             r"memory"),
 }  # fmt: skip
 
-# bodies that are right
+# correct bodies
 RIGHT = {
     "a barrier": "__shared__ int s[64];\ns[t] = t;\n__syncthreads();\nx[b * 64 + t] = s[63 - t];",
     "a warp's barrier": "__shared__ int s[64];\ns[t] = t;\n__syncwarp();\nx[b * 64 + t] = s[t ^ "
@@ -157,7 +157,7 @@ def test_only_what_was_asked_for_is_checked(emulated, check_name):
                 launch(text)
 
 
-# sample -> what is taken away or changed; each makes it wrong
+# sample -> the removed or changed text; each change makes the kernel wrong
 MUTATIONS = {
     "matmul": ("    __syncthreads();\n    for (int i", "    for (int i"),
     "transpose": ("  __syncthreads();\n", ""),

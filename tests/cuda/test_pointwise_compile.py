@@ -21,7 +21,8 @@ from .test_compile import OPTIONS, compiled, nvrtc, requires_nvrtc
 
 N = 4096
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100")
-# 256 threads of 64 registers are four blocks per SM; tiles have 256 bytes of loads in flight each.
+# With 64 registers, four blocks of 256 threads fit on an SM. Each tile has 256 bytes of loads in
+# flight.
 REGISTERS = {"rows": 64, "turned": 128}
 
 
@@ -71,7 +72,7 @@ def test_registers(arch: str) -> None:
 
 
 def ptx(bound: Any) -> list[str]:
-    """The instructions of a launch's kernel for whole units and few dimensions."""
+    """Return the instructions of a launch's kernel for whole units and few dimensions."""
     defines = bound.defines | {"EDGES": "0", "DIMS": "1"}
     made = nvrtc.createProgram(module.text(bound.family), "kernel.cu", (), ())
     given = [f"-D{name}={value}" for name, value in defines.items()]
@@ -154,7 +155,7 @@ def test_tiles_have_no_bank_conflict(unit: int, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_few_variants_are_built_together_on_the_emulator() -> None:
-    """An operator's: fifty of them are about two seconds of g++."""
+    """These are one operator's variants: g++ takes about two seconds for fifty."""
     for family in variants.FAMILIES:
         for defines in variants.group(family):
             assert defines in variants.group_of(family, defines)

@@ -45,7 +45,7 @@ def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class View:
-    """The same view of a NumPy array and of a tensor of the same bytes on the device."""
+    """A view of a NumPy array, and the same view of a tensor with the same bytes on the device."""
 
     def __init__(self, rng: random.Random, sizes: tuple[int, ...], of: str) -> None:
         axes = list(range(len(sizes)))
@@ -108,7 +108,7 @@ def made(seed: int, count: int, most: int) -> Iterator[tuple[Case, list[View]]]:
 
 
 def compile_together(run: Callable[[], None]) -> Counter[str]:
-    """Compile what `run` would launch, a text at a time; what it is, by entry."""
+    """Compile the kernels that `run` would launch, one text at a time. Return them by entry."""
     seen: list[launch.Launch] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch.Launch, "__call__", lambda self, *_: seen.append(self))
@@ -203,7 +203,7 @@ REDUCTIONS = [("sum", "f4"), ("sum", "u1"), ("sum", "f2"), ("sum", "c16"), ("mea
 
 
 def reduced(seed: int, count: int) -> Counter[str]:
-    """Reductions of any layout over any dimensions, on values whose sums are exact."""
+    """Random reductions of any layout over any dimensions, of values whose sums are exact."""
     rng, ran = random.Random(seed), Counter[str]()
     entries = binding.bind
 
@@ -240,7 +240,7 @@ def test_any_reduction() -> None:
 
 @pytest.mark.parametrize("schedule", ["reversed", "random"])
 def test_a_reduction_does_not_depend_on_the_order_of_threads(schedule: str) -> None:
-    """Fractions: another order of additions would show in the bits."""
+    """Elements are fractions, so another order of additions would change the bits."""
     rng = np.random.default_rng(1)
     cases = [
         ((5000,), (0,)),
@@ -289,5 +289,5 @@ def test_the_error_of_a_sum_is_bounded_as_the_kernel_says() -> None:
             got = gt.from_numpy(x).to("cuda").sum(dim).cpu().numpy().astype("f8")
             exact, size = x.astype("f8").sum(dim), np.abs(x.astype("f8")).sum(dim)
             stored = np.spacing(np.abs(exact).astype(of)).astype("f8") / 2
-            # At most this many additions on the way of any element: per lane, then the tree.
+            # The most additions through which an element passes: per lane, then in the tree.
             assert (np.abs(got - exact) <= (64 + 17) * eps * size + stored).all(), (of, shape)

@@ -81,7 +81,8 @@ def test_narrower_accesses_where_an_address_is_not_aligned() -> None:
 
 
 def some_walk(rng: random.Random) -> Walk:
-    """Dense out in its order; inputs in any order, repeated, stepped, padded, shifted."""
+    """Return a random walk: dense out in its own order; inputs in any order, repeated, stepped,
+    padded, shifted."""
     shape = tuple(
         rng.choice((1, 2, 3, 5, 8, 30, 33, 64, 100, 256, 1000)) for _ in range(rng.randint(1, 5))
     )
@@ -103,7 +104,7 @@ def some_walk(rng: random.Random) -> Walk:
 
 
 def plans(given: Walk) -> list[pointwise_plan.Plan]:
-    """Every plan that may run a walk, whatever the selection thinks of it."""
+    """Return every plan that can run a walk, also plans that the selection would not choose."""
     return [p for p in (pointwise_plan.rows(given), turned(given)) if p is not None]
 
 
@@ -129,7 +130,7 @@ def test_any_plan_covers_its_walk_with_aligned_accesses(seed: int) -> None:
                 along = plan.y if isinstance(plan, Turned) and plan.kinds[j] == TURNS else 0
                 assert of[along] == given.itemsizes[j] and plan.unit % plan.widths[j] == 0
                 assert plan.widths[j] * given.itemsizes[j] <= 16
-                for _ in range(4):  # a unit anywhere is at a multiple of each access
+                for _ in range(4):  # every unit begins at a multiple of each access
                     at = [rng.randrange(n) for n in given.shape]
                     at[along] -= at[along] % plan.unit
                     place = given.lows[j] + sum(a * s for a, s in zip(at, of))
@@ -195,7 +196,7 @@ def test_what_is_compiled_ahead_is_what_usual_layouts_ask_for() -> None:
 
 
 def test_the_parameters_fit() -> None:
-    """4 KiB is what a kernel takes on every architecture and driver."""
+    """A kernel accepts 4 KiB on every architecture and driver."""
     dtypes = [SHORT[s] for s in ("f32", "bool", "f32", "f32")]
     shape = (64,) * 4
     forward, backward = ([64**d for d in order] for order in ((0, 1, 2, 3), (3, 2, 1, 0)))

@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256) reverse(const __grid_constant_
 
 @pytest.mark.parametrize("count", [100, "most"])
 def test_launch(device, count):
-    if count == "most":  # that a block may have: on every GPU more than the 48 KiB given unasked
+    if count == "most":  # the limit of a block: on every GPU it is above the default of 48 KiB
         count = device.runtime.limits(0).block_shared_bytes // 4
         assert 4 * count > 48 << 10
     kernel = device.kernel(TEXT, "reverse", FACTOR="2.0f")

@@ -105,7 +105,7 @@ def test_shared_pieces_run_in_several_threads_and_nobody_waits_for_one_that_does
 
     other = threading.Thread(target=lambda: cpu.share(2, 2, lambda: busy))
     other.start()
-    begun.wait()  # the only helper is busy with another caller's piece
+    begun.wait()  # the only helper is busy with another caller's part
     seen = []
     for _ in range(5):
         cpu.share(5, 2, lambda: seen.append)

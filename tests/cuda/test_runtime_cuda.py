@@ -35,7 +35,8 @@ def fake():
 
 @pytest.fixture
 def cuda(fake, monkeypatch, tmp_path):
-    """The module as it is when just imported: every test's first call is the process's."""
+    """A newly imported module, so that the first call of each test is the first call of the
+    process."""
     monkeypatch.setitem(sys.modules, "cupy", fake.module)
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(kernel_cache, "_known", {})
@@ -98,7 +99,8 @@ def test_memory_belongs_to_the_stream_that_is_current_on_its_device(cuda, fake):
 
 
 def test_streams_come_from_a_pool(cuda, fake):
-    """As PyTorch's: what is cached for a stream is found again, however many a program makes."""
+    """As in PyTorch. So memory cached for a stream is reused, however many streams a program
+    makes."""
     ptrs = [cuda.Stream(0).ptr for _ in range(100)]
     assert len(set(ptrs)) == 32 and ptrs[:32] == ptrs[32:64]
     for priority in (-1, -5, -9, 7):
@@ -128,7 +130,7 @@ def test_per_thread_default_streams_share_a_handle_and_no_memory(cuda, fake):
     cuda.record_stream(theirs, cuda.current_stream(0))
     ptr = theirs.ptr
     with ThreadPoolExecutor(1) as other:
-        # Dropped where the handle means another stream: no event can tell.
+        # It is dropped when its handle belongs to another stream, so no event can order its work.
         holder = [theirs]
         del theirs
         other.submit(lambda: (holder.clear(), cuda.memory_allocated(0))).result()
@@ -140,7 +142,8 @@ def test_per_thread_default_streams_share_a_handle_and_no_memory(cuda, fake):
 
 
 def test_a_stream_that_is_destroyed_costs_no_later_allocation(cuda, fake):
-    """What is known by its handle counts with the work that it has; what has an owner is kept."""
+    """A stream that is only a handle is checked as long as it has work; a stream with an owner is
+    kept alive."""
     memory, owned = cuda.allocate(8, 0), cuda.allocate(8, 0)
     borrowed = cuda.external_stream(0, 0x77)
     calls(fake)
@@ -207,7 +210,7 @@ def test_out_of_memory_climbs_the_ladder(cuda, fake, monkeypatch):
     ):
         cuda.allocate(1, 0)
     names = [c[0] for c in calls(fake)]
-    asked = ["malloc"] * 2  # a segment, and no more than is wanted
+    asked = ["malloc"] * 2  # one segment, no larger than needed
     wanted = [*asked, *asked, "collect", "deviceSynchronize", *asked, "free_all_blocks", *asked]
     assert names == wanted, "our own blocks, one collection, and CuPy's pool last"
     del first
@@ -227,7 +230,7 @@ def test_record_stream_waits_for_an_event_of_that_stream(cuda, fake):
 
 
 def test_streams_are_there_before_any_memory_is(cuda):
-    """A process may begin with an array of another library, on that library's stream."""
+    """The first call of a process may use an array of another library, on that library's stream."""
     assert cuda.current_stream(1).ptr == 0 and cuda.current_stream(1).device_index == 1
     assert cuda.external_stream(0, 0x77).ptr == 0x77 and cuda.external_stream(0, 1).ptr == 0
     previous = cuda.set_stream(cuda.external_stream(1, 0x77))
@@ -334,7 +337,7 @@ def test_a_library_gets_our_memory_and_device(cuda, fake):
 
 @pytest.fixture
 def modes(cuda, monkeypatch):
-    """The capture modes that the driver was asked to change to, in a thread that captures."""
+    """Return the capture modes that the driver was told to set in a capturing thread."""
     asked = []
 
     def exchange(mode):
@@ -401,7 +404,7 @@ class Transforms:
         return iter(self.cached.items())
 
     def on(self, stream):
-        """Run one; returns what the driver was asked."""
+        """Run a transform. Return the calls of the driver."""
         self.cuda.set_stream(stream)
         calls(self.fake)
         self.cuda.call_library("fft", self._transform, (), (), 0)
@@ -432,7 +435,8 @@ def test_transforms_that_share_a_plan_wait_for_each_other(cuda, fake, monkeypatc
     wait, run, _ = transforms.on(other)
     assert wait[:3] == ("streamWaitEvent", 0, other.ptr) and run == ("exec", 0)
     assert [name for name, *_ in transforms.on(other)] == ["exec", "eventRecord"]
-    # The plan leaves the cache: its memory waits for the stream that it was not made for.
+    # The plan is removed from the cache. Its memory waits for the other stream on which it was
+    # used.
     ptr = transforms.cached["key"].plan.work_area.ptr
     transforms.cached.clear()
     cuda.set_stream(one)
@@ -517,7 +521,7 @@ def test_a_graph_without_transforms_is_cupys(cuda, fake):
     assert type(graph).__name__ == "Graph"
 
 
-# What asks the driver for nothing, or for what exists without a device, or is asked at the start.
+# Functions that do not call the driver, call it only at the start, or need no device.
 SILENT = (
     "name is_emulated is_available unavailable_reason device_count current_device set_device "
     "exchange_device memory_allocated memory_reserved memory_stats memory_snapshot "
@@ -527,7 +531,7 @@ SILENT = (
 
 
 def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
-    """A new entry goes into one of the two lists; so do methods of what entries return."""
+    """Add a new entry to one of the two lists; also add methods of objects that entries return."""
     stream, event, memory = cuda.Stream(0), cuda.Event(enable_timing=True), cuda.allocate(8, 0)
     pinned, function = cuda.pinned_allocate(8), cuda.load(b"image", "k", 0)
     borrowed = cuda.external_stream(0, 0x77)
@@ -598,7 +602,8 @@ def test_no_entry_lets_an_error_of_cupy_out(cuda, fake):
 
 
 def test_a_capture_is_the_drivers_and_a_replay_one_call_of_it(cuda, fake, monkeypatch):
-    """Memory from the driver is taken in relaxed mode; nothing else is asked of it meanwhile."""
+    """The driver allocates memory in relaxed mode; no other call of the driver is made during a
+    capture."""
     modes = []
 
     def exchange(mode):
@@ -684,7 +689,7 @@ def test_a_query_tells_work_that_goes_on_from_a_failure(cuda, fake):
 
 
 def test_peer_access_is_enabled_once_for_each_pair(cuda, fake):
-    fake.reachable.add((1, 0))  # another library was first
+    fake.reachable.add((1, 0))  # another library enabled it first
     for _ in range(2):
         cuda.copy_async(10, 0, 20, 1, 5, cuda.default_stream(1))
     cuda.copy_async(10, 1, 20, 0, 5, cuda.default_stream(0))
@@ -702,7 +707,7 @@ def test_copies(cuda, fake):
     cuda.copy_async(10, 1, 20, -1, 5, stream)
     cuda.copy_async(10, -1, 20, 1, 5, stream)
     cuda.copy_async(10, 0, 20, 1, 5, stream)
-    del fake.calls[-3:-1]  # peer access, which has a test of its own
+    del fake.calls[-3:-1]  # peer access, which another test covers
     cuda.copy_async(10, 0, 20, 1, 0, stream)
     cuda.memset_async(10, 255, 5, 1, stream)
     assert calls(fake) == [
@@ -747,7 +752,7 @@ def test_copies_from_one_pinned_buffer_keep_no_more_than_is_in_flight(cuda, fake
 
 
 def test_a_thread_that_finds_a_copy_done_drops_no_other(cuda, fake):
-    """Two look at the first entry at once; neither may take the second for it."""
+    """Two threads examine the first entry at once; neither may remove the second entry instead."""
     first, second, stream = cuda.pinned_allocate(8), cuda.pinned_allocate(8), cuda.Stream(0)
     for pinned in (first, second):
         cuda.copy_async(1, 0, pinned.ptr, -1, 8, stream)
@@ -758,7 +763,7 @@ def test_a_thread_that_finds_a_copy_done_drops_no_other(cuda, fake):
     query, nested = cuda.driver._runtime.eventQuery, []
 
     def asked(ptr):
-        if not nested:  # what another thread does just now
+        if not nested:  # the simultaneous action of another thread
             nested.append(other.submit(cuda.pinned_allocate, 8))
             with contextlib.suppress(TimeoutError):
                 nested[0].result(0.05)
@@ -772,7 +777,8 @@ def test_a_thread_that_finds_a_copy_done_drops_no_other(cuda, fake):
 
 
 def test_a_finaliser_that_stages_a_copy_drops_no_other(cuda, fake):
-    """The same in one thread: garbage collection runs one inside the call that asks an event."""
+    """The same happens in one thread if garbage collection runs a finaliser inside an event's
+    query."""
     first, second, stream = cuda.pinned_allocate(8), cuda.pinned_allocate(8), cuda.Stream(0)
     cuda.copy_async(1, 0, first.ptr, -1, 8, stream)
     (queue,) = cuda.memory._staging.in_flight.values()
@@ -917,7 +923,7 @@ def test_a_thread_that_never_used_the_device_has_a_context_for_modules_of_others
 
 
 def test_a_launcher_does_what_launch_does_on_the_current_stream(cuda, fake):
-    """Wherever the thread is: on another device, on another stream, without a context."""
+    """The thread may have another current device or stream, or no context."""
     function, side = cuda.load(b"image", "k", 1), cuda.Stream(1)
     run = cuda.launcher(function, (2, 3, 4), (32, 2, 1))
     large = cuda.launcher(function, (1, 1, 1), (1, 1, 1), 60000)
@@ -996,6 +1002,6 @@ def test_every_name_used_of_cupy_exists_there():
                 assert hasattr(aliases[text[0]], text[1]), text
             elif text[:2] == ["cupy", "cuda"] and len(text) == 3:
                 used.add(("cupy.cuda", text[2]))
-                # A library is loaded when it is first named; not every machine has each.
+                # A library is loaded on first use; some machines lack some of them.
                 assert text[2] in LIBRARIES or hasattr(cupy.cuda, text[2]), text
     assert len(used) > 20

@@ -20,7 +20,7 @@ ROOT = HERE.parents[1]
 ORDERS = ("lazy", "random")
 
 
-# The first one has a call of each kind; the quick tier leaves the others out.
+# The first one has a call of each kind; the quick tier omits the others.
 TESTS = [
     ["tests/cuda/over_cupy.py"],
     ["tests/cuda/layout_over_cupy.py"],
@@ -30,7 +30,7 @@ TESTS = [
     ["tests/device/test_graphs.py"],
     ["tests/test_transfers.py", "tests/test_seed_example.py"],
     ["tests/test_ops_cpu_vs_cuda.py", "-k", "[add] or [cat] or [clone] or [mm]"],
-    # What goes to CuPy's libraries.
+    # Calls of CuPy's libraries.
     ["tests/test_ops_cpu_vs_cuda.py", "-k", "fft or linalg or ctc or sort or pool"],
 ]
 

@@ -14,7 +14,7 @@ from ..backend.devices import Runtime
 
 @pytest.fixture(autouse=True)
 def _nothing_remains() -> Iterator[None]:
-    """Operators that a test defines go with it."""
+    """Operators that a test defines are removed after it."""
     before = set(custom_op._definitions)
     yield
     for name in set(custom_op._definitions) - before:
@@ -24,7 +24,7 @@ def _nothing_remains() -> Iterator[None]:
 
 @pytest.fixture(params=["cpu", "cuda", "acme"])
 def place(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The type of a device: the host, CUDA, and one that was registered."""
+    """The type of a device: the host, CUDA, and a registered device."""
     if request.param == "cuda" and not gt.cuda.is_available():
         pytest.skip(str(gt.cuda.unavailable_reason()))
     if request.param != "acme":

@@ -13,13 +13,13 @@ from gputensor.library import custom_op
 
 
 def through_numpy(function: Callable[..., Any], *tensors: Tensor) -> Tensor:
-    """What NumPy makes of tensors, on the first one's device."""
+    """Return NumPy's result for tensors, on the first tensor's device."""
     made = function(*[x.cpu().numpy() for x in tensors])
     return gt.from_numpy(np.asarray(made, order="C")).to(tensors[0].device)
 
 
 def write(x: Tensor, values: Any) -> None:
-    """Put values into a tensor's memory, as a kernel does: nobody is told."""
+    """Write values to a tensor's memory without incrementing the version, as a kernel does."""
     with gt.dispatch.AutoDispatchBelowADInplaceOrView():
         x.copy_(gt.from_numpy(np.asarray(values, order="C")))
 

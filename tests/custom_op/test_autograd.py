@@ -192,12 +192,12 @@ def test_a_kernel_runs_below_autograd() -> None:
 
     assert not hidden(
         gt.ones(1, dtype=gt.float64)
-    ).requires_grad  # a constant, whatever the kernel uses
+    ).requires_grad  # a constant, whatever operators the kernel calls
     assert hidden(leaf(2)).requires_grad and seen == [False, False]
 
 
 def test_an_autograd_function_within_backward_and_as_an_operator() -> None:
-    """The third way: a Function needs no operator, and can call one."""
+    """A Function needs no operator, and can call one."""
 
     class Cube(Function):
         @staticmethod
@@ -254,7 +254,7 @@ def test_writing_to_what_requires_grad() -> None:
         op(x, source)
     assert x.tolist() == [5, 6] and x.is_leaf
     z = gt.zeros(2, dtype=gt.float64)
-    op(z, x)  # what is read is a constant to it
+    op(z, x)  # operands that it reads are constants
     assert z.tolist() == [5, 6] and not z.requires_grad
 
 

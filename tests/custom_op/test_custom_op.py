@@ -21,7 +21,7 @@ HERE = r"test_custom_op\.py:\d+"
 
 
 def make(body: Any = lambda x: x + x, mutates_args: Any = (), **kwargs: Any) -> CustomOpDef:
-    """`t::f`, of one tensor."""
+    """Define `t::f`, an operator of one tensor."""
 
     def f(x: Tensor) -> Tensor:
         return body(x)
@@ -29,7 +29,7 @@ def make(body: Any = lambda x: x + x, mutates_args: Any = (), **kwargs: Any) -> 
     return custom_op("t::f", f, mutates_args=mutates_args, **kwargs)
 
 
-# --- what it is -----------------------------------------------------------------------------------
+# --- definition -----------------------------------------------------------------------------------
 
 
 def test_it_is_an_operator_of_every_device(place: str) -> None:
@@ -295,7 +295,7 @@ def test_an_operator_without_tensors_needs_a_device_argument() -> None:
         errors.ArgumentValueError, match="argument 'device' .*; add device: gt.device"
     ):
         custom_op("t::count", count, mutates_args=(), device_types="cpu")
-    assert gt.ops.t.count(2).tolist() == [0, 1]  # the former definition serves again
+    assert gt.ops.t.count(2).tolist() == [0, 1]  # the former definition is used again
 
 
 def test_a_kernel_takes_what_the_schema_gives() -> None:
@@ -361,7 +361,7 @@ def test_a_second_definition_replaces_the_first() -> None:
             errors.RegistrationError, match="must be defined, but was destroyed or defined again"
         ):
             late()
-    old._destroy()  # is gone already
+    old._destroy()  # is already removed
     assert packet(gt.ones(1)).tolist() == [3]
 
 
@@ -454,7 +454,7 @@ def test_calls_and_registrations_from_many_threads() -> None:
     assert not wrong
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -518,7 +518,8 @@ def test_misuse(call: Any, kind: type[Exception], said: str) -> None:
         call()
 
 
-# --- in the company of others ---------------------------------------------------------------------
+# --- together with modes, traces and other features
+# ---------------------------------------------------------------------
 
 
 def test_lazy_operands_come_materialised() -> None:

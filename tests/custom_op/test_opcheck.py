@@ -32,7 +32,7 @@ def grid(place: str = "cpu", grad: bool = False) -> Tensor:
 
 
 def failures(op: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
-    """test -> what was said, of those that failed."""
+    """Return test -> error text, for the tests that failed."""
     found = opcheck(op, args, kwargs, raise_exception=False)
     assert tuple(found) == ALL
     return {name: str(said) for name, said in found.items() if said != "SUCCESS"}
@@ -86,13 +86,13 @@ def reshapes(x: Tensor) -> Tensor:
 def test_an_undeclared_write_is_named(place: str) -> None:
     said = failures(custom(writes), grid(place))
     assert said == {
-        "test_schema": "t::f: it writes to 'x', which its schema does not say; name 'x' in "
+        "test_schema": "t::f: it writes to 'x', which its schema does not declare; name 'x' in "
         "mutates_args, or "
         "write to a clone of it"
     }
     said = failures(custom(writes_item), grid(place), [grid(place), grid(place)])
     assert said["test_schema"].startswith(
-        "t::f: it writes to 'ys'[1], which its schema does not say; name 'ys'"
+        "t::f: it writes to 'ys'[1], which its schema does not declare; name 'ys'"
     )
 
 
@@ -101,7 +101,7 @@ def test_a_write_past_the_view_is_named(place: str) -> None:
     assert failures(op, grid(place)) == {}
     said = failures(op, grid(place)[1])
     assert (
-        "it writes to the memory of 'x' outside of what that tensor looks at; heed its strides"
+        "it writes to the memory of 'x' outside of that tensor's elements; heed its strides"
         in said["test_schema"]
     )
 
@@ -140,11 +140,11 @@ def negates(x: Tensor) -> None:
         ("f(Tensor(a!) x) -> ()", negates, lambda x: None, "it writes to 'x' and does not count "
                                                            "that"),
         ("f(Tensor x) -> Tensor", lambda x: x, "like", "result 0 is 'x' itself, which its schema "
-                                                       "does not say"),
+                                                       "does not declare"),
         ("f(Tensor x) -> Tensor", lambda x: x[:], "like", "result 0 shares the memory of 'x'"),
         ("f(Tensor(a!) x) -> Tensor(a!)", lambda x: x.clone(), lambda x: x, "result 0 is not the "
                                                                             "argument that its "
-                                                                            "schema says"),
+                                                                            "schema declares"),
     ],
 )  # fmt: skip
 def test_operators_of_a_library(schema: str, kernel: Any, fake: Any, said: str) -> None:
@@ -162,7 +162,8 @@ def test_the_kernels_own_check_is_reported() -> None:
 
 
 def test_memory_shared_behind_the_runtimes_back_is_found() -> None:
-    """Two storages over the same bytes: a call cannot see it, opcheck compares addresses."""
+    """There are two storages over the same bytes. A call cannot detect this; opcheck compares
+    addresses."""
     op = custom(lambda x: gt.from_numpy(x.numpy()), schema="(Tensor x) -> Tensor")
     op(grid())
     assert "result 0 shares the memory of 'x'" in failures(op, grid())["test_schema"]
@@ -208,15 +209,15 @@ def test_a_derivative_below_autograd_is_named() -> None:
     [
         (None, "no kernel for Meta, which would say the result's shape without data; register one "
                "with register_fake"),
-        (lambda x: x.new_empty((3, 2)), "result 0 has sizes (2, 3), and the Meta kernel says (3, "
-                                        "2); let"),
+        (lambda x: x.new_empty((3, 2)), "result 0 has sizes (2, 3), and the Meta kernel returns ("
+                                        "3, 2); let"),
         (lambda x: x.new_empty((2, 3), dtype=gt.float64), "result 0 has dtype gputensor.float32, "
-                                                          "and the Meta kernel says "
+                                                          "and the Meta kernel returns "
                                                           "gputensor.float64"),
         (lambda x: x.new_empty_strided((2, 3), (1, 2)), "result 0 has strides (3, 1), and the Meta "
-                                                        "kernel says (1, 2)"),
+                                                        "kernel returns (1, 2)"),
         (lambda x: x.new_empty((3, 3))[1:], "result 0 has storage_offset 0, and the Meta kernel "
-                                            "says 3"),
+                                            "returns 3"),
         (lambda x: gt.empty(2, 3), "the Meta kernel returns result 0 on cpu, where its arguments "
                                    "are on meta"),
         (lambda x: x.new_empty((int(x.sum()), 3)), "its Meta kernel raises DispatchError "
@@ -263,7 +264,7 @@ def test_another_number_of_results() -> None:
         return [x * 1, x * 2]
 
     assert (
-        "result 0 has 2 tensors, and the Meta kernel says 1"
+        "result 0 has 2 tensors, and the Meta kernel returns 1"
         in failures(custom(parts, fake=lambda x: [x * 1]), grid())["test_faketensor"]
     )
 
@@ -274,7 +275,7 @@ def test_the_shapes_of_a_factory() -> None:
 
     op = custom_op("t::series", series, mutates_args=(), device_types="cpu")
     op.register_fake(lambda n, device: gt.empty(n + 1, dtype=gt.int64, device=device))
-    assert "sizes (3,), and the Meta kernel says (4,)" in failures(op, 3, "cpu")["test_faketensor"]
+    assert "and the Meta kernel returns (4,)" in failures(op, 3, "cpu")["test_faketensor"]
     op.register_fake(lambda n, device: gt.empty(n, dtype=gt.int64, device=device))
     assert failures(op, 3, device="cpu") == {}
 
@@ -354,9 +355,7 @@ def test_wrong_derivatives(of: Any, backward: Any, said: str) -> None:
         op.register_autograd(backward, setup_context=setup)
     found = failures(op, x, y)
     assert list(found) == ["test_gradcheck"] and said in found["test_gradcheck"]
-    assert (
-        failures(op, x.detach(), y.detach()) == {}
-    )  # nothing is differentiated, so nothing can be wrong
+    assert failures(op, x.detach(), y.detach()) == {}  # nothing requires grad
 
 
 def test_a_kernel_of_single_precision_is_checked_as_it_is() -> None:
@@ -405,7 +404,7 @@ _FINE_GRID = (lambda a: np.round(a * 1e4) / 1e4, np.zeros_like)
 def test_jumps_corners_and_poles_among_the_elements_hide_nothing(
     function: Any, wrong: Any, dtype: Any
 ) -> None:
-    """Differences say nothing of the elements at 0; what is wrong with the others is found."""
+    """Finite differences are useless for elements at 0, but errors of other elements are found."""
     forward, right = function
 
     def applied(x: Tensor) -> Tensor:
@@ -451,7 +450,8 @@ def test_an_operator_of_a_library_without_a_derivative() -> None:
         assert failures(op, grid(grad=True)) == {}
 
 
-# --- what is right --------------------------------------------------------------------------------
+# --- correct operators
+# --------------------------------------------------------------------------------
 
 
 def _right() -> Iterator[tuple[str, Callable[[], Any], Callable[[str], tuple[Any, ...]]]]:
@@ -524,7 +524,7 @@ def test_lists_and_corners_are_not_accused() -> None:
         setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs[0]),
     )
     xs = [gt.tensor([-1.0, 0.0, 0.0, 2.0], requires_grad=True), grid(grad=True), grid()]
-    assert failures(op, xs) == {}  # the slope at 0 is one of its sides'
+    assert failures(op, xs) == {}  # the derivative at 0 is that of one side
     assert "'xs'[1]" in failures_of_wrong(op, xs)
 
 
@@ -549,9 +549,9 @@ def failures_of_wrong(op: Any, xs: Any) -> str:
     return failures(op, xs)["test_gradcheck"]
 
 
-# What upstream's schemas do not say either: these share memory. fill_.Tensor takes numbers that
-# its autograd kernel does not. The buffer of log_sigmoid_backward is made of `self`, in whose
-# derivative it counts.
+# Operators that share memory although PyTorch's schemas do not declare it either. fill_.Tensor
+# accepts numbers, but its autograd kernel does not. The buffer of log_sigmoid_backward is computed
+# from `self` and is part of its derivative.
 KNOWN = {
     "set_", "fill_", "log_sigmoid_backward", "unsafe_split", "unsafe_split_with_sizes",
     "_unsafe_view",
@@ -559,12 +559,12 @@ KNOWN = {
 
 
 def _tests(op: Any, row: Any) -> list[str]:
-    """A composite of others is not asked for what its schema says: those it calls are. What is
-    random differs from call to call."""
+    """Return the tests for an operator. A composite's schema is not tested, because the operators
+    that it calls are. Random results differ between calls."""
     left_out = set()
     if op.is_implicit:
         left_out |= {"test_schema", "test_faketensor"}
-    if row.no_meta or row.name == "randint_like":  # whose bound may be a tensor, on the CPU
+    if row.no_meta or row.name == "randint_like":  # its bound may be a tensor on the CPU
         left_out.add("test_faketensor")
     if "nondeterministic_seeded" in op.tags:
         left_out.add("test_gradcheck")
@@ -583,7 +583,8 @@ def test_our_own_operators_are_not_accused(device: str) -> None:
         for case in cases(row, crossed=False):
             if case.dtype not in (dtypes.float32, dtypes.int64) or case.expected() is None:
                 continue
-            # Of many elements some lie so near that a difference steps from one to the next.
+            # With many elements, some are so close that a step for differences reaches the next
+            # one.
             if any(math.prod(x.sizes) > 256 for x in case.tensors()):
                 continue
             count += 1
@@ -611,10 +612,10 @@ def _check_forms(row: Any, case: Any, device: str) -> int:
             return x.requires_grad_() if wanted and row in DIFFERENTIABLE else x
 
         tests = _tests(op, row)
-        # What a row of derivatives leaves out has none, nor have the weights of classes.
+        # Arguments without a formula have no derivative, and neither do weights of classes,
         known = {n: formula for n, formula in op.derivatives.items() if "not_impl" not in formula}
         constant = {a.name for a in op.arguments if op.derivatives and a.name not in known}
-        constant |= {"weight", "total_weight"}  # nor has what singular values are cut by:
+        constant |= {"weight", "total_weight"}  # nor thresholds for singular values:
         constant |= {"rcond", "rtol", "atol", "tol"}
         args = tuple(
             x if op.arguments[n].name in constant else _map(x, leaf)

@@ -1,4 +1,5 @@
-"""Tests of the available CUDA devices: the emulator's in the suite, a GPU's in gpu_check.
+"""Fixtures for tests of the available CUDA devices: the emulator in the test suite, a GPU in
+gpu_check.
 
 They use only the public interface, with sizes at which a GPU's streams really overlap.
 """
@@ -18,7 +19,8 @@ from ..cuda.support import fresh_emulator
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`order`: each in which the emulator may run its streams; on a GPU there is one, its own."""
+    """Parametrise `order`: each order in which the emulator can run its streams; a GPU has one
+    order."""
     if "order" in metafunc.fixturenames:
         is_emulated = gt.cuda.is_available() and gt.cuda.is_emulated()
         orders = ("eager", "lazy", "random") if is_emulated else ("its own",)
@@ -48,6 +50,6 @@ def _device() -> None:
 
 @pytest.fixture
 def elements() -> int:
-    """Of an array that keeps a GPU busy while the next call is made; few where each costs the
-    CPU."""
+    """Return the number of elements of an array that keeps a GPU busy during the next call; few on
+    the emulator, where the CPU computes them."""
     return 1 << 10 if gt.cuda.is_emulated() else 1 << 22

@@ -32,7 +32,7 @@ def arange(n: int, device: str = CUDA) -> gt.Tensor:
 
 
 def captured(function: Callable[..., Any], *args: Any, **how: Any) -> tuple[Any, Any]:
-    """The graph of a call, whose kernels another call has loaded, and what it returned."""
+    """Return the graph of a call and the call's result. A first call loads the kernels."""
     with gt.cuda.stream(gt.cuda.Stream(CUDA)):
         function(*args)
     gt.cuda.synchronize(CUDA)
@@ -42,7 +42,7 @@ def captured(function: Callable[..., Any], *args: Any, **how: Any) -> tuple[Any,
     return g, made
 
 
-# --- what a replay does ---------------------------------------------------------------------------
+# --- replays --------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("order")
@@ -225,7 +225,7 @@ def test_a_block_used_on_another_stream_waits_until_the_capture_is_over() -> Non
     assert w.tolist() == [n + 1 for n in range(64)] and z.tolist() == (2 * w).tolist()
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 def test_captures_do_not_nest() -> None:
@@ -332,7 +332,8 @@ def test_an_error_within_leaves_everything_as_it_was() -> None:
 
 
 def test_other_threads_work_on_as_the_mode_says() -> None:
-    """Their own streams are theirs; to wait for the whole device is refused in every mode."""
+    """Other threads may use their own streams. Waiting for the whole device raises in every
+    mode."""
     x = arange(4)
     x + 1
     results: dict[str, Any] = {}
@@ -390,7 +391,7 @@ def test_two_threads_capture_at_once() -> None:
 
 
 def test_large_products_do_without_cublas(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """CuPy does not let it into a capture; the kernel in its place is loaded before."""
+    """CuPy does not allow cuBLAS in a capture; the kernel that replaces it is loaded before."""
     monkeypatch.setattr(matmul, "LARGE", 1)
     a, b = arange(12).view(3, 4), arange(12).view(4, 3)
     wanted = (a @ b).tolist()
@@ -503,7 +504,8 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "name", ["adam", *[pytest.param(n, marks=pytest.mark.full) for n in OPTIMIZERS if n != "adam"]]
 )
 def test_whole_steps_in_a_graph(name: str) -> None:
-    """Forward, backward and the step: what replays reach is what as many eager steps reach."""
+    """The graph has forward, backward and the step. Replays give the result of equally many eager
+    steps."""
     models = mlp(1), mlp(1)
     optimizers = [OPTIMIZERS[name](list(m.parameters())) for m in models]
     x, y = arange(24).view(4, 6) * 0.1, arange(12).view(4, 3) * 0.1

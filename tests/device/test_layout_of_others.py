@@ -59,7 +59,7 @@ def test_contiguous_keeps_values_and_device(library: Any) -> None:
     given = channels_first(library(PIXELS))
     made = gt.layout.contiguous(given)
     assert (back(made) == PIXELS.transpose(0, 3, 1, 2)).all()
-    assert type(made) is type(given)  # JAX's are contiguous, so that it is the same
+    assert type(made) is type(given)  # JAX arrays are contiguous, so the result is the array itself
     assert gt.from_dlpack(made).device == gt.device("cuda:0")
 
 

@@ -1,7 +1,8 @@
 """Models forward, backward and one step: a CUDA device has the CPU's results.
 
-In double precision, because a rounding error may change which element is the maximum, or the sign
-of a relu's input, and so the gradient. Errors are relative to the largest element. Models have real
+Models use double precision, because a rounding error may change which element is the maximum, or
+the sign of a relu's input, and so the gradient. Errors are relative to the largest element. Models
+have real
 sizes on a GPU and are small on the emulator.
 """
 
@@ -25,7 +26,7 @@ Model = tuple[Callable[[], nn.Module], tuple[gt.Tensor, ...], Callable[..., gt.T
 
 
 class Residual(nn.Module):
-    """Two convolutions and what they are added to (He et al., Deep residual learning, 2015)."""
+    """Two convolutions with a residual connection (He et al., Deep residual learning, 2015)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -103,10 +104,10 @@ def step(module: nn.Module, inputs: tuple[gt.Tensor, ...], loss: Any, optimizer:
 
 
 def trained(device: str, model: Model, call: Callable[..., Any] = step) -> dict[str, np.ndarray]:
-    """What a forward pass and a training step leave."""
+    """Return the results of a forward pass and a training step."""
     module, inputs = made_on(device, model)
-    # Adam divides by the root of a gradient's square, so that it makes a large step of a rounding
-    # error; SGD's step is as exact as the gradient.
+    # Adam divides by the root of a gradient's square, so a rounding error can cause a large step. A
+    # step of SGD is as exact as the gradient.
     optimizer = gt.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
     found = {"result": numbers(module(*inputs))}
     found["loss"] = numbers(call(module, inputs, model[2], optimizer))
@@ -137,7 +138,7 @@ def test_a_fused_step_is_the_cpus(model: Model) -> None:
 
 
 def test_a_replayed_forward_is_the_cpus(model: Model) -> None:
-    """A graph of the forward pass on another batch than the one that it was recorded with."""
+    """The graph of a forward pass is replayed with another batch than the recorded one."""
     (there, inputs), (here, _) = made_on(CUDA, model), made_on("cpu", model)
     there.eval(), here.eval()
     with gt.no_grad():

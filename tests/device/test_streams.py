@@ -1,8 +1,8 @@
 """Random programs on several streams, ordered only by events, against the same program in NumPy.
 
 A model keeps the last writer and readers of each array and makes a stream wait for exactly these.
-If the runtime loses an order, a number is wrong: on the emulator by its random order of streams, on
-a GPU by its own.
+If the runtime omits a wait, a number is wrong: on the emulator because of its random order of
+streams, on a GPU because streams run in parallel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROGRAMS = int(os.environ.get("GPUTENSOR_STREAM_PROGRAMS", "0")) or (
 
 
 class Array:
-    """A tensor beside its values; `written` and `read` are events of its last uses."""
+    """A tensor and its expected values; `written` and `read` are events of its last uses."""
 
     def __init__(self, values: np.ndarray, device: str) -> None:
         self.values = values
@@ -36,8 +36,8 @@ def after(stream: object, events: list[object]) -> None:
 
 
 def step(rng: random.Random, arrays: list[Array], stream: object) -> None:
-    """One operator on a stream, after the last writes of what it reads, and all uses of what it
-    writes."""
+    """Run one operator on a stream, after the last writes to its operands and after all uses of its
+    output."""
     to, of = rng.sample(arrays, 2)
     after(stream, [*to.written, *to.read, *of.written])
     with gt.cuda.stream(stream):
@@ -51,7 +51,7 @@ def step(rng: random.Random, arrays: list[Array], stream: object) -> None:
         elif kind == 2:
             to.tensor.mul_(3)
             to.values = to.values * 3
-        elif kind == 3:  # through memory that is free again while the stream still works on it
+        elif kind == 3:  # uses memory that is freed while the stream still works on it
             to.tensor.add_(of.tensor * 5 - of.tensor)
             to.values = to.values + of.values * 4
         else:
@@ -72,7 +72,7 @@ def test_a_program_ordered_by_events_is_numpys(seed: int, elements: int) -> None
 
 
 def test_a_wait_that_is_missing_shows(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where streams run as they like to: what the programs above are worth."""
+    """This shows, where streams run in a free order, that the programs above detect errors."""
     if order not in ("lazy", "random"):
         pytest.skip(f"streams run in {order} order")
     monkeypatch.setitem(globals(), "after", lambda stream, events: None)
@@ -80,7 +80,7 @@ def test_a_wait_that_is_missing_shows(order: str, monkeypatch: pytest.MonkeyPatc
 
 
 def program(seed: int, size: int) -> list[int]:
-    """The arrays that are not what NumPy makes of them."""
+    """Return the arrays that differ from NumPy's results."""
     rng = random.Random(seed)
     streams = [gt.cuda.Stream("cuda:0") for _ in range(3)] + [gt.cuda.default_stream("cuda:0")]
     with np.errstate(all="ignore"):

@@ -41,7 +41,7 @@ def delay(torch: Any) -> Callable[[], None]:
 
 
 def late(torch: Any, delay: Callable[[], None], value: float) -> Any:
-    """An array that has its value only when the current stream has passed the time."""
+    """Return an array that gets its value only after the current stream's delay."""
     x = torch.zeros(SIDE, SIDE, device="cuda")
     delay()
     return x.add_(value)

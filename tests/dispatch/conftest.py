@@ -22,7 +22,7 @@ def lib() -> Iterator[Library]:
 
 
 def installed() -> dict[str, Any]:
-    """Which function serves which key as a fallback."""
+    """Return key -> the function that is its fallback."""
     return {
         key.name: (kernel.function, kernel.convention)
         for key, kernel in dispatcher.fallbacks().items()
@@ -31,7 +31,8 @@ def installed() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    """Every test undoes what it registers, and every table follows from what is registered."""
+    """Check that a test has undone its registrations, and that every table agrees with the
+    registrations."""
     before = {o.qualified_name: o.kernels for o in dispatcher.operators()}
     state, fallbacks = tls.state.get(), installed()
     yield

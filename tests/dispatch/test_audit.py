@@ -105,7 +105,7 @@ def test_a_lost_memory_format() -> None:
         gt.cat([image, other])
         line = here(1)
         image + 1, image * image, gt.cat([image, image])  # these keep it
-        image.contiguous(), image.sum(0)  # asked for; another rank
+        image.contiguous(), image.sum(0)  # requested formats; another rank
         image.permute(0, 2, 3, 1), image[:1]
     lost = [r for r in audit if r.kind == "format"]
     assert [(r.op, r.nbytes, r.site, r.time_us) for r in lost] == [("aten::cat", 960, line, None)]

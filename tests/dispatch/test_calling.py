@@ -33,7 +33,7 @@ def define(lib: Library, schema: str, **kernels: Any) -> Operator:
 
 
 class Recorder:
-    """A kernel that keeps what it was given."""
+    """A kernel that stores its arguments."""
 
     def __init__(self) -> None:
         self.args: tuple[Any, ...] = ()
@@ -394,7 +394,7 @@ def test_arguments_that_do_not_fit(lib: Library, args: Any, kwargs: Any, message
 
 
 class Number:
-    """A tensor of one element, as far as conversions look at it."""
+    """A stand-in for a tensor of one element, with the attributes that conversions read."""
 
     ndim = 0
     _keys = CPU._keys
@@ -437,7 +437,7 @@ def test_conversions_at_the_boxed_boundary(
 
 
 def test_native_kernels_are_given_tuples(lib: Library) -> None:
-    """Lists of numbers are tuples inside: they are parts of plan keys."""
+    """Lists of numbers become tuples, because they are parts of plan keys."""
     from gputensor.dispatch import dispatcher
 
     seen: list[Any] = []
@@ -547,7 +547,8 @@ def test_kernels_of_users_get_what_pytorch_hands_them(
 def test_numbers_of_where_are_tensors_for_kernels_of_users(
     of: Any, a: Any, b: Any, dtype: str
 ) -> None:
-    """Their dtype is the result's. Source: ATen/native/TensorCompare.cpp; seen in PyTorch 2.13."""
+    """The dtype of these tensors is the result's. Source: ATen/native/TensorCompare.cpp; observed
+    in PyTorch 2.13."""
     x, seen = gt.ones(2, 3).to(of), []
     a, b = x if a is None else a, x if b is None else b
     with Library("aten", "IMPL") as lib, warnings.catch_warnings():
@@ -582,7 +583,7 @@ def test_49_results_are_checked(lib: Library, returns: str, good: Any, bad: Any)
     result = [good]
     operator = define(lib, f"f(Tensor x, int n=1) -> {returns}", CPU=lambda x, n: result[0])
     found = operator(CPU)
-    if isinstance(good, (list, tuple)):  # the form is the schema's, whichever the kernel chose
+    if isinstance(good, (list, tuple)):  # the schema determines the type
         assert type(found) is (tuple if returns.startswith("(") else list) and list(found) == list(
             good
         )

@@ -33,7 +33,8 @@ def eager_switching() -> Iterator[None]:
 
 
 def hammer(operator: Operator, change: Any) -> list[str]:
-    """100,000 calls from 8 threads while this one makes changes; what the calls complained of."""
+    """Make 100,000 calls from 8 threads while this thread makes changes. Return the errors of the
+    calls."""
     complaints: list[str] = []
     changes = 0
 
@@ -59,14 +60,14 @@ def hammer(operator: Operator, change: Any) -> list[str]:
 
 
 def prepare(lib: Library) -> Operator:
-    """An operator whose every state answers with its argument."""
+    """Define an operator that returns its argument in every state."""
     lib.define("f(Tensor x) -> Tensor")
     lib.impl("f", lambda x: x, "CPU")
     return dispatch.find(f"{lib.ns}::f")
 
 
 def registrations(operator: Operator, other: Library) -> Any:
-    """A change: three kernels come and go."""
+    """A change: register three kernels and remove them."""
 
     def autograd(key_set: KeySet, x: Any) -> Any:
         return operator.redispatch(key_set.after("AutogradCPU"), x)
@@ -91,7 +92,8 @@ def test_calls_see_whole_tables(lib: Library, eager_switching: None) -> None:
 
 
 class TwoStepTable(Table):
-    """A table that is published before it knows its kernels: what a swap in two steps shows."""
+    """A table that is published before its kernels are set. It shows the fault of a swap in two
+    steps."""
 
     __slots__ = ()
 
@@ -99,7 +101,7 @@ class TwoStepTable(Table):
         super().__init__(operator, *rest)
         self.kernels = {}
         operator.table = operator.redispatch_table = self
-        time.sleep(0)  # gives way to another thread, as a switch at this place would
+        time.sleep(0)  # lets another thread run, as a thread switch at this place would
         self.kernels = operator.kernels
 
 
@@ -115,7 +117,8 @@ def test_the_test_fails_when_the_swap_is_in_two_steps(
 
 
 def test_definitions_come_and_go_under_calls(eager_switching: None) -> None:
-    """A name that is defined and removed all the time answers or says that it is not there."""
+    """A call of a name that is repeatedly defined and removed returns, or raises that the name is
+    not defined."""
     unexpected: list[str] = []
     stop = threading.Event()
 

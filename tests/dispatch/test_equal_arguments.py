@@ -1,4 +1,5 @@
-"""1, 1.0 and True are equal and hash alike: cached results of one must not serve another.
+"""1, 1.0 and True are equal and have equal hashes: a result cached for one must not be used for
+another.
 
 A call with one of them succeeds or fails as if it were the first call.
 """
@@ -16,7 +17,8 @@ from gputensor.native import factory
 
 F = gt.nn.functional
 
-# A call of x, of sizes (2, 3), and of what is given to it: first what warms, then its equals.
+# A call of x, with sizes (2, 3), and of an argument; the argument that fills the caches; arguments
+# equal to it.
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "view": (lambda x, s: x.view(s), ((1, 6), (1.0, 6), (True, 6), (1, 6.0))),
     "view of ints": (lambda x, s: x.view(*s), ((1, 6), (1.0, 6), (True, 6))),

@@ -110,7 +110,7 @@ def test_operands_that_share_memory_share_it_there(ops: Any, on: None) -> None:
     out = base[4:]
     assert ops.into(base[:4], out=out) is out
     assert base.tolist() == [0, 1, 2, 3, 1, 2, 3, 4]
-    with pytest.raises(errors.ArgumentError, match="partial overlap"):  # as it would on one device
+    with pytest.raises(errors.ArgumentError, match="partial overlap"):  # as on one device
         ops.into(base[:4], out=base[2:6])
 
 
@@ -209,7 +209,7 @@ def test_as_kernel_of_one_operator(ops: Any, lib: Library) -> None:
 
 
 def test_kernels_that_we_bring_know_how_they_are_called(lib: Library) -> None:
-    """Nobody says boxed=True for them; their users cannot know."""
+    """Built-in kernels need no boxed=True: users cannot know how they are called."""
     lib.define("g(Tensor x) -> Tensor")
     lib.impl("g", lambda x: gt.from_numpy(x.detach().numpy() * 2), "CPU")
     lib.impl("g", fallback.not_implemented, "Meta")
@@ -262,7 +262,7 @@ def test_a_boxed_redispatch_takes_just_the_keys_it_is_given(lib: Library) -> Non
 
 @pytest.fixture
 def modes() -> Iterator[Any]:
-    """Sets the mode; what was set before serves again afterwards."""
+    """Sets the mode, and restores the previous mode at the end."""
     was = fallback.autograd_fallback_mode()
     yield fallback.set_autograd_fallback_mode
     fallback.set_autograd_fallback_mode(was)
@@ -328,7 +328,7 @@ def test_plain_operands_pass_whatever_their_number(
 
 
 def test_a_kernel_made_of_differentiable_operators_keeps_its_gradients(lib: Library) -> None:
-    """As in PyTorch it warns all the same: nobody said that these gradients are right."""
+    """It still warns, as in PyTorch, because these gradients may be wrong."""
     lib.define("f(Tensor x) -> Tensor")
     lib.impl("f", lambda x: x * 3, "CPU")
     x = leaf(1.0, 2.0)
@@ -375,7 +375,8 @@ def test_shipped_operators_without_derivative_pass_in_every_mode(modes: Any) -> 
 
 
 def test_no_shipped_operator_meets_the_fallback() -> None:
-    """Each is differentiable, made of others, or passed over by name: none pays, none warns."""
+    """Each built-in operator is differentiable, composite, or listed by name, so that none runs the
+    fallback or warns."""
     slots = {
         o.qualified_name: o.table.slot(keys.runtime_key("AutogradCPU"))[1]
         for o in dispatcher.operators() if o.namespace == "aten"
@@ -394,7 +395,7 @@ def test_own_autograd_kernels_are_left_alone(lib: Library, modes: Any) -> None:
 def test_a_mode_is_left_without_a_gap(lib: Library, modes: Any) -> None:
     at_first = dict(dispatcher.fallbacks())
     modes("error")
-    assert dict(dispatcher.fallbacks()) == at_first  # the same kernels, which look at the mode
+    assert dict(dispatcher.fallbacks()) == at_first  # the same kernels, which read the mode
     modes("nothing")
     ends = dict(dispatcher.fallbacks())
     assert {k.name for k, f in at_first.items() if f is not ends[k]} == {

@@ -50,7 +50,7 @@ def test_removing_a_per_backend_key_leaves_the_backend() -> None:
 def test_a_set_without_functionality_is_undefined() -> None:
     assert keys.highest(0) is keys.UNDEFINED
     assert keys.highest(keys.backend_bit("CUDA")) is keys.UNDEFINED
-    # A functionality without a backend names no slot either.
+    # A functionality without a backend has no slot either.
     assert keys.highest(keys.functionality_bit("Autograd")) is keys.UNDEFINED
 
 
@@ -112,7 +112,7 @@ def test_is_alias_key() -> None:
 
 
 def test_is_included_in_alias() -> None:
-    """Source: torch._C._dispatch_is_included_in_alias, asked for the run-time keys of both."""
+    """Source: torch._C._dispatch_is_included_in_alias, called for the run-time keys of both."""
     included = dispatch.is_included_in_alias
     assert included("AutogradCPU", "Autograd") and included(
         "AutogradOther", "CompositeImplicitAutograd"

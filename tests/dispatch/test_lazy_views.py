@@ -333,7 +333,8 @@ def test_zeros_are_immutable(write: Any) -> None:
         write(zeros(2))
 
 
-# --- who else reads memory ------------------------------------------------------------------------
+# --- other readers of memory
+# ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""DispatchMode: the calls that a mode gets, their order, and that a mode that ended has no
-effect."""
+"""DispatchMode: the calls that a mode receives, their order, and that a mode has no effect after
+its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .operands import CPU, META, kernel
 
 
 class Noting(gt.DispatchMode):
-    """Notes what it sees and lets it happen."""
+    """Records each call and runs it unchanged."""
 
     def __init__(self, log: list[Any] | None = None, name: str = "") -> None:
         self.log: list[Any] = [] if log is None else log
@@ -65,7 +65,7 @@ def test_composites_are_seen_by_their_parts() -> None:
     x = gt.ones(2, 3)
     assert seen(lambda: x.t().reshape(6)) == ["t", "clone", "view"]
     assert seen(lambda: x.narrow(0, 0, 1)) == ["slice.Tensor"]
-    with gt.dispatch.InferenceMode():  # no autograd key, so nothing takes them apart above Python
+    with gt.dispatch.InferenceMode():  # no autograd key, so no kernel above Python decomposes them
         assert seen(lambda: x.narrow(0, 0, 1)) == ["narrow"]
 
 
@@ -120,13 +120,13 @@ def test_within_a_handler_only_the_modes_outside_are_on() -> None:
             self, op: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             found.append((modes.current_modes(), "Python" in gt.dispatch.included()))
-            args[0] * 2  # a call of its own
+            args[0] * 2  # a separate call
             return op(*args, **(kwargs or {}))
 
     outer, inner = Mode(), Mode()
     with outer, inner:
         gt.ones(2) + 1
-    # ones, add, and what the inner handler calls within each
+    # ones, add, and the calls of the inner handler within each
     assert found[0] == ((outer,), True) and found[1] == ((), False)
     assert {on for on, _ in found} == {(outer,), ()}
 
@@ -151,7 +151,8 @@ def test_handlers_run_below_autograd() -> None:
 
 
 def test_conjugates_stay_lazy_in_a_handler() -> None:
-    """PyTorch 2.13 excludes the key there and reads conjugates unconjugated."""
+    """PyTorch 2.13 excludes the key in a handler, and so reads lazy conjugates without conjugating
+    them."""
 
     class Mode(gt.DispatchMode):
         def __gputensor_dispatch__(
@@ -263,7 +264,8 @@ def test_a_mode_is_its_tasks_own() -> None:
 
 
 def test_only_who_is_in_a_mode_pays(lib: Library) -> None:
-    """The entries of ordinary calls are the kernels themselves, with modes and without."""
+    """Table entries of ordinary calls are the kernels themselves, whether or not there are
+    modes."""
     add, of_handlers = gt.dispatch.find("aten::add.Tensor"), set()
 
     class Telling(Noting):
@@ -284,11 +286,12 @@ def test_only_who_is_in_a_mode_pays(lib: Library) -> None:
     assert all(key_set & keys.PYTHON for key_set in added)
 
 
-# --- views that are none --------------------------------------------------------------------------
+# --- results that are not views
+# --------------------------------------------------------------------------
 
 
 class Answer(gt.DispatchMode):
-    """Answers one operator with what `make` says."""
+    """Returns the result of `make` for one operator."""
 
     def __init__(self, make: Any, name: str = "aten::t") -> None:
         self.make, self.name = make, name
@@ -310,7 +313,7 @@ def test_a_view_operator_answered_with_other_memory_is_no_view(requires_grad: bo
     assert x._version == 0 and x.tolist() == [[1] * 3] * 2
     if requires_grad:
         x.sum().backward()
-        assert leaf.grad.tolist() == [[1] * 3] * 2  # the write to y was none to x
+        assert leaf.grad.tolist() == [[1] * 3] * 2  # the write to y did not write to x
 
 
 def test_data_answered_with_other_memory_is_that() -> None:

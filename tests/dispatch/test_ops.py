@@ -1,4 +1,4 @@
-"""`gt.ops`: names that come and go with their definitions."""
+"""`gt.ops`: names exist as long as their definitions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def test_operators_copy_and_pickle_as_themselves(lib: Library) -> None:
 
 
 def test_an_overload_knows_its_packet() -> None:
-    """By PyTorch's names: modes of programs look operators up in tables of packets."""
+    """The attribute has PyTorch's name, because programs' modes look up operators in tables of
+    packets."""
     add = ops.aten.add
     assert add.Tensor.overloadpacket is add and add.Tensor._overloadpacket is add
     assert (add.Tensor.__name__, add.Tensor._opname, add.Tensor._overloadname) == (

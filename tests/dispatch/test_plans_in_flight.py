@@ -28,7 +28,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 @contextmanager
 def held(at: Any, name: str) -> Iterator[tuple[threading.Event, threading.Event]]:
-    """Another thread's calls of at.name wait at the door, with all they were given."""
+    """Make another thread's calls of at.name wait before they run, with their arguments already
+    read."""
     reached, go_on = threading.Event(), threading.Event()
     real, here = getattr(at, name), threading.get_ident()
 
@@ -52,7 +53,7 @@ def test_what_was_made_by_the_old_default_is_not_found_under_the_new(name: str, 
         dispatcher.forget_plans()
         at: tuple[Any, str] = (Table, "remember") if door == "plan" else (shortcuts, "learn")
         if door == "short cut":
-            call(a)  # makes the plan; the next call is the one that leaves a short cut
+            call(a)  # makes the plan; the next call stores a short cut
         with held(*at) as (reached, go_on):
             thread = threading.Thread(target=lambda: [call(a) for _ in range(2)])
             thread.start()
@@ -72,7 +73,7 @@ def test_what_was_made_by_the_old_default_is_not_found_under_the_new(name: str, 
 
 
 def test_a_change_of_the_default_concerns_what_was_called(lib: Library) -> None:
-    """It takes microseconds, not as long as there are operators."""
+    """It takes microseconds, whatever the number of operators."""
     a = gt.ones(3, dtype=gt.int64)
     lib.define("mine(Tensor x) -> Tensor")
     lib.define("other(Tensor x) -> Tensor")

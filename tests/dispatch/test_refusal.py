@@ -70,7 +70,7 @@ def test_a_failure_on_another_stack_keeps_no_tensor() -> None:
 
 
 class PoolError(MemoryError):
-    """As a user's allocator may have."""
+    """An exception such as a user's allocator may raise."""
 
 
 def _exhausted(*_: Any) -> Any:

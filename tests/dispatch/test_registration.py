@@ -97,7 +97,8 @@ def test_3_what_a_schema_cannot_say_is_named(lib: Library) -> None:
 
 
 def test_a_definition_with_a_kernel_is_one_step(lib: Library) -> None:
-    """What RegisterOperators does; a kernel that does not fit takes the definition back."""
+    """As RegisterOperators does in PyTorch. If the kernel does not fit, the definition is
+    removed."""
     handle = lib.define("f(Tensor x) -> Tensor", lambda x: x)
     assert ops.__getattr__(lib.ns).f(CPU) is CPU
     handle.remove()

@@ -1,7 +1,7 @@
 """Bugs a to j of PyTorch 2.13 that gputensor does not have.
 
-Those of tables, registrations and calls are tested with their rules: b in test_tables.py, c, e and
-i in test_registration.py, d and h in test_calling.py.
+Bugs of tables, registrations and calls are tested in other files: b in test_tables.py; c, e and i
+in test_registration.py; d and h in test_calling.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PAIRS = [
 def test_a_operands_of_two_devices_are_an_error_that_names_both(
     call: str, places: tuple[str, str]
 ) -> None:
-    """PyTorch gives an uninitialised result, or writes nothing and says nothing."""
+    """PyTorch returns an uninitialised result, or writes nothing and raises nothing."""
     if any(p.startswith("cuda") for p in places) and gt.cuda.device_count() < 2:
         pytest.skip("needs two CUDA devices")
     one, two = (gt.ones(2, 2).to(place) for place in places)
@@ -89,8 +89,8 @@ def test_g_an_optional_list_of_tensors_brings_its_keys(lib: Library) -> None:
 
 @pytest.mark.parametrize("view", [lambda x: x.t(), lambda x: x[:, ::2]])
 def test_j_to_compares_with_the_suggested_format_and_contiguous_promises_one(view: Any) -> None:
-    """Decided: as PyTorch, and said in `to`'s documentation. What must be dense is asked of
-    contiguous()."""
+    """`to` behaves as in PyTorch, which its documentation states. Only contiguous() promises a
+    dense result."""
     x = view(gt.ones(4, 6))
     assert x.to(memory_format=gt.contiguous_format) is x and not x.is_contiguous()
     assert (

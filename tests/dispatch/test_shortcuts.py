@@ -51,7 +51,7 @@ def turned_on() -> Iterator[None]:
 
 
 def taken(name: str) -> int:
-    """How many short cuts lie on the table."""
+    """Return the number of short cuts on the table."""
     return len(dispatcher.find(f"aten::{name}").table.short)
 
 
@@ -61,7 +61,8 @@ def learnt(call: Callable[[], Any], name: str) -> int:
     return taken(name)
 
 
-# --- what leaves one ------------------------------------------------------------------------------
+# --- calls that store a short cut
+# ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -99,13 +100,13 @@ def learnt(call: Callable[[], Any], name: str) -> int:
         (lambda a: a.clamp_(0, 2), "clamp_"),
         (lambda a: a.addcmul_(a.clone(), a.clone(), value=2), "addcmul_"),
         (lambda a: gt.nn.functional.relu6(a), "hardtanh"),  # a call of native code
-        (lambda a: a.view(2, 2) * a.view(2, 2), "mul.Tensor"),  # views of what has no history
+        (lambda a: a.view(2, 2) * a.view(2, 2), "mul.Tensor"),  # views without a history
     ],
 )
 def test_a_plan_that_is_used_again_leaves_one(turned_on: None, call: Any, name: str) -> None:
     a = gt.ones(4)
     call(a)
-    assert not taken(name)  # a shape that comes once costs nothing more
+    assert not taken(name)  # a shape that occurs once has no further cost
     assert learnt(lambda: call(a), name) == 1
 
 
@@ -153,7 +154,8 @@ def test_an_out_that_is_read_or_shared_or_resized_goes_the_long_way(turned_on: N
 
 
 def test_other_params_have_their_own(turned_on: None) -> None:
-    """As many sets of params as programs have, not one for each number of a loop that counts."""
+    """Short cuts are stored for the few sets of params that programs repeat, not for each number of
+    a counting loop."""
     a, (one, two) = gt.arange(4.0), (1.0, 2.0)
     for bound in (one, two):
         for _ in range(3):
@@ -185,7 +187,7 @@ def test_one_that_was_left_for_1_does_not_serve_True(turned_on: None) -> None:
     (found,) = dispatcher.find("aten::amax").table.short.values()
     assert found(a, 1, False) is not None and found(a, True, False) is None
     dims = [0]
-    assert learnt(lambda: a.sum(dims), "sum.dim_IntList") == 0  # what may change
+    assert learnt(lambda: a.sum(dims), "sum.dim_IntList") == 0  # state that may change
     assert learnt(lambda: a.sum((0, 1)), "sum.dim_IntList") == 1
     (found,) = dispatcher.find("aten::sum.dim_IntList").table.short.values()
     assert found(a, tuple(range(2)), False, None) is not None
@@ -196,7 +198,8 @@ _NUMBERS = [1, 1.0, True, 0.0, -0.0, 0, 1e300, float("inf"), float("nan"), 2**60
 
 @pytest.mark.parametrize("dtype", [gt.float32, gt.float64, gt.float16, gt.bfloat16, gt.int32])
 def test_whatever_number_comes_next_counts_as_it_did(turned_on: None, dtype: Any) -> None:
-    """A short cut keeps the last number as an element: equal ones are not the same."""
+    """A short cut keeps the last number as an element. Equal numbers may give different results
+    (0.0 and -0.0)."""
     calls: list[Callable[[Any, Any], Any]] = [
         lambda a, n: a + n, lambda a, n: a * n, lambda a, n: a / n, lambda a, n: a > n,
         lambda a, n: a == n, lambda a, n: a.sub(n), lambda a, n: a[0] * n,
@@ -251,7 +254,8 @@ def test_operands_that_share_memory_are_refused_as_ever(turned_on: None) -> None
     assert array.tolist() == [*range(8)]
 
 
-# --- what takes them away -------------------------------------------------------------------------
+# --- changes that remove them
+# -------------------------------------------------------------------------
 
 
 def test_it_goes_with_the_table(turned_on: None) -> None:
@@ -267,7 +271,7 @@ def test_it_goes_with_the_table(turned_on: None) -> None:
 
 
 def test_a_kernel_that_calls_the_old_one_is_not_passed_by(turned_on: None) -> None:
-    """Where the old kernel finds plans, it would leave short cuts on the table of the new one."""
+    """When the old kernel finds a plan, it must not store a short cut on the new kernel's table."""
     operator = dispatcher.find("aten::add.Tensor")
     (old, *_) = operator.kernels[keys.key("CPU")]
     calls = []
@@ -367,7 +371,7 @@ def test_steps_of_a_parameter_take_them(turned_on: None) -> None:
         assert found(w, g, 2.0) is w and found(w, g, 1e300) is None
         assert found(w.view(4), g, 2.0) is None
     assert w.tolist() == [1.25] * 4 and w._version == version + 1 and w.is_leaf
-    assert found(w, g, 2.0) is None  # recorded, it is refused
+    assert found(w, g, 2.0) is None  # it is rejected if it is recorded
     with pytest.raises(errors.AutogradError, match="leaf"):
         w.add_(g, alpha=2.0)
 
@@ -505,7 +509,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Handled(gt.Tensor):
-    """A subclass that sees its operators."""
+    """A subclass whose handler receives its operators."""
 
     @classmethod
     def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -546,7 +550,8 @@ class Mode(DispatchMode):
 
 
 class Program:
-    """One run: what every call gave, and who saw it. Subclasses have other calls."""
+    """One run: the result of every call, and the handlers that received it. Subclasses have other
+    calls."""
 
     calls, operators = CALLS, OPERATORS
 
@@ -671,7 +676,7 @@ class Program:
         self.guards.append(guard)
 
     def leave(self) -> None:
-        if self.guards:  # in any order, but for modes
+        if self.guards:  # in any order, except modes
             place = self.random.randrange(len(self.guards))
             self.guards.pop(place).__exit__(None, None, None)
 
@@ -685,7 +690,8 @@ class Program:
 
 
 def outcome(seed: int, kind: type[Program] = Program, steps: int = 80) -> list[Any]:
-    """In a context of its own: guards that are left in any order leave something behind."""
+    """Run in a separate context, because guards that are left out of order change the thread's
+    state."""
     try:
         return contextvars.Context().run(lambda: kind(seed, steps).run())
     finally:

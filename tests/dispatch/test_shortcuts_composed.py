@@ -74,7 +74,7 @@ class Composed(Program):
     )  # fmt: skip
 
     def _values(self, x: Any) -> str | None:
-        """Of views too: which of them have an array depends on who read them."""
+        """Read views too: the reads before decide which of them have an array."""
         if x._keys & ~CPU_KEYS or not x.is_cpu:
             return None
         return repr(x._get_array().tolist())

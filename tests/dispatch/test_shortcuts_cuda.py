@@ -51,7 +51,7 @@ def ones(*sizes: int, **options: Any) -> Any:
 def test_public_functions_take_it(turned_on: None, call: Any, name: str) -> None:
     a = ones(4)
     call(a)
-    assert not taken(name)  # a shape that comes once costs nothing more
+    assert not taken(name)  # a shape that occurs once has no further cost
     assert learnt(lambda: call(a), name) == 1
     short = dispatcher.find(f"aten::{name}").table.short
     (key,) = short
@@ -249,7 +249,8 @@ class OnCuda(Program):
         }  # fmt: skip
 
     def _values(self, x: Any) -> str | None:
-        """As they lie in memory: no call of an operator, which somebody would see."""
+        """Read the elements from memory without calling an operator, because modes and traces would
+        receive the call."""
         if x.device.type != "cuda" or not x._geometry.numel:
             return super()._values(x)
         runtime.cuda().synchronize(x.device.index)

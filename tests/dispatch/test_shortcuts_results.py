@@ -15,7 +15,7 @@ from .test_shortcuts import learnt, taken, turned, turned_on  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("turned_on")
 
-# A call of x, of sizes (3, 4), and the operator that stores a short cut.
+# A call of x, with sizes (3, 4), and the operator that stores a short cut.
 RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "median": (lambda x: x.median(), "median"),
     "median along a dimension": (lambda x: x.median(0), "median.dim"),

@@ -22,7 +22,7 @@ from .test_shortcuts import Program, learnt, outcome, taken, turned, turned_on  
 
 pytestmark = pytest.mark.usefixtures("turned_on")
 
-# What is called of x, of sizes (2, 3, 4), and where it leaves a short cut.
+# A call of x, with sizes (2, 3, 4), and the operator that stores its short cut.
 LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "view": (lambda x: x.view(6, -1), "view"),
     "view of a tuple": (lambda x: x.view((6, 4)), "view"),
@@ -331,7 +331,7 @@ def test_transforms_leave_some_that_record(call: Any, at: str) -> None:
         assert found._geometry is expected._geometry
     assert call(x.detach()).grad_fn is None
     several = gt.arange(24.0).view(2, 3, 4).to(gt.complex64)
-    for _ in range(3):  # an inverse of several dimensions is made of two
+    for _ in range(3):  # an inverse over several dimensions is composed of two transforms
         found = gt.fft.irfftn(several, dim=(0, 2))
     with turned(False):
         assert found.tolist() == gt.fft.irfftn(several, dim=(0, 2)).tolist()
@@ -400,9 +400,10 @@ def test_views_on_a_device_leave_some() -> None:
     assert len(seen) == 3
 
 
-# --- what jumps over several tables ---------------------------------------------------------------
+# --- short cuts that skip several tables
+# ---------------------------------------------------------------
 
-# A call, where its short cut lies, and operators that it jumps over.
+# A call, the operator that has its short cut, and the operators that the short cut skips.
 OVER: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     "reshape": (lambda x: x.reshape(4, 6), "reshape", ("_reshape_alias",)),
     "flatten": (lambda x: x.flatten(), "flatten.using_ints", ("reshape", "_reshape_alias")),
@@ -474,10 +475,10 @@ def test_it_goes_with_any_table_that_it_jumps_over(name: str, passed: str, kind:
             warnings.simplefilter("ignore", errors.OverrideWarning)
             lib.impl(passed, kernel, "CPU")
         for _ in range(3):
-            with contextlib.suppress(errors.GpuTensorError):  # of its sizes
+            with contextlib.suppress(errors.GpuTensorError):  # equal to its sizes
                 call(x)
         lib._destroy()
-        # each of the three calls came here, some of them several times
+        # each of the three calls reached the handler, some of them several times
         assert len(seen) >= 3 and len(seen) % 3 == 0 and not taken(at)
     else:
         handle = dispatcher.replace_fallback(keys.key("ADInplaceOrView"), kernel, "handler")

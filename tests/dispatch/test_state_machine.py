@@ -49,7 +49,7 @@ BUILTIN_FALLTHROUGHS = {
 
 
 class Dispatcher(RuleBasedStateMachine):
-    """One operator, its live registrations newest last, and fallbacks."""
+    """One operator, its live registrations (the newest is last), and fallbacks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Dispatcher(RuleBasedStateMachine):
         self.wide = Library("_", "IMPL")
         self.live: list[
             tuple[str, Any, Any]
-        ] = []  # key, what it answers (None: falls through), handle
+        ] = []  # key, returned value (None: falls through), handle
         self.fallbacks: dict[str, tuple[Any, Any]] = {}
         self.count = 0
 
@@ -72,11 +72,11 @@ class Dispatcher(RuleBasedStateMachine):
     # --- the model --------------------------------------------------------------------------------
 
     def newest(self, key: str) -> tuple[Any] | None:
-        """(answer,) of the newest live registration at `key`; None where there is none."""
+        """Return (answer,) of the newest live registration at `key`; None if there is none."""
         return next(((answer,) for k, answer, _ in reversed(self.live) if k == key), None)
 
     def slot(self, key: str) -> tuple[Any] | None:
-        """(answer,), answer None for a fallthrough; None where nothing serves."""
+        """Return (answer,), with answer None for a fallthrough; None if the slot has no kernel."""
         autograd = key.startswith("Autograd")
         explicit = self.newest("CompositeExplicitAutograd")
         implicit = self.newest("CompositeImplicitAutograd")

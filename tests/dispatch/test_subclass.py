@@ -15,7 +15,7 @@ from gputensor.dispatch import keys
 
 
 class Wrapper(gt.Tensor):
-    """Holds its data elsewhere and notes what it is asked for."""
+    """Holds its data in another tensor and records the calls that it receives."""
 
     log: list[Any] = []
 
@@ -97,7 +97,7 @@ def test_wrappers_in_lists_and_out() -> None:
     x = Wrapper(gt.ones(2))
     assert gt.cat([gt.zeros(1), x]).inner.tolist() == [0, 1, 1]
     assert [piece.inner.tolist() for piece in x.unbind()] == [1, 1]
-    assert x.add_(1) is not x  # a hook answers for itself
+    assert x.add_(1) is not x  # the result of a hook is not checked
     assert x.inner.tolist() == [2, 2] and x._version == 1
 
 
@@ -305,7 +305,7 @@ class Tagged(gt.Tensor):
 
 
 class Boxed(gt.Tensor):
-    """A wrapper: what it holds is in an attribute."""
+    """A wrapper with its content in an attribute."""
 
     @classmethod
     def __gputensor_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -14,20 +14,20 @@ from gputensor.library import Library, fallthrough_kernel
 
 from .operands import CPU, Operand, fresh_namespace, kernel, library
 
-# "-" stands for a registration without a key.
+# "-" means a registration without a key.
 ALIASES = {"CIA": "CompositeImplicitAutograd", "CEA": "CompositeExplicitAutograd", "-": ""}
 GOLDEN = Path(__file__).parents[1] / "golden" / "dispatch.txt"
 
 
 def register(lib: Library, at: str, name: str = "f(Tensor x) -> Tensor") -> None:
-    """Define `name` and register a kernel at each key of `at`; the kernel is called as its key."""
+    """Define `name` and register a kernel at each key of `at`; the key is the kernel's name."""
     lib.define(name)
     for key in at.split():
         lib.impl("f", kernel(key), ALIASES.get(key, key))
 
 
 def owner(lib: Library, key: str) -> str:
-    """Whose kernel serves the slot: the registered key's name, or the rule's label."""
+    """Return the registered key whose kernel is in the slot, or the label of the rule."""
     found, why = dispatch.find(f"{lib.ns}::f").table.slot(keys.runtime_key(key))
     if found is None or found.function is None or why == "backend fallback":
         return why

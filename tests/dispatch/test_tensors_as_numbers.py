@@ -84,7 +84,7 @@ def test_a_tensor_is_a_number_to_functions_that_are_no_operators() -> None:
 
 
 def test_a_tensor_is_a_number_where_more_is_given() -> None:
-    """By position, where another overload takes a tensor and nothing behind it."""
+    """By position, if another overload takes a tensor in this place but no further arguments."""
     x = gt.ones(8)
     for low, high in ((gt.tensor(3), 5), (3, gt.tensor(5)), (gt.tensor(3), gt.tensor(5))):
         drawn = gt.randint_like(x, low, high)
@@ -100,7 +100,8 @@ NUMERIC = ("Scalar", "float", "int", "SymInt")
 
 
 def _numbers(case: forms.Case) -> list[str | int]:
-    """Arguments of the case's call that are numbers in all overloads: names, or places."""
+    """Return the names or positions of arguments of the case's call that are numbers in all
+    overloads."""
     op, call = case.op(), case.build()
     declared = {a.name: a.type.required.base for a in op.arguments}
     others = [o.arguments for o in forms.OPS_OF[op.base]]
@@ -116,8 +117,8 @@ def _numbers(case: forms.Case) -> list[str | int]:
 
 
 def _gradients(case: forms.Case, at: str | int | None) -> list[Any]:
-    """Results, and gradients of the call's floating operands; the number at `at` in a tensor that
-    is written to before they are computed."""
+    """Return results, and gradients of the floating operands. The number at `at` is passed as a
+    tensor, which is written to before the gradients are computed."""
     gt.manual_seed(7)
     call, held = case.build(), None
     args, kwargs = list(call.args), dict(call.kwargs)
@@ -146,7 +147,7 @@ FUNCTIONAL = [row for row in forms.CALLABLE if row.name.strip("_") == row.name]
 
 @pytest.mark.parametrize("row", forms.some(FUNCTIONAL, 1), ids=str)
 def test_the_number_is_read_once(row: Row) -> None:
-    """A tensor that is written to after the call changes no gradient."""
+    """A write to the tensor after the call changes no gradient."""
     for case in forms.one_of_each_form(row):
         if case.op().kind != "functional":
             continue

@@ -38,7 +38,7 @@ def test_tensors_without_dimensions_count_as_others(op: Any) -> None:
     narrow, wide = (gt.int8, gt.int64) if integral else (gt.float32, gt.float64)
     x, zero_dim = numbers(narrow, 2), numbers(wide)
     of_pytorch, of_standard = op(x, x).dtype, op(numbers(wide, 2), numbers(wide, 2)).dtype
-    for _ in range(3):  # the third time by a short cut
+    for _ in range(3):  # the third call uses a short cut
         for rules, expected in (("pytorch", of_pytorch), ("array_api", of_standard)):
             gt.set_type_promotion(rules)
             assert gt.get_type_promotion() == rules

@@ -128,7 +128,7 @@ def messages(device: str) -> None:
     for seed, dtype, shape, layout in everything():
         x = laid(data(shape, dtype, seed, rank), device, layout)
         out = laid(np.zeros(shape, dtype.np), device, layout)
-        if reference.has_nccl:  # which works in the order of the calls
+        if reference.has_nccl:  # it works in the order of the calls
             if rank % 2:
                 assert dist.recv(out, source) == source
             dist.send(x, to)
@@ -144,7 +144,7 @@ def messages(device: str) -> None:
 
 @case
 def messages_in_a_batch(device: str) -> None:
-    """All receive before they send, which would end in waiting if it were done in turn."""
+    """All ranks receive before they send, which would be a deadlock with single calls."""
     n, rank = dist.get_world_size(), dist.get_rank()
     if n == 1:
         return
@@ -191,7 +191,7 @@ def works_end_in_any_order(device: str) -> None:
         same(x, np.full(100 * k, k * n, np.float32))
     ys = [gt.full((1000,), 1.0, device=device) for _ in range(20)]
     for y in ys:
-        dist.all_reduce(y, async_op=True)  # nobody waits, and the memory goes
+        dist.all_reduce(y, async_op=True)  # no rank waits, and the memory is dropped
     del ys, y
     dist.barrier()
     outs = [gt.zeros(3, device=device) for _ in range(n)]
@@ -276,7 +276,7 @@ def a_rank_may_give_its_part_of_the_result(device: str) -> None:
         dist.reduce_scatter_tensor(whole[rank], whole)
         same(whole[rank], np.full(4, n).astype(dtype.np))
         whole = gt.full((n, 4), rank, dtype=dtype, device=device)
-        dist.all_gather_into_tensor(whole, whole[n - 1])  # the last one's place, on all
+        dist.all_gather_into_tensor(whole, whole[n - 1])  # the last element, on all ranks
         same(whole, np.repeat(np.arange(n), 4).reshape(n, 4).astype(dtype.np))
         whole = gt.full((n,), rank, dtype=dtype, device=device)
         dist.all_to_all_single(whole, whole)
@@ -302,7 +302,7 @@ def nothing_is_moved_to_where_elements_overlap(device: str) -> None:
 
 @case
 def random_programs(device: str) -> None:
-    """Sequences of collectives, some waited for late, against the same of NumPy's arrays."""
+    """Sequences of collectives, some with late waits, are compared with NumPy."""
     n, rank = dist.get_world_size(), dist.get_rank()
     for seed in range(25):
         random = np.random.default_rng([99, seed])

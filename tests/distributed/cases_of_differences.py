@@ -14,12 +14,12 @@ from gputensor.distributed import records
 
 from .reference import case, same
 
-# More than the room of a record, and less.
+# More bytes than fit in a record, and fewer.
 SIZES = (2, 1000)
 
 
 def _differing(device: str) -> list[tuple[str, Callable[[bool, int], Any]]]:
-    """(what differs, call): whether this rank is the one that differs, and how large things are."""
+    """Yield (the difference, call), given True for the rank that differs, and a size."""
     n = dist.get_world_size()
 
     def x(size: int, dtype: Any = gt.float32) -> gt.Tensor:
@@ -72,7 +72,7 @@ def ranks_that_differ_all_raise(device: str) -> None:
                     )
                 else:
                     raise AssertionError(f"nothing was raised: {what}, {size}")
-    x = gt.ones(3, device=device)  # the group is as good as before
+    x = gt.ones(3, device=device)  # the group still works
     dist.all_reduce(x)
     same(x, np.full(3, n, np.float32))
 
@@ -83,7 +83,7 @@ def nothing_is_written_where_ranks_differ(device: str) -> None:
     if n == 1:
         return
     for size in (3, 5000):
-        for time in range(3):  # the later ones by the short cut, where there is one
+        for time in range(3):  # later calls use the short cut if there is one
             good = gt.full((size,), float(rank), device=device)
             dist.all_reduce(good)
             same(good, np.full(size, n * (n - 1) / 2, np.float32))
@@ -105,7 +105,7 @@ def works_of_ranks_that_differ_raise(device: str) -> None:
         works = [dist.all_reduce(x, async_op=True) for x in xs[:2]]
         works.append(dist.all_reduce(odd, async_op=True))
         works += [dist.all_reduce(x, async_op=True) for x in xs[2:]]
-    except dist.DistributedError:  # between GPUs hosts agree before the launch
+    except dist.DistributedError:  # between GPUs, hosts compare their calls before the launch
         dist.barrier()
         return
     for place, work in [*enumerate(works)][::-1]:
@@ -122,7 +122,7 @@ def works_of_ranks_that_differ_raise(device: str) -> None:
 
 @case
 def a_rank_that_waits_for_another_lets_its_collectives_go_on(device: str) -> None:
-    """The first rank waits for a message, which the others send after the collective."""
+    """The first rank waits for a message, which the other ranks send after the collective."""
     n, rank = dist.get_world_size(), dist.get_rank()
     if n == 1:
         return

@@ -19,7 +19,7 @@ def the_stream_waits_and_not_the_host(device: str) -> None:
     x = gt.zeros(1000, device=device)
     side = gt.cuda.Stream()
     side.wait_stream(gt.cuda.current_stream())
-    with gt.cuda.stream(side):  # what is queued before is reduced, what comes later is not
+    with gt.cuda.stream(side):  # earlier queued writes are reduced, later ones are not
         x.add_(rank + 1)
         work = dist.all_reduce(x, async_op=True)
     assert work is not None
@@ -43,7 +43,7 @@ def memory_is_held_until_nccl_has_done(device: str) -> None:
         x = gt.full((5000,), float(k), device=device)
         made.append(gt.ops._c10d_functional.all_reduce(x, "sum", dist.GroupMember.WORLD.name))
         del x
-        gt.full((5000,), -1.0, device=device)  # would get its memory
+        gt.full((5000,), -1.0, device=device)  # this tensor would get its memory
     for k, y in enumerate(made):
         same(dist.wait_tensor(y), np.full(5000, k * n, np.float32))
 

@@ -32,7 +32,8 @@ def close(x: Any, wanted: Any, tolerance: float = 2e-5) -> None:
 
 
 def bounds(rows: int) -> np.ndarray:
-    """Where each rank's part of a batch begins and ends: uneven, and the last has least."""
+    """Return begin and end of each rank's part of a batch. Parts are uneven, and the last is
+    smallest."""
     n = dist.get_world_size()
     return np.append(0, np.cumsum([rows - (n - 1), *[1] * (n - 1)]))
 
@@ -160,7 +161,7 @@ def data_parallel_steps_are_those_of_one_process(device: str) -> None:
         {"static_graph": True, "gradient_as_bucket_view": True, "broadcast_buffers": False},
     ):  # fmt: skip
         whole = net(device, 0)
-        model = DDP(net(device, rank), **options)  # rank 0's parameters win
+        model = DDP(net(device, rank), **options)  # rank 0's parameters are used
         assert [*model.state_dict()] == [f"module.{name}" for name in whole.state_dict()]
         stepped(whole, x, y)
         stepped(model, x[part], y[part])
@@ -205,7 +206,7 @@ def data_parallel_with_unused_parameters(device: str) -> None:
     assert model.module.second.weight.grad is None  # of nobody
     same_bits(model.module.first.weight.grad)
     model(x, with_second=rank == n - 1)["out"][0].sum().backward()
-    same_bits(model.module.second.weight.grad)  # zeros of all ranks but the last
+    same_bits(model.module.second.weight.grad)  # zeros on all ranks except the last
     assert model.module.second.weight.grad.abs().sum().item() > 0
     model(x)  # without a backward, there is nothing to wait for
     model(x)["out"][0].sum().backward()
@@ -284,7 +285,7 @@ def data_parallel_refusals(device: str) -> None:
 
 @case
 def hooks_reduce_gradients(device: str) -> None:
-    """Those of parallel/hooks.py and of programs, with the steps of one process."""
+    """Hooks of parallel/hooks.py and of programs give the steps of one process."""
     n, rank = dist.get_world_size(), dist.get_rank()
     x, y = of(drawn((4 * n, 4), 1), device), of(drawn((4 * n, 2), 2), device)
     part = slice(4 * rank, 4 * rank + 4)
@@ -337,7 +338,7 @@ def raises(call: Any, said: str) -> None:
 
 @case
 def uneven_batches(device: str) -> None:
-    """Rank n has n + 2 batches; means are over all ranks, or over those that have one."""
+    """Rank n has n + 2 batches; means are over all ranks, or over ranks that still have a batch."""
     n, rank = dist.get_world_size(), dist.get_rank()
     x = of(drawn((n + 1, n, 3, 4), 1), device)  # by step, rank, row
     for options in ({}, {"divide_by_initial_world_size": False}, {"enable": n > 1}):

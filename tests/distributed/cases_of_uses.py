@@ -63,7 +63,8 @@ def meta_says_what_comes(device: str) -> None:
 
 @case
 def derivatives(device: str) -> None:
-    """Of the sum over ranks of what each weighs: the gradient is what all others send back."""
+    """Differentiate a weighted sum over ranks: a gradient contains the parts that all other ranks
+    send back."""
     n, rank = dist.get_world_size(), dist.get_rank()
     ops, name = gt.ops._c10d_functional, dist.groups.GroupMember.WORLD.name
 
@@ -108,7 +109,7 @@ def gradients_become_their_mean(device: str) -> None:
             xs = [gt.ones(s, device=device, requires_grad=True) for s in shapes]
             xs.append(gt.ones(3, dtype=gt.float64, device=device, requires_grad=True))
             unused = gt.ones(2, device=device, requires_grad=True)  # by nobody
-            seldom = gt.ones(2, device=device, requires_grad=True)  # by the last rank alone
+            seldom = gt.ones(2, device=device, requires_grad=True)  # by the last rank only
             known = [*xs[:3], unused, seldom, *xs[3:], gt.ones(1, device=device)]
             averager = dist.GradientAverager(known, bucket_bytes) if is_hooked else None
             for step in range(2):
@@ -176,7 +177,7 @@ def redistributed_arrays(device: str) -> None:
 
 @case
 def short_cuts_tell_what_the_long_way_tells(device: str) -> None:
-    """Ranks go different ways in one collective: some ask for a Work, or give strided memory."""
+    """Ranks take different paths in one collective: some request a Work or pass strided memory."""
     n, rank = dist.get_world_size(), dist.get_rank()
     group = dist.new_group()
     for turn in range(6):

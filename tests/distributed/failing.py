@@ -15,7 +15,7 @@ from . import stand_in
 
 
 def _stop_the_launcher(seconds: float) -> None:
-    """Let the process that reads this rank's output do so only after a while."""
+    """Delay the process that reads this rank's output."""
     reader = os.getppid()
     null = subprocess.DEVNULL
     command = ["sh", "-c", f"sleep {seconds}; kill -CONT {reader}"]
@@ -54,7 +54,7 @@ def main(kind: str) -> None:
             dist.broadcast(x, 0, group)
         if kind == "caught":
             try:
-                dist.all_reduce(x > 0, "avg")  # refused here alone
+                dist.all_reduce(x > 0, "avg")  # raises on this rank only
             except gt.GpuTensorError:
                 pass
     if kind == "splits":

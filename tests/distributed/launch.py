@@ -17,7 +17,7 @@ LIMIT_S = 240
 
 
 def mpiexec() -> str:
-    """The launcher; skips where MPI is missing."""
+    """Return the launcher; skips if MPI is missing."""
     if util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed: pip install 'gputensor[mpi]'")
     here = Path(sys.executable).parent
@@ -28,7 +28,7 @@ def mpiexec() -> str:
 
 
 def emulated(order: str) -> dict[str, str]:
-    """What makes a process's CUDA devices emulated ones; skips where there is no g++."""
+    """Return the environment in which CUDA devices are emulated; skips without g++."""
     if shutil.which("g++") is None:
         pytest.skip("emulated devices need g++")
     return {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_ORDER": order}
@@ -37,7 +37,7 @@ def emulated(order: str) -> dict[str, str]:
 def run(
     ranks: int, *command: str, limit_s: float = LIMIT_S, cwd: Path | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """`mpiexec -n RANKS python COMMAND`; output and errors of all ranks together."""
+    """Run `mpiexec -n RANKS python COMMAND`; return output and errors of all ranks together."""
     program = [mpiexec(), "-n", str(ranks), sys.executable, *command]
     environment = os.environ | {
         "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"

@@ -12,7 +12,7 @@ import gputensor as gt
 
 Case = Callable[[str], None]
 CASES: dict[str, Case] = {}
-has_nccl = False  # whether tensors on CUDA are moved by NCCL, or what stands for it
+has_nccl = False  # True if NCCL, or its replacement, moves CUDA tensors
 DTYPES = {
     "f32": gt.float32, "f64": gt.float64, "f16": gt.float16, "bf16": gt.bfloat16,
     "c64": gt.complex64, "i64": gt.int64, "i8": gt.int8, "u16": gt.uint16, "bool": gt.bool,
@@ -26,7 +26,7 @@ def case(function: Case) -> Case:
 
 
 def data(shape: tuple[int, ...], dtype: Any, seed: int, rank: int) -> np.ndarray:
-    """Small integers, so that sums are exact in every dtype."""
+    """Return small integers, so that sums are exact in every dtype."""
     random = np.random.default_rng([seed, rank, len(shape)])
     found = random.integers(0, 2 if dtype is gt.bool else 4, shape)
     if dtype is gt.complex64:
@@ -35,7 +35,7 @@ def data(shape: tuple[int, ...], dtype: Any, seed: int, rank: int) -> np.ndarray
 
 
 def laid(array: np.ndarray, device: str, layout: str) -> Any:
-    """The array as a tensor: dense, transposed, or every other element of a larger one."""
+    """Return the array as a tensor: dense, transposed, or every second element of a larger one."""
     x = gt.from_numpy(np.array(array)).to(device)
     if layout == "turned" and x.ndim > 1:
         return x.transpose(0, -1).contiguous().transpose(0, -1)
@@ -77,7 +77,7 @@ def reduced(arrays: list[np.ndarray], op: str) -> np.ndarray:
         else arrays
     )
     found = np.asarray(reduce(of_op[op], wide))
-    if op == "avg":  # part by part: as a complex number the divisor rounds more than once
+    if op == "avg":  # separate parts: a complex division rounds more than once
         parts = found.reshape(-1)
         parts = parts.view(parts.real.dtype)
         found = (parts / parts.dtype.type(len(arrays))).view(found.dtype).reshape(found.shape)

@@ -23,7 +23,7 @@ assert cases and cases_of_uses and cases_of_nccl and cases_of_differences and ca
 def main(folder: Path, device: str, only: list[str]) -> None:
     from mpi4py import MPI
 
-    if device == "nccl":  # what emulated devices have in its place
+    if device == "nccl":  # its replacement on emulated devices
         stand_in.install()
         reference.has_nccl, device = True, "cuda"
     dist.init_process_group("mpi" if device == "cpu" else "nccl", timeout=30)
@@ -36,12 +36,12 @@ def main(folder: Path, device: str, only: list[str]) -> None:
             if device == "cuda":
                 cuda.synchronize()
             found[name] = ""
-        # All of them: pytest.fail raises no Exception, and a rank that ended here would neither
-        # meet the others below nor write what test_collectives.py reads.
+        # Catch everything: pytest.fail does not raise an Exception, and a rank that ended here
+        # would not reach the barrier below or write the file that test_collectives.py reads.
         except BaseException:
             found[name] = traceback.format_exc()
         if MPI.COMM_WORLD.allreduce(bool(found[name]), MPI.LOR):
-            break  # what follows would follow from that
+            break  # later failures would be consequences
     (folder / f"{rank}.json").write_text(json.dumps(found))
     dist.destroy_process_group()
 

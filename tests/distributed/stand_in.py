@@ -1,7 +1,7 @@
 """A replacement for CuPy's NCCL module that uses MPI on emulated memory.
 
 It has the signatures of CuPy's class, runs in the order of the emulator's streams and checks NCCL's
-rules. It does not test NCCL itself: connections between GPUs and the bits of its sums.
+rules. Connections between GPUs and the bits of NCCL's sums are not tested.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPS = ["SUM", "PROD", "MAX", "MIN", "SUM"]
 Begin = Callable[[], list[Any]]  # starts, and returns requests
 _depth = 0
 _calls: list[tuple[NcclCommunicator, int, Begin, list[Callable[[], None]]]] = []
-seen: list[str] = []  # what was called, for tests
+seen: list[str] = []  # the recorded calls, for tests
 
 
 class NcclError(RuntimeError):
@@ -71,7 +71,7 @@ def _queue(calls: Any) -> None:
 
 class NcclCommunicator:
     def __init__(self, ndev: int, commId: bytes, rank: int, config: Any = None) -> None:
-        # NCCL finds the others by the id; here they are found by whom they work for.
+        # NCCL finds other ranks by the id; here the communicator's caller identifies them.
         self._comm = sys._getframe(1).f_locals["group"].comm.Dup()
         assert (self._comm.size, self._comm.rank, len(commId)) == (ndev, rank, 128)
         assert commId == get_unique_id()
@@ -161,7 +161,7 @@ class NcclCommunicator:
         given = self._op(datatype, op)
 
         def begin() -> list[Any]:
-            # NCCL takes a part of the other side, which MPI does not
+            # NCCL accepts messages in parts, MPI does not
             source = self._array(sendbuf, recvcount * self._comm.size, datatype).copy()
             into = self._array(recvbuf, recvcount, datatype)
             return [self._comm.Ireduce_scatter_block(source, into, given)]
@@ -207,8 +207,8 @@ class NcclCommunicator:
 
 
 def install() -> None:
-    """From now on emulated devices have NCCL."""
-    # A GPU goes on while its host waits for other ranks; the emulator does when it is asked to.
+    """Make NCCL available on emulated devices."""
+    # A GPU works while its host waits for other ranks; the emulator works only when it is polled.
     cuda_emulator.start()
     work._give_way = cuda_emulator.devices.scheduler.drain_all  # type: ignore[attr-defined]
     cuda_emulator.nccl = lambda: sys.modules[__name__]  # type: ignore[assignment]

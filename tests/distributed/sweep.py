@@ -26,7 +26,8 @@ def _x() -> Any:
 
 
 def _of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[[], Call]:
-    """A good call; `_x` among the arguments is made anew each time, also in a list."""
+    """Return a valid call; each `_x` among the arguments is a new tensor in each call, also in a
+    list."""
 
     def given(value: Any) -> Any:
         if isinstance(value, list):
@@ -92,14 +93,14 @@ GOOD: dict[str, Callable[[], Call]] = {
     "ops.broadcast": lambda: _operator("broadcast", _x(), 0),
     "ops.wait_tensor": lambda: (gt.ops._c10d_functional.wait_tensor.default, (_x(),), {}),
 }
-# In a world of one there is nobody to send to, so every call is refused.
+# In a world of one process there is no receiver, so every call raises.
 REFUSED: dict[str, Callable[[], Call]] = {
     "send": _of(dist.send, _x, 0, None, 0), "isend": _of(dist.isend, _x, 0, None, 0),
     "recv": _of(dist.recv, _x, 0, None, 0), "irecv": _of(dist.irecv, _x, 0, None, 0),
     "P2POp": _of(dist.P2POp, dist.isend, _x, 0, None, 0, None),
     "batch_isend_irecv": _of(dist.batch_isend_irecv, []),
 }  # fmt: skip
-# What takes no argument, is not called, or has an entry above under another name.
+# Names without arguments, names that are not called, and names tested above under another name.
 LEFT_OUT = """destroy_process_group is_available is_initialized is_mpi_available is_nccl_available
     DistributedError GroupMember ProcessGroup ReduceOp Work""".split()
 
@@ -111,7 +112,7 @@ def _operator(name: str, *args: Any) -> Call:
 
 
 def sweep() -> tuple[list[str], int]:
-    """What is wrong, and how many calls were made."""
+    """Return the faults, and the number of calls."""
     faults, made = [], 0
     for name, make in {**GOOD, **REFUSED}.items():
         if not dist.is_initialized():

@@ -45,7 +45,7 @@ def test_every_case_holds_on_all_ranks(ranks: int, device: str, tmp_path: Path) 
 @pytest.mark.full
 @pytest.mark.parametrize(("order", "ranks"), [("eager", 1), ("lazy", 3)])
 def test_every_case_holds_between_gpus(order: str, ranks: int, tmp_path: Path) -> None:
-    """By NCCL's calls, which a stand-in carries out."""
+    """The runtime calls NCCL, which a stand-in replaces."""
     env = launch.emulated(order)
     done = launch.run(ranks, "-m", "tests.distributed.run_cases", str(tmp_path), "nccl", **env)
     _check(tmp_path, ranks, done.stdout)

@@ -7,7 +7,7 @@ import pytest
 from ..harness import tier
 from . import launch
 
-# kind, with the debug mode, what one of the ranks says
+# kind, True with the debug mode, the message of one of the ranks
 FAILURES = [
     ("raises", False, "ValueError: bad data\ngputensor.distributed: rank 1 ended with ValueErro"),
     ("is killed", False, "KILLED BY SIGNAL: 9|Killed (signal 9)"),
@@ -38,7 +38,7 @@ FAILURES = [
 def test_one_rank_ends_all(kind: str, detail: bool, says: str) -> None:
     debug = "detail" if detail else "off"
     env = {"GPUTENSOR_DISTRIBUTED_DEBUG": debug}
-    if kind.startswith("nccl"):  # lazy: the host goes on, as beside a GPU
+    if kind.startswith("nccl"):  # lazy: the host continues, as with a GPU
         env |= launch.emulated("lazy")
     done = launch.run(3, "-m", "tests.distributed.failing", kind, limit_s=60, **env)
     assert done.returncode != 0

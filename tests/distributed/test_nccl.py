@@ -21,7 +21,8 @@ NAMES = ["get_unique_id", "groupStart", "groupEnd", "NcclError", *(
 
 
 def _extension() -> bytes:
-    """CuPy's module of NCCL as bytes: it is not imported, as it needs NCCL's library."""
+    """Return CuPy's module of NCCL as bytes. It is not imported, because that needs NCCL's
+    library."""
     if util.find_spec("cupy_backends") is None:
         pytest.skip("CuPy is not installed")
     folder = util.find_spec("cupy_backends.cuda.libs")

@@ -42,6 +42,6 @@ def test_all_are_there() -> None:
 def test_schemas_are_pytorchs(op: load.Op) -> None:
     torch = pytest.importorskip("torch")
     theirs = str(getattr(torch.ops._c10d_functional, op.base).default._schema)
-    # A group there may be given itself too; and PyTorch prints a list that is written another way.
+    # PyTorch also accepts a group object, and prints lists in another form.
     theirs = theirs.replace("Any group_name", "str group_name").replace("[](a!)", "(a!)[]")
     assert theirs == op.full_schema

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 SCRIPT = launch.ROOT / "examples" / "train_digits_parallel.py"
-# Rank 1 is killed in a step, when others already wait for its gradients.
+# Rank 1 is killed in a step, when other ranks already wait for its gradients.
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, {folder!r})

@@ -28,6 +28,6 @@ def test_workers_find_the_patterns(tmp_path):
     shares = re.search(r"shares of the variance: (.*)", done.stdout)
     assert shares is not None
     found = [float(share) for share in re.findall(r"[\d.]+", shares[1])]
-    # Of three patterns in three channels, with amounts of 40, 20 and 10.
+    # Images of three patterns in three channels, with weights of 40, 20 and 10.
     assert all(20 < share < 40 for share in found[:3]) and found[8] > 0.3 and found[9] < 0.1
     assert re.search(r"9 components carry (99\.\d|100\.0) % of it", done.stdout)

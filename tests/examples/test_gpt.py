@@ -48,7 +48,7 @@ def test_a_short_form(gpt: ModuleType, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_it_writes_no_place_twice(gpt: ModuleType) -> None:
-    """What was written does not depend on what comes later, also beyond the length it looks at."""
+    """Earlier text does not depend on later text, also beyond the context length."""
     run = gpt.Run(gpt.arguments(SHORT))
     prompt = run.text.encode("gputensor")
     gt.manual_seed(0)
@@ -73,7 +73,7 @@ def test_steps_on_other_devices(gpt: ModuleType) -> None:
 
 @pytest.mark.oracle
 def test_it_runs_with_pytorchs_import(gpt: ModuleType, tmp_path: Path) -> None:
-    """The same file, its import changed: the weights saved here give the same scores there."""
+    """The file runs with its import changed. The saved weights give the same scores in PyTorch."""
     torch = pytest.importorskip("torch")
     text = SCRIPT.read_text(encoding="utf-8")
     text = text.replace("gputensor", "torch")

@@ -33,7 +33,8 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def python(*arguments: Any) -> tuple[float, str]:
-    """The script in a process of its own, with BLAS as it wants it: (accuracy, progress)."""
+    """Run the script in a separate process, with its own BLAS settings. Return (accuracy,
+    progress)."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(SCRIPT), "--plot", "", *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

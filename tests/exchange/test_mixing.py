@@ -135,7 +135,7 @@ def test_bfloat16() -> None:
 
 
 class Foreign:
-    """An array of another library, here with memory on the host."""
+    """An array of another library, with host memory."""
 
     def __init__(self, data: list[float]) -> None:
         self.array = np.array(data)
@@ -166,7 +166,8 @@ def test_torch() -> None:
 
 
 class CuPysArray(Foreign):
-    """CuPy hands `array + tensor` to NumPy's ufunc, whose protocol it answers for itself alone."""
+    """CuPy passes `array + tensor` to NumPy's ufunc. Its implementation of that protocol accepts
+    only CuPy arrays."""
 
     def __array_ufunc__(self, *given: Any, **options: Any) -> Any:
         return NotImplemented

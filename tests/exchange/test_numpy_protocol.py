@@ -143,7 +143,7 @@ def test_what_no_row_has_numpy_computes() -> None:
     same(np.percentile(x, 50), np.percentile(M, 50))
     same(np.cbrt(x), np.cbrt(M))
     same(np.multiply.outer(x, x), np.multiply.outer(M, M))
-    same(np.mean(x.long(), 0), np.mean(M.astype(np.int64), 0))  # ours has no mean of integers
+    same(np.mean(x.long(), 0), np.mean(M.astype(np.int64), 0))  # gputensor has no mean of integers
     same(np.sum(x, where=BOOLS), np.sum(M, where=BOOLS))
     same(np.transpose(x), M.T)
     assert np.flip(x)[0, 0] == M[-1, -1] and np.allclose(x, M) is True
@@ -192,7 +192,7 @@ def test_scipy() -> None:
     x = gt.tensor(M)
     same(special.erf(x), special.erf(M))
     same(special.xlogy(x, M), special.xlogy(M, M))
-    same(special.jv(1, x), special.jv(1, M))  # no operator of ours
+    same(special.jv(1, x), special.jv(1, M))  # gputensor has no operator for it
 
 
 def test_a_ufunc_of_anyone_is_not_taken_for_ours() -> None:
@@ -241,7 +241,7 @@ def test_memory_in_other_hands() -> None:
 
 def test_buffer() -> None:
     x = gt.arange(6).reshape(2, 3)
-    view = x.__buffer__(0)  # what `memoryview(x)` calls from Python 3.12 on
+    view = x.__buffer__(0)  # `memoryview(x)` calls this from Python 3.12 on
     assert view.shape == (2, 3) and view.tolist() == x.tolist()
     view[0, 0] = 7
     assert x[0, 0] == 7

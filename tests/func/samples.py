@@ -15,7 +15,7 @@ VALUES = 2
 
 
 class Operand:
-    """A tensor of a sample: the values that it has in each entry of a batch."""
+    """A tensor of a sample, with its values in each entry of a batch."""
 
     def __init__(self, of: T, dtype: gt.dtype, position: int) -> None:
         self.values = [
@@ -46,7 +46,7 @@ class Sample:
         return x
 
     def call(self, *given: gt.Tensor) -> tuple[gt.Tensor, ...]:
-        """The tensors among the results."""
+        """Call the operator and return the tensors among the results."""
         of = {id(operand): x for operand, x in zip(self.tensors, given)}
 
         def put(x: Any) -> Any:
@@ -61,7 +61,7 @@ class Sample:
 
 
 def packet(name: str) -> Any:
-    """What is called: `gt.ops.aten.add`, or an overload of it."""
+    """Return the called object: `gt.ops.aten.add`, or an overload of it."""
     found: Any = ops
     for part in ("aten." + name if "::" not in name else name.replace("::", ".")).split("."):
         found = getattr(found, part)
@@ -79,8 +79,8 @@ def tensors(x: Any) -> Iterator[gt.Tensor]:
 def all_of(
     *dtypes: gt.dtype, keep: Callable[[Any], bool] = lambda row: True, most: int | None = None
 ) -> Iterator[Sample]:
-    """Every sample in the first of these dtypes that its operator takes, that runs as it is; at
-    most so many of each operator."""
+    """Return samples that run, each in the first of these dtypes that its operator supports; at
+    most `most` for each operator."""
     for row in samples.load():
         of = next((d for d in dtypes if d in row.dtypes), None)
         if of is None or not row.has_values or not keep(row):

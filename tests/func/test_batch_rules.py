@@ -16,14 +16,15 @@ from tests.harness.compare import to_numpy
 
 from .samples import VALUES, Sample, all_of, packet
 
-# These look at elements, have results whose sizes depend on them, or change what a tensor is.
+# These operators read elements, have results whose sizes depend on elements, or change a tensor's
+# metadata.
 REFUSED = (errors.DispatchError, errors.ArgumentError)
-# Operators that must not be refused, however many others are.
+# Operators that must have a rule.
 SERVED = 300
 
 
 def masks(count: int) -> Iterator[tuple[bool, ...]]:
-    """Which operands have a batch: all, and in the full tier each alone."""
+    """Return which operands have a batch: all operands, and in the full tier each one alone."""
     yield (True,) * count
     if count > 1 and tier.is_full():
         for n in range(count):
@@ -36,7 +37,7 @@ def draws(name: str) -> bool:
 
 
 def expected(sample: Sample, mask: tuple[bool, ...]) -> list[Any] | None:
-    """The results of each entry alone; None where there are none to compare with."""
+    """Return the results of separate calls for each entry; None if these cannot be compared."""
     found = []
     for n in range(VALUES):
         given = [x.values[n if m else 0].clone() for x, m in zip(sample.tensors, mask)]

@@ -17,7 +17,7 @@ y = gt.tensor([0.5, -1.0, 2.0], dtype=gt.float64)
 
 
 class NumpyMul(gt.autograd.Function):
-    """What no transform can look into."""
+    """A function computed by NumPy, which no transform can differentiate."""
 
     @staticmethod
     def forward(a: Any, b: Any) -> Any:
@@ -174,7 +174,7 @@ def test_arguments_that_are_written_stay_themselves(cls: Any) -> None:
 
 
 class Old(gt.autograd.Function):
-    """As forward derivatives were before setup_context."""
+    """A Function with a forward derivative in the form without setup_context."""
 
     @staticmethod
     def forward(ctx: Any, a: Any, b: Any) -> Any:

@@ -229,7 +229,8 @@ def test_gradients_of_weights_have_rules() -> None:
 
 
 def test_tangents_are_written_into_what_has_none() -> None:
-    """By storage: into a whole tensor, a view of it, one that was viewed before, nested levels."""
+    """Tangents belong to storages: writes go to a whole tensor, to a view of it, to a tensor with
+    an earlier view, and in nested levels."""
 
     def filled(x: Any) -> Any:
         out = x.new_zeros(2, 3)
@@ -268,7 +269,8 @@ def test_tangents_are_written_into_what_has_none() -> None:
 
 
 def test_a_function_writes_into_tensors_that_it_made() -> None:
-    """Numbers with a batch for the sake of gradients alone, into what has none."""
+    """It writes values that have a batch only for separate gradients to a tensor without a
+    batch."""
     kept = gt.zeros(3, dtype=v.dtype)
 
     def into_views(x: Any) -> Any:
@@ -298,7 +300,7 @@ def test_a_function_writes_into_tensors_that_it_made() -> None:
 
 
 def test_a_tangent_of_a_new_tensor_is_its_own() -> None:
-    """Writing into a copy leaves the tangents of what was copied."""
+    """A write to a copy does not change the tangent of the original."""
     copies: list[Any] = [
         lambda x: x.clone(), lambda x: x + 0, lambda x: gt.stack([x, x])[0],
         lambda x: x.reshape(1, 3).clone().flatten(), lambda x: gt.zeros_like(x).copy_(x),

@@ -13,9 +13,10 @@ from tests.harness import tier
 
 from .samples import Sample, all_of
 
-# Mean and deviation are results of the forward call, and no operands of their own.
+# Mean and deviation are results of the forward call, and not independent operands.
 CONSTANTS = ("native_layer_norm_backward", "native_group_norm_backward")
-# By values: infinite ones have no derivative, and single precision among the operands rounds.
+# Excluded because of values: infinite values have no derivative, and single precision operands
+# cause rounding errors.
 SERVED = 250
 
 
@@ -29,7 +30,7 @@ def inner(a: Any, b: Any) -> float:
 
 
 def check(sample: Sample) -> tuple[float, float] | None:
-    """Both sides; None where the operator has no derivative, or not in this dtype alone."""
+    """Return both sides; None if the operator has no derivative in this dtype."""
     given = [x.values[0] for x in sample.tensors]
     which = [n for n, x in enumerate(given) if floats([x])]
     if any(given[n].dtype is not sample.dtype for n in which):

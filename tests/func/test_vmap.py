@@ -84,7 +84,7 @@ def test_an_operator_without_a_rule_warns_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_rules_serve_what_has_other_sizes_or_indices_in_each_entry() -> None:
-    """No call here runs for one entry after another, which would warn."""
+    """No operator here runs entry by entry, because that would warn."""
     n = gt.tensor([[0, 2], [1, 1], [2, 0], [0, 1]])
     y = x.reshape(4, 3, 1) + gt.arange(2.0)
 

@@ -23,7 +23,7 @@ def _same(seed: int, recompute: bool = False, gradients: float = 0.3) -> bool:
     return bool(fused == programs.run(seed, False, gradients=gradients))
 
 
-# Sizes of several blocks of a program, in place of the few elements of the others.
+# Sizes of several blocks of a program, used instead of the small sizes.
 LONG = [(300, 40), (40,), (300, 1), (1, 40), (), (40, 300), (20, 30, 40), (1,), (0, 40)]
 
 

@@ -58,7 +58,7 @@ def _view(x: Any, what: str) -> Any:
 
 
 def _copied(rng: random.Random, x: Any, z: Any) -> Any:
-    """A copy to another layout, perhaps of a view, and perhaps something beside it or of it."""
+    """Return a copy to another layout, perhaps of a view; perhaps combined with other operators."""
     pick, form = rng.random(), rng.choice(FORMATS)
     if pick < 0.3:
         x = x * 2 + 1
@@ -93,7 +93,7 @@ def _drawn(rng: random.Random, x: Any) -> Any:
 
 
 def _reduced(rng: random.Random, x: Any) -> Any:
-    """A reduction of what may be recorded, and perhaps something beside it or of it."""
+    """Return a reduction of a value that may be recorded; perhaps combined with other operators."""
     dim = rng.choice([(), 0, -1, tuple(range(x.ndim))])
     keepdim, pick = rng.random() < 0.6, rng.random()
     operation = getattr(gt, rng.choice(REDUCTIONS))
@@ -107,7 +107,8 @@ def _reduced(rng: random.Random, x: Any) -> Any:
 
 
 def _of_rows(rng: random.Random, x: Any) -> Any:
-    """An operator that takes rows, of what may be recorded, and perhaps something of it."""
+    """Return the result of an operator over rows of a value that may be recorded; perhaps with a
+    further operator."""
     dim, pick, keepdim = rng.choice([0, -1, 1, -2]), rng.random(), rng.random() < 0.6
     if pick < 0.5:
         x = x * 2 - 1
@@ -129,7 +130,7 @@ def _of_rows(rng: random.Random, x: Any) -> Any:
 
 
 def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
-    """One statement; what it gives, or None."""
+    """Run one statement; return its result, or None."""
     kind, x = rng.random(), rng.choice(alive)
     y = rng.choice(alive) if rng.random() < 0.7 else rng.choice(NUMBERS)
     if kind < 0.18:
@@ -180,7 +181,7 @@ def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
         gt.add(x, y, out=made)
         return made
     if kind < 0.96 and kept and isinstance(kept[-1], np.ndarray) and kept[-1].flags.writeable:
-        kept[-1][...] = 1  # past every operator
+        kept[-1][...] = 1  # without calling an operator
         return None
     if kind < 0.98:
         alive.remove(x) if len(alive) > 2 else None
@@ -195,8 +196,8 @@ def _step(rng: random.Random, alive: list[Any], kept: list[Any]) -> Any:
 def run(
     seed: int, is_fused: bool, length: int = 24, recompute: bool = False, gradients: float = 0.3
 ) -> Any:
-    """All that a program can tell: tensors, what it looked at, errors, warnings. gradients: the
-    share of operands of floats that require a gradient."""
+    """Return all that a program can observe: tensors, values that it read, errors, warnings.
+    gradients: the share of floating operands that require a gradient."""
     rng, values = random.Random(seed), np.random.default_rng(seed)
     alive = [_operand(rng, values, gradients) for _ in range(4)]
     kept: list[Any] = []

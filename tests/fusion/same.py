@@ -10,7 +10,7 @@ from gputensor.tensor.base import materialised
 
 
 def state_of(x: Any, has_values: bool = True) -> Any:
-    """A value as what can be compared: tensors by everything that a program can ask of them."""
+    """Return a comparable form of a value: for a tensor, all properties that a program can read."""
     if isinstance(x, gt.Tensor):
         bits = None
         if has_values and not x.is_meta:

@@ -65,7 +65,7 @@ def written_to(x: Any) -> Any:
 
 
 def written_over(x: Any) -> Any:
-    """Copies of what an operand was before the chain's last operator wrote to it."""
+    """Copies of an operand's value before the chain's last operator wrote to it."""
     x = x.to(gt.float32).permute(0, 3, 1, 2).contiguous()
     before = gt.fuse.explain(lambda: x.clone()).result
     y = x + 1
@@ -76,7 +76,7 @@ def written_over(x: Any) -> Any:
 
 
 def written_into(x: Any) -> Any:
-    """Memory that is there: strided, turned, of another dtype, an operand itself."""
+    """Writes to existing memory: strided, transposed, of another dtype, or an operand itself."""
     y = x.to(gt.float32)
     wide, planes = gt.zeros_like(y.repeat(1, 1, 2, 1)), gt.zeros_like(y.permute(0, 3, 1, 2))
     small = gt.zeros_like(x)
@@ -91,7 +91,8 @@ def written_into(x: Any) -> Any:
 
 
 def written_anew(x: Any) -> Any:
-    """What waits: from an operand that is there, repeated, cast, or waits too."""
+    """Writes to a pending tensor, from an operand that is in memory, repeated, cast, or pending
+    too."""
     y, z = x * 2, x.to(gt.float32) + 1
     w = z.clone(memory_format=LAST)
     kept = z * 2
@@ -104,7 +105,7 @@ def written_anew(x: Any) -> Any:
 
 
 def kept_twice(x: Any) -> Any:
-    """In both layouts: what is given, moved and computed of."""
+    """Values that are returned, copied and used in both layouts."""
     planes = x.permute(0, 3, 1, 2)
     y = planes.to(gt.float32)
     z = planes.contiguous()
@@ -118,7 +119,7 @@ def summed(x: Any) -> Any:
 
 
 def summed_and_written(x: Any) -> Any:
-    """What a sum reads is written by the last operator of its chain."""
+    """The last operator of a chain writes to the operand of its sum."""
     y = x.to(gt.float32) + 1
     z = y.clone(memory_format=LAST)
     total, rows = y.sum(), y.sum(0)
@@ -136,7 +137,7 @@ def with_a_gradient(x: Any) -> Any:
     return w.grad
 
 
-# Each with the number of its chains; None where it does not matter.
+# Each function with its number of chains; None if the number does not matter.
 PROGRAMS: list[tuple[Callable[[Any], Any], int | None]] = [
     (packed, 1), (turned_late, 1), (turned_first, 1), (there_and_back, 1), (turned_twice, 1),
     (written_to, None), (written_over, None), (written_into, None),
@@ -171,7 +172,7 @@ def test_one_kernel_scales_and_turns_pixels() -> None:
     assert len(chain.stores) == 1
 
 
-# Each with the bytes of the elements that are moved from one layout to another.
+# Each function with the bytes of the elements that are copied from one layout to another.
 PLACED: list[tuple[str, Callable[[Any], Any], list[int]]] = [
     ("after they are widened", lambda x: (x.t().to(gt.float64) * 2).contiguous(), [8]),
     ("after they are narrowed", lambda x: (x * 2).to(gt.uint8).t().contiguous(), [1]),
@@ -214,7 +215,7 @@ def test_elements_change_their_layout_by_the_copy_loop(
 def test_a_copy_alone_is_the_loop_that_copies(
     function: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once, over all there is, with its cast."""
+    """It runs once, over all elements, and includes the cast."""
     x = gt.rand(300, 300)
     wanted = state_of(function(x))
     sizes: list[int] = []
@@ -261,7 +262,7 @@ def test_on_cuda_it_is_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _program(seed: int, place: str) -> tuple[Callable[[Any], Any], Any]:
-    """Copies and views of a chain that has dimensions of 1 to 16."""
+    """Copies and views within a chain over dimensions of 1 to 16."""
     rng = random.Random(seed)
     ndim = rng.choice([2, 3, 4, 4])
     of = [gt.uint8, gt.float32, gt.float16, gt.float64, gt.int64, gt.bfloat16, gt.complex64]
@@ -300,7 +301,7 @@ def _program(seed: int, place: str) -> tuple[Callable[[Any], Any], Any]:
 def test_random_chains_are_what_they_are_eagerly(
     monkeypatch: pytest.MonkeyPatch, few: int | None
 ) -> None:
-    """On the CPU, also with copies of few elements in stages of their own."""
+    """On the CPU, copies of few elements also run in separate stages."""
     if few is not None:
         monkeypatch.setattr(programs, "_FEW", few)
         monkeypatch.setattr(programs, "_ALIKE", 5)
@@ -337,7 +338,7 @@ def test_random_chains_are_what_they_are_eagerly_on_cuda() -> None:
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 7])
 @pytest.mark.parametrize("of", [gt.uint8, gt.int16, gt.float32], ids=str)
 def test_channels_of_packed_pixels_become_planes_in_one_program(channels: int, of: Any) -> None:
-    """Planes of more than one block, whose last one is not full."""
+    """The planes have more than one block, and the last block is not full."""
     x = gt.randint(0, 100, (3, 111, 301, channels)).to(of)
     scale = gt.arange(1, channels + 1).to(gt.float32).view(channels, 1, 1)
 

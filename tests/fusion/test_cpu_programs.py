@@ -34,7 +34,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def values(element: Any) -> tuple[gt.Tensor, gt.Tensor]:
-    """Every pair of numbers at which arithmetic has edges."""
+    """Return every pair of special numbers of arithmetic."""
     if element is gt.bool:
         found: Any = np.array([False, True])
     elif element.is_complex:
@@ -85,7 +85,7 @@ def every(x: Any, y: Any) -> list[Any]:
 
 
 def by_programs(function: Callable[..., Any], *args: Any) -> Any:
-    """What the function gives; the library has to have each operator of its chains."""
+    """Return the function's result. Each operator of its chains must have a loop in the library."""
     explained = gt.fuse.explain(gt.fuse(function), *args)
     assert explained.chains
     for chain, _ in explained.chains:
@@ -209,9 +209,7 @@ def test_what_a_program_does_not_expect_it_leaves_unwritten() -> None:
 def test_an_operand_may_be_written_over_once_nobody_reads_it() -> None:
     late = program((*_ADD, (0, 1), ()), (*_ADD, (0, 2), ()), stored=(2, 3))
     x, y, other = np.arange(5.0, dtype=np.float32), np.ones(5, np.float32), np.zeros(5, np.float32)
-    assert not late(
-        x, other, x, y, [], True
-    )  # its second step reads x, which the first has written
+    assert not late(x, other, x, y, [], True)  # step 2 reads x after the write
     assert (x == np.arange(5)).all() and not other.any()
     assert late(other, x, x, y, [], True)
     assert (other == np.arange(5) + 1).all() and (x == 2 * np.arange(5) + 1).all()

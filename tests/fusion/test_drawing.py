@@ -118,7 +118,7 @@ PROGRAMS: list[Callable[[Any], Any]] = [
 def outcome(program: Callable[[Any], Any], x: Any) -> Any:
     gt.manual_seed(7)
     made = program(x)
-    # The generator stands where it stands, whatever was computed.
+    # The generator's state does not depend on which numbers were computed.
     states = (
         default_generator(gt.device("cpu")).get_state(),
         default_generator(x.device).get_state(),
@@ -143,7 +143,8 @@ def test_numbers_and_generators_are_what_they_are_eagerly(program: Any, place: s
             assert (state_of(made), found_states) == (expected, states)
 
 
-# --- calls that run no Python again ---------------------------------------------------------------
+# --- calls that do not run the Python again
+# ---------------------------------------------------------------
 
 
 def of_a_given_generator(x: Any, generator: Any) -> Any:
@@ -198,7 +199,7 @@ def test_a_replay_takes_what_the_python_takes(
             assert state_of(function(*args)) == made
             assert [x.get_state() for x in generators] == after
             if call == 2:
-                runs.clear()  # the first ones bring families of operators
+                runs.clear()  # the first calls load families of operators
         assert not runs
         assert gt.fuse.explain(function, *args).replays
 

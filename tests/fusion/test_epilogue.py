@@ -29,7 +29,7 @@ PLAIN, GOES_ON = "reduce_chain", "reduce_chain, and what follows"
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The entries that are launched."""
+    """Return the names of the launched kernels."""
     entries: list[str] = []
     call = launch.Launch.__call__
 
@@ -74,11 +74,11 @@ CASES: dict[str, tuple[list[str], Callable[[], Any]]] = {
     ),
     "two layouts": ([GOES_ON] * 2, lambda: ((X * 2).sum(0) * 3, (X * 3).sum(1).neg())),
     "one after the other": ([PLAIN, GOES_ON], lambda: ((X * 2).sum(1) + 1).amax() * 2),
-    # What somebody else needs is stored, and reduced from there.
+    # A value that is needed elsewhere is stored, and the reduction reads the stored value.
     "a stored operand": (
         ["chain_strided", "chain_strided"], lambda: ((y := X * 2), y.sum(0) * 3 + 1)
     ),
-    # A number that lies with the CPU is no operand of a kernel.
+    # A 0-d tensor on the CPU is not an operand of a kernel.
     "a number": ([PLAIN], lambda: (X * 2).sum(0) * NUMBER),
 }  # fmt: skip
 
@@ -208,8 +208,8 @@ def operator(rng: random.Random, x: Any, more: list[Any]) -> Any:
 
 
 def program(seed: int, is_fused: bool) -> list[Any]:
-    """A tensor, what is computed of it, reductions of that, and what is computed of these, beside
-    operands that broadcast, writes, and looks at values."""
+    """Compute values of a tensor, reduce them, and compute with the results and with operands that
+    broadcast; write to operands and read values in between."""
     rng = random.Random(seed)
     x = some(rng, rng.choice(SIZES))
     made, told = [x], list[Any]()
@@ -228,7 +228,7 @@ def program(seed: int, is_fused: bool) -> list[Any]:
                 y = y[0] if isinstance(y, tuple) else y
                 made.append(y)
                 if rng.random() < 0.4:
-                    continue  # another one of the same recording
+                    continue  # another reduction of the same recording
                 beside = [some(rng, tuple(y.shape)), some(rng, tuple(y.shape)[-1:])]
                 beside += [z for z in made if z.shape == y.shape]
                 for _ in range(rng.randint(0, 4)):
@@ -257,7 +257,7 @@ def program(seed: int, is_fused: bool) -> list[Any]:
 
 
 def unsigned(x: Any) -> Any:
-    """With one NaN for all: g++ may make 1 - x of -x + 1, which keeps the sign of one."""
+    """Replace all NaNs by one: g++ may compile -x + 1 as 1 - x, which keeps the sign of a NaN."""
     if not isinstance(x, gt.Tensor) or not x.dtype.is_floating_point:
         return x
     return gt.where(x.isnan(), float("nan"), x)

@@ -23,7 +23,7 @@ from . import programs
 from .same import state_of
 from ..harness import tier
 
-N = 300_000  # more than a block has
+N = 300_000  # more elements than a block
 
 
 def is_pending(x: gt.Tensor) -> bool:
@@ -31,7 +31,7 @@ def is_pending(x: gt.Tensor) -> bool:
 
 
 def chains(function: Callable[..., Any], *args: Any) -> list[tuple[int, str]]:
-    """How many operators each chain has, and why it ran."""
+    """Return the number of operators of each chain, and why it ran."""
     found = gt.fuse.explain(function, *args)
     return [(len(chain.instructions), reason) for chain, reason in found.chains]
 
@@ -460,7 +460,8 @@ def test_derivatives_through_fused_reductions() -> None:
     assert gradients(lambda f: gt.fuse(f)()) == gradients(lambda f: f())
 
 
-# --- what CuPy's users report of cupy.fuse --------------------------------------------------------
+# --- problems of cupy.fuse that users reported
+# --------------------------------------------------------
 
 
 def test_control_flow_on_values() -> None:  # cupy#7878
@@ -508,7 +509,7 @@ def test_many_random_programs() -> None:
         assert programs.run(seed, True) == programs.run(seed, False), seed
 
 
-# --- threads -------------------------------------------------------------------------------------
+# --- threads --------------------------------------------------------------------------------------
 
 
 def test_threads_that_run_chains_at_once_share_no_temporary() -> None:

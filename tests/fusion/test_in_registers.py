@@ -1,4 +1,5 @@
-"""Runs of arithmetic that a program keeps in registers: the bits of the operators one by one."""
+"""Runs of arithmetic that a program keeps in registers: the bits equal those of separate
+operators."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 ONE = [gt.neg, gt.relu, gt.reciprocal, gt.sqrt, gt.rsqrt]
 TWO = [gt.add, gt.sub, gt.mul, gt.div, gt.maximum, gt.minimum]
 COMPARED = [gt.eq, gt.ne, gt.lt, gt.le, gt.gt, gt.ge]
-# Operators without an instruction, whose loops run over a tile; and those that end a run.
+# Operators without an instruction, whose loops run over a tile; and operators that end a run.
 CALLED = [
     lambda x, y: gt.exp(x), lambda x, y: gt.nn.functional.elu(y, 0.7),
     lambda x, y: gt.pow(x, y), lambda x, y: gt.lerp(x, y, y), lambda x, y: gt.clamp(x, -1, 2),
@@ -27,7 +28,7 @@ CALLED = [
 ]  # fmt: skip
 ENDING = [lambda x: x.to(gt.float16).to(x.dtype), lambda x: (x > 0).to(x.dtype)]
 NUMBERS = [0.5, -2, 0.0, -0.0, 3, 1e-3, float("inf"), float("nan")]
-# Around one tile and one block, and none.
+# Sizes near one tile and one block, and no elements.
 SIZES = [1, 7, 63, 64, 65, 127, 128, 129, 1000, 4099, 9000, 70_001]
 
 
@@ -53,7 +54,7 @@ def operands(rng: random.Random, of: Any) -> list[gt.Tensor]:
 
 
 def chain(seed: int, given: list[gt.Tensor]) -> Any:
-    """A random chain: what it returns, and so what is stored, is random too."""
+    """A random chain. The returned values, which are stored, are random too."""
     rng, values = random.Random(seed), [*given]
     truths: list[gt.Tensor] = []
     for _ in range(rng.randrange(2, 30)):

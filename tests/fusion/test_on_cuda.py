@@ -31,7 +31,7 @@ pytestmark = [
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The entries that are launched."""
+    """Return the names of the launched kernels."""
     entries: list[str] = []
     call = launch.Launch.__call__
 
@@ -114,7 +114,7 @@ def test_a_reduction_computes_what_it_reduces(launched: list[str]) -> None:
         (["reduce_chain"], lambda: (big[:, ::2] * 0.5).prod(2)),
         (["reduce_chain"], lambda: (x > 5).any()),
         (["reduce_chain"] * 2, lambda: ((x * x).sum(0), (x + 1).amax())),
-        # One element of a row for all of a run: not the order in which the sum alone reads.
+        # One element of a row is read for a whole run, which is not the order of a separate sum.
         (["chain_strided"], lambda: (x * row).sum()),
         (["chain_strided"], lambda: ((y := x * row), y.sum(0))),
     ]  # fmt: skip
@@ -281,7 +281,7 @@ def test_a_call_that_comes_again_runs_no_python(monkeypatch: pytest.MonkeyPatch)
         made = fused(x, row, 0.5)
     replays: Any = getattr(fused, "_replays")  # noqa: B009
     assert replays.why is None
-    monkeypatch.setattr(type(replays), "run", None)  # which would call the Python
+    monkeypatch.setattr(type(replays), "run", None)  # otherwise the Python would run
     again = fused(x, row, 0.5)
     assert state_of(again) == state_of(function(x, row, 0.5)) == state_of(made)
     assert again[0].device.type == "cuda"

@@ -61,7 +61,7 @@ def operands(rng: random.Random) -> list[gt.Tensor]:
 
 
 def by_rows(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
-    """A random chain with reductions over the last dimensions, some of which it reads again."""
+    """A random chain with reductions over the last dimensions; it uses some of their results."""
     rng, full, rows = random.Random(seed), given[:2], given[3:]
     is_float, n = given[0].is_floating_point(), given[0].ndim
     dims = [d for d in range(n) if given[3].shape[d] == 1]
@@ -126,7 +126,7 @@ def of_everything(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each chain with reductions, whether it was a program."""
+    """Return for each chain with reductions True if it was one program."""
     seen: list[bool] = []
     program = cpu_rows.program
 

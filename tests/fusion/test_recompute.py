@@ -27,7 +27,7 @@ def _operands(device: str = "cpu") -> tuple[gt.Tensor, gt.Tensor]:
 
 
 def _chains(function: Callable[[], Any]) -> tuple[list[Any], Any]:
-    """The chains that a function runs, and what it gives."""
+    """Return the chains that a function runs, and its result."""
     chains: list[Any] = []
 
     def told(chain: Any, reason: str) -> None:
@@ -41,7 +41,7 @@ def _chains(function: Callable[[], Any]) -> tuple[list[Any], Any]:
 
 
 def _step(w: gt.Tensor, x: gt.Tensor) -> float:
-    """A forward that is looked at, so that it is stored before backward comes."""
+    """Run a forward pass and read its result, so that it is stored before backward."""
     scaled = w * x + 1
     loss = (scaled * scaled * (scaled - x)).sum()
     del scaled
@@ -67,8 +67,8 @@ def test_what_only_backward_needs_is_not_stored(device: str) -> None:
     again, found = moved(recompute=True)
     assert found == expected
     w, x = _operands(device)
-    # Forward reads w and x and stores the sum, backward reads both and stores the gradient; there
-    # are a few numbers beside.
+    # Forward reads w and x and stores the sum. Backward reads both and stores the gradient. A few
+    # numbers are added.
     assert again < 5.2 * x.nbytes < stored
     looked = _step(w, x)
     assert w.grad is not None and [looked, w.grad.tolist()] == expected
@@ -91,7 +91,7 @@ def test_what_takes_long_is_stored() -> None:
 
 
 def test_one_step_may_be_saved_twice() -> None:
-    """Once by a node alone, and once by somebody who holds it besides."""
+    """In one case only a node refers to it, in the other a variable too."""
     w, x = _operands()
     with gt.fuse(recompute=True):
         loss, kept = (w * (x * 2)).sum(), x * 2
@@ -155,7 +155,7 @@ def test_what_the_block_leaves_is_stored() -> None:
         loss = (scaled * scaled).sum()
         del scaled
     chains, _ = _chains(loss.backward)
-    assert not chains  # nothing is recorded any more
+    assert not chains  # no operator is pending any more
     grad, w.grad = w.grad, None
     scaled = w * x + 1
     (scaled * scaled).sum().backward()

@@ -47,8 +47,8 @@ def test_an_operator_recorded_twice_is_computed_once() -> None:
 
 
 def test_a_warm_operator_is_recorded_in_three_frames() -> None:
-    """The operator's function, its short cut, and what records. Where other tests left short cuts
-    for other operands, these come first."""
+    """The frames are the operator's function, its short cut, and the recording function. Short cuts
+    of other tests for other operands run first."""
     x, y = gt.rand(40_000), gt.rand(40_000)
 
     def function(z: Any) -> Any:
@@ -239,7 +239,8 @@ def test_only_what_somebody_holds_is_computed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_write_of_what_was_computed_before_comes_last() -> None:
-    """The value that is written to `x` is that of an earlier step, and `x` is read after it."""
+    """An earlier step computes the value that is written to `x`, and `x` is read after that
+    step."""
     for is_fused in (True, False):
         x, y = gt.arange(6.0), gt.ones(6)
         with gt.fuse() if is_fused else gt.enable_grad():

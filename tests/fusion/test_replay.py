@@ -23,7 +23,7 @@ N = 100_000
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Gets an item for each call that runs the Python of a fused function."""
+    """A list to which each call that runs a fused function's Python adds an item."""
     found: list[Any] = []
     run = Replays.run
 
@@ -147,7 +147,7 @@ def test_a_call_that_comes_again_runs_no_python(
     function: Callable[..., Any], given: Callable[[], Any], runs: list[Any]
 ) -> None:
     fused = gt.fuse(function)
-    for _ in range(6):  # the first ones bring families of operators
+    for _ in range(6):  # the first calls load families of operators
         args = given()
         assert state_of(fused(*args)) == state_of(function(*args))
     before = len(runs)
@@ -172,7 +172,8 @@ def tensors_of(made: Any) -> list[Any]:
     return sum([tensors_of(x) for x in parts], []) if isinstance(made, (tuple, list, dict)) else []
 
 
-# --- what is not replayed -------------------------------------------------------------------------
+# --- calls that are not replayed
+# -------------------------------------------------------------------------
 
 seen: list[Any] = []
 
@@ -279,7 +280,7 @@ NOT_REPLAYED = [
 def test_views_that_chains_read_are_no_calls(
     sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also views of views, of given tensors with an offset, and of results."""
+    """This holds for views of views, of arguments with an offset, and of results too."""
     operators: list[Any] = []
     call = statements._of_operator
     monkeypatch.setattr(
@@ -299,7 +300,7 @@ def test_views_that_chains_read_are_no_calls(
         for _ in range(4):
             assert state_of(fused(*values)) == state_of(function(*values))
         assert gt.fuse.explain(fused, *values).replays
-        assert bool(operators) == (kind is gt.bfloat16), kind  # which no buffer may have
+        assert bool(operators) == (kind is gt.bfloat16), kind  # Python buffers have no bfloat16
     x, y = gt.rand(sizes, dtype=gt.complex64), gt.rand(sizes, dtype=gt.complex64)
     turned = gt.fuse(lambda x, y: x.conj() * y + x.conj()[0])
     for _ in range(4):
@@ -360,12 +361,12 @@ def test_gradients_flow_through_a_call_that_was_replayed_before() -> None:
     assert fused(x, y).requires_grad
 
 
-# --- what changes between calls -------------------------------------------------------------------
+# --- changes between calls ------------------------------------------------------------------------
 
 
 def test_what_is_read_from_outside_may_change(runs: list[Any]) -> None:
     cell = 2.0
-    weight = gt.rand(4).mul_(2)  # its family comes before calls are counted
+    weight = gt.rand(4).mul_(2)  # load its family before calls are counted
 
     def function(x: Any, scale: float = 3.0, *, shift: float = 0.5) -> Any:
         return x * cell + scale * SCALE + weight - shift
@@ -380,7 +381,7 @@ def test_what_is_read_from_outside_may_change(runs: list[Any]) -> None:
             x = gt.rand(4)
             assert state_of(fused(x)) == state_of(function(x))
 
-    for _ in range(2):  # families of operators come
+    for _ in range(2):  # loads families of operators
         same()
     global SCALE
     for change in range(7):
@@ -392,7 +393,7 @@ def test_what_is_read_from_outside_may_change(runs: list[Any]) -> None:
         elif change == 2:
             weight = gt.rand(2, 4)
         elif change == 3:
-            weight.mul_(2)  # its elements are no part of what is kept
+            weight.mul_(2)  # its elements are not part of the key
         elif change == 4:
             function.__defaults__ = (7.0,)
         elif change == 5:
@@ -402,7 +403,7 @@ def test_what_is_read_from_outside_may_change(runs: list[Any]) -> None:
         same()
         assert (len(runs) > before) == (change != 3)
     before = len(runs)
-    weight = gt.rand(2, 4)  # another one like it
+    weight = gt.rand(2, 4)  # another tensor with equal properties
     same()
     assert len(runs) == before
     SCALE = 3.0
@@ -450,7 +451,7 @@ def test_what_is_given_may_be_the_number_or_one_like_it(runs: list[Any]) -> None
 
 
 def test_numbers_between_tensors(runs: list[Any]) -> None:
-    """Of few elements and of many, with views and with rows of another shape."""
+    """Tensors have few and many elements, with views and with rows of another shape."""
 
     @gt.fuse
     def function(x: Any, n: float, y: Any, m: int, z: Any) -> Any:
@@ -537,7 +538,7 @@ class Negating(gt.DispatchMode):
 
 
 def _changed(name: str, stack: ExitStack) -> None:
-    """Change what operators do, or what is seen of them, until the stack is closed."""
+    """Change how operators work, or how they are observed, until the stack is closed."""
     blocks: dict[str, Callable[[], Any]] = {
         "no_grad": gt.no_grad, "inference": gt.inference_mode, "mode": Negating, "fuse": gt.fuse,
         "autocast": lambda: gt.autocast("cpu", dtype=gt.bfloat16),
@@ -558,7 +559,7 @@ CHANGES = ["nothing"] * 12 + "no_grad inference mode fuse autocast library dtype
 
 
 def _expression(rng: random.Random) -> Callable[..., Any]:
-    """A function of two tensors and a number that random operators make up."""
+    """Return a random function of two tensors and a number."""
     terms = ["x", "y", "n", "x", "y"]
     lines = []
     looks = rng.random() < 0.2
@@ -615,7 +616,7 @@ def _compare(seed: int, change: str | None = None) -> None:
     function = _expression(rng)
     fused = gt.fuse(function)
     known = [_operands(rng) for _ in range(2)]
-    _outcome(function, known[0])  # brings families of operators
+    _outcome(function, known[0])  # loads families of operators
     for _ in range(12):
         args = rng.choice(known) if rng.random() < 0.8 else _operands(rng)
         given = args
@@ -649,7 +650,7 @@ def _copy(x: Any) -> Any:
 
 def _gradient(made: Any, args: Any) -> Any:
     leaves = [x for x in args if isinstance(x, gt.Tensor) and x.requires_grad]
-    grad = gt.autograd.grad  # which refuses what was drawn over since
+    grad = gt.autograd.grad  # raises for a tensor written to since then
     return _outcome(lambda: grad(made.sum(), leaves, allow_unused=True, retain_graph=True), ())
 
 

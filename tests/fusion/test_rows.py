@@ -26,8 +26,8 @@ CHOSEN = ROWS if tier.is_full() else ROWS[::16]
 
 
 def _ours(x: Any) -> Any:
-    """A tensor whose memory nobody else holds, as the samples' come from NumPy; of those in lists,
-    too."""
+    """Return a copy of a sample's tensor, or of tensors in a list, because NumPy shares the
+    samples' memory."""
     for part in x if isinstance(x, (list, tuple)) else (x,):
         if isinstance(part, gt.Tensor) and part.device.type == "cpu":
             part._get_storage().__class__ = Storage
@@ -35,7 +35,7 @@ def _ours(x: Any) -> Any:
 
 
 def pending(x: Any) -> Any:
-    """A copy of x; in a block, the copy is pending."""
+    """Return a copy of x; in a block, the copy is pending."""
     if type(x) is gt.Tensor and not x.is_meta and x.numel() and x.dtype is not gt.complex32:
         return gt.where(gt.ones_like(x, dtype=gt.bool), x, x)
     return x
@@ -66,8 +66,8 @@ def outcome(
 
 
 def records(name: str) -> bool:
-    """Whether an operator of this name is recorded, so that each dtype and layout may matter.
-    Others run what is pending and are then themselves, whatever they are given."""
+    """True if operators of this name are recorded; then each dtype and layout may matter. Other
+    operators run pending chains and then behave as in eager mode."""
     packet = getattr(gt.ops.aten, name, None)
     return packet is not None and any(
         not {"pointwise", "reduction"}.isdisjoint(getattr(packet, overload).tags)
@@ -85,8 +85,8 @@ def test_it_is_what_it_is_eagerly(row: Any) -> None:
 
 
 def runs(row: Any) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
-    """Each sample on operands as they are, which makes chains of one operator, and on pending ones;
-    of what is recorded, pending ones of every dtype and layout."""
+    """Run each sample on computed operands, which makes chains of one operator, and on pending
+    operands; for recorded operators, with every dtype and layout."""
     for case in check._cases(row, every=False):
         yield case, lambda x: x
     for case in check._cases(row, every=tier.is_full() and records(row.name)):
@@ -94,7 +94,8 @@ def runs(row: Any) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
 
 
 def test_the_samples_record() -> None:
-    """So that the comparison above is one: chains of pending operands have two operators."""
+    """This shows that the comparison above tests chains: with pending operands they have two
+    operators."""
     lengths = []
     running.watchers.append(lambda chain, reason: lengths.append(len(chain.instructions)))
     try:

@@ -57,7 +57,7 @@ FUNCTIONS = (reads, writes_what_it_reads, writes_beside, copies, views, writes_o
 
 @pytest.fixture
 def chains() -> Iterator[list[Any]]:
-    """The chains that have run, and how many operators each had."""
+    """Return the number of operators of each chain that has run."""
     seen: list[Any] = []
 
     def told(chain: Any, reason: str) -> None:
@@ -69,7 +69,7 @@ def chains() -> Iterator[list[Any]]:
 
 
 def run(seed: int, fused: dict[Any, Any], in_block: bool) -> tuple[list[bytes], bytes]:
-    """Calls over parts of one array, which overlap, with writes by NumPy between them."""
+    """Call functions on overlapping parts of one array, with writes by NumPy between calls."""
     random = np.random.default_rng(seed)
     base = random.integers(-8, 8, N).astype(np.float32)
     found = []
@@ -101,7 +101,7 @@ def test_random_calls_and_writes(in_block: bool) -> None:
 
 
 def run_eagerly(seed: int, in_block: bool) -> Any:
-    """The same without fusion: blocks record nothing."""
+    """Run the calls without fusion: blocks record nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block, "is_off", True)
         return run(seed, {}, in_block)

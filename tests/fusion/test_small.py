@@ -54,7 +54,7 @@ def test_only_large_operators_wait(times: int) -> None:
 
 @pytest.mark.parametrize("times", [1, 6])
 def test_a_small_value_of_an_open_recording_continues_it(times: int) -> None:
-    """What a chain computes for each row is used in the same chain."""
+    """A value that a chain computes for each row is used in the same chain."""
     x = gt.rand(64, 1024)
     wanted = (x / (x.sum(1, keepdim=True) * 2.0 + 1.0),)
     for _ in range(times):

@@ -18,8 +18,8 @@ SIZE = 1000
 
 @pytest.fixture
 def chains(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str]]]:
-    """The stream that is current where a chain runs, and why it runs; nothing runs before a wait
-    for it."""
+    """Return for each chain the current stream when it runs, and why it runs. Nothing may run
+    before it is waited for."""
     emulator = fresh_emulator(monkeypatch, order="lazy", devices=2)
     monkeypatch.setattr(runtime, "_chosen", emulator)
     found: list[tuple[int, str]] = []

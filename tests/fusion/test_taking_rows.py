@@ -25,7 +25,7 @@ def same(function: Callable[[], Any]) -> None:
 
 
 def chains(function: Callable[[], Any]) -> list[tuple[int, int]]:
-    """Operators and stored values of each chain."""
+    """Return the operators and stored values of each chain."""
     found = gt.fuse.explain(function).chains
     return [(len(chain.instructions), len(chain.stores)) for chain, _ in found]
 

@@ -11,7 +11,7 @@ import gputensor as gt
 
 
 def run(seed: int, block: Callable[[], AbstractContextManager[Any]], device: str = "cpu") -> Any:
-    """Gradients, what was looked at, and errors."""
+    """Return gradients, values that were read, and errors."""
     rng = random.Random(seed)
     gt.manual_seed(seed)
     sizes = rng.choice([(5, 7), (40,), (3, 4, 5)])

@@ -32,8 +32,8 @@ _OF_OTHER_ARGUMENTS = ("copy_", "polygamma_")
 
 
 def row_name(op: Op, bases: frozenset[str] = frozenset(o.base for o in OPS)) -> str:
-    """Return the row of an overload: add for add_.Tensor. copy_ and normal_ have their own rows:
-    filling with random numbers is no in-place form of making them."""
+    """Return the row of an overload: add for add_.Tensor. copy_ and normal_ have their own rows,
+    because normal_ is not the in-place form of normal."""
     if op.kind == "inplace" and any(a.name == "generator" for a in op.arguments):
         return op.base
     if op.base in _OF_OTHER_ARGUMENTS:
@@ -268,8 +268,8 @@ def as_method(name: str, base: str | None = None) -> Callable[..., Any] | None:
     place = names.index("self")
 
     def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        # some overloads are no methods: where(condition), repeat_interleave(repeats); Python
-        # code parses `x.to(device)`, which no overload accepts
+        # some overloads are not methods, such as where(condition) and repeat_interleave(repeats);
+        # Python code parses `x.to(device)`, which no overload accepts
         taking = [op for op in overloads if takes(op, args, kwargs)]
         if place >= len(args) or taking and not any(op in methods for op in taking):
             return packet(base)(*args, **kwargs)
@@ -361,7 +361,7 @@ def _lengthened(row: Row) -> tuple[S, ...]:
 
 
 def _factor(sizes: tuple[int, ...], most: int = 4500) -> int:
-    """Return the largest factor of all sizes but 1."""
+    """Return the largest common factor for all sizes other than 1."""
     count, dims = math.prod(sizes), sum(n != 1 for n in sizes)
     return int((most / count) ** (1 / dims)) if count and dims else 1
 

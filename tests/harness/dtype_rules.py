@@ -44,7 +44,7 @@ def expected(rule: str, family: str, operands: list[Any], wanted: dtype | None) 
     common = promoted(operands)
     if common is None:
         return None
-    rule = rule.removesuffix("_or_float8")  # tests/tensor/test_float8_operators.py has those
+    rule = rule.removesuffix("_or_float8")  # see tensor/test_float8_operators.py
     result = _RULES[rule](common, wanted)
     if result is None:
         return None

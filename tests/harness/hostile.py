@@ -65,7 +65,8 @@ def tensors_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 
 
 def exchanged(tree: Any, path: tuple[Any, ...], make: Callable[[Any], Any]) -> Any:
-    """Return the arguments with another tensor at a position; errors of making it are raised."""
+    """Return the arguments with another tensor at a position. Raises the error if that tensor
+    cannot be made."""
     found: Any = dict(tree) if type(tree) is dict else list(tree)
     at = path[0]
     found[at] = make(tree[at]) if len(path) == 1 else exchanged(tree[at], path[1:], make)

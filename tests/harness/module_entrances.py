@@ -134,7 +134,7 @@ def _made(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _constructed(name: str) -> Callable[[], Any]:
-    """Make a module of the arguments and call it with its inputs."""
+    """Make a module with the arguments and call it with the inputs."""
     kind, (args, inputs) = getattr(gt.nn, name), _MODULES[name]
     signature = inspect.signature(kind)
     defaults = []

@@ -8,7 +8,7 @@ Sizes = tuple[int, ...]
 
 
 def random_sizes(rng: random.Random, max_ndim: int = 5) -> Sizes:
-    """0 to `max_ndim` dimensions, with many of size 1 and a few of size 0."""
+    """Return sizes of 0 to `max_ndim` dimensions, with many of size 1 and a few of size 0."""
     return tuple(
         rng.choice((1, 1, 2, 2, 3, 4, 5)) if rng.random() > 0.04 else 0
         for _ in range(rng.randint(0, max_ndim))
@@ -16,7 +16,8 @@ def random_sizes(rng: random.Random, max_ndim: int = 5) -> Sizes:
 
 
 def random_strides(rng: random.Random, sizes: Sizes) -> Sizes:
-    """Strides of a permuted, stepped, padded, expanded or channels-last view, or of as_strided."""
+    """Return strides of a permuted, stepped, padded, expanded or channels-last view, or of
+    as_strided."""
     kind = rng.random()
     if kind < 0.08:
         return tuple(rng.randint(0, 7) for _ in sizes)
@@ -46,12 +47,12 @@ def random_layout(rng: random.Random, max_ndim: int = 5) -> tuple[Sizes, Sizes]:
 
 
 def random_broadcastable(rng: random.Random, shape: Sizes) -> tuple[Sizes, Sizes]:
-    """A layout that broadcasts to `shape`: fewer dimensions, and some of size 1."""
+    """Return a layout that broadcasts to `shape`: with fewer dimensions, and some of size 1."""
     drop = rng.choice((0, 0, 0, 1, 2)) if shape else 0
     sizes = tuple(1 if rng.random() < 0.15 else s for s in shape[drop:])
     return sizes, random_strides(rng, sizes)
 
 
 def extent(sizes: Sizes, strides: Sizes) -> int:
-    """Elements of the storage that a layout needs."""
+    """Return the number of elements that a layout's storage needs."""
     return 1 + sum((max(n, 1) - 1) * s for n, s in zip(sizes, strides))

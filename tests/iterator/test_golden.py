@@ -39,7 +39,7 @@ def pair(x):
 
 
 def run(op, operands, out):
-    """The plan, after the checks that an operator makes with and without addresses."""
+    """Return the plan, after the checks of an operator with and without addresses."""
     layouts = [parse(text) for text in operands]
     inputs = [pair(x) if hasattr(x, "sizes") else type(x) for x in layouts]
     outputs = [None]

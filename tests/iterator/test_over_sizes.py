@@ -15,9 +15,9 @@ from gputensor.structured.pointwise import CpuEntry
 from tests.harness import tier
 
 DTYPES = (bfloat16, bool_, complex32, float16, float32, float64, int64, uint8)
-# Single, few, more than the loops of 16-bit elements and of several threads begin at; a size 1.
+# One element, a few, more than the thresholds of 16-bit loops and of several threads; a size of 1.
 SIZES = ((2, 3), (1,), (700,), (1, 5), (5, 1 << 16))
-MORE = (1 << 20,)  # where ufuncs begin to share work; of one dtype, as it takes its time
+MORE = (1 << 20,)  # ufuncs use several threads; slow, so with one dtype only
 CALLS = {
     "exp": lambda x, y: x.exp(),
     "abs": lambda x, y: x.abs(),
@@ -60,7 +60,8 @@ def entries():
 
 
 def described(entry):
-    """All that a call reads of an entry; of its loop, what tells one kind from another."""
+    """Return all attributes of an entry that a call reads; for its loop, the attributes that
+    distinguish kinds."""
     plan = {name: getattr(entry.plan, name) for name in entry.plan.__slots__}
     plan["outputs"] = [(o.geometry, o.action) for o in entry.plan.outputs]
     loop = getattr(entry.loop, "__qualname__", entry.loop)
@@ -69,7 +70,7 @@ def described(entry):
 
 
 def made(call, sizes, first, second):
-    """What a call gives and leaves, or what it says."""
+    """Return the result and the changed operands of a call, or its error."""
     x, y = operand(sizes, first, 1), operand(sizes, second, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -101,12 +102,13 @@ def test_a_plan_over_other_sizes_is_the_plan_that_is_built(name, monkeypatch):
                 for key in built:
                     if found[key].geometry.sizes == sizes:
                         assert described(found[key]) == described(built[key]), (key, sizes)
-    # abs of complex numbers is laid out by its input, so that the sizes are not all that differs
+    # the result of abs of complex numbers has its input's layout, so more than the sizes differs
     assert (len(relaid) >= len(SIZES) - 1) is (name != "abs")
 
 
 def test_an_operand_without_dimensions_is_of_no_such_kind():
-    """It does not promote as the others do, and nothing of more elements is written to it."""
+    """A 0-d operand promotes differently, and results with more elements cannot be written to
+    it."""
     wide, narrow = gt.ones(4, dtype=float64), gt.ones(4)
     assert (wide + narrow).dtype is float64
     assert (gt.ones((), dtype=float64) + gt.ones(5)).dtype is float32

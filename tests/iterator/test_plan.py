@@ -94,7 +94,7 @@ def test_reduction_walk_meets_the_same_offsets_as_brute_force(seed, keepdim):
 
 
 def test_copy_of_a_published_example():
-    # (1,64,5,4) to channels_last: the walk that PyTorch makes of it.
+    # (1,64,5,4) to channels_last: the same walk as in PyTorch.
     out = pair((1, 64, 5, 4), (1280, 1, 256, 64))
     made = build(config.COPY, [out], [pair((1, 64, 5, 4))], op="copy_")
     assert made.shape == (64, 20)

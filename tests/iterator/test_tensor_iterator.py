@@ -32,7 +32,7 @@ def tensor(sizes, strides=None, element=F32):
 
 
 def row(address, stride, size, kind):
-    """An ndarray over `size` elements from an address on."""
+    """Return an ndarray over `size` elements from an address on."""
     itemsize = np.dtype(kind).itemsize
     length = (size - 1) * stride + itemsize
     memory = (ctypes.c_char * length).from_address(address)

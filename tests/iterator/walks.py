@@ -9,7 +9,7 @@ Sizes = tuple[int, ...]
 
 
 def offsets(shape: Sizes, strides: list[Sizes]) -> list[tuple[int, ...]]:
-    """Offsets per element, first dimension fastest."""
+    """Return the offsets of each element, first dimension fastest."""
     found = []
     for index in itertools.product(*[range(n) for n in reversed(shape)]):
         place = index[::-1]
@@ -18,19 +18,19 @@ def offsets(shape: Sizes, strides: list[Sizes]) -> list[tuple[int, ...]]:
 
 
 def row_major(shape: Sizes, strides: list[Sizes]) -> list[tuple[int, ...]]:
-    """Offsets per element of uncoalesced sizes, last dimension fastest."""
+    """Return the offsets of each element of uncoalesced sizes, last dimension fastest."""
     return offsets(shape[::-1], [s[::-1] for s in strides])
 
 
 def over(geometry, sizes: Sizes) -> Sizes:
-    """Stride bytes of a geometry over broadcast sizes, by definition."""
+    """Return the stride bytes of a geometry over broadcast sizes, by definition."""
     missing = len(sizes) - geometry.ndim
     own = zip(geometry.sizes, geometry.stride_bytes, sizes[missing:])
     return (0,) * missing + tuple(s if n == size else 0 for n, s, size in own)
 
 
 def of_plan(plan) -> Counter:
-    """How often the plan's walk meets each tuple of offsets of operands with memory."""
+    """Count how often each tuple of operand offsets occurs in the plan's walk."""
     return Counter(offsets(plan.shape, [s for s in plan.stride_bytes if s is not None]))
 
 

@@ -11,13 +11,13 @@ F = gt.nn.functional
 
 
 def whole(draw: random.Random, sizes: Any, dtype: Any) -> gt.Tensor:
-    """Numbers whose sums are exact in any order."""
+    """Return numbers whose sums are exact in any order."""
     gt.manual_seed(draw.randrange(1 << 30))
     return gt.randint(-2, 3, tuple(sizes)).to(dtype)
 
 
 def _laid_out(draw: random.Random, x: gt.Tensor) -> gt.Tensor:
-    """The same elements in another layout."""
+    """Return the same elements in another layout."""
     how = draw.randrange(5)
     if how == 1 and x.dim() in (4, 5):
         form = gt.channels_last if x.dim() == 4 else gt.channels_last_3d
@@ -32,7 +32,7 @@ def _laid_out(draw: random.Random, x: gt.Tensor) -> gt.Tensor:
 
 
 def case(draw: random.Random, dtype: Any) -> tuple[Any, list[gt.Tensor], dict[str, Any]]:
-    """A function of three tensors and numbers, which are shapes that fit each other."""
+    """Return a function of three tensors, and matching random shapes."""
     count, transposed = draw.choice([1, 2, 2, 3]), draw.random() < 0.4
     groups, inner, outer = (draw.choice(of) for of in ([1, 1, 2, 5], [1, 1, 3, 17], [1, 2, 9, 20]))
     kernel, steps, pads, gaps = (

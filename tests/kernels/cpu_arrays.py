@@ -22,7 +22,7 @@ _REALS = [
 
 
 def awkward(of: dtype) -> np.ndarray:
-    """Values at and beyond the edges of the other dtypes, as far as `of` holds them."""
+    """Values at and beyond the limits of the other dtypes, as far as `of` can represent them."""
     if of is bool_:
         return np.array([False, True, True, False])
     if of.category == INTEGER:
@@ -41,7 +41,7 @@ def awkward(of: dtype) -> np.ndarray:
 
 
 def small(of: dtype, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """Values so small that sums and products of a few stay in range and, in f64, exact."""
+    """Small values: sums and products of a few stay in range and, in f64, exact."""
     random = np.random.default_rng(seed)
     low = -5 if of.is_signed else 0
     values = random.integers(low, 6, shape)
@@ -51,7 +51,8 @@ def small(of: dtype, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 def wide(array: np.ndarray) -> np.ndarray:
-    """The same values in f64, complex128 or Python's integers, in which references are computed."""
+    """Return the values in f64, complex128 or Python's integers, for the computation of
+    references."""
     if array.dtype.kind in "biu":
         return array.astype(object)
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

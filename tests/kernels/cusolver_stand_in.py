@@ -20,13 +20,13 @@ NAMES = (
 
 
 def at(ptr: int, char: str, *sizes: int) -> np.ndarray:
-    """An array at an address, column by column."""
+    """Return the column-major array at an address."""
     room = (ctypes.c_char * int(np.prod(sizes) * np.dtype(char).itemsize)).from_address(ptr)
     return np.frombuffer(room, char).reshape(sizes, order="F")
 
 
 class Routines:
-    """cuSOLVER for the dtype of one letter, with the parameters that CuPy's functions have."""
+    """cuSOLVER's functions for the dtype of one letter, with the parameters of CuPy's functions."""
 
     def __init__(self, letter: str) -> None:
         self.char = CHARS[letter]

@@ -14,12 +14,12 @@ def dense(x: np.ndarray) -> np.ndarray:
 
 
 def transposed(x: np.ndarray) -> np.ndarray:
-    """The dimensions in reverse in memory."""
+    """Return the elements with the dimensions in reverse order in memory."""
     return np.array(x, order="F")
 
 
 def stepped(x: np.ndarray) -> np.ndarray:
-    """Every second place of a larger array."""
+    """Return the elements at every second place of a larger array."""
     room = np.full(tuple([2 * n for n in x.shape]), 9, x.dtype)
     view = room[(..., *[slice(None, None, 2)] * x.ndim)]
     view[...] = x
@@ -36,7 +36,7 @@ def gapped(x: np.ndarray) -> np.ndarray:
 
 
 def turned(x: np.ndarray) -> np.ndarray:
-    """The first two dimensions exchanged in memory."""
+    """Return the elements with the first two dimensions exchanged in memory."""
     return np.array(x.swapaxes(0, 1), order="C").swapaxes(0, 1) if x.ndim > 1 else dense(x)
 
 

@@ -32,8 +32,8 @@ COMPLEXES = (gt.complex64, gt.complex128)
 REALS = (*FLOATS, *INTEGERS)
 ALL = (*REALS, gt.bool, *COMPLEXES)
 
-# Whole vectors of every width, and what is left of them; several dimensions; above the number of
-# elements from which on threads share the work.
+# Sizes with whole vectors of every width and a remainder; several dimensions; sizes at which
+# several threads share the work.
 SIZES: list[tuple[int, ...]] = [
     (), (0, 3), (1,), (7,), (5, 1), (1, 9), (3, 17), (33,), (2, 3, 4), (64, 5), (9, 65), (4, 1, 31),
     (2, 5, 3, 7), (130,), (3, 257), (300, 257), (70_001,), (2, 66_000), (40, 33, 50),
@@ -43,10 +43,10 @@ SPECIAL += [float("nan"), 2.0**31, -(2.0**63), 88.0, -104.0]
 
 
 class Rule(NamedTuple):
-    """How results of NumPy's loops and of compiled ones compare: their bits where `ulp` is 0, else
-    so many ulp of each element; of the largest element where `of_largest`, as sums have errors of
-    the size of what is summed. zeros_equal: the sign of a zero is left open, as that of the larger
-    one of 0 and -0 is."""
+    """The allowed difference between NumPy's and compiled loops: none if `ulp` is 0, otherwise this
+    number of ulp of each element. With `of_largest` the unit is that of the largest element,
+    because errors of a sum have the size of its terms. zeros_equal: the sign of a zero may differ,
+    as for the maximum of 0 and -0."""
 
     ulp: float = 0
     of_largest: bool = False
@@ -54,15 +54,15 @@ class Rule(NamedTuple):
 
 
 class Result(NamedTuple):
-    """eps: the distance from 1 to the next number of the tensor's dtype; 0 of integers."""
+    """eps: the distance from 1 to the next number of the tensor's dtype; 0 for integers."""
 
     values: np.ndarray
     eps: float
 
 
 class Step(NamedTuple):
-    """text: the call with its operands, for a failure. size: the sum of the sizes of what was
-    summed, where the result says less. results: none of a call that was refused."""
+    """text: the call with its operands, for failures. size: the sum of the magnitudes of the terms,
+    if it is larger than the result. results: empty for a call that raised."""
 
     text: str
     rule: Rule
@@ -75,8 +75,8 @@ ZEROS_EQUAL = Rule(zeros_equal=True)
 
 
 class Draw:
-    """What a program draws its operands from. values: "any" has infinities, NaN and denormals,
-    "calm" none of them and no number above 4."""
+    """The source of a program's operands. values: "any" has infinities, NaN and denormals; "calm"
+    has none of these and no number above 4."""
 
     def __init__(self, seed: int) -> None:
         self.choose = random.Random(seed)
@@ -89,7 +89,7 @@ class Draw:
         return self.choose.random() < of
 
     def pick(self, *choices: Any) -> Any:
-        """One of the choices, written into the step's text."""
+        """Choose one of the values, and write it into the step's text."""
         found = self.choose.choice(choices)
         self.text.append(repr(found))
         return found
@@ -97,7 +97,8 @@ class Draw:
     def tensor(
         self, dtypes: tuple[Any, ...], sizes: tuple[int, ...] | None = None, values: str = "calm"
     ) -> gt.Tensor:
-        """A tensor of one of the dtypes: new, or where anything will do perhaps an older result."""
+        """Return a tensor of one of the dtypes: a new one, or perhaps an older result if any values
+        are allowed."""
         older = [x for x in self.pool if x.dtype in dtypes]
         if older and sizes is None and values == "any" and self.chance(0.6):
             return self._said(self.choose.choice(older))
@@ -108,7 +109,7 @@ class Draw:
     def beside(
         self, x: gt.Tensor, dtypes: tuple[Any, ...] | None = None, values: str = "any"
     ) -> gt.Tensor:
-        """A tensor that broadcasts with x, most often of its dtype."""
+        """Return a tensor that broadcasts with x, mostly of x's dtype."""
         kept = tuple([n if self.chance(0.8) else 1 for n in x.shape])
         kept = kept[self.choose.randrange(len(kept) + 1) if self.chance(0.2) else 0 :]
         of = dtypes or ((x.dtype,) if self.chance(0.7) else ALL)
@@ -131,7 +132,7 @@ class Draw:
         return self._said(found if of is gt.int64 else found.to(gt.int64))
 
     def summed(self, x: gt.Tensor, times: float = 1) -> None:
-        """Note the sum of the sizes of all elements of x."""
+        """Record the sum of the magnitudes of all elements of x."""
         values = np.abs(wide(result_of(x).values))
         self.size = times * float(np.where(np.isfinite(values), values, 0).sum())
 
@@ -158,7 +159,7 @@ class Draw:
         return made.to(of)
 
     def _laid_out(self, x: gt.Tensor) -> gt.Tensor:
-        """The same values, perhaps as a view that is not dense."""
+        """Return the same values, perhaps as a view that is not dense."""
         if not x.ndim or not self.chance(0.5):
             return x
         way = self.choose.choice(["transposed", "stepped", "gapped", "expanded", "halved"])
@@ -195,7 +196,7 @@ def _unary(dtypes: tuple[Any, ...], values: str = "any") -> Callable[..., Any]:
 
 
 def _binary(dtypes: tuple[Any, ...]) -> Callable[..., Any]:
-    """Two tensors that broadcast, or one and a number."""
+    """Return two tensors that broadcast, or a tensor and a number."""
 
     def call(f: Callable[..., Any], d: Draw) -> Any:
         x = d.tensor(dtypes, values="any")
@@ -207,7 +208,8 @@ def _binary(dtypes: tuple[Any, ...]) -> Callable[..., Any]:
 
 
 def _beside(dtypes: tuple[Any, ...], others: tuple[Any, ...] | None = None) -> Callable[..., Any]:
-    """Two calm tensors that broadcast: of one dtype, or the second one of `others`."""
+    """Return two calm tensors that broadcast: of one dtype, or the second of a dtype in
+    `others`."""
 
     def call(f: Callable[..., Any], d: Draw) -> Any:
         x = d.tensor(dtypes)
@@ -282,7 +284,8 @@ def _of_places(f: Callable[..., Any], d: Draw) -> Any:
 
 
 def _to_places(f: Callable[..., Any], d: Draw) -> Any:
-    """Integers where places may occur twice, as the order of additions is seen in floats."""
+    """Use integers if an index may occur twice, because sums of floats depend on the order of
+    additions."""
     x = d.tensor(INTEGERS, values="any")
     if not x.ndim or 0 in x.shape:
         return x.clone()
@@ -290,7 +293,7 @@ def _to_places(f: Callable[..., Any], d: Draw) -> Any:
     sizes = list(x.shape)
     sizes[dim] = count
     of_lines = f in (gt.index_add, gt.index_copy)
-    if f is gt.index_copy:  # the last one of several would win
+    if f is gt.index_copy:  # with repeated indices, the last write would decide
         sizes[dim] = count = min(count, x.shape[dim])
         places = gt.tensor(d.numbers.permutation(x.shape[dim])[:count])
     else:
@@ -321,7 +324,7 @@ _add(BITS, "histc", lambda f, d: f(d.tensor(SINGLES), 7, -2, 3))
 
 
 def _of_rows(dtypes: tuple[Any, ...], values: str = "any") -> Callable[..., Any]:
-    """An operator of one dimension."""
+    """Run an operator along one dimension."""
 
     def call(f: Callable[..., Any], d: Draw) -> Any:
         x = d.tensor(dtypes, values=values)
@@ -342,7 +345,7 @@ _add(BITS, "argmax argmin cummax cummin sort argsort any all", _of_rows(REALS))
 _add(ZEROS_EQUAL, "amax amin", _of_rows(REALS))
 _add(BITS, "count_nonzero median", _of_rows(REALS))
 _add(BITS, "kthvalue", _ordered)
-_add(BITS, "topk", lambda f, d: _ordered(f, d)[0])  # of equal values any may come first
+_add(BITS, "topk", lambda f, d: _ordered(f, d)[0])  # equal values may have any order
 _add(BITS, "adaptive_max_pool2d", lambda f, d: f(d.tensor(REALS, (2, 3, 9, 70), "any"), (2, 7)))
 _add(BITS, "sum prod cumsum cumprod", _of_rows((*INTEGERS, gt.bool)))
 for _name in ("sum", "prod", "cumsum", "cumprod"):
@@ -359,16 +362,17 @@ _add(BITS, "dropout", lambda f, d: f(d.tensor(FLOATS), 0.4, True))
 
 # --- elementary functions -------------------------------------------------------------------------
 
-# Compiled ones are within 2 ulp (docs/numbers.md), NumPy's within 4 of f32, as it says.
+# Compiled functions are within 2 ulp (docs/numbers.md); NumPy's are within 4 ulp in f32, by its
+# documentation.
 ELEMENTARY = Rule(6)
-# A few of them and the roundings between: tests/rows/activation.py.
+# Several functions with roundings between them: tests/rows/activation.py.
 SEVERAL = Rule(64)
 _add(ELEMENTARY, "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan", _unary(FLOATS))
 _add(ELEMENTARY, "sinh cosh tanh asinh acosh atanh erf rsqrt sigmoid", _unary(FLOATS))
 _add(ELEMENTARY, "pow atan2 hypot", _beside(FLOATS, REALS))
-_add(Rule(64, of_largest=True), "erfc", _unary(FLOATS))  # SciPy's has few digits in its tail
+_add(Rule(64, of_largest=True), "erfc", _unary(FLOATS))  # SciPy's tail is inexact
 _add(SEVERAL, "silu mish elu selu softplus logsigmoid", _unary(FLOATS, "calm"))
-# 1 + erf has few digits in its tail, as PyTorch's.
+# 1 + erf has few correct digits in its tail, as in PyTorch.
 _add(Rule(64, of_largest=True), "gelu", _unary(FLOATS, "calm"))
 _add(SEVERAL, "logaddexp logaddexp2", _beside((gt.uint8, gt.bool), SINGLES))
 _add(ELEMENTARY, "randn", lambda f, d: f(d.pick(*_RANDOM_SIZES), dtype=d.pick(*FLOATS)))
@@ -415,7 +419,7 @@ def _products(f: Callable[..., Any], d: Draw) -> Any:
 
 
 def _square(d: Draw) -> gt.Tensor:
-    """A batch of matrices whose diagonal is larger than all else: well conditioned."""
+    """Return a batch of well conditioned matrices, with a dominant diagonal."""
     of, count, n = d.pick(*SINGLES, *COMPLEXES), d.pick(1, 5, 40), d.pick(1, 2, 5, 17)
     return d.tensor((of,), (count, n, n)) + 8 * n * gt.eye(n, dtype=of)
 
@@ -448,7 +452,7 @@ _add(
 
 
 def result_of(x: gt.Tensor) -> Result:
-    """NumPy has no bf16: its values as f32."""
+    """Return an array; bf16 is returned as f32, because NumPy has no bf16."""
     eps = gt.finfo(x.dtype).eps if x.dtype.is_floating_point or x.dtype.is_complex else 0
     return Result((x.to(gt.float32) if x.dtype is gt.bfloat16 else x).contiguous().numpy(), eps)
 
@@ -458,8 +462,8 @@ def wide(x: np.ndarray) -> np.ndarray:
 
 
 def program(seed: int) -> list[Step]:
-    """Run the program of a seed. The first ones go through the table in turn, so that a few of
-    them have every operator; later ones draw."""
+    """Run the program of a seed. The first seeds take the operators of the table in turn, so that a
+    few programs have every operator; later seeds choose at random."""
     draw = Draw(seed)
     gt.manual_seed(seed)
     names = list(TABLE)
@@ -471,7 +475,7 @@ def program(seed: int) -> list[Step]:
         draw.text, draw.size = [], 0.0
         try:
             found = call(draw)
-        except errors.GpuTensorError as error:  # dtypes that do not go together, at each capability
+        except errors.GpuTensorError as error:  # incompatible dtypes raise at each capability
             steps.append(Step(f"{name}({', '.join(draw.text)}): {error}", rule, 0, []))
             continue
         tensors = [found] if isinstance(found, gt.Tensor) else list(found)

@@ -32,7 +32,7 @@ Steps = dict[int, list[Step]]
 
 
 def run(capability: str, to: Path) -> dict[int, Steps]:
-    """By number of threads: what the programs give at a capability."""
+    """Return number of threads -> the programs' results at a capability."""
     settings = {library.VARIABLE: capability, "GPUTENSOR_CUDA": "off"}
     command = [sys.executable, "-m", programs.__name__, "0", str(PROGRAMS), str(to)]
     done = subprocess.run(
@@ -45,7 +45,7 @@ def run(capability: str, to: Path) -> dict[int, Steps]:
 
 
 def differences(these: Steps, those: Steps, rule: Rule | None = None) -> Iterator[str]:
-    """The steps whose results differ by more than `rule`, or their own rule, allows."""
+    """Return the steps whose results differ by more than `rule`, or their own rule, allows."""
     assert these.keys() == those.keys()
     for seed, steps in these.items():
         for number, (x, y) in enumerate(zip(steps, those[seed], strict=True)):
@@ -117,10 +117,11 @@ def test_a_library_of_older_sources_names_the_command_that_builds_it() -> None:
     found: Any = library.choice().library
     with pytest.raises(AttributeError, match=r"no 'added'\); run: python build_library.py$"):
         found.added(1)
-    assert not hasattr(found, "added")  # pickle asks every module for a function's name
+    assert not hasattr(found, "added")  # pickle searches every module for a function's name
 
 
-# --- what the comparison sees ---------------------------------------------------------------------
+# --- differences that the comparison finds
+# ---------------------------------------------------------------------
 
 
 def step_of(*values: float, text: str = "op()", size: float = 0, dtype: type = np.float32) -> Step:

@@ -19,7 +19,7 @@ KINDS = [d for d in ALL if d.category != COMPLEX]
 
 
 def values_of(given, shape, seed):
-    """Of few values, so that there are equal ones."""
+    """Return elements of few values, so that some are equal."""
     random = np.random.default_rng(seed)
     if given.category == BOOL:
         return random.random(shape) < 0.5

@@ -29,7 +29,8 @@ _random = np.random.default_rng(0)
 
 
 def _integers(of: Any, is_wide: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Small ones, or some of every size with the ends of the range; no divisor is 0."""
+    """Return small integers, or integers of all magnitudes with the limits of the range; no divisor
+    is 0."""
     info = np.iinfo(of.np)
     if not is_wide:
         a = _random.integers(max(info.min, -1000), min(info.max, 1000), 4000, of.np)
@@ -89,7 +90,7 @@ def test_a_chain_does_not_put_off_a_division_by_zero() -> None:
 @pytest.mark.parametrize("of", [float16, float32, float64], ids=lambda d: d.short)
 @pytest.mark.parametrize("op", DIVISIONS)
 def test_floats(op: str, of: Any) -> None:
-    """With quotients whose remainder is the C library's in some blocks, and none in others."""
+    """In some blocks the C library computes remainders of large quotients, in others not."""
     ends = [0, -0.0, 1, -1, 2.5, -2.5, np.inf, -np.inf, np.nan, 6e4, 1e-7, 3, 7, 0.1, -0.3]
     a, b = (x.ravel().astype(of.np) for x in np.meshgrid(ends, ends))
     more = _random.standard_normal((2, 5000)).astype(of.np)

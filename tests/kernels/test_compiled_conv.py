@@ -49,7 +49,7 @@ def test_they_give_what_a_product_of_all_windows_gives(
         function, tensors, numbers = case(draw, getattr(gt, dtype))
         try:
             found = _results(function, tensors, numbers)
-        except gt.GpuTensorError:  # padding took more than there was
+        except gt.GpuTensorError:  # negative padding removed all elements
             continue
         with monkeypatch.context() as patch:
             patch.setattr(conv, "_conv_loop", lambda *_: False)
@@ -67,7 +67,7 @@ def test_they_give_what_a_product_of_all_windows_gives(
     ("bfloat16", 2.0**-8, 2.0**-133), ("float16", 2.0**-11, 2.0**-24),
 ])  # fmt: skip
 def test_half_types_round_each_sum_once(dtype: str, half_ulp: float, least: float) -> None:
-    """The sums are those of f32, over samples too. PyTorch rounds the sum of each sample for
+    """Sums are computed in f32, also over samples. PyTorch rounds the sum of each sample for
     transposed convolutions and for f16."""
     draw, tested = random.Random(dtype), 0
     for seed in range(tier.pick(20, 80)):
@@ -77,7 +77,7 @@ def test_half_types_round_each_sum_once(dtype: str, half_ulp: float, least: floa
         doubles = [x.to(gt.float64) for x in given]
         try:
             found = _results(function, given, numbers)
-        except gt.GpuTensorError:  # padding took more than there was
+        except gt.GpuTensorError:  # negative padding removed all elements
             continue
         exact = _results(function, doubles, numbers)
         whole = _results(function, [x.abs() for x in doubles], numbers, gt.abs)
@@ -154,8 +154,8 @@ def test_windows_that_overlap_are_read_where_they_are(
     sizes: Any, kernel: Any, numbers: dict[str, Any], is_transposed: bool, dtype: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """In bands of rows: the results are those of composed products, of numbers whose sums are exact
-    in any order, and an infinity is in the sums of its windows alone."""
+    """They are read in bands of rows. The results equal those of composed products (sums are exact
+    in any order), and an infinity affects only the sums of its own windows."""
     draw = random.Random(0)
     function = getattr(F, f"conv{'_transpose' * is_transposed}{len(sizes) - 2}d")
     inner = kernel[0] if is_transposed else sizes[1]

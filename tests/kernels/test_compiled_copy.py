@@ -1,4 +1,4 @@
-"""Compiled copies and casts write the bytes of NumPy's loops, and no others."""
+"""Compiled copies and casts write the same bytes as NumPy's loops, and no other bytes."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def copy(dst, src):
 
 
 def copied(dst, src):
-    """Whether the library did it; else nothing is written."""
+    """Return True if the library copied; otherwise nothing is written."""
     return library.function("copy", "copy")(dst, src, cpu.cache_nbytes()) == 0
 
 
 def filled(shape, dtype):
-    """Every byte counts, so that a wrong or missing one shows."""
+    """Return an array of different bytes, so that a wrong or missing one is found."""
     dtype = np.dtype(dtype)
     nbytes = int(np.prod(shape)) * dtype.itemsize
     found = (np.arange(nbytes, dtype=np.int64) * 2654435761 >> 7).astype(np.uint8)
@@ -52,7 +52,8 @@ def filled(shape, dtype):
 
 
 def laid_out(shape, dtype, order, steps, margin, is_reversed=()):
-    """An array of this shape: dimensions in another order of memory, with gaps, maybe backwards."""
+    """Return an array of this shape: its dimensions have another order in memory, with gaps,
+    perhaps reversed."""
     sizes = [shape[d] * steps[d] + margin for d in order]
     back = [order.index(d) for d in range(len(shape))]
     view = filled(sizes, dtype).transpose(back)
@@ -63,21 +64,21 @@ def laid_out(shape, dtype, order, steps, margin, is_reversed=()):
 
 
 def whole(array):
-    """All memory that a view lies in, as bytes."""
+    """Return all memory that contains a view, as bytes."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array.reshape(-1).view(np.uint8)
 
 
 def twin(array):
-    """A view of a copy of all the memory, at the same place in it."""
+    """Return an equal view, at the same place in a copy of all the memory."""
     memory = whole(array).copy()
     begin = array.__array_interface__["data"][0] - whole(array).__array_interface__["data"][0]
     return np.ndarray(array.shape, array.dtype, memory, begin, array.strides)
 
 
 def values(array):
-    """What is compared: NaN has any payload."""
+    """Return the values to compare; NaNs with different payloads are equal."""
     if array.dtype == complex32.np:
         array = np.ascontiguousarray(array).view(float16.np)
     kind = np.complex128 if array.dtype.kind == "c" else np.float64
@@ -97,7 +98,7 @@ def check(dst, src):
             assert np.array_equal(found, wanted, equal_nan=True)
         number = ~np.isnan(found)
         assert np.array_equal(np.signbit(found.real[number]), np.signbit(wanted.real[number]))
-        dst[...] = expected  # of what lies around, each byte
+        dst[...] = expected  # every byte around it
         assert np.array_equal(whole(dst), whole(expected))
 
 
@@ -166,7 +167,7 @@ def test_casts_that_change_the_layout_on_threads(shape, view, dtypes):
 
 
 def test_past_the_cache():
-    """As if the cache held nothing, so that every loop that may writes past it."""
+    """The cache's size is set to 0, so that every loop that can bypass the cache does so."""
     function = library.function("copy", "copy")
     for shape, view in LARGE:
         src = view(filled(shape, np.float32))
@@ -180,7 +181,7 @@ def test_past_the_cache():
 
 @pytest.mark.parametrize("of", [d for d in STORED if d is not complex32], ids=str)
 def test_awkward_values(of):
-    """Alone, in blocks and in their tails; among values that need no care, too."""
+    """Special values occur alone, in blocks and in their tails, and among ordinary values."""
     few = awkward(of)
     many = np.tile(few, 1000 // few.size + 1)[:999]
     calm = np.zeros(2000, of.np)

@@ -25,7 +25,7 @@ _random = np.random.default_rng(0)
 
 def _numbers(sizes: Any, of: Any) -> np.ndarray:
     if np.dtype(of).kind == "c":
-        units = np.array([1, 1j, -1, -1j], of)  # whose products are exact, fused or not
+        units = np.array([1, 1j, -1, -1j], of)  # products are exact, fused or not
         return np.asarray(units[_random.integers(0, 4, sizes)])
     if np.dtype(of).kind == "f":
         made = np.asarray(_random.integers(-9, 9, sizes) * 0.37)
@@ -39,7 +39,8 @@ def _at(n: int, *sizes: int, wraps: bool = True) -> np.ndarray:
 
 
 def _strided(x: np.ndarray) -> np.ndarray:
-    """The same numbers in every second place, the dimensions in reverse in memory."""
+    """Return the same numbers in every second place, with the dimensions in reverse order in
+    memory."""
     room = np.zeros(tuple([2 * n for n in x.shape[::-1]]), x.dtype)
     view = room[(..., *[slice(None, None, 2)] * x.ndim)].transpose()
     view[...] = x

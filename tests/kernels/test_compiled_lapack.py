@@ -44,7 +44,8 @@ def numbers(shape: tuple[int, ...], char: str, seed: int) -> np.ndarray:
 
 
 def laid_out(x: np.ndarray, layout: str) -> np.ndarray:
-    """The same elements in other memory; `broadcast` gives the first matrix to the whole batch."""
+    """Return the same elements in another memory layout; with `broadcast` the whole batch is the
+    first matrix."""
     *batch, m, n = x.shape
     if layout == "columns":
         return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
@@ -75,7 +76,7 @@ def assert_near(found: Any, wanted: np.ndarray, like: np.ndarray, factor: float 
 
 
 def each_thread_count(call: Any) -> Arrays:
-    """What a function of the library returns, found alike with 1, 2 and 3 threads."""
+    """Return the result of a library function. Check that it is equal with 1, 2 and 3 threads."""
     made = []
     for count in (1, 2, 3):
         gt.set_num_threads(count)
@@ -95,7 +96,7 @@ matrices = st.tuples(
 
 
 def square(given_case: Any) -> np.ndarray:
-    """Well conditioned, but its rows are permuted, so that pivots are looked for."""
+    """Return well conditioned matrices with permuted rows, so that pivots are needed."""
     char, batch, n, _, layout, seed = given_case
     x = (
         numbers((*batch, n, n), char, seed)
@@ -236,7 +237,7 @@ def test_least_squares(case: Any, columns: int) -> None:
     assert_near(x[..., :n, :], wanted, a, factor=max(1.0, condition**2))
 
 
-# --- what fails -----------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("char", TYPES)
@@ -257,7 +258,7 @@ def test_info_names_the_first_pivot_that_is_zero(char: str, n: int) -> None:
 
 
 def test_nan_is_no_zero_pivot_and_fails_cholesky() -> None:
-    """Of complex matrices OpenBLAS's LU says of some sizes that NaN is zero."""
+    """OpenBLAS's LU reports a NaN pivot as zero for complex matrices of some sizes."""
     for char in TYPES:
         for n in (4, 11):
             a = np.eye(n, dtype=char)

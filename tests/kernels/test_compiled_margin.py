@@ -22,7 +22,7 @@ SIZES: list[Any] = [(7, 5), (3, 1), (40, 33), (2, 1100), (9,)]
 
 def _targets(random: Any, sizes: tuple[int, ...]) -> np.ndarray:
     """Some targets of each row, also repeated ones; some rows have none, some a target for each
-    class. Numbers behind the first -1 do not count."""
+    class. Numbers after the first -1 are ignored."""
     made = random.integers(-1, sizes[-1], sizes)
     rows = made.reshape(-1, sizes[-1])
     rows[::3, min(2, sizes[-1] - 1) :] = -1
@@ -100,7 +100,8 @@ def test_bits_do_not_depend_on_threads() -> None:
 
 
 def test_the_gradient_is_differentiable() -> None:
-    """With respect to the incoming gradient; so a directional derivative is that of the loss."""
+    """It is differentiable with respect to the incoming gradient. So a directional derivative
+    equals the loss's."""
     x = gt.tensor([[0.1, 0.6, -0.3], [0.9, 0.2, 0.3]], dtype=gt.float64)
     along, target = gt.randn(2, 3, dtype=gt.float64), gt.tensor([[0, -1, 1], [2, 1, -1]])
 

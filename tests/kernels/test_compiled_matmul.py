@@ -82,7 +82,8 @@ def test_halves_are_rounded_once(dtype: Any) -> None:
 @pytest.mark.parametrize("sizes", [(4, 31, 300), (5, 64, 129), (100, 257, 49), (64, 700, 48)])
 @pytest.mark.parametrize("turns", [(False, False), (True, False), (False, True), (True, True)])
 def test_products_of_bf16(sizes: tuple[int, int, int], turns: tuple[bool, bool]) -> None:
-    """Of all layouts, by the CPU's instructions or by BLAS, whose threads may change the bits."""
+    """All layouts are tested, with the CPU's instructions or with BLAS, whose threads may change
+    the bits."""
     from gputensor.kernels.compiled import matmul
 
     (m, k, n), half = sizes, gt.bfloat16
@@ -91,7 +92,7 @@ def test_products_of_bf16(sizes: tuple[int, int, int], turns: tuple[bool, bool])
     b = gt.randn(2, n, k).to(half).transpose(1, 2) if turns[1] else gt.randn(2, k, n).to(half)
     shift = gt.randn(n).to(half)
     exact, bits = a.double() @ b.double(), set()
-    # Half of a unit of bf16, and what sums of k products in f32 may lack.
+    # Half a unit of bf16, and the error of sums of k products in f32.
     bound = exact.abs() * 2**-8 + 2e-6 * k
     for threads in (1, 2, 3):
         gt.set_num_threads(threads)
@@ -125,7 +126,8 @@ def test_added_products() -> None:
 
 @pytest.mark.parametrize("rows", [2, 5, 64])
 def test_few_rows_by_the_weights_of_a_layer(rows: int) -> None:
-    """Made by columns; each call several times, so that it takes its short cut, too."""
+    """Products are computed by columns. Each call is repeated, so that it also takes its short
+    cut."""
     from gputensor.kernels.compiled import matmul
 
     assert matmul.by_columns(rows, 450, 310, True)

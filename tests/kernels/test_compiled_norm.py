@@ -44,14 +44,15 @@ def _wide(x: Any) -> Any:
 
 
 def _gapped(x: np.ndarray) -> np.ndarray:
-    """The same with gaps between what dimension 0 counts."""
+    """Return the same elements with gaps between the slices of dimension 0."""
     room = np.full((len(x), 2, *x.shape[1:]), 9, x.dtype)
     room[:, 1] = x
     return room[:, 1]
 
 
 def _compare(op: str, of: Any, inputs: list[Any], outs: list[Any], room: float = 1.0) -> None:
-    """Run the loop and NumPy's of f64; outs: arrays, or None for what nobody wants."""
+    """Run the loop, and NumPy's loop in f64. outs: arrays, or None for results that are not
+    needed."""
     loop = getattr(stub.cpu("norm"), op)
     assert loop is not getattr(numpys, op)
     run(loop, *inputs, *outs)

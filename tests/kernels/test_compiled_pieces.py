@@ -33,7 +33,7 @@ def _threads() -> Iterator[None]:
 
 
 def _place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: list[Any]) -> bool:
-    """Whether the library did it."""
+    """Return True if the library did the work."""
     numbers = [n for of in pieces for n in (len(of), *[x for piece in of for x in piece])]
     done: bool = library.function("copy_pieces", "place")(dst, src, value, *numbers) == 0
     return done

@@ -23,7 +23,7 @@ SIZES = (0, 1, 2, 3, 255, 256, 257, 8192, 8193, 100_003)
 
 
 def same(loop: str, of: Any, n: int, *scalars: Any) -> None:
-    """Dense and strided results, by any number of threads."""
+    """Compare dense and strided results, with any number of threads."""
     wanted, found = np.zeros(n, of), np.zeros(n, of)
     getattr(numpys, loop)(wanted, *scalars)
     spaced = np.zeros(2 * n, of)[::2]
@@ -59,7 +59,7 @@ def test_bits_are_numpys(of: Any) -> None:
 
 @pytest.mark.parametrize("of", ["uint8", "int64", "float16", "bfloat16", "complex64", "complex32"])
 def test_ranges_made_again_are_the_same(of: str) -> None:
-    """The second and the third call of the same range take the short cut."""
+    """The second and the third call for the same range use the short cut."""
     dtype = getattr(gt, of)
     for ends in ((5,), (600,), (3, 4000), (-7, 9000), (70_000, 70_900), (40_000,)):
         if of == "uint8" and min(ends) < 0:
@@ -69,6 +69,6 @@ def test_ranges_made_again_are_the_same(of: str) -> None:
         for other in made[1:]:
             assert other.shape == first.shape and other.dtype is dtype
             assert gt.equal(other.view(gt.uint8), first.view(gt.uint8))
-        made[3].zero_()  # a result of its own
+        made[3].zero_()  # a separate result
         again = gt.arange(*ends, dtype=dtype)
         assert gt.equal(again.view(gt.uint8), first.view(gt.uint8))

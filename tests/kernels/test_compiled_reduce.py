@@ -38,7 +38,7 @@ def _threads():
 
 
 def dtypes_of(op, given):
-    """The dtypes that native/reduce.py asks for."""
+    """Return the dtypes that native/reduce.py uses."""
     if op in ("any", "all"):
         return given, uint8 if given is uint8 else bool_
     if op in ("sum", "prod") and given.category <= INTEGER:

@@ -78,7 +78,8 @@ def test_grid_sample(
 @pytest.mark.parametrize("mode", [0, 1, 2])
 @pytest.mark.parametrize("padding", [0, 1, 2])
 def test_gradients(of: Any, mode: int, padding: int) -> None:
-    """Of operators, which differ by rounding only; with the same bits for any number of threads."""
+    """They differ from the gradients of composed operators only by rounding, and have the same bits
+    for any number of threads."""
     for sizes, places in CASES:
         if 0 in places or (mode == 2 and len(places) == 3):
             continue

@@ -50,14 +50,14 @@ def _numbers(sizes: tuple[int, ...], of: Any, special: float = 0.0) -> np.ndarra
 
 
 def _same(found: np.ndarray, expected: np.ndarray) -> None:
-    """The same bits, but for those of NaN."""
+    """Check that the bits are the same; NaNs may differ."""
     words = f"u{found.itemsize}"
     differs = np.ascontiguousarray(found).view(words) != np.ascontiguousarray(expected).view(words)
     assert not (differs & ((found == found) | (expected == expected))).any()
 
 
 def _both(op: str, x: np.ndarray, axis: int, *outs: np.ndarray) -> list[np.ndarray]:
-    """What is written to `outs`, and NumPy's."""
+    """Return the arrays written to `outs`, and NumPy's results."""
     loop = getattr(stub.cpu("scan"), op)
     assert stub.is_compiled(loop)
     plain = [np.empty(out.shape, out.dtype) for out in outs]

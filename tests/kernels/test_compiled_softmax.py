@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built, or switched off"
 )
 
-# Relative to the largest term: what a sum of n terms, exp and a rounding of the result make.
+# The error of a sum of n terms, of exp and of rounding the result, relative to the largest term.
 DTYPES = {np.float32: 2e-6, np.float64: 1e-14, np.float16: 2e-3, ml_dtypes.bfloat16: 2e-2}
 SIZES: list[tuple[tuple[int, ...], int]] = [
     ((), 0), ((1,), 0), ((7,), 0), ((33,), 0), ((0, 3), 1), ((3, 0), 1), ((1, 1), 0), ((3, 5), 1),

@@ -25,7 +25,7 @@ def filled(shape, of):
 
 
 def layouts(x):
-    """The same elements row-major, column-major, and with gaps."""
+    """Return the same elements row-major, column-major, and with gaps."""
     yield x
     yield np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
     wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)

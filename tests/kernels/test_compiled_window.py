@@ -40,7 +40,7 @@ def _threads() -> Iterator[None]:
 
 
 def _served(monkeypatch: Any, module: Any, name: str) -> list[bool]:
-    """What the loop answers to each call."""
+    """Return the loop's result of each call."""
     found: list[bool] = []
     loop = getattr(module, name)
 

@@ -18,7 +18,7 @@ from .cpu_arrays import awkward, same_bits
 
 
 def by_the_rules(value: complex | int | bool, src: dtype, dst: dtype):
-    """One element, as a NumPy scalar of dst; `value` is exact in Python."""
+    """Cast one element to a NumPy scalar of dst; `value` is exact in Python."""
     if dst is bool_:
         return np.bool_(value != 0)
     if dst.category == COMPLEX:
@@ -58,7 +58,7 @@ def floating(value: float | int, src: dtype, dst: dtype):
 
 
 def float32_of(value: float | int):
-    # from an int directly: through f64 it would round twice
+    # convert an int directly, because through f64 it would be rounded twice
     return (
         np.array(value, np.int64 if value < 2**63 else np.uint64).astype(np.float32)[()]
         if (isinstance(value, int))
@@ -80,7 +80,7 @@ def test_every_pair(src):
         same_bits(quiet.run(cast.convert, given, dst.np), expected)
         into = np.zeros((2, given.size), dst.np)
         with np.errstate(all="raise"):
-            copy.copy(into.T, given[:, None])  # broadcast, transposed, and silent by itself
+            copy.copy(into.T, given[:, None])  # broadcast, transposed, and without warnings
         same_bits(into[0], expected)
         same_bits(into[1], expected)
 

@@ -275,7 +275,7 @@ def test_quotients_of_many_floats_are_rounded_down_as_of_few(scale):
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_clamp_keeps_the_sign_of_a_zero(size: int) -> None:
-    """Of an element that equals its bound it is the element that stays, as in ATen."""
+    """If an element equals its bound, the result is the element, as in ATen."""
     for zero, bound in ((-0.0, 0.0), (0.0, -0.0)):
         for low, high in ((bound, 1.0), (-1.0, bound)):
             made = gt.clamp(gt.full((size,), zero), low, high).numpy()

@@ -56,7 +56,7 @@ def test_halves_accumulate_in_f32():
 @pytest.mark.parametrize("of", [np.int64, np.int32, np.uint8, np.int8])
 @pytest.mark.parametrize("bits", [3, 7, 20, 24, 40])
 def test_many_integers_are_multiplied_exactly(of, bits):
-    """Through f64 where that is exact, and modulo the width where it is not."""
+    """They are computed in f64 if that is exact, otherwise modulo the width of the dtype."""
     random = np.random.default_rng(0)
     a, b = (random.integers(-(1 << bits), 1 << bits, s) for s in ((40, 64), (64, 30)))
     a, b = a.astype(of), b.astype(of)

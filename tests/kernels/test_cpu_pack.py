@@ -15,7 +15,8 @@ REAL = [d for d in ALL if d.category != COMPLEX]
 
 
 def expected(x, scale, bias, to):
-    """Rounded step by step; integers to nearest even and saturated, NaN to 0."""
+    """Return the result, rounded after each step; integers are rounded to nearest even and
+    saturated, NaN gives 0."""
     compute = np.float64 if np.float64 in (x.dtype, to) else np.float32
     shape = (-1, *(1,) * (x.ndim - 2))
     by, plus = (np.asarray(v, np.float32).astype(compute).reshape(shape) for v in (scale, bias))

@@ -31,7 +31,8 @@ COMPARISONS = {
 
 
 def rounded(values, to):
-    """f64, complex128 or Python integers as dtype `to`, rounded once from f32 for 16-bit floats."""
+    """Convert f64, complex128 or Python integers to dtype `to`; 16-bit floats are rounded once from
+    f32."""
     if to.category == INTEGER:
         return np.array([cast.wrap(int(v), to.np) for v in np.ravel(values)], to.np).reshape(
             np.shape(values)
@@ -79,7 +80,7 @@ def test_arithmetic_of_small_values(op, of):
     out = np.empty((5, 4), of.np)
     assert loop(a, b, out=out) is out
     same_bits(out, expected)
-    assert loop(a, b, out) is out  # in-place forms and threads give it positionally
+    assert loop(a, b, out) is out  # in-place forms and threads pass it by position
 
 
 @pytest.mark.parametrize("of", INTEGERS, ids=lambda d: d.short)
@@ -104,7 +105,7 @@ def test_halves_compute_in_f32_and_round_once(op, of):
     expected = quiet.run(wide_loop, a.astype(np.float32), b.astype(np.float32), *params)
     with np.errstate(all="ignore"):
         expected = expected.astype(of.np)
-    if op in ("maximum", "minimum"):  # which of 0 and -0 is larger is left open
+    if op in ("maximum", "minimum"):  # the larger of 0 and -0 is not defined
         found, expected = found + of.np.type(0), expected + of.np.type(0)
     same_bits(found, expected)
 
@@ -371,7 +372,7 @@ def test_no_loop_warns():
 
 
 def _every(of):
-    """Each of the 65,536 values of a 16-bit dtype, four times."""
+    """Return each of the 65,536 values of a 16-bit dtype four times."""
     return np.tile(np.arange(1 << 16, dtype=np.uint16).view(of.np), 4)
 
 

@@ -18,7 +18,7 @@ AXES = [None, (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
 
 
 def compute_and_out(op, given):
-    """The dtypes that native/reduce.py asks for."""
+    """Return the dtypes that native/reduce.py uses."""
     if op in ("any", "all"):
         return given, uint8 if given is uint8 else bool_
     if op == "sum" and given.category < 2:
@@ -192,7 +192,8 @@ def test_halves_accumulate_in_f32():
 )
 @pytest.mark.parametrize("given", [float16, float32], ids=lambda d: d.short)
 def test_long_sums_keep_their_digits(given, shape, axes, view):
-    """A sum by one chain of f32 additions is off by up to n / 2 ulp; ours by a few."""
+    """A sum by consecutive f32 additions has an error of up to n / 2 ulp; this sum has a few
+    ulp."""
     array = view(np.random.default_rng(2).random(shape, np.float32).astype(given.np))
     compute = float32
     shape = np.add.reduce(np.empty(array.shape, np.int8), axes).shape

@@ -36,11 +36,11 @@ def test_the_gradient_behind_log_softmax(reduction: str, device: str) -> None:
 
 
 def test_what_arrives_sums_to_nothing_at_each_step() -> None:
-    """It is the gradient of log_softmax's input already, as in PyTorch."""
+    """As in PyTorch, the gradient is already that of log_softmax's input."""
     logs = F.log_softmax(_scores(5, 1, 4), dim=2).detach().requires_grad_()
     F.ctc_loss(logs, gt.tensor([[1, 2]]), [4], [2]).backward()
     assert np.abs(logs.grad.sum(2).numpy()).max() < 1e-12
-    assert logs.grad[4].tolist() == [[0.0] * 4]  # behind the last step
+    assert logs.grad[4].tolist() == [[0.0] * 4]  # after the last step
     first = F.ctc_loss(logs, gt.tensor([[1, 2]]), [4], [2])
     (slope,) = gt.autograd.grad(first, logs, create_graph=True)
     with pytest.raises(errors.GpuTensorError, match="derivative for _ctc_loss_backward"):

@@ -28,7 +28,7 @@ class Array(np.ndarray):
 
 
 class Arrays:
-    """NumPy whose arrays have CuPy's `data`."""
+    """NumPy, with arrays that have CuPy's attribute `data`."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(np, name)
@@ -54,7 +54,7 @@ class Library:
     is_gpu, np = True, Arrays()
 
     def scipy(self, part: str) -> Any:
-        """What `cupyx.scipy.linalg` has."""
+        """The functions of `cupyx.scipy.linalg`."""
         assert part == "linalg"
         solve = self.np.wrapped(scipy.linalg.solve_triangular)
         return types.SimpleNamespace(solve_triangular=solve)
@@ -131,7 +131,7 @@ def test_least_squares(char: str, driver: str, shape: tuple[int, ...]) -> None:
     *batch, m, n = shape
     a, b = numbers(shape, char), numbers((*batch, m, 2), char)[..., ::-1, :]
     if driver != "gels":
-        a[..., 1] = a[..., 0]  # of a rank that is not full
+        a[..., 1] = a[..., 0]  # without full rank
     found, rank, values = lapack.lstsq(GPU, a, b, 1e-4, driver)
     wanted = np.linalg.pinv(np.asarray(a), rcond=1e-4) @ b
     tolerance = 2e-4 if char in "fF" else 1e-9

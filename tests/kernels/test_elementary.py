@@ -56,7 +56,8 @@ def test_whole_powers_and_their_logarithms_are_exact(dtype: type) -> None:
 @pytest.mark.emulator
 @pytest.mark.full
 def test_loops_are_vectorised() -> None:
-    """A loop of each function but fmod, which calls the C library's for some quotients."""
+    """Each function has a vectorised loop, except fmod, which calls the C library for some
+    quotients."""
     command = [*ulp.command_of(CAPABILITY), "-fopt-info-vec-optimized", "-o", "/dev/null"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     number = next(

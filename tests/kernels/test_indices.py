@@ -56,7 +56,8 @@ def test_an_index_out_of_range_is_named_and_nothing_is_written(name: str, wrong:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_on_a_cuda_device_it_is_an_assertion(name: str) -> None:
-    """Nobody waits for the kernel, so the call returns; nothing outside the operands is touched."""
+    """The host does not wait for the kernel, so the call returns. No memory outside of the operands
+    is accessed."""
     if not (gt.cuda.is_available() and gt.cuda.is_emulated()):
         pytest.skip("a failed assertion ends the use of a GPU in this process")
     call, _ = CALLS[name]
@@ -91,7 +92,8 @@ def test_the_last_of_several_values_stays_on_the_cpu() -> None:
 
 @pytest.mark.parametrize("of", [gt.float16, gt.bfloat16])
 def test_narrow_floats_are_added_up_wide(of: Any) -> None:
-    """2,048 ones: added one by one in f16 or bf16 the sum would stop growing."""
+    """There are 2,048 ones: with consecutive additions in f16 or bf16 the sum would stop
+    growing."""
     ones = gt.ones(4096, dtype=of)
     made = gt.index_add(gt.zeros(1, dtype=of), 0, gt.zeros(4096, dtype=gt.int64), ones)
     assert made.item() == 4096.0
@@ -156,8 +158,8 @@ def test_gradients_through_indices() -> None:
 )
 @pytest.mark.parametrize("sizes, dim", [((50, 300), 0), ((300, 1000), 1), ((3000,), 0)])
 def test_what_is_found_without_sorting_is_what_sorting_gives(of, sizes, dim):
-    """Repeated elements, in rows enough for several threads."""
-    x = np.random.default_rng(0).integers(-9, 9, sizes).astype(of.np)  # large ones of u32
+    """Elements repeat, and there are enough rows for several threads."""
+    x = np.random.default_rng(0).integers(-9, 9, sizes).astype(of.np)  # large u32 numbers
     given, order = gt.from_numpy(x), np.argsort(x, dim, kind="stable")
     for k in (1, 7, sizes[dim]):
         assert (gt.kthvalue(given, k, dim).indices.numpy() == np.take(order, k - 1, dim)).all()

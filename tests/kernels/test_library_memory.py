@@ -49,7 +49,7 @@ def library_memory() -> tuple[int, int]:
     ],
 )
 def test_the_memory_of_a_freed_result_is_used_again(make: Any) -> None:
-    """A second call takes no memory that was not kept."""
+    """A second call allocates no further memory: it uses the kept memory."""
     x = gt.zeros(600, 600)
     make(x)
     before = sum(library_memory())
@@ -115,8 +115,8 @@ def test_results_have_the_layout_of_dense_operands(dims: tuple[int, ...]) -> Non
 
 
 def test_kept_memory_is_bounded() -> None:
-    """Random sizes, in a process of its own: what is kept and in use is at most what was in use
-    at once before, and no memory belongs to two arrays."""
+    """A separate process allocates random sizes. Kept and used memory together never exceed the
+    earlier peak of used memory, and no memory belongs to two arrays."""
     program = """
 import random
 from gputensor.kernels.compiled import library

@@ -1,7 +1,7 @@
 """The compiled library within a process: Ctrl-C, forks, threads of all kinds, no memory.
 
-Each test runs a program in a new process. `refusing` loads a shim before the library, by which the
-system refuses memory or threads.
+Each test runs a program in a new process. `refusing` loads a shim before the library, which makes
+requests for memory or threads fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built, or switched off"
 )
 
-# What the programs begin with. check() runs loops of several kinds on all threads and compares.
+# The beginning of each program. check() runs loops of several kinds on all threads and compares
+# results.
 BEGIN = """
 import gc, os, signal, sys, threading, warnings
 import numpy as np
@@ -251,9 +252,9 @@ print(none, two, [ticks(t) for t in helpers()] == before)
     assert run(program) == "0 2 True"
 
 
-# --- what the system refuses ----------------------------------------------------------------------
+# --- failures of the system -----------------------------------------------------------------------
 
-# Functions of the C library, for callers within ours: refused from `refuse` on, and counted.
+# Functions of the C library that count calls from our library, and fail after a call of `refuse`.
 SHIM = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -296,7 +297,7 @@ RunRefusing = Callable[[str], str]
 
 @pytest.fixture
 def refusing(tmp_path: Path) -> RunRefusing:
-    """Runs a program whose library can be refused memory and threads."""
+    """Runs a program with the shim, which can make requests for memory and threads fail."""
     if library.choice().capability == "neon":
         pytest.skip("the shim was tried with glibc on x86_64 alone")
     source, shim = tmp_path / "shim.c", tmp_path / "shim.so"
@@ -321,7 +322,7 @@ print(len(helpers()))
     assert refusing(program) == "1"
 
 
-# What takes memory of its own, by what it computes: large enough for it to do so.
+# Calls that allocate temporary memory; operands are large enough for that.
 NEEDS = """
 F = gt.nn.functional
 def drawn(*sizes, dtype=gt.float32):

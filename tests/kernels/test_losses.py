@@ -30,7 +30,8 @@ def test_a_target_that_is_no_class_is_named(loss: Any, wrong: int) -> None:
 
 
 def test_on_a_cuda_device_it_is_an_assertion() -> None:
-    """Nobody waits for the kernel, so the call returns; nothing outside the operands is read."""
+    """The host does not wait for the kernel, so the call returns. No memory outside of the operands
+    is read."""
     if not (gt.cuda.is_available() and gt.cuda.is_emulated()):
         pytest.skip("a failed assertion ends the use of a GPU in this process")
     x = gt.zeros(2, 3, device="cuda")

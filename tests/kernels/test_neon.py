@@ -26,7 +26,7 @@ BY_CODE = {d.code: d for d in STORED}
 
 
 def missing() -> str:
-    """Why the loops cannot be run here; "" where they can."""
+    """Return why the loops cannot be run here; "" if they can."""
     if platform.machine() != "x86_64":
         return f"the loops that NEON's are compared with are not those of {platform.machine()}"
     if "avx2" not in Path("/proc/cpuinfo").read_text():
@@ -38,8 +38,8 @@ def missing() -> str:
 
 
 def built(capability: str, machine: str, folder: Path, to: Path) -> Path:
-    """The harness with the loops of a capability; objects stay in `folder`, and the library's own
-    are taken where it has such loops."""
+    """Build the harness with the loops of a capability. Objects stay in `folder`; the library's
+    objects are used if it has these loops."""
     wanted = {capability: build_library.CAPABILITIES[machine][capability].split()}
     engine = [
         unit._replace(places=())

@@ -10,7 +10,7 @@ import pytest
 
 import gputensor as gt
 
-# More than any family keeps in one thread, and no multiple of a part.
+# More elements than any family computes in one thread, and not a multiple of a part.
 SHAPE = (301, 1013)
 
 
@@ -24,7 +24,7 @@ def _two_threads() -> Iterator[None]:
 
 def _numbers(dtype: str, nans: float = 0.0) -> np.ndarray:
     random = np.random.default_rng(0)
-    x = random.integers(-40, 40, SHAPE).astype(dtype)  # with many equal ones
+    x = random.integers(-40, 40, SHAPE).astype(dtype)  # with many equal elements
     if nans:
         x[random.random(SHAPE) < nans] = np.nan
         x[7] = np.nan

@@ -1,4 +1,4 @@
-"""Special functions end for degrees and dimensions that would make their loops run without end."""
+"""Special functions return for degrees and dimensions that could make their loops endless."""
 
 from __future__ import annotations
 

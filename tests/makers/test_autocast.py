@@ -21,7 +21,7 @@ OURS = {f"aten::{op.name}": op for op in OPS}
 
 
 def twin_of(operator: Operator, library: gt.library.Library) -> Operator:
-    """An operator of the user's with the schema, that computes what ours does."""
+    """Return a user's operator with the schema and the result of ours."""
     library.define(str(operator.schema).removeprefix("aten::"))
     name = operator.qualified_name.removeprefix("aten::")
     library.impl(name, operator, "CPU")
@@ -29,7 +29,8 @@ def twin_of(operator: Operator, library: gt.library.Library) -> Operator:
 
 
 def calls(name: str, twin: Operator) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Samples of its row that both take, in dtypes that are cast and not, and in several."""
+    """Return samples of its row that both operators accept, in dtypes that are cast, in others, and
+    in mixed dtypes."""
     row = ROWS[row_name(OURS[name])]
     for sample in row.samples:
         for of in (gt.float16, gt.float32, gt.float64):
@@ -41,7 +42,8 @@ def calls(name: str, twin: Operator) -> Iterator[tuple[tuple[Any, ...], dict[str
 
 
 def takes(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the schema does; where ours takes numbers for tensors, a user's does not."""
+    """Return True if the schema accepts the arguments. A user's operator does not accept numbers as
+    tensors."""
     try:
         operator.table.signature.arrange(operator, args, kwargs)
     except ArgumentTypeError:
@@ -50,7 +52,7 @@ def takes(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def halved(place: int, x: Any) -> Any:
-    """Every second operand in float16."""
+    """Return the operands, every second one in float16."""
     if isinstance(x, (list, tuple)):
         return type(x)(map(halved, range(len(x)), x))
     is_float = isinstance(x, gt.Tensor) and x.dtype is gt.float32
@@ -58,7 +60,7 @@ def halved(place: int, x: Any) -> Any:
 
 
 def outcome(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The dtypes and values of the results, as text: NaN is NaN."""
+    """Return dtypes and values of the results as text, so that NaN equals NaN."""
     try:
         with gt.autocast("cpu"):
             results = flat(operator(*args, **kwargs))

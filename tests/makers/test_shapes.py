@@ -37,7 +37,7 @@ TYPES = {
 
 
 class Seen:
-    """A backend's kernel that notes what it is given, and in which state."""
+    """A backend's kernel that records its arguments and the thread's state."""
 
     def __init__(self, answer: Callable[..., Any]) -> None:
         self.answer, self.calls = answer, []
@@ -73,7 +73,8 @@ def of(kind: str) -> list[str]:
 
 
 def test_a_shape_says_what_the_schemas_say() -> None:
-    """The generator and the makers spell shapes alike: else every call would take the long way."""
+    """The generator and the makers must spell shapes alike; otherwise every call would use the
+    general kernel."""
     wanted = set()
     for operator in dispatcher.operators():
         for key in (AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT, AUTOCAST_CPU, AUTOCAST_CUDA):
@@ -185,7 +186,7 @@ def test_the_device_chooses_the_backend(name: str, defined: Any) -> None:
 
 
 def schema_of(letters: str, name: str, out: bool) -> tuple[str, list[str]]:
-    """A schema of this shape, and the arguments that may be numbers."""
+    """Return a schema of this shape, and the arguments that may be numbers."""
     listed = [f"{TYPES[letter]} x{i}" for i, letter in enumerate(letters)]
     if out:
         listed[-1] = f"*, Tensor(a!) x{len(letters) - 1}"
@@ -228,7 +229,7 @@ def test_what_cannot_be_recorded_is_refused(name: str, check: Any, defined: Any)
 
 
 class Kept(Node):
-    """Keeps what it is given."""
+    """Stores its arguments."""
 
     __slots__ = ("kept",)
 
@@ -318,7 +319,8 @@ def dtypes(value: Any) -> Any:
     return value.dtype if isinstance(value, gt.Tensor) else value
 
 
-# --- ours and others' -----------------------------------------------------------------------------
+# --- built-in and users' operators
+# -----------------------------------------------------------------------------
 
 
 RULES = {
@@ -331,7 +333,7 @@ RULES = {
 def test_a_users_operator_of_the_same_schema_gets_the_same_kernel(
     key_name: str, defined: Any
 ) -> None:
-    """Views apart: of a user's it is not believed that they are."""
+    """Except for views: whether a user's operator returns a view is checked."""
     n = 0
     for operator in dispatcher.operators():
         found = operator.kernels.get(keys.key(key_name), ())
@@ -349,7 +351,7 @@ def test_a_users_operator_of_the_same_schema_gets_the_same_kernel(
         rule = RULES[key_name]
         if rule is None:
             policy = autocast.shipped[key_name][operator.qualified_name]
-            if policy == "fp32_append_dtype":  # it goes on to an overload
+            if policy == "fp32_append_dtype":  # it forwards to an overload
                 other = autocast.with_dtype(operator)
                 defined(str(other.schema).removeprefix("aten::"), lambda *a: None)
             rule = autocast.casts(policy)

@@ -91,7 +91,7 @@ def test_refusals() -> None:
 
 
 def _random_attention(draw: random.Random, device: str) -> tuple[list[gt.Tensor], dict[str, Any]]:
-    """Operands of scaled_dot_product_attention, in any layout, and its other arguments."""
+    """Return operands of scaled_dot_product_attention, in any layout, and its other arguments."""
     samples, own, served = draw.choice([1, 2, 3]), draw.choice([1, 2, 3]), draw.choice([1, 1, 2])
     queries, keys, width = draw.randint(1, 9), draw.randint(1, 9), draw.randint(1, 5)
 
@@ -114,7 +114,7 @@ def _random_attention(draw: random.Random, device: str) -> tuple[list[gt.Tensor]
 
 @pytest.fixture
 def by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of operators on the CPU, too."""
+    """Compute tiles by operators on the CPU, too."""
     for name in ("_forward_loop", "_backward_loop"):
         monkeypatch.setattr(attention_loops, name, lambda *_: False)
 
@@ -151,7 +151,8 @@ _LENGTHS = (1, 3, 9, 63, 64, 65, 130, 239, 240, 241, 300, 500)
 
 
 def _long_attention(draw: random.Random, dtype: Any) -> tuple[list[gt.Tensor], dict[str, Any]]:
-    """Operands whose tiles end anywhere, with a head size that fills registers or does not."""
+    """Return operands with incomplete tiles, and with a head size that fills registers or does
+    not."""
     samples, own, served = draw.choice([1, 2]), draw.choice([1, 2]), draw.choice([1, 1, 3])
     queries, keys = draw.choice(_LENGTHS), draw.choice(_LENGTHS)
     width = draw.choice([1, 8, 40, 64, 100])
@@ -213,7 +214,8 @@ def test_the_kernels_give_what_the_cpu_gives(dtype: Any, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(attention_launch.Attention, "_launch", noted)
     draw = random.Random(str(dtype))
-    # With one key, the gradient of it is a sum of terms that cancel: the error is theirs.
+    # With one key, its gradient is a sum of terms that cancel, and the error has the size of the
+    # terms.
     near = 1e-5 if dtype is gt.float32 else 4 * gt.finfo(dtype).eps
     for n in range(tier.pick(6, 40)):
         given, numbers = _long_attention(draw, dtype)
@@ -249,7 +251,7 @@ def test_a_query_without_keys_gives_zeros_by_the_kernels() -> None:
 @pytest.mark.skipif(not gt.cuda.is_available(), reason="no device, and no emulator of one")
 @pytest.mark.parametrize("dtype", [gt.float32, gt.float64], ids=str)
 def test_a_graph_drops_other_weights_at_each_replay(dtype: Any) -> None:
-    """By the kernels, and for f64 by operators: forward and backward draw the same numbers."""
+    """Kernels, and operators for f64, draw the same numbers forward and backward."""
     x = gt.randn(1, 16, 70, 8, device="cuda", dtype=dtype).requires_grad_()
 
     def step() -> list[gt.Tensor]:
@@ -345,7 +347,7 @@ def test_a_mask_that_needs_a_gradient_has_two_derivatives(dropout_p: float) -> N
 
 @pytest.mark.parametrize("dropout_p", [0.0, 0.1])
 def test_scores_are_never_stored_whole(dropout_p: float) -> None:
-    """The result and the gradients hold as much as queries, not queries by keys."""
+    """Memory grows with the number of queries, not with queries times keys."""
     x = gt.ones(1, 1, 4096, 8)
     q, k, v = (x.clone().requires_grad_() for _ in range(3))
     tracemalloc.start()

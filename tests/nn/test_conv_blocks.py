@@ -86,13 +86,13 @@ def _gradients(function: Any, leaves: list[gt.Tensor], numbers: Any) -> list[gt.
 
 
 def _steps(x: gt.Tensor) -> list[int]:
-    """The strides of dimensions that have several elements."""
+    """Return the strides of dimensions with more than one element."""
     return [stride for size, stride in zip(x.shape, x.stride()) if size > 1]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_blocks_give_what_the_loops_give(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums are of integers, so they are exact in any order."""
+    """Elements are integers, so sums are exact in any order."""
     draw, compared = random.Random(device), 0
     is_slow = device == "cuda" and gt.cuda.is_emulated()
     for _ in range(tier.pick(12, 16) if is_slow else tier.pick(40, 120)):
@@ -116,7 +116,7 @@ def test_blocks_give_what_the_loops_give(device: str, monkeypatch: pytest.Monkey
 
 
 def _whole(*sizes: int) -> gt.Tensor:
-    """Numbers whose sums are exact in any order."""
+    """Return numbers whose sums are exact in any order."""
     count = gt.ones(sizes).numel()
     return (gt.arange(float(count), dtype=gt.float64) % 7 - 3).view(sizes)
 

@@ -29,7 +29,7 @@ def test_a_share_is_dropped(name: str) -> None:
     assert 0.2 < float(dropped.float().mean()) < 0.3
     if "alpha" not in name:
         assert float(made.min()) == 0 and float(made.max()) == pytest.approx(4 / 3)
-    if name in CHANNELS:  # a channel has one fate
+    if name in CHANNELS:  # all elements of a channel are dropped together
         of_channels = made.flatten(2)
         assert gt.equal(of_channels.amin(2), of_channels.amax(2))
     written = x.clone()

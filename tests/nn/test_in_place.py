@@ -40,7 +40,7 @@ def test_rrelu_draws_slopes_in_place() -> None:
 
 @pytest.mark.parametrize("dtype", [gt.float32, gt.float16, gt.bfloat16], ids=str)
 def test_limits_in_place_keep_no_copy(dtype: gt.dtype) -> None:
-    """A limit that the dtype cannot hold is compared as it is held."""
+    """A limit that the dtype cannot represent is rounded to the dtype before the comparison."""
     x = gt.tensor([-3.0, 0.05, 0.1, 0.25, 9.0], dtype=dtype, requires_grad=True)
     between = x * 1
     made = F.hardtanh_(between, -0.1, 0.1)

@@ -11,7 +11,7 @@ from gputensor import nn
 
 
 class Scaled(nn.Module):
-    """Twice its argument; keeps a number beside its tensors."""
+    """Returns twice its argument; has a number as extra state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ def test_second_derivatives_pass_through_hooks() -> None:
     x = gt.tensor([3.0], requires_grad=True)
     (grad,) = gt.autograd.grad((module(x) ** 2).sum(), x, create_graph=True)
     assert grad.tolist() == [(8.0 * 3) ** 2]
-    grad.sum().backward()  # which comes through the module, and so to the hook, once more
+    grad.sum().backward()  # this gradient passes through the module, and so the hook, again
     assert x.grad.tolist() == [(2 * 64.0 * 3) ** 2]
 
 

@@ -56,7 +56,8 @@ CASES: dict[str, tuple[tuple[int, ...], int, Function, Function]] = {
 
 
 def _derivatives(function: Function, arrays: list[np.ndarray]) -> list[np.ndarray]:
-    """The gradients of three orders, each of a sum of squares of the order before."""
+    """Return gradients of three orders; each is the gradient of a sum of squares of the previous
+    one."""
     leaves = [gt.from_numpy(x.copy()).requires_grad_() for x in arrays]
     made, found = function(*leaves), []
     weights = gt.from_numpy(np.cos(np.arange(made.numel()) * 1.3)).reshape(made.shape)

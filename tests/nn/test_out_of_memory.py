@@ -1,5 +1,5 @@
-"""Work that does not fit the limit of the address space ends in one MemoryError, loses nothing, and
-the process goes on. Each program runs in a fresh process."""
+"""Work beyond the limit of the address space raises one MemoryError and loses nothing; the process
+continues. Each program runs in a fresh process."""
 
 from __future__ import annotations
 

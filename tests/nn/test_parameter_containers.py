@@ -73,7 +73,7 @@ def test_an_assigned_module_needs_no_attribute() -> None:
 
 def test_parts_are_removed_and_set_as_in_pytorch() -> None:
     kept = nn.ParameterDict({"b": gt.ones(1), "a": gt.ones(1)})
-    assert list(kept) == ["a", "b"]  # names of a plain mapping are sorted
+    assert list(kept) == ["a", "b"]  # the names of a plain mapping are sorted
     assert type(kept.setdefault("x", gt.ones(2))) is nn.Parameter
     assert kept.popitem()[0] == "x"
     kept.update([("z", gt.ones(1)), ("c", gt.ones(1))])

@@ -53,7 +53,7 @@ def test_a_pruning_of_ones_own_and_its_container() -> None:
     assert isinstance(both, prune.PruningContainer) and both[0] is first and len([*both]) == 2
     assert first.prune(gt.ones(4)).tolist() == [0, 1, 0, 1]
     module.weight_orig.detach().fill_(2.0)
-    assert module(gt.ones(1, 4)).tolist() == [[2.0]]  # the hook multiplies anew
+    assert module(gt.ones(1, 4)).tolist() == [[2.0]]  # the hook multiplies again
     prune.remove(module, "weight")
     assert module.weight.tolist() == [[0, 0, 0, 2.0]] and [*module.state_dict()] == ["weight"]
     assert module.weight.is_leaf and module.weight.requires_grad

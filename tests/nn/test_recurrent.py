@@ -63,7 +63,7 @@ def _parts(made: Any) -> list[Any]:
 
 
 def _by_operators(kind: Any, net: Any, x: Any, hx: Any, sizes: Any) -> Any:
-    """The layer's results and gradients, all composed of operators."""
+    """Return the layer's results and gradients, computed by operators only."""
     mode = {nn.LSTM: "lstm", nn.GRU: "gru"}.get(kind) or f"rnn_{net.nonlinearity}"
     results, ends = [], ("_l0", "_l0_reverse")
     for at, end in enumerate(ends):
@@ -85,7 +85,8 @@ def _by_operators(kind: Any, net: Any, x: Any, hx: Any, sizes: Any) -> Any:
 def test_the_loops_are_the_operators(
     kind: Any, options: Any, batch: int, hidden: int, packs: bool, dtype: Any
 ) -> None:
-    """Results and gradients in both directions, and each sequence its own length in a batch."""
+    """Compares results and gradients in both directions, with sequences of different lengths in a
+    batch."""
     gt.manual_seed(0)
     net = kind(3, hidden, bidirectional=True, dtype=dtype, **options)
     sizes = [batch, max(1, batch // 2), 1] if packs else []
@@ -191,7 +192,7 @@ def test_autocast_gives_pytorchs_dtypes() -> None:
             assert _parts(kind(3, 4)(x[0]))[0].dtype is dtype
 
 
-# One input, whose product with the weights is no sum.
+# There is one input, so its product with the weights has one term.
 BITS = """
 import hashlib, gputensor as gt
 from gputensor import nn

@@ -1,4 +1,4 @@
-"""Classes that override what they write to a state and read from it, and the state's metadata."""
+"""Classes that override the methods that save and load their state; and the state's metadata."""
 
 from __future__ import annotations
 

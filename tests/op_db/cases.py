@@ -23,7 +23,7 @@ NUMPY = {"bfloat16": np.dtype(ml_dtypes.bfloat16)} | {
 
 @dataclass(frozen=True)
 class Recorded:
-    """A tensor: the elements between its first and its last one in memory, and how they lie."""
+    """A tensor: the memory from its first to its last element, and its layout."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -32,7 +32,7 @@ class Recorded:
     is_conj: bool = False
 
     def elements(self) -> np.ndarray:
-        """All of them, with these strides."""
+        """Return all elements, with these strides."""
         flat = np.frombuffer(self.data, NUMPY[self.dtype])
         bytes_ = tuple([s * flat.itemsize for s in self.strides])
         found = np.lib.stride_tricks.as_strided(flat, self.sizes, bytes_, writeable=False)
@@ -45,7 +45,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Named:
-    """What has a name in both libraries: a dtype, a memory format, a layout, a device."""
+    """A value with a name in both libraries: a dtype, a memory format, a layout, a device."""
 
     kind: str
     name: str
@@ -53,7 +53,7 @@ class Named:
 
 @dataclass
 class Case:
-    """A call of an overload, or of a public function, and what PyTorch gave."""
+    """A call of an overload, or of a public function, and PyTorch's result."""
 
     op: str
     args: list[Any]
@@ -61,13 +61,13 @@ class Case:
     of: str  # the entry of op_db whose sample made it
     results: Any = None
     is_core: bool = False
-    is_random: bool = False  # another call gives other elements
+    is_random: bool = False  # the elements differ in each call
     after: dict[str, Any] = field(default_factory=dict)  # arguments that were written
     cotangents: Any = None
-    gradients: Any = None  # by leaf, in the order in which the arguments are walked
+    gradients: Any = None  # for each leaf, in the order of the arguments
 
     def key(self) -> str:
-        """Equal for calls that differ in their elements alone."""
+        """Return a key that is equal for calls that differ only in elements."""
         return repr((self.op, shape_of(self.args), shape_of(self.kwargs)))
 
 
@@ -82,7 +82,7 @@ def shape_of(value: Any) -> Any:
 
 
 def tensors_of(value: Any) -> list[Any]:
-    """The tensors in a value, in order; None of optional ones that are left out among results."""
+    """Return the tensors in a value, in order; None for omitted optional results."""
     if isinstance(value, (list, tuple)):
         return [x for item in value for x in tensors_of(item)]
     if isinstance(value, dict):

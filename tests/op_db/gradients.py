@@ -11,7 +11,8 @@ from .cases import Case, Recorded
 
 
 def function(name: str) -> Any:
-    """`gt.linalg.det` of `linalg.det`; a method where there is no function; None if neither."""
+    """Return `gt.linalg.det` for `linalg.det`; a method if there is no function; None if there is
+    neither."""
     found: Any = gt
     for part in name.removeprefix("torch.").split("."):
         found = getattr(found, part, None)
@@ -23,9 +24,9 @@ def function(name: str) -> Any:
 
 
 class _Leaves(replay.Entered):
-    """Enters recorded values; those that are leaves require gradients."""
+    """Converts recorded values to tensors; leaves require gradients."""
 
-    in_place = False  # what a function writes is not the leaf itself
+    in_place = False  # a copy, because a function must not write to the leaf itself
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, dict) and "leaf" in value:
@@ -70,7 +71,7 @@ def check(case: Case, device: str = "cpu") -> tuple[str, str]:
 
 
 def _compare(expected: Recorded | None, g: Any) -> str | None:
-    """Values alone: the strides of a gradient are nobody's promise. None of one is zeros."""
+    """Compare only values, because strides of gradients are not defined. None equals zeros."""
     if expected is None or g is None:
         other = g if expected is None else expected
         empty = other is None or not _numbers(other).any()

@@ -1,4 +1,4 @@
-"""Numbers of overloads and functions that agree, in counts.toml; they may only rise."""
+"""Numbers of overloads and functions that agree, in counts.toml; they may only increase."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADER = """\
 
 
 def counts(found: Iterable[Verdict]) -> dict[str, tuple[int, int]]:
-    """(agreeing, all) of Core ATen and of everything."""
+    """Return (agreeing, all) for Core ATen and for all operators."""
     every = list(found)
     parts = {"core": [v for v in every if v.is_core], "all": every}
     return {name: (sum(v.kind == AGREES for v in of), len(of)) for name, of in parts.items() if of}
@@ -33,7 +33,7 @@ def key(of: str, dtype: str, part: str) -> str:
 
 
 def fallen(of: str, dtype: str, found: Iterable[Verdict]) -> list[str]:
-    """Sentences about counts that are below what they were."""
+    """Return a sentence for each count that has decreased."""
     wrong, before = [], floors()
     for part, (agreed, _) in counts(found).items():
         floor = before.get(key(of, dtype, part), 0)

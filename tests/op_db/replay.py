@@ -13,13 +13,13 @@ from gputensor.core.errors import GpuTensorError
 
 from .cases import NUMPY, Case, Named, Recorded
 
-# (relative, absolute), by the dtype of a result; integers and bool agree exactly.
+# dtype of a result -> (relative, absolute) tolerance; integers and bool must be equal.
 TOLERANCES = {
     "float16": (4e-3, 1e-3), "bfloat16": (3e-2, 2e-2), "float32": (1e-4, 1e-5),
     "float64": (1e-7, 1e-7), "complex64": (1e-4, 1e-5), "complex128": (1e-7, 1e-7),
 }  # fmt: skip
 
-# Columns of these results are determined but for a factor of modulus one.
+# Columns of these results are determined except for a factor of modulus one.
 UP_TO_PHASE = {
     "_linalg_eigh": (1,), "linalg_eig": (1,), "_linalg_svd": (0, 2), "linalg_svd": (0, 2),
 }  # fmt: skip
@@ -29,7 +29,7 @@ AGREES, REFUSES, DIFFERS, MISSING = "agrees", "refuses", "differs", "missing"
 
 @dataclass
 class Verdict:
-    """What became of the cases of one overload or function."""
+    """The outcome of the cases of one overload or function."""
 
     op: str
     is_core: bool
@@ -69,14 +69,14 @@ def verdicts(
 
 
 def overload(name: str) -> Any:
-    """The operator `add.Tensor`; None if it is not there."""
+    """Return the operator `add.Tensor`; None if it does not exist."""
     base, _, rest = name.partition(".")
     packet = getattr(gt.ops.aten, base, None)
     return None if packet is None else getattr(packet, rest or "default", None)
 
 
 def leaf(case: Case, device: str = "cpu") -> tuple[str, str]:
-    """How the call of an overload went, and why if not well."""
+    """Return the outcome of an overload's call, and the reason if it does not agree."""
     operator = overload(case.op)
     if operator is None:
         return MISSING, ""
@@ -103,7 +103,7 @@ def attempt(function: Any, args: list[Any], kwargs: dict[str, Any]) -> tuple[str
         return REFUSES, _sentence(error)
     except NotImplementedError as error:
         return REFUSES, _sentence(error)
-    except Exception as error:  # whatever else escapes is a fault of ours
+    except Exception as error:  # any other exception is a bug of gputensor
         return DIFFERS, f"raises {type(error).__name__}: {_sentence(error)}"
 
 
@@ -113,7 +113,8 @@ def _sentence(error: Exception) -> str:
 
 
 class Entered:
-    """Recorded values as ours, on a device; `leaves` are the tensors with `requires_grad`."""
+    """Converts recorded values to our tensors on a device; `leaves` are the tensors with
+    `requires_grad`."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -152,7 +153,7 @@ class Entered:
 
 
 def compare(expected: Any, found: Any, case: Case) -> str | None:
-    """None if they agree, else what differs."""
+    """Return None if they agree, otherwise the difference."""
     if isinstance(expected, (list, tuple)):
         if not isinstance(found, (list, tuple)) or len(found) != len(expected):
             return f"gives {_kind(found)}, not {len(expected)} results"

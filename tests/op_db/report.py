@@ -11,7 +11,8 @@ from .cases import Case
 
 
 def check(case: Case, device: str = "cpu") -> tuple[str, str]:
-    """(kind, why) of a call of an overload, or of a public function with its gradients."""
+    """Return (kind, reason) for a call of an overload, or of a public function with its
+    gradients."""
     return (replay.leaf if case.gradients is None else gradients.check)(case, device)
 
 
@@ -28,7 +29,7 @@ def options(name: str) -> argparse.ArgumentParser:
 
 
 def run(cases: list[Case], arguments: Any, of: str, dtype: str, bar: Callable[..., Any]) -> None:
-    """Replay what is asked for, print it, and raise the counts if that is asked for."""
+    """Replay the requested cases, print the outcome, and increase the counts if requested."""
     chosen = [case for case in cases if _is_chosen(case, arguments)]
     found = replay.verdicts(bar(chosen, lambda case: case.op), check, arguments.device)
     print(f"--- {of} {dtype}".rstrip())

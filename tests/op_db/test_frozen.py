@@ -12,7 +12,7 @@ import pytest
 from . import frozen, ratchet, replay, report
 from .cases import Case, Recorded, read, write
 
-# What exists and does not agree, with the reason: `[leaves]` and `[gradients]`, name = "reason".
+# Existing operators that do not agree: `[leaves]` and `[gradients]`, name = "reason".
 DIFFERENCES = tomllib.loads(
     Path(__file__).with_name("differences.toml").read_text(encoding="utf-8")
 )
@@ -46,7 +46,7 @@ def test_counts_never_fall(kind: str) -> None:
 @pytest.mark.emulator
 @pytest.mark.gputensor_cuda
 def test_a_sample_agrees_on_cuda() -> None:
-    """Calls of overloads that agree on the CPU."""
+    """Calls that agree on the CPU must agree on CUDA."""
     fine = {name for name, verdict in _found("leaves").items() if verdict.kind == replay.AGREES}
     chosen = [case for case in frozen.cases("leaves") if case.op in fine]
     assert len(chosen) > 20
@@ -62,7 +62,7 @@ def test_a_sample_agrees_on_cuda() -> None:
 
 
 def test_a_difference_is_seen() -> None:
-    """A replay that cannot fail would prove nothing."""
+    """This shows that a replay can fail."""
     case = next(c for c in frozen.cases("leaves") if c.op == "exp" and c.results.data)
     kind, _ = report.check(case)
     assert kind == replay.AGREES

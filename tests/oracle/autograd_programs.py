@@ -14,7 +14,8 @@ import numpy as np
 
 Step = tuple[Any, ...]
 
-# name -> (arguments for a tensor of these sizes, or None where it does not fit)
+# name -> function that returns the arguments for a tensor of these sizes, or None if it does not
+# fit
 VIEWS: dict[str, Callable[[random.Random, tuple[int, ...]], tuple[Any, ...] | None]] = {
     "view": lambda r, s: ((-1,),),
     "reshape": lambda r, s: ((-1,),),
@@ -58,7 +59,7 @@ def _narrow(r: random.Random, sizes: tuple[int, ...]) -> tuple[Any, ...] | None:
 
 
 def step(r: random.Random, shapes: list[tuple[int, ...]]) -> Step:
-    """A step for a pool of tensors of these sizes."""
+    """Return a random step for a pool of tensors of these sizes."""
     while True:
         kind = r.choices(
             (
@@ -120,8 +121,8 @@ def _may_overlap(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 class Run:
     """A program being executed by one library.
 
-    pool: the tensors made so far. leaves: those at its beginning. is_broken: whether an assertion
-    of the library's own failed.
+    pool: the tensors made so far. leaves: the first tensors of the pool. is_broken: True if an
+    internal assertion of the library failed.
     """
 
     is_broken = False
@@ -136,7 +137,7 @@ class Run:
         return made.requires_grad_() if wants_grad else made
 
     def do(self, step: Step) -> type | None:
-        """Execute a step; the builtin class of what it raised, or None."""
+        """Execute a step. Return the builtin class of its exception, or None."""
         try:
             self._do(step)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
@@ -178,8 +179,8 @@ class Run:
         self.pool.append(made)
 
     def is_ambiguous(self, step: Step) -> bool:
-        """True if a step writes where the order of its elements would show: memory that
-        overlaps."""
+        """True if a step writes to overlapping memory, where the result depends on the order of
+        elements."""
         if step[0] == "nograd":
             return self.is_ambiguous(step[1:])
         kind, _, a, rest = step
@@ -194,21 +195,21 @@ class Run:
         )  # fmt: skip
 
     def facts(self) -> list[tuple[Any, ...]]:
-        """What must be equal of every tensor in the pool."""
+        """Return the properties of every tensor in the pool that must be equal."""
         found = []
         for x in self.pool:
             try:
                 history = (x.requires_grad, x.is_leaf)
             except RuntimeError as error:
                 history = ("error",)
-                # PyTorch 2.13 fails so for a view with `retain_grad` that got another shape in
-                # place, once its base is written to.
+                # PyTorch 2.13 fails in this way if the base of a view is written to, after the
+                # view's `retain_grad` and an in-place change of its shape.
                 self.is_broken = self.is_broken or "INTERNAL ASSERT" in str(error)
             found.append((tuple(x.shape), *history))
         return found
 
     def backward(self) -> type | None:
-        """Backward from the sum of everything that has a history."""
+        """Run backward from the sum of all tensors with a history."""
         try:
             total = None
             for x in self.pool:

@@ -33,7 +33,7 @@ WEIGHTS = (2, 2, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1.5, 1.5, 3, 1, 1, 2, 1.5, 0.7)
 
 
 def state_step(r: random.Random, shapes: list[tuple[int, ...]]) -> Step:
-    """A step for a pool of tensors of these sizes."""
+    """Return a random step for a pool of tensors of these sizes."""
     if r.random() < 0.55:
         return step(r, shapes)
     kind = r.choices(CHANGES, WEIGHTS)[0]
@@ -55,9 +55,9 @@ def state_step(r: random.Random, shapes: list[tuple[int, ...]]) -> Step:
 
 
 class StateRun(Run):
-    """A program of `state_step` being executed by one library.
+    """A program of steps of `state_step` that one library executes.
 
-    log: which hooks ran. place: a device of ours, whose streams take the steps in turn.
+    log: the hooks that ran. place: a device of gputensor, on whose streams the steps run in turn.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class StateRun(Run):
             stream.wait_event(other.record_event())
         if hasattr(
             runtime, "record_stream"
-        ):  # what a user does too, of memory that another stream uses
+        ):  # as users must do for memory that another stream uses
             for x in self.pool:
                 x.record_stream(stream)
         with self.streams_of.stream(stream):
@@ -112,7 +112,7 @@ class StateRun(Run):
             self.open.pop().__exit__(None, None, None)
         self.lib.set_grad_enabled(True)
 
-    # --- what a step does -----------------------------------------------------------------------
+    # --- steps ------------------------------------------------------------------------------------
 
     def _freeze(self, x: Any, _: Any) -> None:
         x.requires_grad_(False)
@@ -137,7 +137,7 @@ class StateRun(Run):
         self.log.append(("made", number))
 
         def hook(g: Any) -> Any:
-            if g is None:  # PyTorch calls it for an output of several that was not used; we do not
+            if g is None:  # only PyTorch calls hooks of unused outputs
                 return None
             self.log.append(("hook", number))
             return g * 2 if kind == "double" else None
@@ -204,7 +204,8 @@ class StateRun(Run):
             self.log.append(("between", self.lib.is_grad_enabled()))
 
     def _inner(self, inner: Step) -> None:
-        # PyTorch refuses to write to a view of what got a history until its own was asked for.
+        # If a base got a history, PyTorch rejects writes to a view until the view's own history was
+        # read.
         self.facts()
         if not self.is_ambiguous(inner):
             Run._do(self, inner)
@@ -223,15 +224,13 @@ class StateRun(Run):
             allow_unused=True,
         )
         if g is not None:
-            self.pool.append(
-                g.clone()
-            )  # how often the engine wrote to it is the library's own affair
+            self.pool.append(g.clone())  # the number of writes may differ
 
     def _saved(self, x: Any, _: Any) -> None:
         with self.lib.autograd.graph.saved_tensors_hooks(lambda x: x.detach().clone(), lambda x: x):
             self.pool.append(x * x)
 
-    # --- what must be equal -----------------------------------------------------------------------
+    # --- comparison -------------------------------------------------------------------------------
 
     def facts(self) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = [("grad mode", self.lib.is_grad_enabled())]
@@ -240,15 +239,13 @@ class StateRun(Run):
         return found
 
     def is_ambiguous(self, step: Step) -> bool:
-        """Also where PyTorch's rules are not ours.
-
-        A version here is the storage's; views that PyTorch's `x.data = y` parts from x in memory go
-        on sharing x's version there. A view that nobody tracked does not know here which writes it
-        came after, so it belongs to a base that is thawed; in PyTorch those made before the last
-        write do not. Whether PyTorch lets a view that is a leaf be written to depends on whether
-        `grad_fn` was asked for.
+        """True also for steps with different rules in PyTorch. In gputensor a version belongs to
+        the storage; in PyTorch, views that `x.data = y` separates from x's memory still share x's
+        version. An untracked view does not record the writes before it in gputensor, so it belongs
+        to a base that later requires grad; in PyTorch, views from before the last write do not.
+        PyTorch allows a write to a view that is a leaf depending on whether `grad_fn` was read.
         """
-        if step[0] != "state":  # nor what is written from itself through another view of it
+        if step[0] != "state":  # and a write of a tensor to another view of itself
             return super().is_ambiguous(step) or step[0] == "setitem" and step[2] == step[3]
         x = self.pool[step[2]]
         if step[1] in ("set_data", "thaw"):
@@ -274,7 +271,8 @@ class StateRun(Run):
         return [self._landed(x) for x in self.pool]
 
     def _meet(self) -> None:
-        """Let the caller's stream wait for the others: what follows reads what they wrote."""
+        """Let the caller's stream wait for the other streams, because later steps read their
+        results."""
         if self.place:
             for stream in self.streams[1:]:
                 self.streams[0].wait_event(stream.record_event())
@@ -291,7 +289,7 @@ class StateRun(Run):
 
 
 def _functions(lib: Any) -> dict[str, Any]:
-    """Custom Functions, of each kind that autograd treats in a way of its own."""
+    """Return custom Functions of each kind that autograd treats differently."""
     base = lib.autograd.Function
 
     class Twice(base):

@@ -11,8 +11,8 @@ import pytest
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """PyTorch on one thread, which small programs do not outrun, and no warnings of either
-    library."""
+    """Run PyTorch with one thread, which is faster for small programs, and ignore warnings of both
+    libraries."""
     import torch
 
     before = torch.get_num_threads()

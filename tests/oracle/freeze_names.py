@@ -76,10 +76,12 @@ OF_PROGRAMS = """
 
 
 def public(module: str) -> list[str]:
-    """Names that users may ask for: those listed, and whatever else is the library's own.
+    """Return the names that users may read: listed names, and all other names that belong to the
+    library.
 
     PyTorch leaves many of its names out of `__all__`: functions made of C, and values such as its
-    dtypes. What a module imports from another library is not its own, and modules are files.
+    dtypes. Names that a module imports from another library do not belong to it, and submodules are
+    left out.
     """
     of, _, last = module.rpartition(".")
     if last in ("Tensor", "ndarray"):
@@ -111,7 +113,7 @@ def text() -> str:
 
 
 def of_programs() -> str:
-    """The second file."""
+    """Return the text of `tests/as_torch/names.txt`."""
     names = [f"torch.{place}" for place in OF_PROGRAMS]
     return "".join([f"{name}: {' '.join(public(name))}\n" for name in names])
 

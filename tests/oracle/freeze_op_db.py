@@ -18,7 +18,7 @@ from tests.op_db.cases import Case, Recorded, tensors_of, write
 
 from . import op_db
 
-# dtype -> how many cases of an overload (or function), and the most bytes of one.
+# dtype -> (number of cases of an overload or function, greatest number of bytes of a case).
 _LEAVES = {"float32": (6, 2048), "int64": (2, 512), "bfloat16": (2, 512), "complex64": (2, 512)}
 _GRADIENTS = {"float64": (4, 2048), "complex128": (2, 1024)}
 NAMES = Path(gputensor.__file__).parent / "cli" / "pytorch.txt"
@@ -31,7 +31,7 @@ def size(case: Case) -> int:
 
 
 def chosen(kind: str, dtypes: dict[str, tuple[int, int]]) -> list[Case]:
-    """Of each operator and dtype the smallest case and larger ones, as far as they are small."""
+    """Return for each operator and dtype the smallest case, and larger ones within the limit."""
     made: list[Case] = []
     for dtype, (count, most) in dtypes.items():
         by_op: defaultdict[str, list[Case]] = defaultdict(list)
@@ -47,7 +47,8 @@ def chosen(kind: str, dtypes: dict[str, tuple[int, int]]) -> list[Case]:
 
 
 def overloads() -> list[str]:
-    """`name`, or `name core`, of all overloads that the samples call or that are Core ATen."""
+    """Return `name`, or `name core`, for all overloads that the samples call or that are Core
+    ATen."""
     core = set()
     for full in torch._C._dispatch_get_all_op_names():
         if full.startswith("aten::") and not full.startswith("aten::sym_"):
@@ -63,7 +64,7 @@ def overloads() -> list[str]:
 
 
 def names() -> str:
-    """The text of `pytorch.txt`."""
+    """Return the text of `pytorch.txt`."""
     public = {case.op for case in op_db.recording("gradients", "float64")}
     version = torch.__version__.partition("+")[0]
     header = f"# Frozen from PyTorch {version} by `python -m tests.oracle.freeze_op_db`.\n"

@@ -24,7 +24,7 @@ def gt_dtype(name: str) -> Any:
 
 
 def random_sizes(rng: random.Random, max_ndim: int = 5) -> tuple[int, ...]:
-    """Sizes of 0 to `max_ndim` dimensions; a size of 0 in about one case of twelve."""
+    """Return sizes of 0 to `max_ndim` dimensions, with a size of 0 in about one of twelve cases."""
     ndim = rng.randint(0, max_ndim)
     sizes = [rng.choice((1, 2, 2, 3, 3, 4, 5)) for _ in range(ndim)]
     if ndim and rng.random() < 0.08:
@@ -33,8 +33,8 @@ def random_sizes(rng: random.Random, max_ndim: int = 5) -> tuple[int, ...]:
 
 
 def values(rng: random.Random, sizes: tuple[int, ...], name: str) -> np.ndarray[Any, Any]:
-    """Small values that every dtype holds exactly; zeros among them, negatives where there are
-    any."""
+    """Return small values that every dtype represents exactly, with zeros, and negative values if
+    the dtype has them."""
     low = 0 if name == "bool" or name.startswith("uint") else -4
     made = np.random.default_rng(rng.getrandbits(32)).integers(low, 9, sizes)
     if name in ("complex64", "complex128"):
@@ -43,7 +43,7 @@ def values(rng: random.Random, sizes: tuple[int, ...], name: str) -> np.ndarray[
 
 
 def pair_of(rng: random.Random, sizes: tuple[int, ...], name: str) -> Pair:
-    """A row-major tensor of both libraries with equal values."""
+    """Return row-major tensors of both libraries with equal values."""
     if 0 in sizes:  # NumPy gives empty arrays strides of 0
         return torch.empty(sizes, dtype=torch_dtype(name)), gt.empty(sizes, dtype=gt_dtype(name))
     array = np.empty(sizes, getattr(dtypes, name if name != "bool" else "bool_").np)
@@ -54,7 +54,7 @@ def pair_of(rng: random.Random, sizes: tuple[int, ...], name: str) -> Pair:
 
 
 def random_pair(rng: random.Random, name: str | None = None, max_ndim: int = 5) -> Pair:
-    """A pair in a random layout: permuted, stepped, narrowed, expanded, with size-1 dims."""
+    """Return a pair in a random layout: permuted, stepped, narrowed, expanded, with size-1 dims."""
     name = name or rng.choice(DTYPES)
     pair = pair_of(rng, random_sizes(rng, max_ndim), name)
     for _ in range(rng.randint(0, 4)):
@@ -104,7 +104,7 @@ def _step(rng: random.Random, pair: Pair, max_ndim: int) -> Pair:
 
 
 def raw_bytes(tensor: Any) -> bytes:
-    """The elements in row-major order, as bytes; of either library."""
+    """Return the elements of a tensor of either library in row-major order, as bytes."""
     if isinstance(tensor, torch.Tensor):
         flat = tensor.clone(memory_format=torch.contiguous_format).reshape(-1)
         return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
@@ -114,7 +114,7 @@ def raw_bytes(tensor: Any) -> bytes:
 def assert_same(
     theirs: Any, ours: Any, what: str, *, strides: bool = True, exact: bool = True
 ) -> None:
-    """Sizes, strides, dtype and elements of a result of PyTorch's and of ours agree."""
+    """Check that PyTorch's and our result agree in sizes, strides, dtype and elements."""
     assert tuple(theirs.shape) == tuple(ours.shape), (
         f"{what}: sizes {tuple(theirs.shape)}, got {tuple(ours.shape)}"
     )
@@ -130,7 +130,7 @@ def assert_same(
 
 
 def _equal(theirs: Any, ours: Any) -> bool:
-    """Equal bytes; a NaN may be any NaN."""
+    """True if bytes are equal; all NaNs are equal."""
     x, y = raw_bytes(theirs), raw_bytes(ours)
     if x == y or ours.dtype.category < 2:
         return x == y
@@ -149,6 +149,6 @@ def describe(theirs: Any) -> str:
 
 
 def unsigned(pairs: list[Any]) -> bool:
-    """Whether an operand is of a dtype for which PyTorch lacks kernels that we have."""
+    """True if an operand has a dtype for which PyTorch lacks kernels that gputensor has."""
     names = {str(p[0].dtype) for p in pairs if isinstance(p[0], torch.Tensor)}
     return bool(names & {"torch.uint16", "torch.uint32", "torch.uint64"})

@@ -41,23 +41,23 @@ DTYPES = (
     "bool",
 )
 
-# Elements of these are whatever was in memory.
+# Results of these operators are uninitialised.
 _UNSPECIFIED = ("empty", "new_empty")
-_MOST_OF_ONE = 24  # distinct calls of an overload that one entry of op_db brings
-_MOST = 150  # and all of them
-_MOST_BYTES = 1 << 18  # of a tensor
-_WHOLE_STORAGE = 4096  # bytes of a storage that is recorded beyond what a tensor shows of it
+_MOST_OF_ONE = 24  # the most distinct calls of an overload from one entry of op_db
+_MOST = 150  # the most calls of an overload from all entries
+_MOST_BYTES = 1 << 18  # the greatest size of a tensor
+_WHOLE_STORAGE = 4096  # the most bytes of a storage that are recorded whole
 
 
 def op_db() -> list[Any]:
-    """PyTorch's operator database; imported late, since it takes seconds."""
-    # PyTorch's test tools import it for assertions that nothing here makes.
+    """Return PyTorch's operator database. It is imported late, because that takes seconds."""
+    # PyTorch's test tools import it for assertions that are not used here.
     stand_in = types.ModuleType("expecttest")
     stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
     sys.modules.setdefault("expecttest", stand_in)
     from torch.testing._internal.common_methods_invocations import op_db
 
-    # those of partial_views read beside their input, which a copy of it does not have
+    # samples of partial_views read memory next to their input, which a copy does not have
     return [op for op in op_db if op.variant_test_name != "partial_views"]
 
 
@@ -65,7 +65,7 @@ def op_db() -> list[Any]:
 
 
 class NotRecordable(Exception):
-    """A call holds something that a file of cases cannot."""
+    """A call has a value that a file of cases cannot contain."""
 
 
 def snapshot(value: Any) -> Any:
@@ -109,7 +109,7 @@ def _tensor(x: torch.Tensor) -> Recorded:
     x = x.conj() if is_conj else x
     extent = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride())) if x.numel() else 0
     if not x.storage_offset() and x.untyped_storage().nbytes() <= _WHOLE_STORAGE:
-        extent = x.untyped_storage().nbytes() // x.itemsize  # where as_strided may look
+        extent = x.untyped_storage().nbytes() // x.itemsize  # memory that as_strided may read
     flat = x.as_strided((extent,), (1,), x.storage_offset())
     if flat.nbytes > _MOST_BYTES:
         raise NotRecordable("many elements")
@@ -118,7 +118,7 @@ def _tensor(x: torch.Tensor) -> Recorded:
 
 
 def rebuild(value: Any) -> Any:
-    """A snapshot as PyTorch's own values."""
+    """Convert a snapshot to PyTorch's values."""
     if isinstance(value, Recorded):
         dtype = getattr(torch, value.dtype)
         flat = torch.frombuffer(bytearray(value.data), dtype=dtype) if value.data else None
@@ -136,7 +136,7 @@ def rebuild(value: Any) -> Any:
 
 
 class Recorder(TorchDispatchMode):
-    """Records the leaf calls that pass, one of each kind."""
+    """Records the leaf calls in its block, one of each kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -210,8 +210,8 @@ def samples(op: Any, dtype: torch.dtype, requires_grad: bool = False) -> Iterato
 
 
 def _element(op: Any, dtype: str) -> torch.dtype | None:
-    """The dtype of an operator's samples; where float32 is asked of one that does not know it, the
-    first that it knows."""
+    """Return the dtype of an operator's samples. If float32 is requested and not supported, return
+    the first supported dtype."""
     wanted = [dtype] if dtype != "float32" else ["float32", "int64", "int32", "bool", "complex64"]
     return next((e for name in wanted if (e := getattr(torch, name)) in op.dtypes), None)
 
@@ -227,7 +227,7 @@ def record_leaves(dtype: str) -> list[Case]:
             for sample in samples(op, element):
                 with recorder:
                     _call(op, sample)
-        except Exception as error:  # of a sample that this build of PyTorch cannot run
+        except Exception as error:  # an error of a sample that this build of PyTorch cannot run
             print(f"{op.name}: no more samples: {str(error).splitlines()[:1]}", file=sys.stderr)
     return recorder.cases
 
@@ -236,17 +236,17 @@ def _call(op: Any, sample: Any) -> Any:
     return op(sample.input, *sample.args, **sample.kwargs)
 
 
-# Functions that op_db calls with its first two arguments in the other order than users do.
+# Functions whose first two arguments have another order in op_db than for users.
 _SWAPPED = (
     "einsum", "nn.functional.embedding", "nn.functional.embedding_bag", "polygamma",
     "special.polygamma", "where",
 )  # fmt: skip
-# A function of op_db's own under the name of an operator.
+# A function that op_db defines under the name of an operator.
 _NOT_PUBLIC = ("max_pool2d_with_indices_backward",)
 
 
 def _arguments(op: Any, sample: Any) -> list[Any]:
-    """As users give them."""
+    """Return the arguments in the order of users."""
     given = [sample.input, *sample.args]
     return [given[1], given[0], *given[2:]] if op.name in _SWAPPED else given
 
@@ -279,7 +279,8 @@ def record_gradients(dtype: str) -> list[Case]:
 
 
 def _differentiated(op: Any, sample: Any) -> Case | None:
-    """The call and its gradients; None where there is none, or a file cannot hold it."""
+    """Return the call and its gradients; None if there are none, or if a file cannot contain
+    them."""
     leaves: list[torch.Tensor] = []
     try:
         args = _marked(_arguments(op, sample), leaves)
@@ -310,7 +311,7 @@ def _is_random(op: Any) -> bool:
 
 
 def _marked(value: Any, leaves: list[torch.Tensor]) -> Any:
-    """A snapshot in which tensors that require gradients say so."""
+    """Return the snapshot with a mark at tensors that require gradients."""
     if isinstance(value, torch.Tensor) and value.requires_grad:
         leaves.append(value)
         return {"leaf": snapshot(value)}
@@ -328,8 +329,8 @@ def _flat(value: Any) -> list[Any]:
 
 
 def _cotangents(op: Any, sample: Any, result: Any, outputs: list[torch.Tensor]) -> list[Any]:
-    """Random ones; where results are determined up to a phase, those of what does not depend on
-    it."""
+    """Return random cotangents. For results that are determined up to a phase, use the cotangents
+    of a function that does not depend on the phase."""
     process = sample.output_process_fn_grad
     generator = torch.Generator().manual_seed(0)
 
@@ -356,7 +357,7 @@ def cache_file(kind: str, dtype: str) -> Path:
 
 
 def recording(kind: str, dtype: str, again: bool = False) -> list[Case]:
-    """Cases of `leaves` or `gradients`, from the cache or recorded now."""
+    """Return the cases of `leaves` or `gradients`, from the cache or from a new recording."""
     path = cache_file(kind, dtype)
     if again or not path.exists():
         make = {"leaves": record_leaves, "gradients": record_gradients}[kind]

@@ -30,7 +30,7 @@ PER_TEST = 250
 
 
 def their_keys(name: str) -> set[str]:
-    """The Autocast keys at which PyTorch has a kernel for an operator of ours."""
+    """Return the Autocast keys at which PyTorch has a kernel for one of gputensor's operators."""
     try:
         dump = torch._C._dispatch_dump(name)
     except RuntimeError:
@@ -43,7 +43,8 @@ def their_keys(name: str) -> set[str]:
 
 
 def our_operators() -> list[str]:
-    """Without those that forward to another overload, which has the policy."""
+    """Return gputensor's operators, except overloads that forward to an overload with the
+    policy."""
     found = [f"aten::{op.name}" for op in load().ops if not op.is_forward]
     assert len(found) > 1000
     return found
@@ -58,8 +59,8 @@ def test_the_same_operators_have_a_policy(device: str) -> None:
 
 
 def _shared(policies: dict[str, str]) -> dict[str, str]:
-    """Policies of operators that PyTorch has, too. Its recurrent layers are composed of products,
-    each with a policy; ours are one operator with the policy of products."""
+    """Return policies of operators that PyTorch has, too. Its recurrent layers are composed of
+    products, each with a policy; in gputensor they are one operator with the policy of products."""
     assert policies.pop("aten::_rnn_layer") == "lower_precision_fp"
     return policies
 
@@ -72,7 +73,7 @@ def test_the_policies_of_cuda_are_those_of_the_header() -> None:
         for name, overload in re.findall(r"_\((\w+)(?:, (\w+))?\)", body):
             theirs["aten::" + (f"{name}.{overload}" if overload else name)] = policy.lower()
     assert len(theirs) > 80
-    # These are in autocast_mode.cpp alone.
+    # These are only in autocast_mode.cpp.
     theirs["aten::binary_cross_entropy"] = "banned"
     theirs |= dict.fromkeys(("aten::norm.Scalar", "aten::norm.ScalarOpt_dim"), "fp32_append_dtype")
     assert _shared(gt.amp.policies("cuda")) == {
@@ -141,7 +142,7 @@ class Run:
         return self.pool[int(place * len(self.pool))]
 
     def do(self, step: Step) -> str:
-        """What came of a step: the new tensor's facts, or that it raised."""
+        """Return the outcome of a step: the new tensor's properties, or that it raised."""
         kind, *args = step
         if kind == "enter":
             dtype, enabled, cached = args
@@ -163,7 +164,7 @@ class Run:
         return self.facts(made)
 
     def is_beyond(self, kind: str, *args: Any) -> bool:
-        """True for what only one of the libraries can do, autocast or not."""
+        """True for steps that only one of the libraries supports, with and without autocast."""
         operands = [self.at(a) for a in args if isinstance(a, float)]
         dtypes = [x.dtype for x in operands]
         if args[0] in ("mm", "matmul"):  # matrices only, and no products of bool
@@ -198,7 +199,7 @@ class Run:
         return f"{str(x.dtype).partition('.')[2]} {tuple(x.shape)} {x.requires_grad} {x.is_leaf}"
 
     def finish(self) -> list[str]:
-        """Leave the blocks, go backward; the gradients' facts."""
+        """Leave the blocks and run backward. Return the gradients' properties."""
         while self.stack:
             self.stack.pop().__exit__(None, None, None)
         total = None
@@ -212,15 +213,15 @@ class Run:
 
 
 def run_program(seed: int) -> str | None:
-    """None if both libraries agree on a program, else where they differ."""
+    """Run a program with both libraries. Return None if they agree, otherwise the difference."""
     r = random.Random(seed)
-    # PyTorch's cache does not tell dtypes apart, so programs that change them do without it
+    # PyTorch's cache ignores dtypes, so programs that change them disable it
     steps = program(r, one_dtype=r.random() < 0.5)
     theirs, ours = Run(torch, random.Random(seed)), Run(gt, random.Random(seed))
     try:
         for number, step in enumerate(steps):
             a = theirs.do(step)
-            if a == "unknown 16-bit":  # where PyTorch raises, ordinary promotion goes on here
+            if a == "unknown 16-bit":  # gputensor promotes where PyTorch raises
                 continue
             b = ours.do(step)
             if a != b:

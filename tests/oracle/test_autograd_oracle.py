@@ -24,7 +24,7 @@ PER_TEST = 250
 
 
 def run_program(seed: int) -> str | None:
-    """None if both libraries agree on a program, else where they differ."""
+    """Run a program with both libraries. Return None if they agree, otherwise the difference."""
     r, numbers = random.Random(seed), np.random.default_rng(seed)
     shapes = [(2, 3), (3,), (2, 3), ()]
     values = [
@@ -73,7 +73,7 @@ def test_node_classes_are_named_as_pytorchs() -> None:
     theirs = set(dir(torch._C._functions)) | {"CopyBackwards"}
     ours = set(emit_nodes.node_names(load.load()).values())
     assert len(ours) > 50 and ours - theirs <= {
-        # operators that PyTorch has under another name, or has no class for in Python
+        # operators with another name in PyTorch, or without a Python class there
         "ReshapeAliasBackward0", "BitwiseAndBackward0", "BitwiseLeftShiftBackward0",
         "BitwiseNotBackward0", "BitwiseOrBackward0", "BitwiseRightShiftBackward0",
         "BitwiseXorBackward0", "ConvolutionWeightGradientBackward0", "CopyBackward0",

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_program(seed: int, place: str = "") -> str | None:
-    """None if both libraries agree on a program, else where they differ."""
+    """Run a program with both libraries. Return None if they agree, otherwise the difference."""
     r, numbers = random.Random(seed), np.random.default_rng(seed)
     shapes = [(2, 3), (3,), (2, 3), ()]
     values = [np.asarray(numbers.uniform(0.5, 1.5, s)) for s in shapes]
@@ -60,7 +60,7 @@ def _compare(r: random.Random, theirs: StateRun, ours: StateRun) -> str | None:
         if sorted(theirs.log) != sorted(ours.log):
             return f"step {number} {made}: {theirs.log} against {ours.log}"
         if a is not None and made[1] in ("backward", "grad"):
-            return None  # what ran before the failure is each library's own affair
+            return None  # the nodes that ran before a failure may differ between libraries
         if made[1] in ("backward", "grad"):
             found = _different(theirs.grads(), ours.grads())
             if found:
@@ -91,7 +91,7 @@ def test_random_programs(first: int) -> None:
     assert not wrong(first, PER_TEST)
 
 
-# --- on devices with streams, each step on one of its own: what PyTorch's CPU gives -------------
+# --- on devices with streams, one for each step, against PyTorch's CPU --------------------------
 
 
 def test_random_programs_on_a_further_devices_streams() -> None:

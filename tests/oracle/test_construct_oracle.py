@@ -40,7 +40,7 @@ NUMBERS = [
 
 
 def as_theirs(data):
-    """The same data with tensors of PyTorch in it."""
+    """Return the same data with PyTorch's tensors in it."""
     if isinstance(data, gt.Tensor):
         return torch.from_dlpack(data)
     return [as_theirs(d) for d in data] if isinstance(data, list) else data
@@ -91,8 +91,8 @@ def test_inferred_dtype(numbers):
 @pytest.mark.parametrize("element", dt.ALL, ids=lambda d: d.name)
 def test_given_dtype(element):
     for number in NUMBERS:
-        # PyTorch takes no floats for uint64, and refuses some uint64 it could hold; these are ours
-        # to accept.
+        # PyTorch rejects floats for uint64, and some uint64 numbers that it could represent;
+        # gputensor accepts them.
         if element is dt.uint64 and isinstance(number, (float, bool)):
             continue
         check([number], element)
@@ -157,7 +157,7 @@ def test_iinfo(element):
 
 
 def test_ranges_of_integers_between_floats():
-    """Lengths and elements; PyTorch divides by zero where a step below 1 is cut to 0."""
+    """Compare lengths and elements. PyTorch divides by zero if a step below 1 is truncated to 0."""
     random.seed(28)
     bounds = (3.1, -0.9, 2.1, 2.0, 0.5, 1.0, 3, 0, -3, 7, 7.999, -7.5, 250.0)
     steps = (1, -1, 1.5, 2.0, -2.1, 3, 7.999)

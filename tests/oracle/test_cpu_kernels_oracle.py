@@ -17,7 +17,7 @@ from gputensor.kernels.cpu import binary, cast, comparison, matmul, quiet, reduc
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.oracle
 
-# PyTorch computes little in these.
+# PyTorch supports few operators in these dtypes.
 COMPUTED = tuple(d for d in ALL if d.name not in ("uint16", "uint32", "uint64"))
 
 
@@ -75,7 +75,7 @@ def test_casts(src, dst):
         warnings.simplefilter("ignore")  # complex to real
         expected = from_torch(to_torch(given, src).to(getattr(torch, dst.name)), dst)
     found = quiet.run(cast.convert, given, dst.np)
-    # PyTorch reaches f16 from f64 through f32; ours is one rounding
+    # PyTorch casts f64 to f16 through f32; gputensor rounds once
     agree(found, expected, ulp=1 if dst is float16 and src.itemsize >= 8 else 0)
 
 
@@ -105,7 +105,7 @@ def test_division_modes(mode, of):
     found = quiet.run(binary.bind(f"div_{mode}", (of, of), of, of), a, b)
     expected = from_torch(torch.div(to_torch(a, of), to_torch(b, of), rounding_mode=mode), of)
     if of in (float16, bfloat16):
-        # PyTorch rounds some intermediate results to 16 bits; ours has one rounding
+        # PyTorch rounds some intermediate results to 16 bits; gputensor rounds once
         assert (found == expected).mean() > 0.95
     else:
         agree(found, expected)
@@ -117,7 +117,7 @@ def test_division_by_special_floats():
     for mode in ("trunc", "floor"):
         found = quiet.run(binary.bind(f"div_{mode}", (float32, float32), float32, float32), a, b)
         expected = torch.div(torch.from_numpy(a), torch.from_numpy(b), rounding_mode=mode).numpy()
-        if mode == "floor":  # for infinities we follow the array API
+        if mode == "floor":  # gputensor follows the array API for infinities
             alike = np.isfinite(a) & np.isfinite(b)
             found, expected = found[alike], expected[alike]
         np.testing.assert_array_equal(found, expected)
@@ -129,8 +129,8 @@ def test_numbers_and_alpha(of):
     x, y = to_torch(a, of), to_torch(b, of)
     number = 3 if of.category == INTEGER else 0.3
     half = getattr(torch, of.name)
-    # PyTorch's CPU rounds the number of add and sub, and alpha, to 16 bits, that of mul and div not
-    # and on CUDA none; ours enter as f32 everywhere.
+    # On the CPU, PyTorch rounds the number of add and sub, and alpha, to 16 bits, but not the
+    # number of mul and div; on CUDA it rounds none. In gputensor numbers are always f32.
     wide = (lambda t: t.float()) if of in (float16, bfloat16) else (lambda t: t)
     for op in ("add", "sub", "mul"):
         found = quiet.run(binary.bind(op, (of, type(number)), of, of), a, number)
@@ -157,7 +157,7 @@ def test_comparisons(of):
         np.testing.assert_array_equal(
             loop(a, b), getattr(torch, op)(to_torch(a, of), to_torch(b, of)).numpy()
         )
-        if op.startswith("logical"):  # of tensors alone there
+        if op.startswith("logical"):  # in PyTorch for tensors only
             continue
         number = a[0].item() if of is not bfloat16 else float(a[0])
         loop = comparison.bind(op, (of, type(number)), of, bool_)

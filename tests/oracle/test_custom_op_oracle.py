@@ -34,7 +34,7 @@ def _cleaned() -> Iterator[None]:
 
 
 def functions(lib: Any) -> dict[str, tuple[Callable[..., Any], Any]]:
-    """Name -> (function, mutates_args), with the library's own types in the annotations."""
+    """Return name -> (function, mutates_args), with the library's own types in the annotations."""
     Tensor = lib.Tensor
     cpu = lib.device("cpu")
 
@@ -63,7 +63,7 @@ def functions(lib: Any) -> dict[str, tuple[Callable[..., Any], Any]]:
         "unknown": (written, "unknown"),
         "set": (written, {"x"}),
     }
-    for function, _ in found.values():  # PyTorch does not know the names of this function
+    for function, _ in found.values():  # PyTorch cannot resolve the names in this function
         function.__annotations__ = {
             name: eval(text, {"lib": lib, "Tensor": Tensor, **globals()})
             if isinstance(text, str)
@@ -333,7 +333,7 @@ def outcome(call: Callable[[], Any]) -> Any:
     return None
 
 
-# Ours is RuntimeError too, and says more: it is NotImplementedError, as for every missing kernel.
+# gputensor raises NotImplementedError, a subclass of RuntimeError, as for every missing kernel.
 MORE_EXACT = {"no shapes": (RuntimeError, NotImplementedError)}
 
 
@@ -350,7 +350,7 @@ def test_misuse_raises_the_same(name: str) -> None:
 
 
 class Shaped:
-    """An operator of every kind of tensor argument; its backward says what it was given."""
+    """An operator with every kind of tensor argument; its backward records its arguments."""
 
     def __init__(self, lib: Any) -> None:
         self.lib, self.said = lib, []
@@ -416,12 +416,10 @@ class Shaped:
 
         a, b = leaf(), leaf() if r.random() < 0.6 else None
         cs = [leaf() for _ in range(r.randint(0, 3))]
-        ds = [
-            leaf() for _ in range(r.randint(0, 2))
-        ]  # PyTorch takes a list with a None for no list
+        ds = [leaf() for _ in range(r.randint(0, 2))]  # for PyTorch this is not a list
         if r.random() < 0.2:
             b = a  # the same tensor twice
-        n = r.randint(1, 3)  # PyTorch wants a gradient less where it equals a default
+        n = r.randint(1, 3)  # PyTorch expects one gradient less if an argument equals its default
         first, rest, n = self.op(a, b, cs, ds, n=n)
         outputs = [first, *rest]
         flags = [x.requires_grad for x in outputs]

@@ -2,9 +2,9 @@
 
 Excluded: keys with a backend fallback in one library only (OTHER_FALLBACKS), registration at
 Undefined (in PyTorch it means "no key"), a Meta kernel with CompositeImplicitAutograd (PyTorch's
-Python API rejects it in one order only). Bug b of section 0 leaves PyTorch's AutogradOther slot
-stale if a Quantized or Sparse kernel comes after the composite one; PyTorch is then made to compute
-it again.
+Python API rejects it in one order only). Because of bug b of section 0, PyTorch's AutogradOther
+slot is out of date if a Quantized or Sparse kernel is registered after the composite one; then the
+test makes PyTorch compute it again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 
 SETS = 5000
 SEQUENCES, STEPS = 2500, 12
-# Missing against a fallback: Meta raises either way; the two keys for which PyTorch has no boxed
-# autograd kernel have ours; functionalization and the Python dispatcher are PyTorch's alone, and
-# Fuse is ours, with a fallback once fusion is loaded.
+# Keys with a fallback in one library only: Meta raises in both; two keys without a boxed autograd
+# kernel in PyTorch have one in gputensor; functionalization and the Python dispatcher exist only in
+# PyTorch; Fuse exists only in gputensor and has a fallback after fusion is loaded.
 OTHER_FALLBACKS = (
     "Meta",
     "AutogradPrivateUse2",
@@ -45,7 +45,8 @@ OTHER_FALLBACKS = (
 
 @pytest.fixture(scope="module", autouse=True)
 def _with_fallbacks_of_func() -> None:
-    """PyTorch registers those of its transforms when it is imported, gt.func when it is used."""
+    """Load gt.func's fallbacks. PyTorch registers its own when it is imported, gt.func on first
+    use."""
     func_operators.install()
 
 
@@ -77,13 +78,13 @@ def test_random_sets_of_registrations_give_equal_tables() -> None:
 
 
 def _may_be_stale(live: list[str]) -> bool:
-    """True where PyTorch's AutogradOther slot may be that of an earlier state (section 0b)."""
+    """True if PyTorch's AutogradOther slot may be out of date (section 0b)."""
     names = {word.partition("=")[0] for word in live}
     return bool(names & {"QuantizedCPU", "SparseCPU", "SparseCUDA"})
 
 
 def our_slots(name: str) -> dict[str, str]:
-    """key -> kind of slot, as `torch_slots` gives it."""
+    """Return key -> kind of slot, in the form of `torch_slots`."""
     operator = dispatcher.get(name)
     found = [] if operator is None else table_text.slots(operator.table)
     return {
@@ -101,15 +102,15 @@ def comparable(slots: dict[str, str]) -> dict[str, str]:
 
 
 def refresh_autograd_other(ns: str) -> None:
-    """Let PyTorch compute the slot anew, as registering at its own key does."""
+    """Make PyTorch compute the slot again, as a registration at its key does."""
     passing = torch.library.Library(ns, "IMPL")
     passing.impl("f", lambda x: x, "AutogradOther")
     passing._destroy()
 
 
 def test_random_sequences_of_registering_and_undoing_give_equal_tables() -> None:
-    """def, impl, fallthrough and undo in any order, the definition itself included, kind by
-    kind."""
+    """def, impl, fallthrough and their removal occur in any order, also removal of the definition;
+    slots are compared by kind."""
     rng = random.Random(2)
     candidates = [key for key in KEYS if key != "Meta"]
     compared, kinds = 0, set()
@@ -184,7 +185,7 @@ def test_every_permutation_of_up_to_four_gives_one_table() -> None:
 
 # --- key sets -------------------------------------------------------------------------------------
 
-# Some keys have an attribute, some only a name that parses.
+# Some keys are attributes, others only have a name that can be parsed.
 _RUNTIME = {
     key.name: getattr(torch._C.DispatchKey, key.name,
     None) or torch._C._parse_dispatch_key(key.name)
@@ -237,10 +238,9 @@ _CALLED = (
 
 
 def test_calls_guards_and_redispatches_take_pytorchs_way() -> None:
-    """A chain of kernels, each redispatching below itself: equal order, equal key sets.
-
-    Of the sets only keys with a registration are compared: where none is, PyTorch's autograd keys
-    have a boxed fallback that stays in the set, ours fall through.
+    """A chain of kernels, each of which redispatches below itself, must run in the same order with
+    the same key sets. Only keys with a registration are compared: without one, PyTorch's autograd
+    keys have a boxed fallback that stays in the set, while ours fall through.
     """
     rng = random.Random(5)
     lengths = set()
@@ -248,7 +248,7 @@ def test_calls_guards_and_redispatches_take_pytorchs_way() -> None:
         ns = f"way{number}"
         chosen = [key for key in _CALLED if rng.random() < 0.7 or key in ("CPU", "Meta")]
         falls = {key for key in chosen if rng.random() < 0.15 and key not in ("CPU", "Meta")}
-        # Keys without a kernel of ours would meet PyTorch's own fallbacks.
+        # Keys without a kernel of this test would reach PyTorch's own fallbacks.
         include = [key for key in chosen if rng.random() < 0.2 and not key.startswith("Auto")]
         exclude = [key for key in _CALLED if rng.random() < 0.1]
         ours, theirs = (

@@ -20,7 +20,7 @@ pytestmark = [
 
 
 class Library:
-    """One of the two libraries: `D`, and `t`, which makes leaves and keeps them."""
+    """One of the two libraries: `D`, and `t`, which makes leaves and stores them."""
 
     def __init__(self, module: Any, dtype: str = "float64") -> None:
         self.module, self.D, self.dtype = module, module.distributions, getattr(module, dtype)
@@ -177,7 +177,8 @@ def both(name: str) -> tuple[Library, Any, Library, Any]:
 
 
 def outcome(compute: Callable[[], Any]) -> Any:
-    """A value, or NotImplementedError; PyTorch has AttributeError where a base lacks a method."""
+    """Return a value, or NotImplementedError; PyTorch raises AttributeError if a base lacks a
+    method."""
     try:
         return compute()
     except (NotImplementedError, AttributeError):
@@ -203,7 +204,7 @@ def test_densities_and_their_gradients(name: str) -> None:
     theirs.sum().backward()
     for a, b in zip(L.leaves, T.leaves):
         if b.grad is not None:
-            is_triangle = name == "Wishart tril"  # above it PyTorch's gradient is not 0
+            is_triangle = name == "Wishart tril"  # above the bound PyTorch's gradient is not 0
             same(*(x.grad.tril() if is_triangle and x.dim() else x.grad for x in (a, b)), rtol=1e-7)
 
 
@@ -255,13 +256,13 @@ def test_expanded(name: str) -> None:
     assert tuple(p.sample((5,)).shape) == tuple(q.sample((5,)).shape)
     for what in ("mean", "variance"):
         agree(lambda: getattr(p, what), lambda: getattr(q, what))
-    if name != "Multinomial":  # whose entropy PyTorch loses
+    if name != "Multinomial":  # PyTorch's entropy loses precision for it
         agree(lambda: p.entropy(), lambda: q.entropy())
     if len(values) == 1 or not q.batch_shape:
         agree(lambda: p.log_prob(L.plain(values[:1])), lambda: q.log_prob(T.plain(values[:1])))
 
 
-# The parameters of p and q of each pair of classes: PyTorch's registry is compared as a whole.
+# Parameters of p and q for each pair of classes; PyTorch's whole registry is compared.
 PAIRED: dict[str, tuple[Make, Make]] = {
     "Bernoulli": (
         lambda L: L.D.Bernoulli(L.t([0.1, 0.6, 0.0])),
@@ -358,7 +359,7 @@ PAIRED: dict[str, tuple[Make, Make]] = {
     ),
 }
 PAIRS = sorted((p.__name__, q.__name__) for p, q in torch.distributions.kl._KL_REGISTRY)
-# The first of Poisson beside Bernoulli broadcasts.
+# The first parameter of Poisson broadcasts with Bernoulli's.
 SIZES = {("Bernoulli", "Poisson"), ("Poisson", "Bernoulli")}
 
 
@@ -488,7 +489,7 @@ def test_transforms_to_constraints(name: str, registry: str) -> None:
     make, values = CONSTRAINTS[name]
     L, T = Library(gt), Library(torch)
     ours, theirs = make(L), make(T)
-    if name != "corr_cholesky":  # whose values are vectors for the transform
+    if name != "corr_cholesky":  # values are vectors for the transform
         agree(lambda: ours.check(L.plain(values)), lambda: theirs.check(T.plain(values)))
     agree(lambda: getattr(L.D, registry)(ours)(L.plain(values)),
           lambda: getattr(T.D, registry)(theirs)(T.plain(values)))  # fmt: skip
@@ -502,5 +503,5 @@ def test_the_derivative_of_gamma_samples(concentration: float) -> None:
     x = torch.distributions.Gamma(a, 1.0).sample().clamp(min=1e-300)
     theirs = torch._standard_gamma_grad(a, x) / x
     ours = _log_gamma_slope(gt.from_numpy(x.log().numpy()), gt.from_numpy(a.numpy()))
-    # PyTorch's approximation is good to some 1e-3.
+    # PyTorch's approximation has an error of about 1e-3.
     same(ours, theirs, rtol=3e-3)

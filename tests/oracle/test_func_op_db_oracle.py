@@ -1,6 +1,6 @@
 """PyTorch's samples of its operators in vmap and forward derivatives, in both libraries.
 
-Calls that PyTorch rejects, and operators that gputensor lacks, do not count.
+Calls that PyTorch rejects, and operators that gputensor lacks, are not counted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from . import op_db
 pytestmark = pytest.mark.oracle
 
 SAMPLES = 2  # of an operator
-SHARE = 0.95  # of the operators of which PyTorch passes something, that must pass all of that
+SHARE = 0.95  # the share of operators that must pass every sample that PyTorch passes
 COUNTED = {"vmap": 500, "jvp": 400}  # operators at least
-# Results that are drawn; functions of op_db's own; indices that name an element twice.
+# Random results; functions that op_db defines; indices that select an element twice.
 LEFT_OUT = (
     "dropout", "rrelu", "empty", "rand", "fractional", "multi_head", "normal", "multinomial",
     "bernoulli", "lowrank", "indices_backward", "pinv.singular", "max_unpool1d.", "max_unpool2d.",
@@ -39,7 +39,7 @@ Run = Callable[[Any, list[Any], tuple[Any, ...]], list[Any]]
 
 
 class Sample:
-    """A call as a function of its leaves. at: of those that are tensors."""
+    """A call as a function of its leaves. at: the indices of leaves that are tensors."""
 
     def __init__(self, op: Any, sample: Any) -> None:
         self.op, self.process = op, sample.output_process_fn_grad
@@ -50,8 +50,8 @@ class Sample:
         self.tracked = [n for n in self.at if leaves[n].requires_grad]
 
     def call(self, function: Any, leaves: list[Any], is_ours: bool) -> list[Any]:
-        """The results within the wrappers of PyTorch's own tests of derivatives: operands that are
-        Hermitian or triangular, results that are determined but for a phase."""
+        """Return the results, with the wrappers of PyTorch's own derivative tests: for operands
+        that are Hermitian or triangular, and results that are determined except for a phase."""
         args, kwargs = pytree.tree_unflatten(leaves, self.form)
 
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -66,8 +66,8 @@ class Sample:
 
 
 def mapped(sample: Sample) -> Iterator[tuple[list[Any], Run]]:
-    """Batches of equal entries in front, and behind of each tensor alone, as in
-    PyTorch's test/functorch/common_utils.py."""
+    """Return batches of equal entries: as first dimension of all tensors, and as last dimension of
+    each tensor alone, as in PyTorch's test/functorch/common_utils.py."""
     count = len(sample.at)
     alone = [tuple(-1 if n == m else None for n in range(count)) for m in range(count)]
     for dims in dict.fromkeys([(0,) * count, (-1,) * count, *alone]):
@@ -85,7 +85,7 @@ def mapped(sample: Sample) -> Iterator[tuple[list[Any], Run]]:
 
 
 def moved(sample: Sample) -> Iterator[tuple[list[Any], Run]]:
-    """Tangents of all operands that have one."""
+    """Return tangents for all operands that can have one."""
     xs = [sample.leaves[n] for n in sample.tracked]
     generator = torch.Generator().manual_seed(3)
     ts = [torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in xs]
@@ -162,7 +162,7 @@ def test_most_of_what_pytorch_passes(kind: str, cases: Any, dtype: Any) -> None:
             try:
                 random.seed(0)
                 wanted, given = case[1](torch, case[0], ()), ours(case[0])
-            except Exception:  # PyTorch's own, or none that a snapshot can hold
+            except Exception:  # an object of PyTorch, which a snapshot cannot contain
                 continue
             try:
                 passed = agrees(wanted, case[1](gt, given, ()))

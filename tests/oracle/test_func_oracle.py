@@ -141,7 +141,7 @@ def of_its_own(t: Any, a: Any) -> Any:
 
 
 def writes(t: Any, f: Any, x: Any, y: Any, w: Any) -> Any:
-    """Into tensors that the function made, which have neither batch nor tangent."""
+    """Writes to tensors that the function made, which have neither batch nor tangent."""
     found = []
     for function in (into_zeros, in_place, through_a_view, by_index, of_its_own):
         of, row = functools.partial(function, t), x[0]

@@ -24,7 +24,7 @@ def _both(draw: random.Random, dtype: str, positive: bool = False) -> tuple[list
 
 
 def _case(draw: random.Random, name: str) -> tuple[list[str], dict[str, Any]]:
-    """The names of the lists after self and grads, and numbers."""
+    """Return the names of the lists after self and grads, and the numbers."""
     numbers: dict[str, Any] = {
         "lr": draw.choice([1e-3, 0.1]), "weight_decay": draw.choice([0.0, 0.1]),
         "maximize": draw.random() < 0.5,

@@ -1,4 +1,4 @@
-"""gt.autograd.graph beside torch.autograd.graph: edges, and hooks of several gradients."""
+"""gt.autograd.graph against torch.autograd.graph: edges, and hooks of several gradients."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def random_slice(rng, negative):
 
 
 def random_index(rng, ndim, *, negative=False):
-    """(index for us, index for PyTorch); mostly in range, sometimes not."""
+    """Return (index for gputensor, index for PyTorch), mostly in range."""
     items, theirs = [], []
     has_bool = False
     for _ in range(rng.randrange(0, ndim + 2)):
@@ -44,7 +44,7 @@ def random_index(rng, ndim, *, negative=False):
             pair = (None, None)
         elif kind < 0.88:
             if any(i is Ellipsis for i in theirs):
-                continue  # PyTorch reads a second one by the number of dimensions
+                continue  # PyTorch interprets a second Ellipsis by the number of dimensions
             pair = (Ellipsis, Ellipsis)
         elif kind < 0.93:
             n = rng.randrange(-2, 2)
@@ -118,7 +118,7 @@ def _goes_backwards(item):
 
 
 def test_strides_of_what_arrays_pick():
-    """Of sizes 1 and 0 too, which PyTorch's iterator gives strides that nobody reads."""
+    """Strides of sizes 1 and 0 are compared too, although PyTorch's iterator never uses them."""
     rng = random.Random(7)
     compared = 0
     while compared < 3000:
@@ -158,7 +158,8 @@ def test_negative_steps_are_numpys():
 
 
 def random_value(rng, shape):
-    """(for us, for PyTorch): a number, or a tensor that broadcasts, or nearly so."""
+    """Return (value for gputensor, value for PyTorch): a number, or a tensor that broadcasts or
+    almost broadcasts."""
     if rng.random() < 0.3:
         n = rng.choice([7, True, 3.0, -2])
         return n, n
@@ -183,7 +184,7 @@ def test_put():
         target, error = outcome(lambda: t[theirs])
         ours, same = random_value(rng, (2,) if error else tuple(target.shape))
         if has_bool and (target is None or not target.numel() or hasattr(ours, "dtype")):
-            continue  # index_put's own rules: one dtype, any value where nothing is named
+            continue  # rules of index_put: one dtype, and any value if no element is selected
         _, error = outcome(lambda: x.__setitem__(index, ours))
         _, their_error = outcome(lambda: t.__setitem__(theirs, same))
         where = (tuple(t.shape), theirs, same, error, their_error)
@@ -208,7 +209,7 @@ def test_put_with_negative_steps_is_numpys():
             continue
         value, same = random_value(rng, target.shape)
         if np.ndim(same) > target.ndim and not isinstance(same, int):
-            continue  # NumPy drops no leading 1 before it assigns to one element
+            continue  # NumPy does not drop leading sizes of 1 before it assigns to one element
         array = t.numpy()
         same = same.numpy() if isinstance(same, torch.Tensor) else same
         _, error = outcome(lambda: x.__setitem__(index, value))

@@ -79,8 +79,8 @@ def test_neg():
 
 
 def test_add():
-    # PyTorch's CPU casts operands into temporaries before it looks at strides, which makes gapped
-    # and expanded ones dense; its CUDA does not, nor do we. So dtypes mix on dense ones only.
+    # On the CPU, PyTorch casts operands to dense temporaries before it reads strides. PyTorch on
+    # CUDA and gputensor do not. So only dense operands have mixed dtypes.
     rng = random.Random(2)
     for _ in range(4000):
         layouts = random_operands(rng, 2)
@@ -110,7 +110,8 @@ def test_eq():
 
 
 def test_where():
-    # One dtype: PyTorch casts branches of another before it iterates, which makes them dense.
+    # Both branches have one dtype, because PyTorch casts other dtypes before iterating, which makes
+    # them dense.
     rng = random.Random(5)
     for _ in range(2500):
         layouts = random_operands(rng, 3)
@@ -120,7 +121,8 @@ def test_where():
 
 
 def has_wide_unsigned(*given):
-    """Where PyTorch promotes nothing we go on: tests/core/test_promotion.py has that rule."""
+    """True if gputensor promotes and PyTorch does not: tests/core/test_promotion.py has the
+    rule."""
     return bool({dt.uint16, dt.uint32, dt.uint64} & set(given))
 
 
@@ -223,7 +225,7 @@ def test_promote_types_and_can_cast():
 
 
 def samples(element):
-    """A dtype in its two tensor classes."""
+    """Return samples of a dtype as tensors of both libraries."""
     return [
         (operand(layout, element), tensor(layout, element)) for layout in (((2,), (1,)), ((), ()))
     ]

@@ -78,7 +78,7 @@ def test_copies_in_every_format(chunk):
 
 
 def _is_in_range(theirs, name) -> bool:
-    """Negative numbers do not go into unsigned types in one way everywhere."""
+    """False for negative numbers cast to unsigned dtypes, whose result depends on the machine."""
     if not theirs.numel() or not (name.startswith("uint") or name == "bool"):
         return True
     real = torch.view_as_real(theirs) if theirs.is_complex() else theirs
@@ -105,7 +105,7 @@ def test_copy_between_dtypes(chunk):
 
 
 def _operand(rng, theirs, ours):
-    """A second operand that broadcasts with the first, or nearly always does."""
+    """Return a second operand that almost always broadcasts with the first."""
     kind = rng.random()
     if kind < 0.2:
         number = rng.choice((True, 3, 2.5, -1, 1.5 + 2j))
@@ -135,7 +135,7 @@ OPS = {
 
 
 def _both(f, g):
-    """(result or exception class) of PyTorch's call and of ours."""
+    """Return PyTorch's and our result or exception class."""
     results = []
     for call in (f, g):
         try:
@@ -175,18 +175,19 @@ def test_arithmetic_broadcasts_and_promotes(chunk):
 
 
 def _strided(rng, name, sizes, strides):
-    """A pair over as_strided memory."""
+    """Return a pair over as_strided memory."""
     x, y = L.pair_of(rng, (layouts.extent(sizes, strides),), name)
     return torch.as_strided(x, sizes, strides), gt.as_strided(y, sizes, strides)
 
 
-# GPUTENSOR_LAYOUTS=20000 makes it as many.
+# GPUTENSOR_LAYOUTS=20000 sets the number.
 MIXED = int(os.environ.get("GPUTENSOR_LAYOUTS") or 2000)
 
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_mixed_dtypes_sizes_of_one_and_broadcasts(chunk):
-    """Strides of results over operands of any strides, dtypes and numbers of dimensions."""
+    """Compares strides of results, for operands of any strides, dtypes and numbers of
+    dimensions."""
     differences = []
     for seed in range(chunk * MIXED // 4, (chunk + 1) * MIXED // 4):
         rng = random.Random(f"mixed {seed}")
@@ -231,8 +232,8 @@ def test_mixed_dtypes_sizes_of_one_and_broadcasts(chunk):
 
 
 def _is_gap(name, theirs, other, error) -> bool:
-    """PyTorch has no CPU kernel of this operator for some of its unsigned types and of few for
-    complex32; we have."""
+    """True for dtypes without a CPU kernel of this operator in PyTorch (some unsigned types, and
+    mostly complex32)."""
     if "ComplexHalf" in str(error):
         return True
     names = {str(t.dtype) for t in (theirs, other) if isinstance(t, torch.Tensor)}
@@ -268,14 +269,15 @@ SHAPED = {
     "index": lambda lib, x: x[..., None],
     "channels_last": lambda lib, x: x.contiguous(memory_format=lib.channels_last),
     "plus": lambda lib, x: x + 1,
-    "abs": lambda lib, x: x if x.dtype is lib.bool else x.abs(),  # PyTorch has none of bool
+    "abs": lambda lib, x: x if x.dtype is lib.bool else x.abs(),  # PyTorch has no kernel for bool
     "where": lambda lib, x: lib.where(x == 0, x, x),
 }
 
 
 @pytest.mark.parametrize("name", SHAPED)
 def test_shapes_of_results(name):
-    """Sizes, strides, offset and whether it is a view, of one operand of any strides."""
+    """Compares sizes, strides, offset and whether the result is a view, for one operand of any
+    strides."""
     f = SHAPED[name]
     for seed in range(MIXED // 20):
         rng = random.Random(f"{name} {seed}")

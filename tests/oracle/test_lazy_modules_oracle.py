@@ -1,5 +1,5 @@
-"""Lazy modules against torch.nn's: keys, sizes after the first input, and states loaded before
-it."""
+"""Lazy modules against torch.nn's: keys, sizes after the first input, and states loaded before the
+first input."""
 
 from __future__ import annotations
 

@@ -81,13 +81,14 @@ def values(x: Any) -> np.ndarray:
 
 
 def state(x: Any) -> tuple[Any, ...]:
-    # PyTorch's abs of complex numbers keeps odd strides of sizes 1, which no other operator does.
+    # PyTorch's abs of complex numbers keeps unusual strides of dimensions of size 1, unlike other
+    # operators.
     walked = tuple(s for n, s in zip(x.shape, x.stride()) if n > 1) if x.numel() else ()
     return (tuple(x.shape), walked, str(x.dtype).split(".")[-1], x.is_conj(), x.is_neg())
 
 
 def run(library: Any, base: Any, program: list[str]) -> list[Any]:
-    """What each step gives, or the kind of error it ends with."""
+    """Return the result of each step, or the kind of its error."""
     x, seen = base, []
     plain = base.clone()
     for name in program:
@@ -167,13 +168,13 @@ FALLBACK_BITS = {"Conjugate": 1, "Negative": 2, "ZeroTensor": 3}
 
 @pytest.mark.parametrize("key", FALLBACK_BITS)
 def test_what_falls_through_there_is_not_materialised_here(key: str) -> None:
-    """Operators whose kernels PyTorch lets see the bit: ours pass it on, have a kernel, or are
-    named."""
+    """In PyTorch, kernels of these operators get the lazy bit. In gputensor they fall through, have
+    a kernel, or are listed."""
     from gputensor.dispatch import keys
 
     bit = keys.functionality_bit(key)
-    # BLAS and LAPACK conjugate by themselves there; a zero without memory cannot be resized. Of
-    # further composites here the parts meet the bit.
+    # In PyTorch, BLAS and LAPACK conjugate themselves; a zero without memory cannot be resized. For
+    # other composites, the parts handle the bit in gputensor.
     blas = {"mm", "addmm", "bmm", "baddbmm", "dot", "vdot"}
     lapack = {"linalg_solve_triangular", "linalg_svd"}
     parts = {"_unsafe_view", "repeat_interleave"}

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("one_thread")]
 
 WITHIN = {"float64": 1e-9, "float32": 3e-5, "bfloat16": 3e-2}
-# PyTorch differentiates these once; of what is infinite it makes NaN the second time.
+# PyTorch differentiates these only once; for infinite values its second derivative is NaN.
 ONCE = ("CTCLoss", "MultiMarginLoss", "MultiLabelMarginLoss")
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -31,7 +31,8 @@ def signs(random: Any, *sizes: int) -> np.ndarray:
 
 
 def calls(random: Any) -> Iterator[tuple[str, list[Any], dict[str, Any]]]:
-    """(module, inputs, options); floating inputs get the dtype, and the first a gradient."""
+    """Yield (module, inputs, options); floating inputs get the dtype, and the first input a
+    gradient."""
     x = drawn(random, 3, 4)
     share = drawn(random, 3, 4, low=0.05, high=0.95)
     classes = random.integers(0, 3, 5)
@@ -103,7 +104,7 @@ def ours(x: Any, dtype: str) -> Any:
 
 
 def results(library: Any, enter: Any, call: Any, dtype: str, reduction: str) -> list[Any]:
-    """The loss, its gradient and its second gradient, as float64."""
+    """Return the loss, its gradient and its second gradient, as float64."""
     name, inputs, options = call
     given = [enter(x, dtype) for x in inputs]
     first = given[0].detach().requires_grad_()

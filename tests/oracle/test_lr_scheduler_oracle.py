@@ -53,7 +53,7 @@ CASES: dict[str, Make] = {
 
 
 def swa(of: Any) -> Any:
-    """The module of averages of either library. of: its module of schedules."""
+    """Return the library's module of averages. of: its module of schedules."""
     return (gt if of is gt.optim.lr_scheduler else torch).optim.swa_utils
 
 
@@ -69,7 +69,7 @@ def rates(of: Any) -> list[float]:
 @pytest.mark.parametrize("name", CASES)
 def test_rates(name: str) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch's, of an optimizer that has not stepped
+        warnings.simplefilter("ignore")  # PyTorch warns if the optimizer has not stepped
         theirs, ours = optimizer(torch), optimizer(gt)
         a = CASES[name](torch.optim.lr_scheduler, theirs)
         b = CASES[name](gt.optim.lr_scheduler, ours)

@@ -157,7 +157,7 @@ def test_a_model_agrees_forward_and_backward(name: str, device: str, tmp_path: P
     largest = max(float(q.grad.abs().max()) for q in theirs.parameters())
     for (key, p), (other, q) in zip(ours.named_parameters(), theirs.named_parameters()):
         assert key == other
-        near(p.grad, q.grad, largest)  # of a bias before a norm it is 0, and what was rounded
+        near(p.grad, q.grad, largest)  # for a bias before a norm it is 0 plus rounding errors
     for (_, p), (_, q) in zip(ours.named_buffers(), theirs.named_buffers()):
         near(p, q)
     theirs.eval()

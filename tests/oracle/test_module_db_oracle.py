@@ -1,7 +1,7 @@
 """PyTorch's samples of its modules (`module_db`): states, outputs, gradients, and in float64 second
 derivatives of both libraries.
 
-Classes of quantised modules are left out. Samples that PyTorch itself rejects do not count.
+Classes of quantised modules are left out. Samples that PyTorch itself rejects are not counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from . import op_db
 
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 
-# Their results in training mode are drawn by another stream of random numbers.
+# Their results in training mode depend on random numbers, which differ from PyTorch's.
 DRAWN = "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"
 DRAWN += ("RReLU",)
 # PyTorch's formula for the second derivative takes the first gradient as a constant.
@@ -35,7 +35,7 @@ SAMPLES = 2200  # at least, of both modes
 
 
 def infos() -> list[Any]:
-    op_db.op_db()  # its stand-in for a package of PyTorch's test tools
+    op_db.op_db()  # a replacement for a package of PyTorch's test tools
     from torch.testing._internal.common_modules import module_db
 
     return [info for info in module_db if info.module_cls.__module__.startswith("torch.nn.")]
@@ -43,12 +43,12 @@ def infos() -> list[Any]:
 
 @dataclasses.dataclass
 class Pairs:
-    """Tensors of PyTorch's that require gradients, and ours made from them."""
+    """PyTorch's tensors that require gradients, and our tensors made from them."""
 
     of: list[tuple[Any, Any]]
 
     def ours(self, value: Any) -> Any:
-        """Our value for one of PyTorch's: tensors, modules, functions and containers of these."""
+        """Convert PyTorch's value to ours: tensors, modules, functions and containers of these."""
         if isinstance(value, torch.nn.utils.rnn.PackedSequence):
             parts = [self.ours(x) for x in value]
             return gt.nn.utils.rnn.PackedSequence(*parts)
@@ -74,7 +74,8 @@ class Pairs:
 
 
 def rebuilt(module: Any) -> Any:
-    """Our module for one that is an argument of another: a layer of a transformer's encoder."""
+    """Convert a module that is an argument of another module: a layer of a transformer's
+    encoder."""
     attention, norm = module.self_attn, module.norm1
     made = gt.nn.TransformerEncoderLayer(
         attention.embed_dim, attention.num_heads, module.linear1.out_features, module.dropout.p,
@@ -93,7 +94,7 @@ def take_state(ours: Any, theirs: Any) -> None:
 
 
 def tensors(found: Any) -> Iterator[Any]:
-    """The tensors of nested outputs, in order."""
+    """Return the tensors of nested outputs, in order."""
     if isinstance(found, (torch.Tensor, gt.Tensor)):
         yield found
     elif isinstance(found, (list, tuple)):
@@ -102,7 +103,7 @@ def tensors(found: Any) -> Iterator[Any]:
 
 
 def differs(what: str, wanted: Any, found: Any, tolerance: float) -> str:
-    """How a tensor of ours differs from PyTorch's; "" if it does not."""
+    """Return the difference of our tensor from PyTorch's; "" if there is none."""
     if (wanted is None) != (found is None):
         return f"{what} is on one side only"
     if wanted is None:
@@ -117,7 +118,7 @@ def differs(what: str, wanted: Any, found: Any, tolerance: float) -> str:
 
 
 def run(lib: Any, module: Any, given: Any) -> tuple[list[Any], Any]:
-    """Outputs, and a number that depends on each element of those with gradients."""
+    """Return outputs, and a number that depends on each element of outputs with gradients."""
     outputs = list(tensors(module(*given.args, **given.kwargs)))
     total: Any = 0.0
     for x in outputs:
@@ -131,7 +132,7 @@ def run(lib: Any, module: Any, given: Any) -> tuple[list[Any], Any]:
 
 
 def made(info: Any, sample: Any, training: bool, dtype: str) -> Any:
-    """PyTorch's module. A lazy one has its parameters."""
+    """Return PyTorch's module; a lazy module gets its parameters."""
     given = sample.constructor_input
     torch.manual_seed(0)
     module = info.module_cls(*given.args, **given.kwargs).train(training)
@@ -144,7 +145,7 @@ def made(info: Any, sample: Any, training: bool, dtype: str) -> Any:
 
 
 def faults(info: Any, sample: Any, training: bool, dtype: str) -> list[str] | None:
-    """A sentence for each difference; None where PyTorch rejects the sample."""
+    """Return a sentence for each difference; None if PyTorch rejects the sample."""
     given, call = sample.constructor_input, sample.forward_input
     name = info.module_cls.__name__
     try:

@@ -18,7 +18,7 @@ NAMES = ROOT / "gputensor" / "core" / "errors" / "names.txt"
 
 def test_the_frozen_names_are_theirs() -> None:
     program = "from tests.oracle import freeze_names; print(freeze_names.text(), end='')"
-    done = subprocess.run(  # a process of its own: what else is imported adds names to theirs
+    done = subprocess.run(  # a separate process, because other imports add names to these libraries
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     frozen, found = NAMES.read_text(encoding="utf-8").splitlines(), done.stdout.splitlines()

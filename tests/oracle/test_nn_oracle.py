@@ -109,7 +109,7 @@ def test_as_pytorchs(
     theirs = getattr(torch.nn, name)(*args, **kwargs).train(training)
     ours = getattr(gt.nn, name)(*args, **kwargs).train(training)
     if name == "Dropout" and training:
-        return  # drawn by another stream
+        return  # random numbers differ
     state = {key: value.numpy().copy() for key, value in theirs.state_dict().items()}
     assert list(ours.state_dict()) == list(state)
     ours.load_state_dict(state)
@@ -140,7 +140,7 @@ def near(found: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize(("name", "args", "kwargs", "sizes"), MODULES, ids=ids)
 def test_how_they_begin(name: str, args: Any, kwargs: dict[str, Any], sizes: Any) -> None:
-    """Weights are drawn within PyTorch's bounds: the same formulas by another stream."""
+    """Initial weights are within PyTorch's bounds: formulas are equal, random numbers differ."""
     theirs, ours = getattr(torch.nn, name)(*args, **kwargs), getattr(gt.nn, name)(*args, **kwargs)
     for p, q in zip(ours.parameters(), theirs.parameters()):
         drawn, bound = np.abs(p.detach().numpy()), float(q.detach().abs().max())
@@ -150,7 +150,7 @@ def test_how_they_begin(name: str, args: Any, kwargs: dict[str, Any], sizes: Any
 
 def signature(of: Any) -> list[tuple[str, str]]:
     found = inspect.signature(of).parameters.values()
-    without = ("self", "_stacklevel", "min_value", "max_value")  # the last two PyTorch deprecates
+    without = ("self", "_stacklevel", "min_value", "max_value")  # PyTorch deprecates the last two
     return [(p.name, shown(p.default)) for p in found if p.name not in without]
 
 
@@ -171,7 +171,7 @@ def both(ours: Any, theirs: Any, kind: Any) -> list[str]:
 def test_modules_take_what_pytorchs_take() -> None:
     names = both(gt.nn, torch.nn, inspect.isclass)
     assert len(names) > 90
-    # Bases, which do not take `mode` or `num_chunks` here; and what has a __new__ of its own.
+    # Base classes without `mode` or `num_chunks` in gputensor, and classes with their own __new__.
     apart = {"RNNBase", "RNNCellBase", "UninitializedBuffer", "UninitializedParameter"}
     for name in sorted({*names} - apart):
         ours, theirs = getattr(gt.nn, name), getattr(torch.nn, name)
@@ -204,7 +204,7 @@ MASKS = [None, "bool", "float", "of each head"]
 @pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mask")
 @pytest.mark.parametrize("batches", ["first", "second", "none"])
 def test_multihead_attention(options: dict[str, Any], batches: str) -> None:
-    """Over masks of both kinds, with and without weights, of which the mean is taken or not."""
+    """With masks of both kinds, and with and without weights, which are averaged or not."""
     torch.manual_seed(0)
     options = options | {"batch_first": batches == "first"}
     theirs = torch.nn.MultiheadAttention(8, 2, **options)
@@ -226,7 +226,7 @@ def test_multihead_attention(options: dict[str, Any], batches: str) -> None:
         padded = pads[padding]
         for x in (hides, padded):
             if x is not None and x.dtype is torch.bool:
-                x[:, 0] = False  # a query that sees nothing has NaN
+                x[:, 0] = False  # a query without keys gives NaN
         if padded is not None and batches == "none":
             padded = padded[0]
         for weights, averaged in ((True, True), (True, False), (False, True)):
@@ -258,7 +258,7 @@ LAYERS = [
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("begun", [False, True])
 def test_recurrent(name: str, options: dict[str, Any], alone: bool, begun: bool) -> None:
-    """Results, last states and gradients, from states of one's own too."""
+    """Compares results, last states and gradients, also with given initial states."""
     torch.manual_seed(0)
     theirs, ours = (getattr(m, name)(3, 4, **options) for m in (torch.nn, gt.nn))
     assert repr(ours) == repr(theirs)
@@ -356,7 +356,7 @@ def test_clipping() -> None:
 @pytest.mark.parametrize("kept", ["float32", "float64"])
 @pytest.mark.parametrize("learns", [True, False])
 def test_statistics_of_another_dtype(of: str, kept: str, learns: bool) -> None:
-    """instance_norm takes running statistics of any floating dtype, in PyTorch too."""
+    """As in PyTorch, instance_norm accepts running statistics of any floating dtype."""
     found = []
     for lib in (torch, gt):
         x = lib.arange(24.0).reshape(2, 3, 4).to(getattr(lib, of))

@@ -28,7 +28,7 @@ def _has_no_kernel(error: Any) -> bool:
 
 
 def _differs_on_purpose(call: str, name: str, v: Any, theirs: Any, ours: Any) -> str | None:
-    """Why results may differ, or None."""
+    """Return the reason why results may differ, or None."""
     raises, we_raise = isinstance(theirs, Exception), isinstance(ours, Exception)
     floats = gt.core.dtype._NAMES[name].category > 1
     if raises and type(v) is int and (floats or call == "div"):

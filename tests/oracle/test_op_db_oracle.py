@@ -1,4 +1,4 @@
-"""All samples of PyTorch: the number of calls that agree may only rise."""
+"""All samples of PyTorch: the number of calls that agree may only increase."""
 
 from __future__ import annotations
 

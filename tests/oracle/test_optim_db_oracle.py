@@ -1,5 +1,5 @@
-"""PyTorch's samples of its optimizers (`optim_db`): steps with each set of options, the refused
-ones too, in both libraries. SparseAdam is left out: there are no sparse gradients."""
+"""PyTorch's samples of its optimizers (`optim_db`): steps with each set of options, and invalid
+options, in both libraries. SparseAdam is left out: there are no sparse gradients."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ pytestmark = pytest.mark.oracle
 
 STEPS = 7
 TOLERANCES = {"float32": 2e-5, "float64": 1e-9}
-# The search along a line makes rounding greater, in float32 until nothing can be compared.
+# The line search amplifies rounding errors; in float32 results become incomparable.
 OF_LBFGS = 1e-6
-# Refused by PyTorch because one of its loops has no code for it; there is one loop here.
+# PyTorch rejects these because one of its loops does not support them; gputensor has one loop.
 ACCEPTED = "lr as Tensor doesn't work", "betas must be either both", r"betas\[0\] as a Tensor"
 
 
 def infos() -> dict[str, Any]:
-    op_db.op_db()  # its stand-in for a package of PyTorch's test tools
+    op_db.op_db()  # a replacement for a package of PyTorch's test tools
     from torch.testing._internal.common_optimizers import optim_db
 
     found = {info.optim_cls.__name__: info for info in optim_db}
@@ -39,7 +39,7 @@ def infos() -> dict[str, Any]:
 
 
 def ours(value: Any, seen: dict[int, Any] | None = None) -> Any:
-    """Our value for one of PyTorch's; one parameter stays one."""
+    """Convert PyTorch's value to ours. A parameter that occurs twice is converted once."""
     seen = {} if seen is None else seen
     if isinstance(value, torch.nn.Parameter):
         made = gt.nn.Parameter(gt.from_numpy(value.detach().numpy().copy()))
@@ -54,7 +54,7 @@ def ours(value: Any, seen: dict[int, Any] | None = None) -> Any:
 
 
 def options(info: Any, dtype: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each sample, without and with each of foreach, fused and differentiable."""
+    """Return each sample, without and with each of foreach, fused and differentiable."""
     from torch.testing._internal import common_optimizers
 
     found = common_optimizers._get_optim_inputs_including_global_cliquey_kwargs(
@@ -65,9 +65,9 @@ def options(info: Any, dtype: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def steps(lib: Any, name: str, given: dict[str, Any], values: list[np.ndarray]) -> list[Any]:
-    """The loss of each step, and the parameters after the last one."""
+    """Return the loss of each step, and the parameters after the last step."""
     leaves = [lib.from_numpy(x.copy()).requires_grad_() for x in values]
-    # steps that are recorded do not write leaves
+    # recorded steps must not write to leaves
     parameters = [x.clone() for x in leaves] if given.get("differentiable") else leaves
     optimizer = getattr(lib.optim, name)(parameters, **given)
     target = lib.from_numpy(values[0][::-1].copy())
@@ -88,7 +88,8 @@ def steps(lib: Any, name: str, given: dict[str, Any], values: list[np.ndarray]) 
 
 @pytest.fixture(params=[*TOLERANCES])
 def dtype(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The default dtype too: PyTorch computes with the count of steps, which has it."""
+    """Set the default dtype too, because PyTorch computes with the step count, which has this
+    dtype."""
     for lib in (torch, gt):
         lib.set_default_dtype(getattr(lib, request.param))
     yield request.param

@@ -55,8 +55,8 @@ CASES = [
     ("Adafactor", {"lr": 0.1, "weight_decay": 0.1, "d": 1.5, "maximize": True}),
     ("Adafactor", {"beta2_decay": -0.5, "eps": (1e-3, 1e-2)}),
 ]
-# A step is some six roundings, half of an ulp each, which add up over 50; what PyTorch fuses is
-# not.
+# A step has about six roundings of half an ulp, which add up over 50 steps; PyTorch fuses some
+# operations.
 ULP = 50
 NOT_COMPLEX = {("Adafactor", "c16")}
 
@@ -101,7 +101,7 @@ def test_steps(name: str, options: dict[str, Any], of: str) -> None:
 
 
 def on_our_side(found: Any) -> Any:
-    """A state dict of PyTorch's with our tensors in it."""
+    """Return PyTorch's state dict with our tensors in it."""
     if torch.is_tensor(found):
         return gt.from_numpy(found.detach().numpy().copy())
     if isinstance(found, dict):
@@ -118,7 +118,7 @@ def on_their_side(found: Any) -> Any:
 
 
 def form(found: Any) -> Any:
-    """What a state dict is made of: names, options, and dtypes and sizes of tensors."""
+    """Return the structure of a state dict: names, options, and dtypes and sizes of tensors."""
     if isinstance(found, float):
         return "a float"
     if torch.is_tensor(found) or isinstance(found, gt.Tensor):
@@ -130,7 +130,7 @@ def form(found: Any) -> Any:
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_states_go_both_ways(name: str, options: dict[str, Any]) -> None:
-    """Each library goes on from the state that the other one made, and the dicts are alike."""
+    """Each library continues from the other's state, and the dicts have the same structure."""
     random = np.random.default_rng(1)
     values = [random.normal(size=(4,)), random.normal(size=(3, 2))]
     a, b = leaves(torch, values), leaves(gt, values)
@@ -171,8 +171,8 @@ COUNTS = [case for case in CASES if case[0] not in ("SGD", "Adagrad", "Adafactor
 
 @pytest.mark.parametrize(("name", "options"), COUNTS)
 def test_steps_counted_on_the_device(name: str, options: dict[str, Any]) -> None:
-    """With capturable=True numbers of a state are tensors of float32: PyTorch's are, too, but not
-    on the CPU, where it takes no such option."""
+    """With capturable=True the numbers of a state are float32 tensors, as in PyTorch, which does
+    not support the option on the CPU."""
     random = np.random.default_rng(3)
     values = [random.normal(size=(4,)).astype("f4"), random.normal(size=(3, 2)).astype("f4")]
     a, b = leaves(torch, values), leaves(gt, values)
@@ -190,7 +190,7 @@ def test_steps_counted_on_the_device(name: str, options: dict[str, Any]) -> None
     {"ns_coefficients": (3.0, -4.0, 2.0), "eps": 1e-3},
 ], ids=str)  # fmt: skip
 def test_steps_of_muon(options: dict[str, Any]) -> None:
-    """Its directions are matrices of bfloat16, of eight bits."""
+    """Its directions are bfloat16 matrices, with eight bits of precision."""
     random = np.random.default_rng(4)
     values = [random.normal(size=sizes).astype("f4") for sizes in ((4, 7), (7, 3), (1, 1))]
     a, b = leaves(torch, values), leaves(gt, values)
@@ -212,8 +212,8 @@ def test_steps_of_muon(options: dict[str, Any]) -> None:
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("of", ["f8", "c16"])
 def test_steps_of_lbfgs(options: dict[str, Any], of: str) -> None:
-    """Losses at each call of the closure, while a few steps on Rosenbrock's valley in more
-    dimensions are made; from the third step on each library goes on from the other's state."""
+    """Compares the loss at each call of the closure, for a few steps on Rosenbrock's function in
+    several dimensions. From the third step on, each library continues from the other's state."""
     random = np.random.default_rng(5)
     values = [random.normal(size=3).astype(of), random.normal(size=(2, 2)).astype(of)]
     seen: dict[Any, list[float]] = {torch: [], gt: []}
@@ -253,7 +253,8 @@ def test_steps_of_lbfgs(options: dict[str, Any], of: str) -> None:
 def unrolled(
     lib: Any, name: str, options: dict[str, Any], values: list[np.ndarray], count: int
 ) -> tuple[list[Any], Any]:
-    """Leaves, and the sum of the parameter after recorded steps on a quadratic."""
+    """Return the leaves, and the sum of the parameter after recorded steps on a quadratic
+    function."""
     x, a, w = leaves(lib, values)
     made = {
         option: lib.from_numpy(value.copy()).requires_grad_()
@@ -284,7 +285,7 @@ RECORDED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.fixture
 def counts_in_double() -> Iterator[None]:
-    """States count steps in float64, as PyTorch computes with such a tensor."""
+    """Let states count steps in float64, because PyTorch computes with the count."""
     for lib in (torch, gt):
         lib.set_default_dtype(lib.float64)
     yield
@@ -304,7 +305,7 @@ def test_recorded_steps(name: str, options: dict[str, Any], count: int) -> None:
         try:
             grads = lib.autograd.grad(out, inputs, allow_unused=True)
         except RuntimeError as error:
-            # its own state is written over, which only one step survives
+            # its own state is overwritten, which is only possible for one step
             assert lib is torch and count > 1 and "modified by an inplace operation" in str(error)
             pytest.skip("PyTorch records one step of this optimizer only")
         found.append([out, *grads])

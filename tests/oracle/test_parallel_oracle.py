@@ -15,7 +15,7 @@ from ..distributed import launch
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.oracle
 
-# Steps of which one adds gradients up, one uses not all parameters, and buffers differ by rank.
+# One step accumulates gradients, and one does not use all parameters; buffers differ by rank.
 PROGRAM = """
 import sys
 from importlib import import_module

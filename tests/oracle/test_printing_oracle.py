@@ -37,7 +37,7 @@ SPECIAL = [
 
 
 def ours(theirs):
-    """The same elements, layout included, as a tensor of ours."""
+    """Return our tensor with the same elements and layout."""
     return gt.from_dlpack(theirs)
 
 
@@ -47,8 +47,8 @@ def check(theirs):
 
 
 def floats(rng, count):
-    """Numbers of one of the kinds that print differently: whole, close, far apart, with nan and
-    inf."""
+    """Return numbers of one of the kinds that print differently: whole, close, far apart, with nan
+    and inf."""
     kind = rng.randrange(6)
     if kind == 0:
         values = [float(rng.randrange(-50, 50)) for _ in range(count)]

@@ -48,8 +48,9 @@ def inputs(random: np.random.Generator, sizes: Any, dtype: str) -> Any:
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_leaves(name: str) -> None:
-    """Left out, as PyTorch answers these one way or another by the path it takes: factors where a
-    size stays; results of width 1 with antialias, which it computes by the first row's weights."""
+    """Two cases are left out, because PyTorch's result depends on its code path: factors for an
+    unchanged size; and results of width 1 with antialias, for which it uses the first row's
+    weights."""
     random, count = np.random.default_rng(len(name)), LEAVES[name]
     least = 2 if name.endswith("_aa") else 1
     for dtype in TOLERANCES:
@@ -90,7 +91,7 @@ MODES = "nearest nearest-exact area linear bilinear bicubic trilinear lanczos".s
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_interpolate(mode: str, count: int) -> None:
-    """What it takes, what it makes of it, and the kind of what it refuses."""
+    """Compares accepted arguments, results, and the classes of errors."""
     if (mode, count) == ("lanczos", 2):
         options = [{"size": 7, "antialias": True}, {"scale_factor": 0.5, "antialias": True}]
     else:
@@ -116,9 +117,9 @@ def test_interpolate(mode: str, count: int) -> None:
 @pytest.mark.parametrize("mode", [0, 1, 2])
 @pytest.mark.parametrize("padding", [0, 1, 2])
 def test_grid_sampler(count: int, mode: int, padding: int) -> None:
-    """Values, strides and both gradients, at places inside and far outside."""
+    """Compares values, strides and both gradients, at points inside and far outside."""
     if (count, mode) == (3, 2):
-        return  # bicubic is of two dimensions
+        return  # bicubic supports two dimensions only
     random, name = np.random.default_rng(mode + 3 * padding), f"grid_sampler_{count}d"
     for n in range(12):
         sizes = [*random.integers(1, 4, 2), *random.choice([1, 2, 3, 5, 7], count)]
@@ -172,7 +173,7 @@ def test_lp_pool(count: int, p: float) -> None:
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_windows_and_places_that_are_given(count: int, dtype: str) -> None:
-    """fractional_max_pool and its gradient, and what max_unpool makes of their places."""
+    """Compares fractional_max_pool and its gradient, and max_unpool with the resulting indices."""
     random, name = np.random.default_rng(count), f"fractional_max_pool{count}d"
     theirs, our = torch.ops.aten, gt.ops.aten
     for _ in range(10):
@@ -193,7 +194,7 @@ def test_windows_and_places_that_are_given(count: int, dtype: str) -> None:
         more = ((2,) * 3, (0,) * 3) if count == 3 else ()
         unpooled = getattr(theirs, f"max_unpool{count}d")(wanted[0], wanted[1], sizes[2:], *more)
         made = getattr(our, f"max_unpool{count}d")(found[0], indices, sizes[2:], *more)
-        if len(set(wanted[1].flatten().tolist())) == wanted[1].numel():  # else one of them wins
+        if len(set(wanted[1].flatten().tolist())) == wanted[1].numel():  # no repeated index
             near(made, unpooled)
 
 

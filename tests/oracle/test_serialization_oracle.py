@@ -73,7 +73,7 @@ def test_a_module_and_its_optimizer(is_zip: bool) -> None:
     again = gt.optim.AdamW(ours.parameters(), lr=0.5)
     again.load_state_dict(found["optimizer"])
     assert again.param_groups[0]["lr"] == 0.1
-    # And back: PyTorch takes what was saved here.
+    # In the other direction, PyTorch reads gputensor's files.
     theirs = to_torch({"model": ours.state_dict(), "optimizer": again.state_dict()})
     model.load_state_dict(theirs["model"])
     optimizer.load_state_dict(theirs["optimizer"])

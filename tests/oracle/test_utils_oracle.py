@@ -24,7 +24,7 @@ Pair = namedtuple("Pair", "x y")
 
 
 def plain(value: Any) -> Any:
-    """A batch with its tensors as (dtype's name, values), and its containers' classes."""
+    """Return a batch with its tensors as (dtype's name, values), and its containers' classes."""
     if isinstance(value, (gt.Tensor, torch.Tensor)):
         return str(value.dtype).partition(".")[2], value.tolist()
     if isinstance(value, dict):

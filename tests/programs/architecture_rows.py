@@ -9,7 +9,7 @@ from .program import Inputs, Program, Row
 
 PACKAGE = transformers_rows.PACKAGE
 NEEDS = transformers_rows.NEEDS
-# For those of these that a configuration has.
+# Values for options, used if the configuration has the option.
 SMALL = {
     "hidden_size": 32, "d_model": 32, "n_embd": 32, "dim": 32, "embed_dim": 32,
     "embedding_size": 32, "num_hidden_layers": 2, "n_layer": 2, "n_layers": 2, "num_layers": 2,
@@ -22,7 +22,7 @@ SMALL = {
     "moe_intermediate_size": 32, "n_routed_experts": 4, "q_lora_rank": 16, "kv_lora_rank": 16,
     "state_size": 8, **transformers_rows.ENDS,
 }  # fmt: skip
-# Of tokens, of images, and from tokens to tokens.
+# Models of tokens, models of images, and models from tokens to tokens.
 TEXT = (
     "apertus arcee bert-generation big_bird biogpt bitnet bloom camembert canine codegen cohere "
     "cohere2 convbert ctrl cwm data2vec-text deberta deberta-v2 diffllama doge ernie ernie4_5 esm "

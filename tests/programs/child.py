@@ -22,8 +22,8 @@ import numpy as np
 from .compare import differing
 from .program import Inputs, Program, Row
 
-# What torchvision's library would define: it is compiled against one build of PyTorch, and without
-# it torchvision cannot be imported. None of them is called by a row.
+# Operators that torchvision's library would define. The library is compiled against one build of
+# PyTorch, and without its operators torchvision cannot be imported. No row calls them.
 _VISION = (
     "nms qnms roi_align _roi_align_backward ps_roi_align _ps_roi_align_backward roi_pool "
     "_roi_pool_backward ps_roi_pool _ps_roi_pool_backward qroi_align deform_conv2d "
@@ -32,7 +32,7 @@ _VISION = (
 
 
 def tensors_of(x: Any, name: str = "out") -> Iterator[tuple[str, Any]]:
-    """The tensors of nested outputs with the way to each."""
+    """Return the tensors of nested outputs, each with its path."""
     import torch
 
     if isinstance(x, torch.Tensor):
@@ -59,7 +59,7 @@ def array(x: Any) -> np.ndarray:
 
 
 def loss_of(outputs: list[tuple[str, Any]]) -> Any:
-    """One number that depends on each element of each output."""
+    """Return one number that depends on each element of each output."""
     import torch
 
     total: Any = 0.0
@@ -110,7 +110,8 @@ def run(row: Row, side: str, folder: Path) -> dict[str, np.ndarray]:
 
 
 def take_weights(program: Program, row: Row, side: str, folder: Path) -> None:
-    """PyTorch writes the weights as a checkpoint, and gputensor reads it: bit for bit the same."""
+    """Load the weights from PyTorch's checkpoint, in which PyTorch has written them; they must be
+    equal bit for bit."""
     import torch
 
     model, path = program.model, folder / f"{row.name}.weights"
@@ -130,7 +131,7 @@ def take_weights(program: Program, row: Row, side: str, folder: Path) -> None:
 
 
 def keep(model: Any, optimizer: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint, and apart from it the elements that PyTorch must find there."""
+    """Write a checkpoint, and separately the elements that PyTorch must read from it."""
     import torch
 
     state = {"model": model.state_dict(), "optimizer": optimizer}
@@ -141,7 +142,8 @@ def keep(model: Any, optimizer: dict[str, Any], path: Path) -> None:
 def step(
     program: Program, inputs: list[Any], loss: Any, state: dict[str, Any]
 ) -> dict[str, np.ndarray]:
-    """Gradients, and the parameters after a step of the optimizer, whose state goes to `state`."""
+    """Return gradients, and the parameters after a step of the optimizer. The optimizer's state is
+    written to `state`."""
     import torch
 
     loss.backward()
@@ -164,7 +166,7 @@ def step(
 
 
 def read_back(row: Row, folder: Path) -> dict[str, np.ndarray]:
-    """What PyTorch reads from the files that gputensor's side saved."""
+    """Return the values that PyTorch reads from gputensor's files."""
     import torch
 
     state = torch.load(folder / f"{row.name}.checkpoint.pt", weights_only=True)

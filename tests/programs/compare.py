@@ -8,8 +8,9 @@ import numpy as np
 
 from .program import Row
 
-# A gradient that is zero by mathematics is rounding on both sides, and so is a bias that one step
-# moves by it: its scale is at least this part of the greatest of its kind in the program.
+# A gradient that is mathematically zero consists of rounding errors in both libraries, and so does
+# a bias after one step with it. So an array's scale is at least this share of the greatest value of
+# its kind in the program.
 LEAST_PART = 1e-3
 # The greatest difference allowed, relative to the greatest value of an array.
 TOLERANCES = {"float32": 1e-4, "float64": 1e-6}
@@ -21,7 +22,8 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 
 def faults(row: Row, folder: Path) -> list[str]:
-    """A sentence for each way in which gputensor's side differs from PyTorch's; [] where none."""
+    """Return a sentence for each difference between gputensor's and PyTorch's results; [] if there
+    is none."""
     raised = folder / f"{row.name}.torch.txt"
     assert not raised.exists(), f"PyTorch itself does not run it: {raised.read_text()}"
     expected = read(folder / f"{row.name}.torch.npz")
@@ -43,7 +45,8 @@ def faults(row: Row, folder: Path) -> list[str]:
 
 
 def differing(expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> list[str]:
-    """A sentence for each name that one side lacks, and for each array that has other bits."""
+    """Return a sentence for each name that one side lacks, and for each array with different
+    bits."""
     said = [f"{name} is on one side only" for name in sorted(expected.keys() ^ found.keys())]
     for name in sorted(expected.keys() & found.keys()):
         a, b = expected[name], found[name]
@@ -55,7 +58,7 @@ def differing(expected: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> 
 def compared(
     expected: dict[str, np.ndarray], found: dict[str, np.ndarray], tolerance: float
 ) -> list[str]:
-    """A sentence for each name that one side lacks, and for each array that differs."""
+    """Return a sentence for each name that one side lacks, and for each array that differs."""
     said = [f"{name} is on one side only" for name in sorted(expected.keys() ^ found.keys())]
     least = {
         kind: LEAST_PART * max((greatest(x) for n, x in expected.items() if kind_of(n) == kind))
@@ -80,13 +83,14 @@ def kind_of(name: str) -> str:
 
 
 def greatest(x: np.ndarray) -> float:
-    """The greatest absolute value among the finite ones, 0 where there are none."""
+    """Return the greatest absolute value of finite elements; 0 if there are none."""
     x = x[np.isfinite(x)]
     return float(np.abs(x.astype(np.complex128)).max()) if x.size else 0.0
 
 
 def apart(a: np.ndarray, b: np.ndarray) -> float:
-    """The greatest difference; infinite where one of both is not finite, and not the same."""
+    """Return the greatest difference; infinity if an element is not finite on one side and the
+    sides differ."""
     if a.dtype.kind not in "fc":
         return 0.0 if np.array_equal(a, b) else float("inf")
     finite = np.isfinite(a) & np.isfinite(b)

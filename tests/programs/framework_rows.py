@@ -31,7 +31,8 @@ def network() -> Any:
 
 
 def weights_after(model: Any) -> dict[str, Any]:
-    """All weights in one tensor: a weight that rounding alone moves is small beside the others."""
+    """Return all weights in one tensor, so that a weight that changes only by rounding is
+    relatively small."""
     import torch
 
     values = [x.detach().reshape(-1) for x in model.state_dict().values() if x.is_floating_point()]
@@ -186,7 +187,7 @@ def trainer(draw: Inputs) -> Program:
 
 
 def graph(name: str, **settings: Any) -> Any:
-    """A layer of torch_geometric on a graph of 8 nodes."""
+    """Return a program: a layer of torch_geometric on a graph of 8 nodes."""
 
     def make(draw: Inputs) -> Program:
         from torch_geometric import nn
@@ -379,7 +380,7 @@ def inference(draw: Inputs) -> Program:
             pyro.sample("x", dist.Normal(place, scale), obs=data)
 
     def guide(data: Any) -> None:
-        """Nothing is latent, so no number is drawn."""
+        """A guide without latent variables, so no random number is drawn."""
 
     def call() -> Any:
         stepper = SVI(model, guide, pyro.optim.Adam({"lr": 0.05}), Trace_ELBO())

@@ -137,7 +137,7 @@ def losses(kornia: Any, x: Any) -> Any:
 
 
 def metrics(module: str, names: str, kind: str, **settings: Any) -> Callable[[Inputs], Program]:
-    """Metrics of torchmetrics over two batches."""
+    """Return a row for metrics of torchmetrics over two batches."""
 
     def make(draw: Inputs) -> Program:
         source = import_module(module)
@@ -207,7 +207,7 @@ def embedding_losses(names: str) -> Callable[[Inputs], Program]:
 
 
 def optimized(module: str, name: str, steps: int = 1, **settings: Any) -> Any:
-    """A small network whose parameters an optimizer of the package moves."""
+    """Return a row for a small network with an optimizer of the package."""
 
     def make(draw: Inputs) -> Program:
         kind = getattr(import_module(module), name)

@@ -18,7 +18,7 @@ NEEDS = (
 
 def layer(module: str, name: str, *arguments: Any, x: tuple[int, ...], train: bool = True,
           **settings: Any) -> Callable[[Inputs], Program]:  # fmt: skip
-    """A module of a package that takes one floating tensor of sizes `x`."""
+    """Return a row for a module that takes one floating tensor of sizes `x`."""
 
     def make(draw: Inputs) -> Program:
         from importlib import import_module

@@ -35,7 +35,7 @@ def classifier() -> Any:
 def layer(
     module: str, name: str, *, x: tuple[int, ...], train: bool = True, **settings: Any
 ) -> Callable[[Inputs], Program]:
-    """A module of a package that takes one floating tensor of sizes `x`."""
+    """Return a row for a module that takes one floating tensor of sizes `x`."""
 
     def make(draw: Inputs) -> Program:
         made = getattr(import_module(module), name)(**settings)

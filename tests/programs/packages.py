@@ -17,11 +17,12 @@ from pathlib import Path
 
 
 class NotFetched(Exception):
-    """The registry did not give a package; says which, and pip's last line."""
+    """A package could not be fetched; the message has its name and pip's last line."""
 
 
 def cache() -> Path:
-    """The folder of the packages: GPUTENSOR_PROGRAMS, else one in the user's cache."""
+    """Return the folder of the packages: GPUTENSOR_PROGRAMS, otherwise a folder in the user's
+    cache."""
     named = os.environ.get("GPUTENSOR_PROGRAMS")
     if named:
         return Path(named)
@@ -30,7 +31,7 @@ def cache() -> Path:
 
 
 def fetch(requirements: Iterable[str]) -> list[Path]:
-    """The folders of `name==version` each, in that order; fetches those that are not there.
+    """Return the folder of each `name==version`, in order. Fetch missing packages.
 
     Raises: NotFetched.
     """
@@ -53,7 +54,7 @@ def _fetch(folder: Path, requirement: str) -> Path:
         last = done.stderr.strip().splitlines()[-1:] or ["pip said nothing"]
         raise NotFetched(f"{requirement}: {last[0]}")
     try:
-        # Another process may have been faster: then its folder stays.
+        # If another process was faster, its folder stays.
         partly.rename(there)
     except OSError:
         shutil.rmtree(partly, ignore_errors=True)

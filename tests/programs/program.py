@@ -16,11 +16,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Row:
-    """A program: its name, the package it comes from, and what makes it.
+    """A program: its name, its package, and a function that makes it.
 
-    make: given Inputs, the Program. dtype: of its parameters and floating inputs. float64 is for
-    networks that make rounding greater, such as batch norm of a few values, by much more than the
-    tolerance.
+    make: a function from Inputs to the Program. dtype: of its parameters and floating inputs.
+    float64 is for networks that amplify rounding errors beyond the tolerance, such as batch norm of
+    a few values.
     """
 
     name: str
@@ -31,12 +31,12 @@ class Row:
 
 @dataclass
 class Program:
-    """What is called and with what.
+    """A callable and its arguments.
 
-    model: has the parameters and buffers, which gputensor takes from PyTorch. call: what is called
-    where that is not the model. optimizer: makes one from parameters, in the place of SGD.
-    train: whether the model is in training mode; dropout is taken out then. saves: whether it has
-    save_pretrained, by which weights go both ways. grad: whether derivatives are compared.
+    model: has the parameters and buffers, which gputensor loads from PyTorch. call: the called
+    function, by default the model. optimizer: makes an optimizer of parameters, by default SGD.
+    train: True for training mode, without dropout. saves: True if it has save_pretrained, by which
+    weights are exchanged in both directions. grad: True if derivatives are compared.
     """
 
     model: Any
@@ -50,7 +50,7 @@ class Program:
 
 
 class Inputs:
-    """Draws the tensors of a row: the same numbers for both sides."""
+    """Draws the tensors of a row, equal for both sides."""
 
     def __init__(self, name: str) -> None:
         self.rng = np.random.default_rng(zlib.crc32(name.encode()))
@@ -61,13 +61,13 @@ class Inputs:
         return torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32))
 
     def uniform(self, *shape: int) -> Any:
-        """Within [0, 1)."""
+        """Return numbers in [0, 1)."""
         import torch
 
         return torch.from_numpy(self.rng.random(shape, dtype=np.float32))
 
     def ints(self, high: int, *shape: int) -> Any:
-        """int64 in [0, high)."""
+        """Return int64 numbers in [0, high)."""
         import torch
 
         return torch.from_numpy(self.rng.integers(0, high, shape))

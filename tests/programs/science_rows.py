@@ -91,7 +91,7 @@ def equiformer(draw: Inputs) -> Program:
     return Program(made, (draw.ints(8, 1, 6), draw.normal(1, 6, 3)), call=call)
 
 
-# --- classes in the place of tensors --------------------------------------------------------------
+# --- classes that replace tensors -----------------------------------------------------------------
 
 
 def containers(draw: Inputs) -> Program:
@@ -264,7 +264,7 @@ def posterior(draw: Inputs) -> Program:
     return Program(made, (), call=call, grad=False, train=False)
 
 
-# --- optimizers ----------------------------------------------------------------------------------
+# --- optimizers -----------------------------------------------------------------------------------
 
 
 def optimizer(name: str) -> Callable[[Inputs], Program]:

@@ -30,6 +30,6 @@ ROWS = [row for group in GROUPS.values() for row in group.ROWS]
 
 
 def requirements(group: str) -> list[str]:
-    """`name==version` of each package that a group needs."""
+    """Return `name==version` of each package that a group needs."""
     rows = GROUPS[group]
     return sorted({*(row.package for row in rows.ROWS), *rows.NEEDS})

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(side: str, rows: list[Row], folder: Path, found: list[Path]) -> None:
-    """Run the rows in a process of their own."""
+    """Run the rows in a separate process."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(map(str, [ROOT, *found])),
         "GPUTENSOR_CUDA": "off",
@@ -43,7 +43,7 @@ def run(side: str, rows: list[Row], folder: Path, found: list[Path]) -> None:
 
 
 def run_group(group: str, folder: Path) -> None:
-    """All rows of a group on both sides, and PyTorch reading the files that gputensor's saved."""
+    """Run all rows of a group on both sides; then let PyTorch read gputensor's files."""
     try:
         found = packages.fetch(table.requirements(group))
     except packages.NotFetched as error:
@@ -59,7 +59,7 @@ def run_group(group: str, folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of what came out, which all processes of a test run share."""
+    """The folder of results, which all processes of a test run share."""
     mine = tmp_path_factory.getbasetemp()
     shared = mine.parent if os.environ.get("PYTEST_XDIST_WORKER") else mine
     (shared / "programs").mkdir(exist_ok=True)
@@ -67,7 +67,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def folder_of(group: str, results: Path) -> Path:
-    """The folder of a group's results; the first process to ask makes them, and others wait."""
+    """Return the folder of a group's results. The first process that needs them computes them;
+    others wait."""
     folder = results / group
     folder.mkdir(exist_ok=True)
     with open(folder / "lock", "w") as lock:
@@ -94,7 +95,8 @@ def test_it_agrees(group: str, row: Row, results: Path) -> None:
         pytest.skip(reason)
     faults = compare.faults(row, folder)
     assert not faults, f"{len(faults)} differences: " + "; ".join(faults[:5])
-    # a model has been to gputensor and back in checkpoints, and what is no model has none
+    # models were exchanged by checkpoints in both directions; a row without a model has no
+    # checkpoint
     has_model = (folder / f"{row.name}.weights.pt").exists()
     assert has_model == (folder / f"{row.name}.back.npz").exists()
 

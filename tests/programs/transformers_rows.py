@@ -7,7 +7,7 @@ from typing import Any
 from .program import Inputs, Program, Row
 
 PACKAGE = "transformers==5.23.0"
-# What importing the package and reading files needs.
+# Packages needed to import transformers and to read files.
 NEEDS = (
     "huggingface-hub==2.4.0", "tokenizers==0.23.3", "regex==2026.11.19", "tqdm==4.70.1",
     "httpx2==2.16.2", "httpcore2==2.16.2", "truststore==0.10.5", "h11==0.16.0", "anyio==4.16.0",
@@ -22,7 +22,7 @@ IMAGE = {
     "image_size": 32, "patch_size": 8,
 }  # fmt: skip
 T5 = {"vocab_size": 99, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
-# The first tokens of a sequence, and the one that ends it, as each configuration is told.
+# Options of configurations for the first and the last token of a sequence.
 ENDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 BART = {
     "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
@@ -36,7 +36,7 @@ WHISPER = BART | {
 
 
 def model(name: str, **settings: Any) -> Any:
-    """The model of that class with random weights, and no dropout but in its configuration."""
+    """Return the model of that class with random weights; only its configuration has dropout."""
     import transformers
 
     found = getattr(transformers, name)
@@ -44,7 +44,7 @@ def model(name: str, **settings: Any) -> Any:
 
 
 def text(name: str, labels: bool = False, **settings: Any) -> Any:
-    """A row of a model of tokens: forward and backward, its files both ways."""
+    """Return a row for a model of tokens: forward, backward, and files in both directions."""
 
     def make(draw: Inputs) -> Program:
         tokens = draw.ints(90, 2, 12) + 3
@@ -56,7 +56,7 @@ def text(name: str, labels: bool = False, **settings: Any) -> Any:
 
 
 def image(name: str, size: int = 32, **settings: Any) -> Any:
-    """A row of a model of images."""
+    """Return a row for a model of images."""
 
     def make(draw: Inputs) -> Program:
         return Program(
@@ -67,7 +67,7 @@ def image(name: str, size: int = 32, **settings: Any) -> Any:
 
 
 def sequences(name: str, **settings: Any) -> Any:
-    """A row of a model from tokens to tokens."""
+    """Return a row for a model from tokens to tokens."""
 
     def make(draw: Inputs) -> Program:
         made = model(name, **settings)
@@ -78,7 +78,7 @@ def sequences(name: str, **settings: Any) -> Any:
 
 
 def generating(name: str, beams: int = 1, **settings: Any) -> Any:
-    """A row that generates with a cache, greedily or by beam search."""
+    """Return a row that generates tokens with a cache, greedily or by beam search."""
 
     def make(draw: Inputs) -> Program:
         made = model(name, **settings)

@@ -27,7 +27,7 @@ needs_compiler = pytest.mark.skipif(
     [
         (WIDE, "", (), ["avx512"]),
         (FLAGS, "", (), ["avx2"]),
-        (FLAGS.replace(" abm", ""), "", (), ["avx2", "avx512"]),  # neither runs: for others
+        (FLAGS.replace(" abm", ""), "", (), ["avx2", "avx512"]),  # for other machines
         (WIDE, "avx2", (), ["avx2", "avx512"]),
         (WIDE, "", ("avx2_sort.o",), ["avx2", "avx512"]),
     ],
@@ -88,7 +88,7 @@ b.loop_units = lambda *of: [unit for unit in known(*of) if unit.name.endswith("c
 b.main(["--loops"])
 """
     command = [sys.executable, "-c", program, str(tmp_path)]
-    # `best` would choose by what was built before, which differs from folder to folder.
+    # `best` would depend on earlier builds, which differ between folders.
     wanted = build_library.capabilities()
     env = {**os.environ, build_library.VARIABLE: ",".join(wanted)}
     subprocess.run(command, cwd=build_library.ROOT, env=env, check=True)

@@ -1,6 +1,6 @@
 """Docker images: pinned sources, no root user, and a build in CI.
 
-`.ci/image` builds and runs them on machines that can.
+`.ci/image` builds and runs them on machines with Docker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOCKS = sorted((DOCKER / "requirements").glob("*.txt"))
 
 
 def instructions(path: Path) -> list[tuple[str, str]]:
-    """(instruction, argument), continuation lines joined, comments left out."""
+    """Return (instruction, argument), with continuation lines joined and without comments."""
     text = re.sub(r"^#.*\n", "", path.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     parts = (line.split(None, 1) for line in text.splitlines() if line.strip())
     return [(instruction, argument) for instruction, argument in parts]

@@ -37,7 +37,7 @@ RUN = {"python", "sh", "console"}
 # Languages of blocks that are shown and not run; test_new_operator.py runs `py`.
 SHOWN = {"text", "yaml", "toml", "diff", "c++", "dockerfile", "py"}
 
-# Pages whose blocks launch kernels: skipped where neither a GPU nor the emulator is there.
+# Pages whose blocks launch kernels: skipped without a GPU and the emulator.
 NEEDS_CUDA = {
     "README.md",
     "where_to_start.md",
@@ -64,8 +64,8 @@ NOT_RUN = {
 BLOCK = re.compile(
     r"(?:^<!-- not run: (.*?) -->\n)?^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
-# `python` of a page: a benchmark runs one small case for one round, of which no figure is one, so
-# that none can be too good either.
+# Replaces `python` on a page: a benchmark runs one small case for one round. Its figures are not
+# judged, so none can be impossibly good.
 PYTHON = f"""#!{sys.executable}
 import os, sys
 if sys.argv[1:3] != ["-m", "bench"]:
@@ -80,7 +80,7 @@ sys.exit(__main__.main(sys.argv[3:] + (small if sys.argv[3] == "run" else [])))
 
 
 class Block(NamedTuple):
-    """line: where it begins. not_run: why it is not run, None where it is."""
+    """line: the first line. not_run: the reason why it is not run; None if it is run."""
 
     line: int
     language: str
@@ -97,7 +97,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def shell_lines(block: Block) -> list[str]:
-    """The commands of a block, without prompt and comment."""
+    """Return the commands of a block, without prompt and comment."""
     lines = block.text.replace("\\\n", " ").splitlines()
     if block.language == "console":
         lines = [line[2:] for line in lines if line.startswith("$ ")]
@@ -161,7 +161,7 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
             _check_output("\n".join(re.findall("# → (.*)", block.text)), printed.getvalue(), where)
 
 
-# Those of the benchmarks take half a minute where PyTorch is installed; others some seconds.
+# Blocks with benchmarks take half a minute if PyTorch is installed; other blocks take some seconds.
 _SLOW = {name: [pytest.mark.full] for name in ("benchmarks.md", "kernels_without_a_gpu.md")}
 
 
@@ -218,14 +218,15 @@ def test_where_to_start_is_a_program_that_switches_the_emulator_on(tmp_path: Pat
 
 
 def _tests_of(page: Path) -> str:
-    """The page's Python up to its test, for the lines that call pytest; empty where it has none."""
+    """Return the page's Python up to its test, for the lines that call pytest; empty if there is no
+    test."""
     texts = [block.text for block in blocks(page) if block.language == "python"]
     last = max((n for n, text in enumerate(texts) if "def test_" in text), default=-1)
     return "\n".join(texts[: last + 1])
 
 
 def _commands(block: Block) -> list[tuple[str, str]]:
-    """(command, the output that is shown, nothing where none is) of a block."""
+    """Return (command, shown output) for each command of a block; the output may be empty."""
     if block.language == "sh":
         return [(line, "") for line in block.text.replace("\\\n", " ").splitlines() if line.strip()]
     parts = re.split(r"^\$ (.*)\n", block.text, flags=re.MULTILINE)
@@ -234,7 +235,8 @@ def _commands(block: Block) -> list[tuple[str, str]]:
 
 
 def _check_output(shown: str, printed: str, where: str) -> None:
-    """What a page shows is what is printed; `…` stands for anything, lines are broken anywhere."""
+    """Check that the output equals the text on the page. `…` matches any text, and lines may be
+    wrapped anywhere."""
     parts = [re.escape(" ".join(part.split())) for part in shown.split("…")]
     assert re.fullmatch(".*".join(parts), " ".join(printed.split())), f"{where}\n{printed}"
 
@@ -269,7 +271,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_files_that_prose_names_exist(page: Path) -> None:
-    """`dispatch/tls.py` in running text is a promise; <placeholders> are not."""
+    """A file that text names, such as `dispatch/tls.py`, must exist; <placeholders> need not."""
     for name in re.findall(
         r"`([a-z_]+(?:/[a-z_]+)+\.(?:py|cu|cuh|yaml|sh))`", page.read_text(encoding="utf-8")
     ):

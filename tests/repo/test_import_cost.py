@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-# NumPy loads some of these itself in some versions; what counts is what gputensor adds.
+# Some versions of NumPy load some of these modules; only modules that gputensor adds are counted.
 HEAVY = {
     "cupy",
     "cupy_backends",
@@ -60,7 +60,7 @@ print(*sorted(set(sys.modules) - before))
 """
 
 
-# Counted, since times say little on a shared machine: every instruction of an import.
+# Count every instruction of an import, because times are unreliable on a shared machine.
 COUNTED = """
 import sys
 import numpy, ml_dtypes
@@ -108,13 +108,13 @@ def test_import_loads_nothing_heavy() -> None:
 
 
 def test_import_stays_small() -> None:
-    # standard library modules beside ours, whatever they are; a jump here is a decision to make
+    # modules of the standard library, whatever they are; a large increase needs a decision
     others = {m for m in added_modules() if not m.startswith("gputensor")}
     assert len(others) <= 12, sorted(others)
 
 
 def test_import_loads_few_modules_of_ours() -> None:
-    # no generated family, no native code, no kernels: what a program uses comes when it does
+    # no generated family, native code or kernels: they are loaded on first use
     ours = {m for m in added_modules() if m.partition(".")[0] == "gputensor"}
     assert len(ours) <= 45, sorted(ours)
 

@@ -14,18 +14,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "gputensor"
 
-# The longest matching prefix decides. Modules of one row may import each other freely; those of two
-# rows on one floor may not. A room is one row.
+# The longest matching prefix decides. Modules of one row may import each other; modules of two rows
+# on one floor may not. Each folder is in one row.
 FLOORS = [
-    (0, "core _generated.index"),  # `core/lazy.py` asks it where names are
+    (0, "core _generated.index"),  # `core/lazy.py` reads from it the module of each name
     (0, "_generated.loops"),
     (1, "runtime"),
     (1, "dispatch"),
-    (2, "kernels"),  # plans and kernels see operands, never a Tensor
+    (2, "kernels"),  # plans and kernels get operands, never a Tensor
     (3, "iterator"),
     (4, "_generated"),
     (5, "tensor"),
-    (6, "structured _generated.short_forms"),  # forms that structured/shortcuts/ choose among
+    (6, "structured _generated.short_forms"),  # forms among which structured/shortcuts/ chooses
     (7, "native"),
     (8, "autograd"),
     (9, "fallbacks"),
@@ -51,11 +51,11 @@ FLOORS = [
     (14, "distributions"),
     (14, "serialization"),
     (14, "library"),
-    (14, "distributed _generated.kernels.collective"),  # whose native code is there
+    (14, "distributed _generated.kernels.collective"),  # the native code of these modules is there
     (14, "interop"),
     (15, "__init__ __main__ cli pytest_plugin"),
     (15, "utils"),
-    (15, "parallel"),  # modules over `distributed`; `nn` loads them when they are named
+    (15, "parallel"),  # modules that import `distributed`; `nn` loads them on first use
     (16, "func"),
     (16, "as_torch"),
     (16, "array_api"),  # a client of the package's names
@@ -65,7 +65,8 @@ ROW_OF = {name: (floor, row) for row, (floor, names) in enumerate(FLOORS) for na
 
 
 def modules() -> list[str]:
-    """Every module, relative to the package: `core.dtype`; `__init__` is the package itself."""
+    """Return every module, relative to the package: `core.dtype`; `__init__` is the package
+    itself."""
     names = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
@@ -85,14 +86,15 @@ def file_of(module: str) -> Path:
 
 
 class _Imports(ast.NodeVisitor):
-    """Collects (line, dotted name, imported names, level), without what only type checkers see."""
+    """Collects (line, dotted name, imported names, level), without imports for type checkers
+    only."""
 
     def __init__(self) -> None:
         self.found: list[tuple[int, str, list[str], int]] = []
 
     def generic_visit(self, node: ast.AST) -> None:
         for child in ast.iter_child_nodes(node):
-            if not isinstance(child, ast.expr):  # no import is in one, and most nodes are
+            if not isinstance(child, ast.expr):  # expressions contain no import
                 self.visit(child)
 
     def visit_If(self, node: ast.If) -> None:
@@ -113,7 +115,8 @@ class _Imports(ast.NodeVisitor):
 
 @cache
 def imports_of(module: str) -> list[tuple[int, str]]:
-    """(line, absolute name) of every import; `from a import b` gives a.b if that is a module."""
+    """Return (line, absolute name) of every import; for `from a import b` it is a.b if that is a
+    module."""
     path = file_of(module)
     visitor = _Imports()
     visitor.visit(ast.parse(path.read_text(encoding="utf-8"), str(path)))
@@ -164,12 +167,12 @@ def imports_upwards(module: str) -> list[str]:
 
 
 def test_a_room_is_one_row() -> None:
-    """Generated code apart, which is written for several floors."""
+    """Except for generated code, which is on several floors."""
     assert not [n for n in ROW_OF if "." in n and not n.startswith("_generated.")]
 
 
 def graph() -> dict[str, set[str]]:
-    """Module -> the modules that it imports, in function bodies too."""
+    """Return module -> the modules that it imports, in function bodies too."""
     known = set(modules())
     found: dict[str, set[str]] = {}
     for module in known:
@@ -178,17 +181,18 @@ def graph() -> dict[str, set[str]]:
             for _, dotted in imports_of(module)
             if dotted.split(".")[0] == "gputensor"
         }
-        # what is no module is a name that the package itself exports
+        # a name that is not a module is exported by the package itself
         found[module] = {t if t in known else "__init__" for t in targets} - {module}
     return found
 
 
 def circles(of: dict[str, set[str]]) -> set[str]:
-    """The modules that lead back to themselves: what is left where nobody is free of imports."""
+    """Return the modules in import cycles: those that remain after modules without remaining
+    imports are removed."""
     left = {module: set(targets) for module, targets in of.items()}
     while True:
         ends = {m for m, targets in left.items() if not targets}
-        # nobody imports it, so it is on no way back
+        # no module imports it, so it is in no cycle
         starts = left.keys() - set().union(*left.values())
         if not ends | starts:
             return set(left)
@@ -224,7 +228,8 @@ FACES = ("_generated.calls", "_generated.functions", "_generated.operators")
 
 
 def _run_by_import(nodes: Iterable[ast.stmt]) -> Iterator[ast.AST]:
-    """What runs when a module is imported: not bodies of functions, nor what type checkers see."""
+    """Return the code that runs when a module is imported: not function bodies, and no code for
+    type checkers only."""
     for node in nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for child in (*node.decorator_list, *node.args.defaults, *node.args.kw_defaults):
@@ -244,7 +249,7 @@ def _run_by_import(nodes: Iterable[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _operators_named(module: str) -> list[str]:
-    """`line: name` of each operator that a module names while it is imported."""
+    """Return `line: name` of each operator that a module reads while it is imported."""
     path = file_of(module)
     body = ast.parse(path.read_text(encoding="utf-8"), str(path)).body
     faces: set[str] = set()

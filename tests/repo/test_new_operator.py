@@ -24,7 +24,7 @@ EDIT = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 COPIED = ("codegen", "docs", "gputensor", "tests")
-# What users see of an operator with loops of its own: forms, gradients, refusals, devices.
+# A program that uses the operator with its own loops: forms, gradients, errors, devices.
 PROGRAM = """
 import sys
 import gputensor as gt
@@ -67,7 +67,7 @@ def edits() -> list[tuple[str, str, str]]:
 
 
 def example() -> tuple[str, str]:
-    """What the page does with the new operator, and what that prints."""
+    """Return the page's example of the new operator, and its output."""
     text = PAGE.read_text(encoding="utf-8")
     program = text[text.index("```py\nimport gputensor") :].partition("\n")[2].partition("```")[0]
     return program, program.partition("# → ")[2].strip()

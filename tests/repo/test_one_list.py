@@ -19,13 +19,14 @@ ROOMS = (
     "gputensor/fallbacks", "gputensor/makers",
 )  # fmt: skip
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-# Lists of the binary family in files that the pointwise families share, and why they are there.
+# Lists of operators of the binary family in files that the pointwise families share, with the
+# reasons.
 KNOWN = {
     "gputensor/native/binary.py": {"floor", "trunc"},  # how a quotient is rounded
     "gputensor/kernels/cuda/pointwise_launch.py": {"add", "sub"},  # one kernel serves both alphas
     "gputensor/native/complex_view.py": {"abs", "angle"},  # polar's arguments
     "gputensor/native/segment.py": {"sum", "mean", "prod", "max", "min"},  # segment_reduce's words
-    "gputensor/kernels/cuda/prebuilt.py": {"add", "sub", "mul", "div"},  # what is carried compiled
+    "gputensor/kernels/cuda/prebuilt.py": {"add", "sub", "mul", "div"},  # kernels shipped compiled
 }
 
 FAMILIES: dict[str, set[str]] = {}
@@ -33,11 +34,11 @@ for name, family in OPERATORS.items():
     for spelled in (name, name.partition(".")[0], name.partition(".")[0].removesuffix("_")):
         FAMILIES.setdefault(spelled, set()).add(family)
 for family in {*OPERATORS.values()}:
-    FAMILIES.pop(family, None)  # a table may go by families, some of which an operator is called as
+    FAMILIES.pop(family, None)  # tables by family are allowed
 
 
 def lists(text: str, stem: str = "") -> Iterator[set[str]]:
-    """The operators that a list names, of families whose file this is not."""
+    """Return the operators in a list that do not belong to this file's family."""
     for node in ast.walk(ast.parse(text)):
         items: list[ast.expr] = []
         if isinstance(node, (ast.Tuple, ast.List, ast.Set)):

@@ -1,6 +1,6 @@
 """Only `runtime.files` writes files, because its writes are atomic.
 
-`codegen/` is excluded: it must work while the package is broken, on files that git has.
+`codegen/` is excluded: it must work while the package is broken, and git has its files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WAYS = frozenset(
 )
 WORDS = re.compile(rf"open\s*\(|\b(write_|savefig|{'|'.join(sorted(WAYS))})")
 MODULES = frozenset("os shutil tempfile np numpy Path path".split())
-# Where, and why a reader cannot see it half-done.
+# The place, and why no reader can find the file incomplete.
 ALLOWED = {
     "gputensor/runtime/files.py": "the one way",
     "gputensor/runtime/emulator/toolchain.py": "headers and results in a folder of runtime.files",
@@ -49,7 +49,7 @@ def writes(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
         elif isinstance(called, ast.Attribute) and name in WAYS:
             owner = ast.unparse(called.value)
-            # str.replace and files.write_text are others.
+            # str.replace and files.write_text are other methods.
             if owner in MODULES or name.startswith(("write_", "savefig")) and owner != "files":
                 yield node.lineno, f"{owner}.{name}"
 

@@ -48,7 +48,7 @@ def test_every_module_that_a_module_lists_is_checked() -> None:
         if isinstance(found(f"{path}.{name}"), types.ModuleType)
         and not name.startswith("__")
     }  # fmt: skip
-    assert listed - {"gt.ops"} == set(MODULES) - {"gt"}  # which takes any name, as torch.ops does
+    assert listed - {"gt.ops"} == set(MODULES) - {"gt"}  # accepts any name, as torch.ops does
 
 
 @pytest.mark.parametrize("path", MODULES)
@@ -59,7 +59,7 @@ def test_a_module_lists_what_users_name(path: str) -> None:
     for name in names:
         assert not name.startswith("_")
         value = getattr(module, name)
-        if not isinstance(value, type(re)):  # whose names are those of rooms
+        if not isinstance(value, type(re)):  # its names are those of modules
             home = str(getattr(value, "__module__", "gputensor"))
             assert home.startswith("gputensor"), f"{path}.{name} comes from {home}"
     assert not {"Any", "annotations", "errors", "lazy"} & set(names)
@@ -67,7 +67,7 @@ def test_a_module_lists_what_users_name(path: str) -> None:
 
 def test_what_the_pages_name_is_listed() -> None:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        if page.name == "new_operator.md":  # which adds one to a copy
+        if page.name == "new_operator.md":  # adds a name to a copy
             continue
         for name in re.findall(r"\bgt((?:\.[a-z_]+)*\.[A-Za-z]\w*)\b", page.read_text("utf-8")):
             at = "gt"
@@ -130,7 +130,7 @@ def test_a_name_that_tensors_of_others_have_is_explained(name: str, says: str) -
 
 
 def test_python_names_what_is_near_to_a_slip() -> None:
-    # It looks through dir(x), and at most at 750 names.
+    # It searches dir(x), at most 750 names.
     assert len(dir(gt.ones(2))) < 750
     program = "import gputensor as gt; gt.ones(2).shpae"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -20,7 +20,8 @@ ROOMS = sorted(p.parent for p in PACKAGE.glob("*/__init__.py"))
 FAMILIES = {op.family for op in load.load().ops}
 MOST_AT_THE_ROOT = 12
 
-# What families share, in folders whose other files are a family's: `copy.py`, `copy_plan.py`.
+# Files that families share, in folders where each other file belongs to a family: `copy.py`,
+# `copy_plan.py`.
 SHARED = {
     "native": set(),
     "kernels/cpu": {"cast", "pointwise", "quiet", "select", "table"},
@@ -31,9 +32,9 @@ SHARED = {
     },
 }  # fmt: skip
 
-# What examples call a reader's own files.
+# Names of a reader's own files in examples.
 READERS = {"axpy.cu", "scale_reference.py", "test.py"}
-# Their files are told apart from ours by the first folder or the name of their library.
+# The first folder, or the name of the library, distinguishes their files from ours.
 OTHERS = re.compile(
     r"\b(aten|ATen|c10|csrc|torch|torchgen|PyTorch|CuPy|NumPy|cupy|numpy|Numba|gen_\w+)\b"
 )
@@ -84,7 +85,8 @@ def tracked() -> list[str]:
 
 
 def prose(name: str, text: str) -> Iterator[tuple[int, str]]:
-    """(line number, line) of what people read: a page, and docstrings and comments of Python."""
+    """Return (line number, line) of prose: the text of a page, or docstrings and comments of
+    Python."""
     if name.endswith(".md"):
         yield from enumerate(text.splitlines(), 1)
         return
@@ -101,7 +103,7 @@ def prose(name: str, text: str) -> Iterator[tuple[int, str]]:
 
 
 def is_there(folder: str, name: str, files: set[str], names: set[str]) -> bool:
-    """Whether a mention leads to a file, by its name or by the end of its path."""
+    """True if a file has the mentioned name, or a path that ends in it."""
     if not folder:
         return name in names or name in READERS
     return any(file == folder + name or file.endswith(f"/{folder}{name}") for file in files)
@@ -116,7 +118,7 @@ def test_files_that_texts_name_are_there() -> None:
         is_ours = file.startswith(("gputensor/", "codegen/", "docs/")) or file.count("/") == 0
         if not is_ours or "/_generated/" in file or not file.endswith((".py", ".md")):
             continue
-        if file == "CHANGELOG.md" or file.startswith("docs/adr/"):  # tell of their time
+        if file == "CHANGELOG.md" or file.startswith("docs/adr/"):  # they describe earlier versions
             continue
         text = (ROOT / file).read_text(encoding="utf-8")
         for number, line in prose(file, text):

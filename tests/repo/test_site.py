@@ -41,7 +41,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Page(html.parser.HTMLParser):
-    """What a page loads or leads to, and its anchors."""
+    """The files that a page loads, its links, and its anchors."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -52,8 +52,8 @@ def test_of_a_large_family_the_quick_tier_has_some(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("row", some(CALLABLE, 1), ids=str)
 def test_the_quick_tier_meets_all_that_a_row_has(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sample; and each overload with each dtype and each layout that it takes in any case of
-    the full tier."""
+    """It has each sample, and each overload with each dtype and each layout that the full tier
+    has."""
     quick = _spread(row)
     assert {case.sample for case in quick} == set(row.samples)
     if any(x.dtype is None for case in quick for x in case.tensors()):
@@ -82,7 +82,7 @@ def test_an_id_has_no_address() -> None:
 
 
 def test_all_of_the_folder_of_oracles_has_the_mark() -> None:
-    """Other runs do not look into it."""
+    """Other test runs ignore the folder."""
     files = sorted((Path(__file__).parents[1] / "oracle").glob("test_*.py"))
     marks = [re.search(r"^pytestmark = .*?oracle", file.read_text(), re.M | re.S) for file in files]
     assert len(files) > 30 and not [file.name for file, mark in zip(files, marks) if not mark]
@@ -109,14 +109,15 @@ def test_a_folder_may_take_twice_its_budget() -> None:
 
 
 def test_a_machine_that_became_slower_exceeds_no_budget() -> None:
-    """The loop was timed while it was fast; a folder slower than the others is still told."""
+    """The machine was fast during the reference loop. A folder that is slower than the others is
+    still reported."""
     slower = {name: [2 * s, n] for name, (s, n) in MEASURED["folders"].items()}
     _, wrong = budgets.judge(MEASURED | {"folders": slower}, BUDGETS)
     assert len(wrong) == 1 and wrong[0].startswith("tests/amp took 82.0 s")
 
 
 def test_a_small_folder_may_compile_what_it_shares_with_others() -> None:
-    """Which of them does is chance; it is less than the tier notices."""
+    """Chance decides which folder compiles it; the time is below the tier's threshold."""
     for seconds, exceeded in ((4.5, 0), (5.5, 1)):
         folders = MEASURED["folders"] | {"tests/amp": [20.0, 7], "tests/op_db": [seconds, 8]}
         _, wrong = budgets.judge(MEASURED | {"folders": folders}, BUDGETS | {"tests/op_db": 4.0})

@@ -15,7 +15,8 @@ import pytest
 from .test_public_names import MODULES, ROOT
 
 pytestmark = pytest.mark.full
-# Of all names without an underscore, in rooms that users never import too. Raise it with the share.
+# The share of all names without an underscore, also in modules that users never import. Increase it
+# with the share.
 KNOWN = 0.954
 # What users name and whose type is inferred. gt.cuda hands out the bound methods of one face, which
 # read with their signatures; Callable[..., int] would be known to pyright and say less to a reader.

@@ -19,28 +19,28 @@ import pytest
 from .test_docs import PAGES, ROOT, blocks
 
 pytestmark = pytest.mark.full
-# The functions of an example that are not annotated, and what follows from it.
+# Rules about functions without annotations.
 UNTYPED = """
     reportMissingParameterType reportUnknownArgumentType reportUnknownLambdaType
     reportUnknownMemberType reportUnknownParameterType reportUnknownVariableType
 """
-# Rules of pyright that are off on a page, with what its examples do instead.
+# Rules of pyright that are disabled on a page, with the reasons.
 OFF = {
-    "architecture.md": "reportPrivateUsage",  # shows what a tensor is made of
+    "architecture.md": "reportPrivateUsage",  # shows the parts of a tensor
     # shows attributes of operators, and functions that PyTorch's users write without types
     "custom_operators.md": f"{UNTYPED} reportPrivateUsage reportPossiblyUnboundVariable",
     # lambdas have no annotations
     "where_to_start.md": "reportUnknownArgumentType reportUnknownLambdaType",
-    "kernels_without_a_gpu.md": UNTYPED,  # a fixture, and functions that are given a generator
+    "kernels_without_a_gpu.md": UNTYPED,  # a fixture, and functions with a generator as argument
     # a device brings attributes of Tensor when it is registered: no checker can know `x.is_acme`
     "new_device.md": f"{UNTYPED} reportAttributeAccessIssue reportPossiblyUnboundVariable",
 }
-# The same of mypy.
+# The same for mypy.
 UNTYPED_PAGES = [name for name, rules in OFF.items() if UNTYPED in rules]
 
 
 def settings_of(page: str) -> str:
-    """Comments that turn rules off for the checkers, for what stands below them."""
+    """Return comments that disable rules of the checkers in the code below."""
     lines = [f"# pyright: {rule}=false" for rule in OFF.get(page, "").split()]
     if page in UNTYPED_PAGES:
         lines.append("# mypy: allow-untyped-defs, allow-untyped-calls")
@@ -90,7 +90,7 @@ def test_pyright_takes_them(pages: Path) -> None:
     settings = {
         "typeCheckingMode": "strict",
         "extraPaths": [str(ROOT)],
-        "reportUnusedExpression": False,  # an example shows what an expression gives
+        "reportUnusedExpression": False,  # an example shows the value of an expression
     }
     (pages / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     done = subprocess.run(

@@ -44,7 +44,8 @@ def run(*command: str | Path, **options: Any) -> str:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy, because setuptools leaves build folders behind; with the objects built so far."""
+    """A copy of the checkout, because setuptools leaves build folders behind. It contains the
+    compiled objects."""
     for tool in ("pip", "setuptools"):
         if find_spec(tool) is None:
             pytest.skip(f"{tool} is not installed, so no wheel can be built without a network")
@@ -60,7 +61,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(source: Path, to: Path, **settings: str) -> Path:
-    """The wheel, made with what is installed and without a network."""
+    """The wheel, built with the installed packages and without a network."""
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
         "--disable-pip-version-check", "--wheel-dir", to, source,
         env=os.environ | settings)  # fmt: skip
@@ -128,8 +129,8 @@ def test_it_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     run(sys.executable, "-m", "venv", "--without-pip", environment)
     (site,) = environment.glob("lib/python*/site-packages")
-    zipfile.ZipFile(wheel).extractall(site)  # all that pip does for a wheel without scripts
-    for dependency in ("numpy", "ml_dtypes", "scipy"):  # the hard dependencies, and no other
+    zipfile.ZipFile(wheel).extractall(site)  # pip does the same, without scripts
+    for dependency in ("numpy", "ml_dtypes", "scipy"):  # the required dependencies only
         folder = Path(find_spec(dependency).origin).parent  # type: ignore[union-attr, arg-type]
         for path in (folder, folder.with_name(f"{dependency}.libs")):
             if path.exists():

@@ -1,7 +1,7 @@
 """One row per operator: samples of arguments, a NumPy reference, a tolerance, expected errors.
 
-A row repeats nothing of native_functions.yaml; the general tests (`tests/test_ops_*.py`) know no
-operator by name and take forms, dtypes and overloads from there. A new operator needs one row in
+A row repeats nothing of native_functions.yaml. The general tests (`tests/test_ops_*.py`) contain no
+operator's name and read forms, dtypes and overloads from the YAML. A new operator needs one row in
 the file of its family. `x.add_` and `add.out` are forms of the row `add`; an operator without
 another form, such as `copy_`, keeps its underscore.
 """
@@ -21,7 +21,7 @@ __all__ = ["DEVICE", "DTYPE", "FAMILIES", "Fails", "ROWS", "Row", "S", "T", "gri
 
 
 class Placeholder:
-    """Stands in a sample for what only the case knows."""
+    """Stands in a sample for a value that the case sets."""
 
     __slots__ = ("name",)
 
@@ -55,35 +55,36 @@ class Fails:
 
 
 class Row:
-    """What the harnesses need to know of an operator beyond the YAML.
+    """The facts about an operator that the harnesses need and the YAML lacks.
 
-    ref: the reference, called as the operator with arrays in place of tensors: in float64,
-        complex128, int64 or uint64 where the YAML has `dtypes`, else in the operand's own dtype.
-        None where there are no values to expect (`empty`), or no kernel.
-    ulp: how far from the reference, in units in the last place; 0 is the correct rounding. A number
-        or a mapping from dtypes. why: where that number comes from.
-    device_ulp: how far the devices may be apart; 0 is equal bits.
-    of_largest: both count units of a result's largest element: rounding errors are as large as the
-        terms, also where these cancel.
-    operator: Python's operator, where it calls this one.
+    ref: the reference, called like the operator with arrays instead of tensors: in float64,
+    complex128, int64 or uint64 if the YAML has `dtypes`, otherwise in the operand's dtype. None if
+    the values are unspecified (`empty`), or if there is no kernel.
+    ulp: the allowed distance from the reference, in units in the last place; 0 means correctly
+    rounded. A number or a mapping from dtypes. why: the reason for this number.
+    device_ulp: the allowed distance between devices; 0 means equal bits.
+    of_largest: both distances count units of a result's largest element, because rounding errors
+    have the size of the terms, even if the terms cancel.
+    operator: Python's operator, if it calls this one.
     out: dtypes that `out` may have: `castable` from the result's, `same`, `any`, `inexact`
-        (floating and complex), `not_bool`, `truth` (bool and uint8), or `own`: it decides.
-    may_copy: a view where the strides allow it, else a copy.
-    result: dtype of the result from (arguments, keyword arguments, default), where it is neither
-        `dtype=` nor the first tensor's; a tuple of several results'.
-    rule: (arguments, keyword arguments) -> what stands in for the YAML's `dtypes`, or None.
-    refuses: (operands, keyword arguments, compute dtype) -> whether the call is to be refused
-        although the YAML's dtypes allow it; an operand is (sizes, dtype) or a number.
-    zeros_equal: 0.0 and -0.0 are one result.
-    takes_expanded: in place, it writes one value to an expanded self.
-    numbers_meet: numbers promote with the tensors, though the schema has them as Scalars.
-    positive: it has no derivative at negative numbers. domain: sizes of the numbers at which it is
-        differentiated.
-    like: another row, whose loop it shares; so it needs few samples, and no long ones.
-    checked_by: the test that checks its derivative, where differences of its own would not tell.
+        (floating and complex), `not_bool`, `truth` (bool and uint8), or `own`: out determines the
+        dtype.
+    may_copy: the result is a view if the strides allow it, otherwise a copy.
+    result: a function from (arguments, keyword arguments, default) to the result's dtype, if it is
+    neither `dtype=` nor the first tensor's; a tuple for several results.
+    rule: (arguments, keyword arguments) -> a rule that replaces the YAML's `dtypes`, or None.
+    refuses: (operands, keyword arguments, compute dtype) -> True if the call must raise although
+    the YAML's dtypes allow it; an operand is (sizes, dtype) or a number.
+    zeros_equal: 0.0 and -0.0 count as equal.
+    takes_expanded: the in-place form may write one value to an expanded self.
+    numbers_meet: numbers promote with the tensors, although they are Scalars in the schema.
+    positive: it has no derivative at negative numbers. domain: the magnitudes of the numbers at
+    which it is differentiated.
+    like: another row with the same loop; so this row needs few samples, and no long ones.
+    checked_by: the test that checks its derivative, if finite differences cannot.
     refuses_expanded: an expanded `self` must not be written to.
-    no_meta: why it cannot be called on the meta device. needs_backend: no device of ours has it.
-    dtypes: that it takes, for operators whose YAML entry does not say.
+    no_meta: why it cannot be called on the meta device. needs_backend: no built-in device has it.
+    dtypes: the accepted dtypes, for operators whose YAML entry does not define them.
     """
 
     __slots__ = (
@@ -143,17 +144,17 @@ class Row:
         return self.ulp.get(of, 0) if isinstance(self.ulp, dict) else self.ulp
 
 
-# Sizes that every loop must get right: several dimensions, none, no elements, sizes of 1.
+# Sizes that every loop must handle: several dimensions, none, no elements, sizes of 1.
 SHAPES = ((2, 3), (), (0, 3), (1, 3, 1), (2, 3, 4, 5), (7,))
 
 
 def grid(values: str = "any") -> list[S]:
-    """One operand of each of the sizes that every loop must get right."""
+    """Return one operand of each of the sizes that every loop must handle."""
     return [S(T(*sizes, values=values)) for sizes in SHAPES]
 
 
 def with_copies(rows: list[Row], names: str) -> list[Row]:
-    """The rows, and one for the copy of each of these views; its refusals are the view's."""
+    """Return the rows, and one row for the copy of each view, with the view's errors."""
     of = {row.name: row for row in rows}
     made = [
         Row(
@@ -166,7 +167,8 @@ def with_copies(rows: list[Row], names: str) -> list[Row]:
 
 
 def pairs(values: str = "any", second: str | None = None) -> list[S]:
-    """Two operands: of one size, broadcast, beside 0-d ones, numbers, other dtypes and layouts."""
+    """Return pairs of operands: of equal sizes, broadcast, with 0-d tensors, numbers, other dtypes
+    and layouts."""
     from gputensor.core import dtype as d
 
     second = second or values
@@ -206,6 +208,6 @@ def _gather() -> dict[str, dict[str, Row]]:
     return found
 
 
-FAMILIES = tuple(sorted(module.name for module in iter_modules(__path__)))  # by the file law
+FAMILIES = tuple(sorted(module.name for module in iter_modules(__path__)))  # a file for each family
 BY_FAMILY = _gather()
 ROWS = {name: row for rows in BY_FAMILY.values() for name, row in rows.items()}

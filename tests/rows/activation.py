@@ -26,7 +26,7 @@ WHY = "a few functions of some ulp each, and a difference of like numbers"
 
 
 def few(*scalars: Any, operands: int = 1, values: str = "exact", **kwargs: Any) -> list[S]:
-    """Some sizes; two operands lie in one layout."""
+    """Return operands of some sizes; two operands have the same layout."""
     shapes = ((2, 3), (2, 3, 4, 5), (), (0, 3))
     tensors = [[T(*sizes, values=values) for _ in range(operands)] for sizes in shapes]
     return [S(*x, *scalars, **kwargs) for x in tensors]

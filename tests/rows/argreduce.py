@@ -63,7 +63,8 @@ def _row(name: str, function: Any) -> Row:
 
 
 def _extremes(take: Any, places: Any) -> Any:
-    """max and min of all, along a dimension with indices, or of two."""
+    """The reference of max and min: of all elements, along a dimension with indices, or of two
+    operands."""
 
     def reference(x: Any, other: Any = None, keepdim: bool = False) -> Any:
         if other is None:

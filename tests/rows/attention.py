@@ -70,7 +70,8 @@ def _with_mask(
     grad: Any, q: Any, k: Any, v: Any, out: Any, logsumexp: Any, mask: Any, is_causal: bool,
     scale: Any = None, kept: Any = 1.0,
 ) -> Any:  # fmt: skip
-    """From any out and logsumexp, whether or not attention gave them. kept: factors of weights."""
+    """The gradients for any out and logsumexp, even if attention did not compute them. kept:
+    factors of weights."""
     grad, q, k, v, out = (x.astype(np.float64) for x in (grad, q, k, v, out))
     by = q.shape[-1] ** -0.5 if scale is None else scale
     scores = _scores(q, k, mask, is_causal, by)
@@ -87,7 +88,7 @@ def _with_mask(
 
 
 def _factors(q: Any, k: Any, p: float, seed: int, block: int) -> Any:
-    """By what dropout multiplies each weight."""
+    """Return the factor by which dropout multiplies each weight."""
     kept = np.empty((*q.shape[:3], k.shape[2]), bool)
     numpys.bernoulli(kept, seed, block, math.ceil(math.ldexp(1 - p, 53)), 0)
     return kept / (1 - p)
@@ -179,7 +180,7 @@ ROWS = [
         ],
         _backward,
         result=_mask_of_f32,
-        **{**_KIND, "ulp": 16},  # of a mask in f32, whatever query's dtype
+        **{**_KIND, "ulp": 16},  # for a mask in f32, whatever the dtype of query
     ),
     Row(
         "_attention_with_dropout",

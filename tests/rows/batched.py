@@ -10,7 +10,7 @@ from gputensor.core.dtype import ALL, bool_, float32, float64
 from . import Fails, Row, S, T
 from .matmul import _NUMERIC
 
-# Small values: their products and sums are exact, as those of `mm`.
+# Small values: their products and sums are exact, as for `mm`.
 _SAMPLES = [
     S(T(4, 2, 3), T(4, 3, 2)),
     S(T(2, 0, 3), T(2, 3, 4)),
@@ -86,7 +86,7 @@ ROWS = [
             Fails(S(T(4), T(3, 2, 3), T(3, 3, 4)), errors.DtypeError, "not be bool", bool_),
         ),
     ),
-    # which zero a complex sum of products gives depends on the order in which BLAS adds them
+    # the sign of a zero in a complex sum of products depends on BLAS's order of additions
     Row(
         "bmm",
         _SAMPLES,

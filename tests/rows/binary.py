@@ -35,7 +35,7 @@ def _scaled(ufunc: np.ufunc, swap: bool = False) -> Any:
             return ufunc(self, other)
         kind = np.asarray(other).dtype
         if kind.kind == "b":
-            alpha = bool(alpha)  # a product of bools is their conjunction
+            alpha = bool(alpha)  # the product of bools is `and`
         elif kind == np.uint64:
             alpha %= 2**64
         return ufunc(self, np.multiply(other, alpha))
@@ -63,7 +63,8 @@ def _rounds_complex_or_bool(operands: Any, kwargs: Any, compute: Any) -> bool:
 
 
 def _scales_by_more_than(operands: Any, kwargs: Any, compute: Any) -> bool:
-    """alpha must not be of a higher category than the result; a bool is for bools alone."""
+    """alpha must not have a higher category than the result; a bool alpha is allowed for bools
+    only."""
     alpha = kwargs.get("alpha", 1)
     if alpha is True:
         return compute is not bool_
@@ -71,7 +72,7 @@ def _scales_by_more_than(operands: Any, kwargs: Any, compute: Any) -> bool:
 
 
 def _refuses_difference(operands: Any, kwargs: Any, compute: Any) -> bool:
-    """PyTorch has no `-` for a bool tensor, or for True, whatever the other operand."""
+    """True if an operand is a bool tensor or True: PyTorch has no `-` for these."""
     return _scales_by_more_than(operands, kwargs, compute) or any(
         x is True or type(x) is tuple and x[1] is bool_ for x in operands
     )
@@ -91,7 +92,7 @@ MISMATCH = S(T(2, 3), T(2, 4))
 
 
 def _refusals(op: str) -> tuple[Fails, ...]:
-    """What every operator of two inputs refuses."""
+    """Errors of every operator with two inputs."""
     return (
         Fails(
             MISMATCH,
@@ -105,7 +106,8 @@ def _refusals(op: str) -> tuple[Fails, ...]:
 
 
 def few(values: str = "any", second: str = "", numbers: tuple[Any, ...] = ()) -> list[S]:
-    """Two operands, of what other rows of the family have not tested of their shared loops."""
+    """Return pairs of operands for an operator whose loops other rows of the family already
+    test."""
     second = second or values
     made = [
         S(T(2, 3, values=values), T(2, 3, values=second)),
@@ -133,7 +135,7 @@ def _power(self: Any, other: Any) -> Any:
 
 
 def _negative_power(operands: Any, kwargs: Any, compute: Any) -> bool:
-    """A number that integers would have to be divided for."""
+    """True for a negative exponent of integers, which would need a division."""
     return type(operands[1]) is int and operands[1] < 0 and compute.category <= INTEGER
 
 
@@ -291,7 +293,7 @@ ROWS = [
     ),
     Row("logaddexp", few("exact"), _logaddexp, ulp=8, device_ulp=16, why=WIDE),
     Row("logaddexp2", few("exact"), np.logaddexp2, ulp=8, device_ulp=8, why=WIDE),
-    # which of 0.0 and -0.0 is the larger, NumPy and PyTorch leave to the instruction at hand
+    # NumPy and PyTorch do not define which of 0.0 and -0.0 is larger: it depends on the instruction
     Row("maximum", pairs(), np.maximum, zeros_equal=True, errors=_refusals("maximum")),
     Row("minimum", pairs(), np.minimum, zeros_equal=True, errors=_refusals("minimum")),
     Row("mul", pairs("exact"), np.multiply, operator=operator.mul, errors=_refusals("mul")),

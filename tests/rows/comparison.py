@@ -30,12 +30,12 @@ _ORDERED = {
 
 
 def _isclose(self: Any, other: Any, *bounds: float, **kwargs: Any) -> Any:
-    if self.dtype.kind == "b":  # NumPy subtracts no bools
+    if self.dtype.kind == "b":  # NumPy cannot subtract bools
         self, other = self.astype(np.float64), other.astype(np.float64)
     return np.isclose(self, other, *bounds, **kwargs)
 
 
-# For whole tensors: they give a bool.
+# Functions of whole tensors that return a bool.
 CLOSE = [
     S(T(2, 3), T(2, 3)),
     S(T(2, 3, values="any"), T(3, values="any"), rtol=0.5, atol=1.0),

@@ -11,7 +11,7 @@ from gputensor.core.dtype import complex64, complex128, float16, float32, float6
 
 from . import Fails, Row, S, T, grid, with_copies
 
-# What is read from a lazy view is a copy, whose strides are the view's own for a dense one.
+# Reading a lazy view makes a copy, which has the view's strides if the view is dense.
 _COMPLEX = [
     S(T(2, 3, layout="contiguous")),
     S(T(2, 3, layout="transposed")),

@@ -25,7 +25,8 @@ def _full(value: Any, count: int) -> tuple[int, ...]:
 
 
 def _convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
-    """Element by element: each input goes to each output that a tap of the kernel leads to."""
+    """Compute each product: every input element is added to the outputs to which the kernel's taps
+    lead."""
     count = w.ndim - 2
     s, p, d, more = (_full(v, count) for v in (stride, padding, dilation, output_padding))
     of = np.complex128 if x.dtype.kind == "c" else np.float64
@@ -72,7 +73,7 @@ def _backward(grad, x, w, sizes, stride, padding, dilation, transposed, more, gr
     args = (stride, padding, dilation, transposed, more, groups)
 
     def through(place: int) -> np.ndarray:
-        """By basis vectors: the convolution is linear in each operand."""
+        """Compute gradients by basis vectors, because the convolution is linear in each operand."""
         given, found = (x, w), []
         for at in np.ndindex(*given[place].shape):
             basis = np.zeros_like(given[place])

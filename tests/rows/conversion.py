@@ -26,7 +26,7 @@ def _to(self: np.ndarray, *target: Any, dtype: Any = None, **options: Any) -> np
 
 
 def _target(args: tuple[Any, ...], kwargs: dict[str, Any], of: Any) -> Any:
-    """The dtype that `to` is asked for."""
+    """Return the dtype that is passed to `to`."""
     for x in (*args[1:], kwargs.get("dtype")):
         if x is DTYPE:
             return of

@@ -15,7 +15,7 @@ from . import Fails, Row, S, T, grid
 
 
 def converted(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """The numeric rule of the project, element by element in Python.
+    """Cast by the project's numeric rule, element by element in Python.
 
     float -> integer: truncate, saturate to int64, keep the low bits; NaN is 0; to uint64, values in
     [2^63, 2^64) are exact. Source: Note [Numeric casts] in kernels/cpu/cast.py.

@@ -16,7 +16,7 @@ from . import Fails, Row, S, T
 from .softmax import FLOATS
 
 NONE, MEAN, SUM = range(3)
-_SHARE, _SIGNS = "positive", "powers"  # in [0, 1]; 1 and -1, and others
+_SHARE, _SIGNS = "positive", "powers"  # elements in [0, 1]; elements 1, -1 and others
 WHY = "a few functions of some ulp each, then sums and a division; f16 and bf16 round each step"
 ULP = {float16: 8, bfloat16: 8, float32: 64, float64: 64}
 
@@ -26,7 +26,8 @@ def _reduced(each: Any, reduction: int) -> Any:
 
 
 def _of(each: Callable[..., Any], count: int = 2) -> Callable[..., Any]:
-    """The loss of what `each` gives: of `count` operands, the reduction and numbers."""
+    """Return a reference: the reduced result of `each`, a function of `count` operands and of
+    numbers."""
 
     def ref(*args: Any, reduction: int = MEAN, **kwargs: Any) -> Any:
         operands, rest = [x.astype(np.float64) for x in args[:count]], args[count:]
@@ -46,7 +47,8 @@ def _gradient(slope: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _samples(*rest: Any, x: str = "exact", target: str = "exact") -> list[S]:
-    """Each reduction, and operands that are broadcast or lie in one dimension less."""
+    """Return samples of each reduction, and of operands that broadcast or have one dimension
+    less."""
     made = [
         S(T(2, 3, values=x), T(2, 3, values=target), reduction, *rest)
         for reduction in (NONE, MEAN, SUM)

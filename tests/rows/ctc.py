@@ -18,7 +18,8 @@ STEPS, CLASSES, BLANK = 5, 3, 2
 
 
 def _shares(x: Any, target: Any, length: int, size: int) -> Any:
-    """(losses, the share of each class at each step), over all paths of classes."""
+    """Return (losses, the probability share of each class at each step), summed over all paths of
+    classes."""
     text = [int(c) for c in target[:size]]
     total, shares = 0.0, np.zeros((len(x), CLASSES))
     for path in product(range(CLASSES), repeat=length):

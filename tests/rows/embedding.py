@@ -43,7 +43,8 @@ def _bag(
     mode: int = 0, sparse: bool = False, weights: Any = None, last: bool = False,
     padding: Any = None, *, forward_only: bool = False,
 ) -> Any:  # fmt: skip
-    """A sum counts nothing, and in 32 bits or fewer it need not know the bag of each index."""
+    """The mode sum needs no counts; in at most 32 bits it also needs no bag number for each
+    index."""
     padding = -1 if padding is None else padding
     count = len(offsets) - last
     of = np.searchsorted(offsets[:count], np.arange(len(indices)), side="right") - 1

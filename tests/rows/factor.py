@@ -32,7 +32,7 @@ SOLVED: dict[str, Any] = {
 
 
 def one(*rest: Any, **named: Any) -> list[S]:
-    """A matrix of one element, and a batch of them."""
+    """Return a matrix of one element, and a batch of such matrices."""
     return [S(T(1, 1, values="positive"), *rest, **named),
             S(T(3, 1, 1, values="positive"), *rest, **named)]  # fmt: skip
 
@@ -54,7 +54,7 @@ def pivots(x: Any) -> Any:
 
 
 def same(*kinds: str) -> Any:
-    """dtypes of results: x as the operand's, r real, c complex, i of int32, l of int64."""
+    """dtypes of results: x the operand's, r real, c complex, i int32, l int64."""
     of_kind = {
         "x": lambda of: of,
         "r": lambda of: of.to_real if of.is_complex else of,
@@ -85,7 +85,7 @@ def _sign(x: Any) -> Any:
 
 
 def row(name: str, samples: list[S], reference: Any, kinds: str = "x", **named: Any) -> Row:
-    """kinds: of the results' dtypes, see `same`. The tolerance between devices is twice
+    """kinds: the results' dtypes, see `same`. The tolerance between devices is twice
     that to the reference, because cuSOLVER orders operations differently."""
     if type(named.get("ulp")) is int:
         named = {"device_ulp": 2 * named["ulp"]} | named
@@ -102,7 +102,8 @@ def _cholesky(x: Any, upper: bool = False, check_errors: bool = False) -> Any:
 
 
 def products_of_reflectors(x: Any, tau: Any) -> Any:
-    """H_1 H_2 ...; H_i = 1 - tau_i v v^H of what lies below x's diagonal."""
+    """Return H_1 H_2 ..., where H_i = 1 - tau_i v v^H, and v is the part of a column below x's
+    diagonal."""
     eye = np.eye(x.shape[-2], dtype=x.dtype)
     made = eye
     for i in range(tau.shape[-1]):
@@ -112,7 +113,7 @@ def products_of_reflectors(x: Any, tau: Any) -> Any:
 
 
 def _lu_unpack(lu: Any, pivots: Any) -> Any:
-    """Of pivots that are 1: each row in turn changes places with the first."""
+    """The reference for pivots of 1: each row in turn is exchanged with the first row."""
     places = np.arange(lu.shape[-2])
     for i in range(pivots.shape[-1]):
         places[[0, i]] = places[[i, 0]]
@@ -139,7 +140,7 @@ def ldl(x: Any) -> Any:
 
 
 def some(*rest: Any, **named: Any) -> list[S]:
-    """A matrix of one element, and a batch of square ones."""
+    """Return a matrix of one element, and a batch of square matrices."""
     return [S(ONE, *rest, **named), S(A, *rest, **named)]
 
 

@@ -1,4 +1,4 @@
-"""Rows of operators that make new tensors, also like another one."""
+"""Rows of operators that make new tensors, also with the properties of another tensor."""
 
 from __future__ import annotations
 

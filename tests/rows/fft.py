@@ -20,8 +20,8 @@ _SINGLE = {np.dtype(np.float64): np.float32, np.dtype(np.complex128): np.complex
 
 
 def _as(found: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """NumPy transforms in double alone where it is old; the result has the operand's precision, in
-    which terms that cancel leave 0: what NumPy keeps of them is less than doubles' roundings."""
+    """Older versions of NumPy transform in double only. Cast the result to the operand's precision
+    and set elements to 0 whose terms cancel: NumPy leaves a rounding error of double there."""
     if like.dtype.itemsize != (8 if like.dtype.kind == "c" else 4):
         return found
     size = np.abs(found)

@@ -13,7 +13,7 @@ from . import Fails, Row, S, T
 
 
 def at(*sizes: int, dtype: Any = int64, layout: str | None = None) -> T:
-    """Indices from 0 to 2."""
+    """Return an operand of indices from 0 to 2."""
     return T(*sizes, values="classes", dtype=dtype, layout=layout)
 
 
@@ -27,7 +27,7 @@ def read(x: np.ndarray, indices: Any) -> np.ndarray:
 
 
 def corner(x: np.ndarray, index: np.ndarray, dim: int) -> np.ndarray:
-    """Of x what gather reads: no more of the other dimensions than the index has."""
+    """Return the part of x that gather reads: in other dimensions no more than the index has."""
     if not x.ndim:
         return x.reshape(1)
     cut = [slice(n) for n in np.atleast_1d(index).shape]

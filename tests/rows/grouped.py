@@ -36,7 +36,7 @@ def _fails(error: type[Exception], says: str, *operands: Any) -> Fails:
     return Fails(S(*operands), error, says, float32)
 
 
-# Ends that are all 1 are one group of one, and empty ones.
+# If all ends are 1, the first group has one row and the others are empty.
 ROWS = [
     Row(
         "_grouped_mm",

@@ -38,7 +38,7 @@ def _cross(a: Any, b: Any, dim: Any = -1) -> Any:
 
 
 def _exp(x: Any) -> Any:
-    """Of matrices of one element; f16 and bf16 are rounded once."""
+    """The exponential of matrices of one element; f16 and bf16 are rounded once."""
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     return np.exp(wide).astype(x.dtype)
 

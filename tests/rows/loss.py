@@ -24,7 +24,7 @@ def _target(*sizes: int, dtype: Any = int64) -> T:
 def _each(
     x: np.ndarray, target: np.ndarray, weight: Any, ignore: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted losses and weights of all rows."""
+    """Return the weighted losses and the weights of all rows."""
     x = x.astype(np.float64).reshape(-1, x.shape[-1])
     target = target.reshape(-1).astype(np.int64)
     w = np.ones(x.shape[1]) if weight is None else weight.astype(np.float64)
@@ -85,7 +85,8 @@ def _cross_entropy(x, target, weight=None, reduction=MEAN, ignore_index=-100, la
 
 
 def _samples(*, defaults: bool) -> list[S]:
-    """Reductions, with and without weights and ignored rows; some leave out what has a default."""
+    """Return samples of reductions, with and without weights and ignored rows; some omit arguments
+    with defaults."""
     made = []
     for reduction in (NONE, MEAN, SUM):
         for weight in (None, T(3, values="positive")):

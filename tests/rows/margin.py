@@ -76,7 +76,7 @@ def _multilabel_backward(grad: Any, x: Any, target: Any, reduction: int, is_targ
     return made.reshape(x.shape)
 
 
-_APART = (0.3, 1.73)  # no difference of two of so many numbers is a margin
+_APART = (0.3, 1.73)  # no difference of two of these numbers equals a margin
 
 
 def _row(name: str, samples: list[S], ref: Any, **more: Any) -> Row:

@@ -108,7 +108,7 @@ _LAYER = [
 
 
 def _through(grad, x, mean, rstd, weight, axes):
-    """The gradient of what lies in rows, by the statistics of each."""
+    """Return the gradient of an input in rows, computed from the statistics of each row."""
     grad, normal = grad if weight is None else grad * weight, (x - mean) * rstd
     along = (grad * normal).mean(axes, keepdims=True)
     return rstd * (grad - grad.mean(axes, keepdims=True) - normal * along)
@@ -243,7 +243,7 @@ ROWS = [
         ),
         **_KIND,
     ),
-    Row(  # PyTorch's reads grad_out as if it lay as input does, whatever its strides
+    Row(  # PyTorch reads grad_out with the strides of input, even if its own strides differ
         "native_group_norm_backward",
         [
             S(T(2, 4, 2), T(2, 4, 2), T(2, 2), T(2, 2), _WEIGHT, 2, 4, 2, 2, _ALL),

@@ -48,7 +48,7 @@ def _back(mode: str) -> Any:
 
 
 def _rows(kind: str, mode: str) -> list[Row]:
-    """(sizes, padding, sizes of the result) of 1, 2 and 3 dimensions."""
+    """Return (sizes, padding, sizes of the result) for 1, 2 and 3 dimensions."""
     made = []
     for n, samples in enumerate(_SAMPLES, 1):
         name = f"{kind}_pad{n}d"
@@ -129,7 +129,7 @@ ROWS = sorted(
 
 
 def _circular(self: np.ndarray, pad: Any) -> np.ndarray:
-    """What is cut is cut first."""
+    """Circular padding; negative padding crops first."""
     widths = _widths(self.ndim, pad)
     cut = [slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(widths, self.shape)]
     return np.pad(self[tuple(cut)], [(max(a, 0), max(b, 0)) for a, b in widths], "wrap")

@@ -25,7 +25,7 @@ def full(value: Any, count: int) -> tuple[int, ...]:
 
 
 def windows(x, count, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
-    """(cell, indices of its elements that are not padding, along each dimension)."""
+    """Yield (cell, indices of its elements that are not padding, along each dimension)."""
     k, p, d = (full(v, count) for v in (kernel, padding, dilation))
     s = full(stride, count) if stride != () else k
     out = []
@@ -82,7 +82,7 @@ def _adaptive_avg(count: int) -> Any:
 
 
 def _through(forward: Any, places: int) -> Any:
-    """The gradient of a linear function of x, by basis vectors."""
+    """Return the gradient of a linear function of x, computed with basis vectors."""
 
     def backward(grad, x, *args):
         found = []

@@ -21,7 +21,7 @@ from . import DEVICE, Fails, Row, S, T
 FLOATS = tuple(d for d in ALL if d.category >= FLOATING)
 REAL_FLOATS = tuple(d for d in ALL if d.category == FLOATING)
 REAL = tuple(d for d in ALL if d.category != COMPLEX)
-# Bits kept of each 64-bit word, all of them exact in the dtype.
+# The number of bits used of each 64-bit word; the dtype represents them exactly.
 _BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
@@ -32,7 +32,8 @@ def words(count: int) -> np.ndarray:
 
 
 def _filled(size: Any, of: Any, make: Any) -> np.ndarray:
-    """make(count, real dtype) -> float64, for the elements or for the parts of complex ones."""
+    """make(count, real dtype) returns float64, for the elements or for the parts of complex
+    elements."""
     count = math.prod(size)
     if of.category == COMPLEX:
         parts = _filled((count, 2), of.to_real, make).astype(np.float64)
@@ -80,7 +81,8 @@ def _inside(count: int, of: Any) -> np.ndarray:
 
 
 def _by(make: Any) -> Any:
-    """The reference of an in-place operator that makes `make(numbers inside (0, 1), *args)`."""
+    """Return the reference of an in-place operator with the result `make(numbers inside (0, 1),
+    *args)`."""
 
     def ref(self: np.ndarray, *args: float) -> np.ndarray:
         of = from_numpy(self.dtype)
@@ -90,7 +92,8 @@ def _by(make: Any) -> Any:
 
 
 def _cauchy(self: np.ndarray, median: float = 0.0, sigma: float = 1.0) -> np.ndarray:
-    """Of the angle as rounded in the dtype: next to a pole, the tangent multiplies its error."""
+    """Use the angle rounded to the dtype, because near a pole the tangent magnifies the rounding
+    error."""
 
     def make(count: int, of: Any) -> np.ndarray:
         kind = np.float64 if _is_wide(of) else np.float32
@@ -103,7 +106,7 @@ def _cauchy(self: np.ndarray, median: float = 0.0, sigma: float = 1.0) -> np.nda
 def integers(size: Any, of: Any, low: int, high: Any) -> np.ndarray:
     high = int(high)
     drawn = [low + int(word) % (high - low) for word in words(math.prod(size))]
-    whole = np.array([bool(x) if of is bool_ else x for x in drawn], object)  # no f64 on the way
+    whole = np.array([bool(x) if of is bool_ else x for x in drawn], object)  # not through f64
     return whole.astype(of.np).reshape(size)
 
 
@@ -137,7 +140,8 @@ FILLED = [T(2, 3), T(), T(0, 3), T(2, 3, 4, 5)]
 
 
 def _fills(*args: Any) -> list[S]:
-    """In place: each of the sizes, one with these arguments."""
+    """Return samples of an in-place operator: each of the sizes, and one sample with these
+    arguments."""
     return [S(x) for x in FILLED] + [S(T(2, 3), *args)] * bool(args)
 
 
@@ -148,7 +152,8 @@ def refused(op: str, *args: Any, message: str, of: Any = None) -> Fails:
 def _multinomial(
     self: np.ndarray, num_samples: int, replacement: bool = False, generator: Any = None
 ) -> np.ndarray:
-    """By exponential numbers that race; with replacement by places in the running sums."""
+    """Draw by the smallest of exponential numbers; with replacement, by positions in the running
+    sums."""
     wide = self.astype(np.float64)
     if replacement and num_samples > 1:
         sizes = (*self.shape[:-1], num_samples)

@@ -24,7 +24,7 @@ def _like(make: Any) -> Any:
 
 
 def _of_size(make: Any, default: Any = float32) -> Any:
-    """The reference of a factory whose size stands last."""
+    """Return the reference of a factory whose last argument is the size."""
 
     def ref(*args: Any, dtype: Any = None, **_: Any) -> np.ndarray:
         return make(args[-1], dtype or default, *args[:-1])
@@ -55,7 +55,7 @@ _ALIKE = [
     S(T(2, 3), dtype=gt.float64),
 ]
 _ALIKE += [S(T(2, 3, 4, 5), memory_format=gt.channels_last)]
-_HIGH = gt.tensor(2)  # which is on the CPU, whatever the device
+_HIGH = gt.tensor(2)  # the result is on the CPU, whatever the device
 
 ROWS = [
     Row(

@@ -48,7 +48,7 @@ def _planes(
     *batch, rows, _ = columns.shape
     sizes = (*batch, rows // (kernel[0] * kernel[1]), *output_size)
     count = int(np.prod(sizes))
-    places = np.arange(1, count + 1).reshape(sizes)  # 0 stands for what was padded
+    places = np.arange(1, count + 1).reshape(sizes)  # 0 marks padding
     at = _columns(places, kernel, dilation, padding, stride)
     wide = np.complex128 if columns.dtype.kind == "c" else np.float64
     made = np.zeros(count + 1, wide)

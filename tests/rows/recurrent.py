@@ -23,7 +23,7 @@ def _sigmoid(x: Any) -> Any:
 
 
 def _step(mode: str, x: Any, h: Any, c: Any, w: Any, b: Any, hr: Any) -> tuple[Any, ...]:
-    """(hidden state, cell state, gates, cell) of one step."""
+    """Return (hidden state, cell state, gates, cell) of one step."""
     both = h @ w.T + (0 if b is None else b)
     if mode == "gru":
         (xr, xz, xn), (hr_, hz, hn) = np.split(x, 3, -1), np.split(both, 3, -1)
@@ -95,7 +95,7 @@ _LAYERS = [
 
 
 def _back(mode: str, *, packed: bool = False, project: int = 0, reverse: bool = False) -> S:
-    """Any saved numbers: all devices take them for a layer's."""
+    """The gradients for any saved numbers, even if no layer computed them."""
     rows, sizes = ((3,), (2, 1)) if packed else ((2, 2), ())
     layer = _sample(mode, rows=rows, sizes=sizes, project=project, reverse=reverse)
     of: Any = {"values": "positive"}

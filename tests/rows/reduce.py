@@ -21,7 +21,7 @@ from . import Fails, Row, S, T
 
 
 def _over_dims(values: str, empty: bool = True) -> list[S]:
-    """All elements and some dimensions of several sizes; `empty`: also over no elements."""
+    """Return samples over all elements and over some dimensions; `empty`: also over no elements."""
     made = [S(T(*sizes, values=values)) for sizes in ((2, 3), (), (1, 3, 1), (2, 3, 4, 5), (7,))]
     made += [
         S(T(2, 3, values=values), 0),

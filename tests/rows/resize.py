@@ -1,4 +1,4 @@
-"""Rows of operators that give a tensor another geometry or storage."""
+"""Rows of operators that change a tensor's geometry or storage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _resized(self: np.ndarray, size: Any, memory_format: Any = None) -> np.ndarr
 def _set(self: np.ndarray, *source: Any) -> np.ndarray:
     if not source:
         return np.empty(0, self.dtype)
-    if len(source) == 1 and source[0].ndim == 1:  # a storage, with what fills it up
+    if len(source) == 1 and source[0].ndim == 1:  # a storage, with the elements that fill it
         return np.concatenate([source[0], np.ones(2, self.dtype)])
     if len(source) == 1:
         return source[0]

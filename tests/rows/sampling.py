@@ -38,7 +38,7 @@ def _inside(x: float, n: int, padding: int, align: bool) -> float:
 
 
 def _taps(place: float, n: int, mode: int, padding: int, align: bool) -> list[tuple[int, float]]:
-    """(element, weight); elements outside are left out."""
+    """Yield (element, weight); elements outside of the image are omitted."""
     x = (place + 1) * (n - 1) / 2 if align else ((place + 1) * n - 1) / 2
     if mode == 2:
         first = math.floor(x)
@@ -90,7 +90,7 @@ def _affine(theta, size, align):
 
 
 def _samples(count: int) -> list[S]:
-    """The small ones are differentiated."""
+    """Return samples; the small ones are used for derivatives."""
     few = T(1, 1, *(3, 2, 2)[:count]), T(1, *(1,) * (count - 1), 2, count)
     many = T(2, 3, *(4, 3, 2)[:count]), T(2, *(3, 4, 1)[:count], count)
     return [

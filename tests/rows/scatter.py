@@ -19,7 +19,7 @@ _AT = {
 
 
 def _wide(x: Any) -> np.ndarray:
-    """Narrow floats as float64; the result is rounded once."""
+    """Convert narrow floats to float64; the result is rounded once."""
     x = np.asarray(x)
     return x.astype(np.float64) if x.dtype.kind in "fV" else x.copy()
 
@@ -135,7 +135,7 @@ def _unfolded(grad: np.ndarray, sizes: Any, dim: int, size: int, step: int) -> n
 
 
 _REAL = tuple([of for of in ALL if not of.is_complex])
-# Each place once: what is written twice may come in any order on a device.
+# Write to each place once, because on a device two writes to one place have no order.
 _PLACES = [
     S(T(3, 4), 0, at(1, 4), T(1, 4)),
     S(T(2, 3), 1, at(2, 1, dtype=int32), T(3, 2)),
@@ -289,7 +289,7 @@ ROWS = [
             S(T(3, 4), 0, at(5, 4), 1, reduce="add"),
         ],
         _scatter,
-        # a product of c128 has no atomic instruction
+        # there is no atomic product of c128
         dtypes=tuple([of for of in ALL if of is not complex128]),
         out="same",
         errors=(

@@ -15,7 +15,7 @@ from . import Fails, Row, S, T
 _REAL = tuple(
     of for of in ALL if of.category not in (BOOL, COMPLEX) and of not in (uint16, uint32, uint64)
 )
-_EDGES = T(1)  # sorted, whatever it holds
+_EDGES = T(1)  # sorted, whatever its values
 
 
 def _place(args: Any, kwargs: Any, of: dtype) -> dtype:

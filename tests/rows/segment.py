@@ -19,7 +19,7 @@ _REDUCE = {"sum": np.sum, "mean": np.mean, "prod": np.prod, "max": np.max, "min"
 def _segments(
     data: Any, reduce: str, lengths: Any = None, offsets: Any = None, axis: int = 0, **_: Any
 ) -> Any:
-    """Along the first dimension."""
+    """Reduce segments along the first dimension."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]) if offsets is None else offsets
     parts = []
     for first, last in pairwise(offsets):
@@ -30,7 +30,7 @@ def _segments(
 
 
 def _of(*sizes: int, reduce: str) -> S:
-    """Few runs, which need not make up the dimension."""
+    """Return samples of few segments, which need not cover the dimension."""
     return S(T(*sizes), reduce, unsafe=True, lengths=_PLACES)
 
 

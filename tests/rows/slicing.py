@@ -201,7 +201,7 @@ ROWS = [
 
 
 def _replaced(self: np.ndarray, src: np.ndarray, *args: Any, find: Any) -> np.ndarray:
-    """A copy whose elements at the places that `find` gives are src."""
+    """Return a copy with src at the places that `find` returns."""
     made = self.copy()
     places = find(np.arange(self.size).reshape(self.shape), *args)
     np.put(made, places, src)
@@ -216,7 +216,8 @@ def _split_at(dim: int) -> Any:
 
 
 ROWS += [
-    # Its gradient is that of what stays; PyTorch gives self that of what was replaced, a mistake.
+    # self gets the gradient of the elements that stay. PyTorch gives self the gradient of the
+    # replaced elements, which is wrong.
     Row(
         "as_strided_scatter",
         [S(_DENSE, T(2, 2), (2, 2), (1, 2)), S(_DENSE, T(3), (3,), (2,), 1)],

@@ -22,7 +22,7 @@ SIZES = (
     ((2, 3, 4, 5), 1),
     ((7,), -1),
 )
-# A warp's lanes, a block, and more than a block holds in registers; far apart as well.
+# Rows as long as a warp, as a block, and longer than a block's registers; strided too.
 LONG = (((2, 40), 1), ((3, 700), 1), ((1, 4200), 1), ((600, 2), 0), ((40, 33), 0))
 
 ULP = {float16: 2, bfloat16: 2, float32: 64, float64: 64}

@@ -37,12 +37,13 @@ def _shifted(polynomial: Any) -> Any:
 
 
 def _of_degree(evaluate: Any) -> Any:
-    """Degrees are cut to whole numbers."""
+    """Truncate degrees to whole numbers."""
     return lambda x, n: evaluate(np.trunc(n).astype(int) if np.ndim(n) else int(n), x)
 
 
 def _hermite(n: Any, x: Any) -> Any:
-    """SciPy's goes by sqrt(2) * x, whose rounding is large where the polynomial is small."""
+    """SciPy's function computes with sqrt(2) * x. Its rounding error is large where the polynomial
+    is small."""
     each = np.vectorize(lambda n, x: hermval(x, [0] * n + [1]), otypes=[np.float64])
     return each(n, x)
 

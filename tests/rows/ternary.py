@@ -14,7 +14,8 @@ from . import Fails, Row, S, T
 
 
 def triples(*values: str, numbers: tuple[Any, ...] = (), **kwargs: Any) -> list[S]:
-    """Three operands: of one size, broadcast, 0-d, empty, in other layouts; the third a number."""
+    """Return triples of operands: of equal sizes, broadcast, 0-d, empty, in other layouts; the
+    third may be a number."""
     a, b, c = values
     made = [
         ((2, 3), (2, 3), (2, 3)), ((), (), ()), ((0, 3), (3,), ()),
@@ -27,7 +28,7 @@ def triples(*values: str, numbers: tuple[Any, ...] = (), **kwargs: Any) -> list[
 
 
 def _mixed(**kwargs: Any) -> list[S]:
-    """Operands of other dtypes, with dimensions and without."""
+    """Return operands of different dtypes, with and without dimensions."""
     nonzero = [T(2, 3, values="nonzero", dtype=of) for of in (float64, float32)]
     return [
         S(T(2, 3), *nonzero, **kwargs),
@@ -56,7 +57,8 @@ def _bounded(self: Any, min: Any = None, max: Any = None) -> Any:
 
 
 def _by_bounds(args: Any, kwargs: Any) -> str | None:
-    """One bound alone makes a maximum or a minimum, which bools have; both make a clamp."""
+    """With one bound the operator is a maximum or minimum, which supports bools; with both it is a
+    clamp."""
     return "promoted_real" if sum(x is not None for x in args) == 2 else None
 
 

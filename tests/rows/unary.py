@@ -20,7 +20,7 @@ def _conjugate(self: np.ndarray) -> np.ndarray:
     return np.conjugate(self) if self.dtype.kind == "c" else self
 
 
-# Operators whose loop is exp's with another function need no more than these.
+# Samples for operators that use the loop of exp with another function.
 FEW = [S(T(2, 3, values="any")), S(T(2, 3, 4, 5)), S(T()), S(T(0, 3))]
 
 
@@ -33,7 +33,7 @@ def _like(
     samples: Any = None,
     **more: Any,
 ) -> Row:
-    """A row of a function that each device, and NumPy, has of its own."""
+    """Return a row of a function that each device, and NumPy, implements separately."""
     few = [S(T(2, 3, values=values)), S(T(2, 3, 4, 5, values=values)), *FEW[2:]]
     samples = samples or few
     halves = {float16: 1, bfloat16: 1}
@@ -47,7 +47,8 @@ def _like(
 
 
 def _plain(function: Any) -> Any:
-    """A function of real floating numbers, of anything below copied."""
+    """Return the reference of a function that changes real floating numbers only and copies
+    others."""
     return lambda x: function(x) if x.dtype.kind == "f" else x
 
 
@@ -76,7 +77,7 @@ def _sign(x: np.ndarray) -> np.ndarray:
 
 
 def _angle(x: np.ndarray) -> np.ndarray:
-    """np.angle turns a real -0.0 by pi, PyTorch does not."""
+    """np.angle of a real -0.0 is pi, PyTorch's is 0."""
     return np.angle(x if x.dtype.kind == "c" else x + 0.0)
 
 

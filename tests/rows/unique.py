@@ -15,7 +15,7 @@ _REAL = tuple(of for of in ALL if of.category != COMPLEX)
 
 
 def _kept(rows: list[Any], consecutive: bool) -> tuple[list[int], list[int], list[int]]:
-    """(which rows stay, which of them each row is, how often each is there), one by one."""
+    """Return (kept rows, the index of each row among them, their counts), computed one by one."""
     order = range(len(rows)) if consecutive else sorted(range(len(rows)), key=rows.__getitem__)
     firsts: list[int] = []
     inverse, counts = [0] * len(rows), []

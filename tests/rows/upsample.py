@@ -98,7 +98,7 @@ def _backward(mode: str, count: int) -> Any:
 
 def _rows(name: str, mode: str, count: int) -> list[Row]:
     align = [] if mode.startswith("nearest") else [False]
-    # places that are exact in f32, so that what cancels is exact too
+    # positions that are exact in f32, so that cancelling terms are exact too
     given, out, to_ends = (1, 2, 5, 4), [10, 2], [9, 7]
     if count == 3:
         given, out, to_ends = (1, 2, 3, 2, 2), [6, 1, 4], [5, 3, 3]

@@ -15,7 +15,7 @@ _WHY = "a cosine or a Bessel function of a product, and a sum whose terms cancel
 
 
 def _of(shape: Any) -> Any:
-    """A reference from NumPy's window of so many places; a periodic one leaves out the last."""
+    """Return a reference from NumPy's window function; a periodic window omits the last place."""
 
     def reference(n: int, periodic: bool = True, *factors: float, dtype: Any = None) -> Any:
         return np.ones(n) if n < 2 else shape(n + bool(periodic), *factors)[:n]
@@ -47,7 +47,7 @@ def _parts(x: Any, n: int, hop: Any = None, **_: Any) -> Any:
 
 
 def _signal(x: Any, n: int, hop: Any = None, **_: Any) -> Any:
-    """Of rectangular windows that do not overlap."""
+    """Reconstruct a signal from rectangular windows that do not overlap."""
     parts = np.fft.irfft(np.swapaxes(x, -1, -2).astype(np.complex128), n)
     return parts.reshape(*parts.shape[:-2], -1)
 

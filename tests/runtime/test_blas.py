@@ -98,7 +98,7 @@ def test_threads_set_before_blas_is_there_are_those_of_blas() -> None:
 def test_a_signals_handler_may_calculate_or_raise_at_any_call(
     pool: Pool, monkeypatch: pytest.MonkeyPatch, asked: bool
 ) -> None:
-    """At each call of BLAS's functions, which are made with the lock held."""
+    """The handler runs at each call of BLAS's functions, while the lock is held."""
 
     def stopped() -> None:
         raise KeyboardInterrupt

@@ -147,7 +147,7 @@ def test_a_device_is_written_to_and_stays() -> None:
 
 
 def test_a_pipe_is_written_to() -> None:
-    """As a name, too: what /dev/stdout points to has no path of its own."""
+    """This holds for names too: the target of /dev/stdout has no path."""
     text = "import gputensor as gt; gt.save(gt.arange(3), '/dev/stdout')"
     answer = subprocess.run([sys.executable, "-c", text], capture_output=True)
     assert gt.load(io.BytesIO(answer.stdout)).tolist() == [0, 1, 2], answer.stderr
@@ -211,7 +211,7 @@ except OSError as error:
 
 
 def test_what_does_not_fit_on_the_disk_leaves_the_old_file(tmp_path: Path) -> None:
-    """A limit on the size of files stands for a full disk."""
+    """A limit on the size of files simulates a full disk."""
     path = tmp_path / "x.gt"
     gt.save(gt.arange(3), path)
     command = [sys.executable, "-c", FULL, str(path)]
@@ -353,7 +353,7 @@ def test_a_forked_child_has_a_folder_of_its_own() -> None:
         try:
             os.write(writing, files.own_folder().encode())
             files._remove_own(os.getpid() + 1, folder, -1)
-            files._remove_own(*files._own)  # what leaving the interpreter would do
+            files._remove_own(*files._own)  # the interpreter does this at exit
         finally:
             os._exit(0)
     os.waitpid(child, 0)
@@ -363,7 +363,8 @@ def test_a_forked_child_has_a_folder_of_its_own() -> None:
     assert theirs != folder and os.path.isdir(folder) and not os.path.exists(theirs)
 
 
-# --- many at once -------------------------------------------------------------------------------
+# --- simultaneous writers
+# -------------------------------------------------------------------------------
 
 ROUNDS = 12 * int(os.environ.get("GPUTENSOR_FUZZ", "1"))
 
@@ -387,7 +388,7 @@ print(json.dumps(wrong))
 
 @pytest.mark.full
 def test_threads_and_processes_save_and_load_one_path(tmp_path: Path) -> None:
-    """Every load finds a whole file that one of the savers wrote."""
+    """Every load reads a complete file of one of the writers."""
     path = tmp_path / "x.gt"
     gt.save({"of": [0, 0], "x": gt.zeros(3, dtype=gt.int64)}, path)
     processes = [

@@ -17,7 +17,7 @@ from ..cuda.test_compile import requires_nvrtc
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with headers beside it, in `inc`, and in `more`."""
+    """The current folder, with headers in it, in `inc`, and in `more`."""
     monkeypatch.setenv("GPUTENSOR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(kernel_cache, "_known", {})
     here = tmp_path / "here"
@@ -123,7 +123,7 @@ def test_nvrtc_builds_anew(folder: Path, name: str, options: tuple[str, ...], ed
     [
         ("", '"here.h"', (), "here.h"),
         ("", "<a.h>", ("-Iinc",), "inc/a.h"),
-        ("#define H <a.h>\n", "H", ("-Iinc",), "inc/a.h"),  # a name that only g++ knows
+        ("#define H <a.h>\n", "H", ("-Iinc",), "inc/a.h"),  # a header that only g++ can find
     ],
 )
 def test_the_emulator_builds_anew(

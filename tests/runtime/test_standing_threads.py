@@ -34,7 +34,7 @@ def helpers() -> list[threading.Thread]:
 
 
 def both(piece, count=2):
-    """`share` of pieces of which two are under way at a time, so that a helper has one."""
+    """Call `share` with parts that wait for each other, so that a helper runs one of them."""
     barrier = threading.Barrier(2)
 
     def work(index):
@@ -244,7 +244,7 @@ def test_a_signals_handler_may_calculate_while_its_thread_waits():
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_while_waiting_leaves_nothing_running(times):
-    """The exception comes once the helper's piece is over, and no further piece begins."""
+    """The exception is raised after the helper's part has ended, and no further part begins."""
     begun, finished = [], []
 
     def piece(index):
@@ -284,7 +284,8 @@ def test_ctrl_c_while_waiting_comes_before_what_a_piece_raised():
 
 
 def test_ctrl_c_at_any_moment_leaves_the_pool_as_it_was():
-    """Signals rain on a thread that shares small pieces; each call ends, by itself or by one."""
+    """A thread that shares small parts gets many signals. Each call returns, or a signal interrupts
+    it."""
     program = r"""
 import os, signal, threading, time
 import numpy as np

@@ -38,7 +38,7 @@ _new.restype, _new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_
 
 
 class Capsule:
-    """A whole capsule of four int64, and what its consumer does to it."""
+    """A valid capsule of four int64, and the calls of its consumer."""
 
     def __init__(self, name: bytes) -> None:
         self.freed, self.name = 0, name
@@ -90,12 +90,12 @@ def outcome(name: bytes, changes: list[tuple[str, object]]) -> str:
     try:
         found = gt.from_dlpack(given.capsule)
     except errors.GpuTensorError as error:
-        # The capsule is its producer's still, and whole.
+        # The producer still owns the capsule, which is unchanged.
         if given.freed or dlpack.get_name(given.capsule) != name:
             return "consumed"
         is_house = isinstance(error, errors.ExchangeError) and "\n" not in str(error)
         return "refused" if is_house else f"raised {error!r}"
-    except BaseException as error:  # whatever is raised is the finding
+    except BaseException as error:  # any exception is recorded
         return f"raised {error!r}"
     sizes, strides, offset = found.shape, found.stride(), found.storage_offset()
     if any(n < 0 for n in (*sizes, *strides, offset)) or found.numel() < 0:

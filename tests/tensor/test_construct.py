@@ -121,7 +121,7 @@ def test_refusals(data, options, error, says):
 
 
 class Column:
-    """As a column of a table: an array, a sequence and a mapping at once, counted from 5."""
+    """Like a column of a table: an array, a sequence and a mapping at once, with indices from 5."""
 
     def __init__(self, values):
         self.values = np.asarray(values)
@@ -152,7 +152,7 @@ def test_what_has_an_array_is_copied(values):
     assert gt.tensor(Column(values), device="meta").is_meta
 
 
-# Counted by PyTorch 2.13: int64 of rounded bounds, the narrower integers of the given ones.
+# Lengths of PyTorch 2.13: int64 uses rounded bounds, narrower integers the given bounds.
 RANGES = [
     ((3.1,), [0, 1, 2], [0, 1, 2, 3]),
     ((-0.9, 2.1, 2.0), [0], [0, 2]),

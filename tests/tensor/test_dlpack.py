@@ -29,7 +29,7 @@ def numbers(element):
 
 
 class Producer:
-    """Hands over a capsule as another library would; it speaks the version it is told."""
+    """Exports capsules like another library, in the given DLPack version."""
 
     def __init__(self, tensor, max_version):
         self.tensor, self.version = tensor, max_version
@@ -128,7 +128,7 @@ def test_a_capsule_is_taken_once():
 
 
 def buffer_of(x):
-    """A weak reference to the memory itself, whose death is the last free."""
+    """Return a weak reference to the memory, which dies when the memory is freed."""
     return weakref.ref(x._get_storage().data)
 
 

@@ -30,7 +30,7 @@ class Stream:
 
 
 class Runtime:
-    """A CUDA runtime as far as an exchange needs one."""
+    """The functions of a CUDA runtime that an exchange needs."""
 
     is_emulated = False
 

@@ -1,4 +1,5 @@
-"""Emulated CUDA tensors print, index, save and copy like others, and never claim to be on a GPU."""
+"""Emulated CUDA tensors print, index, save and copy like others, and never appear to be on a
+GPU."""
 
 from __future__ import annotations
 

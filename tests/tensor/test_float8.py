@@ -19,7 +19,8 @@ dtypes = pytest.mark.parametrize("of", FLOAT8, ids=lambda d: d.name)
 
 
 def numbers() -> np.ndarray[Any, Any]:
-    """Numbers of all magnitudes, and everything halfway between two of a float8 and beside it."""
+    """Return numbers of all magnitudes, all midpoints between neighbours of a float8 dtype, and
+    numbers next to these."""
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, 1 << 32, 40_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
     found = [np.array([np.inf, -np.inf, np.nan, -0.0]), drawn]
@@ -33,7 +34,7 @@ def numbers() -> np.ndarray[Any, Any]:
 
 
 def least(of: gt.dtype) -> float:
-    """What zero is cast to: float8_e8m0fnu has powers of two alone."""
+    """Return the number to which zero is cast: float8_e8m0fnu has only powers of two."""
     return 2.0**-127 if of is gt.float8_e8m0fnu else 0.0
 
 
@@ -67,7 +68,7 @@ def test_casts_are_pytorchs(of: gt.dtype, device: str) -> None:
 def test_files_and_texts_are_pytorchs(of: gt.dtype) -> None:
     torch = pytest.importorskip("torch")
     data = [[1.5, -2.0, 100.0], [0.0, 1e-3, float("nan")]]
-    if of is gt.float8_e8m0fnu:  # of which PyTorch writes 2**-127 as 0.0000
+    if of is gt.float8_e8m0fnu:  # PyTorch prints its 2**-127 as 0.0000
         data = [[1.0, 2.0, 128.0], [4.0, 8.0, 16.0]]
     ours, theirs = gt.tensor(data, dtype=of), torch.tensor(data, dtype=getattr(torch, of.name))
     assert repr(ours).replace("gputensor.", "torch.") == repr(theirs)
@@ -87,7 +88,7 @@ def test_files_and_texts_are_pytorchs(of: gt.dtype) -> None:
 def test_they_are_copied_and_filled(of: gt.dtype, device: str) -> None:
     if device == "cuda" and not gt.cuda.is_available():
         pytest.skip(f"no CUDA device ({gt.cuda.unavailable_reason()})")
-    wanted = [[1.0, 2.0, 4.0], [0.25, 8.0, 0.5]]  # which all of them have
+    wanted = [[1.0, 2.0, 4.0], [0.25, 8.0, 0.5]]  # all float8 dtypes have it
     x = gt.tensor(wanted, dtype=of, device=device)
     assert (x.dtype, x.element_size(), x.is_floating_point()) == (of, 1, True)
     for _ in range(4):  # the later ones may take a short cut
@@ -125,7 +126,7 @@ def _written(x: Any, places: Any, values: Any) -> Any:
     return made
 
 
-# By the library, x of sizes (3, 4), a mask of these sizes and two indices of rows.
+# Calls of the library, x with sizes (3, 4), a mask of these sizes and two row indices.
 MOVES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "cat": lambda t, x, mask, at: t.cat([x, x[:1]]),
     "cat of another dimension": lambda t, x, mask, at: t.cat([x, x.clone()], 1),
@@ -151,7 +152,7 @@ MOVES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "repeat_interleave": lambda t, x, mask, at: x.repeat_interleave(2, 0),
     "select_scatter": lambda t, x, mask, at: x.select_scatter(x[0], 0, 1),
 }
-# PyTorch has them for the four with a fraction alone.
+# PyTorch has them only for the four dtypes with a fraction.
 OF_FRACTIONS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "index_put": lambda t, x, mask, at: x.index_put((at,), x[:2]),
     "rows written": lambda t, x, mask, at: _written(x, at, x[:2]),

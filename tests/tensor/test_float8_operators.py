@@ -12,7 +12,8 @@ import gputensor as gt
 from gputensor.core.dtype import FLOAT8
 
 FRACTIONS = FLOAT8[:4]  # float8_e8m0fnu has no sign and no zero, and PyTorch computes less in it
-# Of the library, all codes as x, the same in another order as y, and matrices a, b and c.
+# Calls of the library, x with all codes, y with all codes in another order, and matrices a, b and
+# c.
 CALLS: dict[str, Callable[[Any, Any, Any, Any, Any, Any], Any]] = {
     "eq": lambda t, x, y, a, b, c: x == y,
     "ne": lambda t, x, y, a, b, c: x != y,
@@ -40,7 +41,7 @@ CALLS: dict[str, Callable[[Any, Any, Any, Any, Any, Any], Any]] = {
     "mul out": lambda t, x, y, a, b, c: t.mul(x, y, out=t.empty(256, device=x.device)),
 }
 OF_FRACTIONS: dict[str, Callable[[Any, Any, Any, Any, Any, Any], Any]] = {
-    # Not of -0.0: its sign depends on the place in memory in PyTorch.
+    # Without -0.0, because in PyTorch the sign of its result depends on the place in memory.
     "abs": lambda t, x, y, a, b, c: t.cat([x[1:128], x[129:]]).abs(),
     "abs_": lambda t, x, y, a, b, c: x.view(16, 16).t()[1:-1].clone().abs_(),
     "mm": lambda t, x, y, a, b, c: a @ b,
@@ -92,7 +93,8 @@ def test_results_have_pytorchs_bits(name: str, of: gt.dtype, device: str) -> Non
 @pytest.mark.parametrize("of", FLOAT8, ids=lambda d: d.name)
 @pytest.mark.parametrize("name", ["isfinite", "isinf"])
 def test_classes_of_numbers_are_those_of_float32(name: str, of: gt.dtype) -> None:
-    """PyTorch has them for some of these dtypes, and a NaN of float8_e8m0fnu is finite there."""
+    """PyTorch has these functions for some of these dtypes, and treats NaN of float8_e8m0fnu as
+    finite."""
     x = _operands(gt, of, None)[0]
     assert getattr(x, name)().tolist() == getattr(x.float(), name)().tolist()
 

@@ -44,7 +44,7 @@ def test_every_field_of_a_capsule_with_every_bad_value() -> None:
 
 
 class With:
-    """An object with these attributes; a function of none is a method."""
+    """An object with these attributes; functions without parameters become methods."""
 
     def __init__(self, **attributes: Any) -> None:
         self.__dict__.update(attributes)
@@ -103,7 +103,7 @@ def test_what_a_producer_raises_is_passed_on() -> None:
         gt.from_dlpack(With(__dlpack__=fails))
 
 
-# --- array interfaces ---------------------------------------------------------------------------
+# --- array interfaces -----------------------------------------------------------------------------
 
 NUMBERS = (
     None, True, -1, 0, 1.5, "x", b"x", (), (-1,), (2**62, 4), (2**63,), (2**70,), (1.5,), ("a",),
@@ -136,7 +136,7 @@ def described(memory: np.ndarray[Any, Any], part: str, value: Any) -> dict[str, 
     return given
 
 
-# NumPy takes strides and addresses on trust, and nobody can tell a wrong one from memory.
+# NumPy does not check strides and addresses, and a wrong address cannot be detected.
 TOLD = [(p, v) for p, v in CASES if p not in ("strides", "mask", "stream") and v != (-8, False)]
 
 
@@ -154,7 +154,7 @@ def test_every_part_of_the_array_interface(entrance: Any, part: str, value: Any)
 
 
 class Runtime:
-    """A CUDA runtime as far as reading a description goes; no memory is touched."""
+    """The functions of a CUDA runtime that reading a description needs; no memory is accessed."""
 
     is_emulated = False
 

@@ -48,7 +48,7 @@ def header() -> dict[str, Any]:
 
 
 def dumped(value: Any) -> str:
-    """As JSON, whose numbers may be longer than Python writes them."""
+    """Return JSON text, whose numbers may be longer than Python writes them."""
     return json.dumps(value, default=repr).replace(f'"{LONG}"', "1" + "0" * 5000)
 
 
@@ -61,7 +61,7 @@ def archive(text: str, *, compression: int = zipfile.ZIP_STORED) -> bytes:
 
 
 def load(data: bytes, folder: Path | None = None) -> Any:
-    """What a load gives, or its house error; anything else it raises fails the test."""
+    """Return the result of a load, or gputensor's error; any other exception fails the test."""
     if folder is None:
         file: Any = io.BytesIO(data)
     else:
@@ -88,7 +88,7 @@ def _tensors(value: Any) -> Iterator[gt.Tensor]:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """(container, key) of everything within a header."""
+    """Yield (container, key) of every value in a header."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in list(items):
         yield value, key
@@ -117,7 +117,7 @@ def test_every_place_of_the_header_with_every_bad_value(number: int) -> None:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int]]:
-    """(offset, size) of every number in the archive's own headers."""
+    """Yield (offset, size) of every number in the archive's own headers."""
     layouts = {
         b"PK\x03\x04": (2, 2, 2, 2, 2, 4, 4, 4, 2, 2),
         b"PK\x01\x02": (2, 2, 2, 2, 2, 2, 4, 4, 4, 2, 2, 2, 2, 2, 4, 4),
@@ -135,7 +135,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int]]:
 
 @pytest.mark.parametrize("is_path", [False, True])
 def test_every_number_of_the_archive_with_every_edge(tmp_path: Path, is_path: bool) -> None:
-    """Through a path too: a file refuses offsets that BytesIO takes."""
+    """Archives are also read by path, because a file rejects offsets that BytesIO accepts."""
     data = archive(json.dumps(header()))
     tried = 0
     for offset, size in fields(data):
@@ -171,7 +171,7 @@ def compressed_header() -> bytes:
 
 
 def overlapping_storages() -> bytes:
-    """A thousand storages of the same hundred kilobytes."""
+    """Return an archive with a thousand storages over the same hundred kilobytes."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as made:
         made.writestr("storages/0", bytes(100_000))

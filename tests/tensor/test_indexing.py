@@ -198,7 +198,7 @@ def test_zero_dim_tensors_have_nothing_to_index():
 
 
 def test_take_along_dim_counts_from_the_end() -> None:
-    """PyTorch takes what lies beyond by its remainder; here it is refused."""
+    """PyTorch uses an index out of range modulo the size; gputensor raises."""
     x = gt.arange(6).reshape(2, 3)
     assert gt.take_along_dim(x, gt.tensor([[-1], [0]]), 1).tolist() == [[2], [3]]
     for beyond in (3, -4):

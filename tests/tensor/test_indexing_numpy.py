@@ -39,7 +39,8 @@ def _slice(rng: random.Random) -> slice:
 
 
 def index_for(rng: random.Random, sizes: tuple[int, ...]) -> list[Any]:
-    """Ints, slices, None, an Ellipsis, bools, arrays of ints that mostly broadcast, masks."""
+    """Return a random index of ints, slices, None, an Ellipsis, bools, arrays of ints that mostly
+    broadcast, and masks."""
     shape = rng.choice([(2,), (3,), (1,), (2, 3), (), (0,), (1, 2)])
     shapes = [shape, shape, shape[rng.randrange(len(shape) + 1) :]]
     items: list[Any] = []
@@ -71,14 +72,14 @@ def index_for(rng: random.Random, sizes: tuple[int, ...]) -> list[Any]:
 
 
 def _dims(item: Any) -> int:
-    """How many dimensions of what is indexed an item stands for."""
+    """Return the number of the array's dimensions that an item of the index consumes."""
     if isinstance(item, np.ndarray):
         return item.ndim if item.dtype == bool else 1
     return int(isinstance(item, (int, slice)) and not isinstance(item, bool))
 
 
 def in_steps(items: list[Any], ndim: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The basic part, and what picks from the view that it gives."""
+    """Split an index into the basic part, and the part that selects from the resulting view."""
     first: list[Any] = []
     second: list[Any] = []
     for item in items:
@@ -100,7 +101,7 @@ def in_steps(items: list[Any], ndim: int) -> tuple[tuple[Any, ...], tuple[Any, .
 
 
 def spelled(rng: random.Random, item: Any, device: str) -> Any:
-    """An array as a list, an array or a tensor."""
+    """Return an array as a list, an array or a tensor."""
     if not isinstance(item, np.ndarray):
         return item
     kind = rng.random()
@@ -160,7 +161,7 @@ def run(count: int, device: str, seed: int) -> int:
 
 
 def _is_put_once(array: np.ndarray, steps: Any) -> bool:
-    """Whether an index names no element twice."""
+    """True if an index selects no element twice."""
     numbers = np.arange(array.size).reshape(array.shape)
     named, refused = outcome(lambda: numbers[steps[0]][steps[1]])
     return refused is None and len(np.unique(named)) == named.size
@@ -169,14 +170,15 @@ def _is_put_once(array: np.ndarray, steps: Any) -> bool:
 def _compare_put(
     rng: random.Random, x: Any, array: np.ndarray, index: Any, steps: Any, sizes: tuple[int, ...]
 ) -> None:
-    """A value of the sizes, of the last of them, or with some that are repeated or too many."""
+    """Compare assignments of a value with the target's sizes, with only the last sizes, or with
+    sizes that broadcast or do not fit."""
     taken = sizes[rng.randint(0, len(sizes)) :] if rng.random() < 0.7 else sizes
     taken = tuple([1 if rng.random() < 0.15 else n for n in taken])
     value = np.array([rng.randint(100, 200) for _ in range(math.prod(taken))]).reshape(taken)
     y, target = x.clone(), array.copy()
     _, refused = outcome(lambda: put(target, *steps, value))
     if gt.cuda.is_available() and not gt.cuda.is_emulated() and not _is_put_once(array, steps):
-        return  # of several values for one element a GPU keeps any, as PyTorch says
+        return  # if an element gets several values, a GPU keeps any of them, as in PyTorch
     theirs = int(value) if not taken and rng.random() < 0.5 else gt.tensor(value).to(x.device)
     _, error = outcome(lambda: y.__setitem__(index, theirs))
     assert (error is None) == (refused is None), (array.shape, index, taken, error, refused)

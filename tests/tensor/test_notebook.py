@@ -14,7 +14,7 @@ import gputensor as gt
 
 
 def picture(x: Any) -> Any:
-    """The pixels that are shown, read by another library; None where there is no picture."""
+    """Return the shown pixels, read by another library; None if there is no picture."""
     _, found, rest = x._repr_html_().partition("data:image/png;base64,")
     if not found:
         return None

@@ -154,7 +154,7 @@ def test_equal_to_an_array_is_by_element():
             assert found.tolist() == np.logical_not(wanted).tolist()
     for other in ([1, 2], (1, 2), "a", None, range(2)):
         assert (x == other) is False and (x != other) is True
-    for other in (np.array(["a", "b"]), np.array([None, 1])):  # no tensors, yet arrays
+    for other in (np.array(["a", "b"]), np.array([None, 1])):  # not tensors, but arrays
         assert (x == other).tolist() == [False] * 2 and (x != other).tolist() == [True] * 2
     with pytest.raises(RuntimeError, match="must broadcast"):
         assert x == np.array([1, 2, 3])

@@ -86,7 +86,7 @@ def test_attributes_that_a_program_sets(kind):
     assert not hasattr(gt.ones(2), "tag") and not hasattr(x + 1, "tag")
     for back in (pickle.loads(pickle.dumps(x)), copy.copy(x)):
         assert back.tag == x.tag and back.tolist() == [1, 1]
-    if type(x) is gt.Tensor:  # a Parameter's copy is a new one, as in PyTorch
+    if type(x) is gt.Tensor:  # a copy of a Parameter is a new Parameter, as in PyTorch
         assert copy.deepcopy(x).tag == x.tag and copy.deepcopy(x).tag is not x.tag
     del x.tag
     assert not hasattr(x, "tag")

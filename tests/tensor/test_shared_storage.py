@@ -29,7 +29,7 @@ def test_a_resize_of_a_view_is_seen_by_its_base() -> None:
 
 
 def test_a_tensor_that_is_alone_asks_no_garbage_collector() -> None:
-    """It would walk every object of the process; `out=gt.empty(0)` is the common case."""
+    """The collector would examine every object of the process, and `out=gt.empty(0)` is common."""
     with mock.patch.object(gc, "get_referrers", side_effect=AssertionError):
         out = gt.empty(0)
         gt.add(gt.ones(3), 1, out=out)

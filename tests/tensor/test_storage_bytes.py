@@ -1,4 +1,4 @@
-"""What programs do with the bytes of `untyped_storage()`, against PyTorch."""
+"""Uses of the bytes of `untyped_storage()` in programs, compared with PyTorch."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_objects_of_allowed_classes_are_written_and_read(tmp_path: Path) -> None
 
 
 class Node:
-    """Refers to itself through a list."""
+    """A node that refers to itself through a list."""
 
     def __init__(self, x: gt.Tensor) -> None:
         self.x, self.all = x, [self]
@@ -216,7 +216,8 @@ def test_a_name_may_be_given_with_an_allowed_class(tmp_path: Path) -> None:
     assert gt.serialization.get_safe_globals() == []
 
 
-# --- memory that is the file's --------------------------------------------------------------------
+# --- storages mapped from the file
+# --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", ["pytorch", "here"])
@@ -235,13 +236,13 @@ def test_storages_that_are_mapped(tmp_path: Path, by: str) -> None:
 
 
 def test_what_cannot_be_mapped(tmp_path: Path) -> None:
-    with pytest.raises(errors.ArgumentError, match="a path where mmap is asked for"):
+    with pytest.raises(errors.ArgumentError, match="a path for mmap=True"):
         gt.load(io.BytesIO(b""), mmap=True)
     with pytest.raises(errors.ArgumentError, match="be in the zip format where mmap"):
         gt.load(GOLDEN / "legacy.pt", mmap=True)
     path = tmp_path / "x.pt"
     with zipfile.ZipFile(GOLDEN / "zip.pt") as old, zipfile.ZipFile(path, "w") as new:
-        for entry in old.infolist():  # as a zip tool packs it again: nothing is aligned
+        for entry in old.infolist():  # as repacked by a zip tool: nothing is aligned
             new.writestr(entry.filename, old.read(entry))
     assert gt.load(path)["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
     with pytest.raises(errors.ArgumentError, match="load it without mmap and save it again"):
@@ -338,7 +339,7 @@ def test_compressed_pickles_and_storages_are_refused() -> None:
 
 
 BOMBS = {
-    # CPython's unpickler makes an array of twice as many entries as the largest number in its memo.
+    # CPython's unpickler allocates an array with twice as many entries as the largest memo number.
     "a memo of 2**31 entries": b"\x80\x02K\x01r\xff\xff\xff\x7f.",
     "a string of 4 GiB": b"\x80\x02X\xff\xff\xff\xff.",
     "a number of 2 GiB": b"\x80\x02\x8b\xff\xff\xff\x7f.",
@@ -429,7 +430,7 @@ def test_every_opcode_that_pickle_writes_for_plain_values_is_read() -> None:
         names = {opcode.name for opcode, _, _ in pickletools.genops(data)}
         try:
             assert gt.load(io.BytesIO(packed(data))) == plain
-        except errors.FileFormatError:  # sets and bytes of old protocols are calls of functions
+        except errors.FileFormatError:  # in old protocols, sets and bytes are function calls
             assert "GLOBAL" in names and protocol < 4
 
 

@@ -85,7 +85,7 @@ class RaisesItsOwn(Items):
 
 
 class Many(data.Dataset[Any]):
-    """Items that are asked for by lists which do not fit into a pipe."""
+    """A dataset whose requests are lists that do not fit into a pipe."""
 
     def __init__(self, dies: bool) -> None:
         self.dies = dies

@@ -45,7 +45,8 @@ class Dies(Large):
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Descriptors and mappings of this process are what they were, and no name in memory is new.
+    """Check that the process has no further descriptors and mappings, and that there is no new name
+    in shared memory.
 
     Other processes have names there too: MPI's, and semaphores that were not made here.
     """
@@ -90,7 +91,7 @@ def check(batch: Any, number: int) -> None:
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_large_batches(context: str, is_kept: bool) -> None:
-    """Batches that are kept stay as they are while others come."""
+    """Stored batches do not change while further batches arrive."""
     loader = data.DataLoader(Large(), ROWS, num_workers=2, multiprocessing_context=context)
     if is_kept:
         opened = len(os.listdir("/proc/self/fd"))
@@ -118,7 +119,7 @@ def test_pages_are_used_again_and_what_is_kept_is_not() -> None:
                 kept.append(batch[0][1])
     assert loader._kept is not None
     (worker,) = loader._kept.processes
-    # each pass keeps one; the others take turns
+    # each pass keeps one; the others are reused in turn
     assert mappings(worker.pid) <= len(kept) + 2 * (2 + 3)
     for row in kept:
         assert row.eq(2 * ROWS + 1).all().item()
@@ -152,12 +153,13 @@ def test_a_worker_that_is_killed_leaves_nothing() -> None:
     for number, batch in enumerate(kept):
         check(batch, number)
     assert kept
-    batch = None  # as the exception holds this frame
+    batch = None  # because the exception refers to this frame
 
 
 @contextmanager
 def ends() -> Iterator[tuple[Any, Any]]:
-    """The worker's end of a channel and the main process's; all that was sent comes back."""
+    """The two ends of a channel, for the worker and the main process; at the end all segments must
+    be returned."""
     here, there = multiprocessing.Pipe()
     yield here, there
     gc.collect()
@@ -201,7 +203,7 @@ def test_a_tensor_in_a_segment_is_not_copied_and_may_be_sent_twice() -> None:
         assert first[0].item() == second[-1].item() == 2.0
         del made, first
         segments.take_back(here)
-        assert not segments._spare  # the second is still there
+        assert not segments._spare  # the second still exists
         other = segments.empty((1 << 18,), gt.float32)
         assert other is not None
         other.fill_(3.0)

@@ -71,10 +71,10 @@ def grad(
 
     Args:
         grad_outputs, retain_graph, create_graph: as in `backward`.
-        allow_unused: None for an input that the outputs do not depend on, instead of an error.
+        allow_unused: return None for an input on which the outputs do not depend; do not raise.
         is_grads_batched: the first dimension of grad_outputs is a batch, and so is that of the
             results.
-        materialize_grads: zeros for such an input.
+        materialize_grads: return zeros for an input on which the outputs do not depend.
     """
     if is_grads_batched:
         options = (retain_graph, create_graph, allow_unused, False, materialize_grads)

@@ -1,5 +1,5 @@
-"""Accumulation of a gradient in a leaf: an addition in place; or the leaf takes the gradient object
-itself if nothing else refers to it.
+"""Accumulation of a gradient in a leaf, by an addition in place. If nothing else refers to the
+gradient, the leaf uses the gradient object itself.
 
 Source: torch/csrc/autograd/functions/accumulate_grad.h, whose layout contract holds here: a
 gradient has its leaf's layout, or is row-major if the leaf is not dense.

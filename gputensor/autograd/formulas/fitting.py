@@ -51,7 +51,7 @@ def _how_to_sum(given: Sizes, sizes: Sizes) -> tuple[Sizes, bool, bool]:
 
 
 def fit(grad: Tensor, shape: Geometry, device: Any, source: Any, number: int) -> Tensor:
-    """`grad` with the sizes, dtype and device of the tensor it is the gradient of.
+    """Return `grad` with the sizes, dtype and device of the tensor to which it belongs.
 
     source, number: the node that made the gradient (None for the caller), and the number of the
     operand.

@@ -1,5 +1,5 @@
-"""Derivatives of losses. `through`: the incoming gradient times the first derivative's own
-gradient.
+"""Derivatives of losses. `through`: the product of the incoming gradient and the gradient of the
+first derivative.
 
 A gradient has the broadcast sizes of all operands; for a mean it is divided by their number of
 elements.

@@ -48,7 +48,7 @@ def sum_of_channels(grad: Tensor | None) -> Tensor | None:
 
 
 def zeros_for(stride: Any) -> tuple[int, ...]:
-    """Return zeros, as many as `stride` has numbers."""
+    """Return one zero for each number of `stride`."""
     return (0,) * len(stride)
 
 

@@ -90,7 +90,7 @@ def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
 
 
 def as_held(number: Any, x: Tensor) -> float:
-    """Return the number rounded to x's dtype, as it stands in a clamped result."""
+    """Return the number rounded to x's dtype, equal to the elements of a clamped result."""
     return float(x._geometry.dtype.np.type(number))
 
 

@@ -39,8 +39,8 @@ def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Te
     """The gradient of cumprod.
 
     At the first zero of a row, it uses the products without that zero. Behind the first zero it is
-    zero. Second derivatives need it as a function of the first zero: there it is computed as that
-    zero times the products without it. Derivatives up to `order` are right for any zeros.
+    zero. Second derivatives need it as a function of the first zero. So at this zero it is computed
+    as that zero times the products without it. Derivatives up to `order` are right for any zeros.
     """
     if grad._geometry.numel <= 1:
         return grad

@@ -27,7 +27,8 @@ def fft_r2c_backward(
 
 
 def fft_c2r_backward(grad: Tensor, dim: Dims, normalization: int) -> Tensor:
-    """The gradient of an inverse real transform. Elements that symmetry fills in count twice."""
+    """The gradient of an inverse real transform. Elements that it reads twice, by symmetry, count
+    twice."""
     made = calls._fft_r2c(grad, dim, normalization, True)
     last = dim[-1]
     half = made._geometry.sizes[last]

@@ -1,5 +1,5 @@
-"""The walk of a copy: both memories as cells, the kernel and its reason, bytes and the lower
-bound."""
+"""The walk of a copy: the memory of both operands as cells, the kernel and the reason for it, bytes
+and the lower bound."""
 
 from __future__ import annotations
 

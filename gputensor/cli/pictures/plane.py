@@ -1,7 +1,7 @@
-"""The part of a copy's walk that fits on a page: cells of both memories, and the steps over them.
-
-It shows two dimensions: x is dst's fastest dimension, y is src's fastest, or the next one if x is
-also src's fastest. For a long dimension it shows the beginning, an edge of a tile and the end. The
+"""The part of a copy's walk that fits on a page: memory cells of both operands, and the steps over
+them. It shows two dimensions: x is dst's fastest dimension, y is src's fastest dimension, or the
+second fastest if x is also src's fastest. For a long dimension it shows the beginning, an edge of a
+tile and the end. The
 module has no I/O.
 """
 

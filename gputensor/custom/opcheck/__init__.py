@@ -3,7 +3,8 @@
 Four tests on sample arguments: memory is written and shared as the schema declares (memory.py); a
 derivative is registered at an autograd key; the Meta kernel returns the right shapes (fake.py); the
 derivative is correct (derivative.py). It works on copies, on any device. The first three tests have
-PyTorch's names; `test_gradcheck` replaces PyTorch's fourth, which compiles. Source:
+PyTorch's names; `test_gradcheck` replaces PyTorch's fourth test, which compiles the operator.
+Source:
 torch/testing/_internal/optests,
 torch/_subclasses/schema_check_mode.py.
 """
@@ -27,8 +28,8 @@ OpCheckError = errors.OpCheckError
 
 
 def _autograd_registration(call: Call) -> None:
-    """Raise if results require grad although no autograd key has a kernel. In that case they were
-    recorded below autograd."""
+    """Raise if results require grad although no autograd key has a kernel. Then the kernel recorded
+    them below autograd."""
     operator = call.operator
     backends = {BACKEND_OF_TYPE[x.device.type] for x in call.tensors()}
     above = [keys.key(f"Autograd{b}") for b in backends]

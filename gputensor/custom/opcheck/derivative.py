@@ -83,8 +83,8 @@ def _backward(call: Call) -> bool:
 
 
 def _precisions(call: Call) -> Iterator[tuple[Call, int]]:
-    """Return pairs (call, precision in bytes): the call in double precision, 8. If the kernel does
-    not compute in double precision, add the original call, 4."""
+    """Return pairs (call, precision in bytes). The first is the call in double precision, 8 bytes.
+    If the kernel does not compute in double precision, add the original call, 4 bytes."""
     wide = call.mapped(_double)
     try:
         outputs = _outputs(wide.copied().run())
@@ -127,7 +127,8 @@ def _looks_single(y: Tensor) -> bool:
 
 
 class _NoDifference(Exception):
-    """The function jumps or has a corner at these arguments, or is not finite around them."""
+    """Raised if the function jumps or has a corner at these arguments, or is not finite around
+    them."""
 
 
 def _compare_here_or_beside(

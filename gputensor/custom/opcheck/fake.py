@@ -83,7 +83,7 @@ def _check_writes(metas: Call, before: dict[Tensor, int]) -> None:
     for argument, what, x in metas.named():
         if x._version != before[x] and x._get_storage() not in written:
             raise metas.wrong(
-                f"the Meta kernel writes to {what}, which the schema does not say",
+                f"the Meta kernel writes to {what}, which the schema does not declare",
                 f"make the result from the sizes of '{argument.name}', and leave it as it is",
             )
 
@@ -112,6 +112,6 @@ def _strides(x: Tensor) -> tuple[Any, ...]:
 
 def _differs(call: Call, number: int, real: str, fake: str) -> errors.OpCheckError:
     return call.wrong(
-        f"result {number} has {real}, and the Meta kernel says {fake}",
+        f"result {number} has {real}, and the Meta kernel returns {fake}",
         "let register_fake's function return what the kernels return",
     )

@@ -99,11 +99,11 @@ def _check_writes(call: Call, here: list[_Before], was: Bytes, now: Bytes) -> No
     for b, reach in reaches:
         if (changed & reach).any():
             raise call.wrong(
-                f"it writes to {b.what}, which its schema does not say",
+                f"it writes to {b.what}, which its schema does not declare",
                 f"name '{b.argument.name}' in mutates_args, or write to a clone of it",
             )
     raise call.wrong(
-        f"it writes to the memory of {here[0].what} outside of what that tensor looks at",
+        f"it writes to the memory of {here[0].what} outside of that tensor's elements",
         "heed its strides and its storage_offset()",
     )
 
@@ -123,14 +123,14 @@ def check_results(call: Call, result: Any, whose: str = "result") -> None:
     for number, (returned, value) in enumerate(zip(returns, call.results(result))):
         mine = _sets(returned.type)
         if returned.is_write and not any(value is x and mine & sets for x, _, sets in seen):
-            what = f"{whose} {number} is not the argument that its schema says it is"
+            what = f"{whose} {number} is not the argument that its schema declares"
             raise call.wrong(what, "return the argument itself")
         for y in tensors_of(value):
             for x, what, sets in seen:
                 if not (mine & sets or "*" in mine | sets and mine and sets) and _share(x, y):
                     how = f"is {what} itself" if x is y else f"shares the memory of {what}"
                     raise call.wrong(
-                        f"{whose} {number} {how}, which its schema does not say",
+                        f"{whose} {number} {how}, which its schema does not declare",
                         "return a clone, or declare the alias with schema=",
                     )
             seen.append((y, f"{whose} {number}", mine))

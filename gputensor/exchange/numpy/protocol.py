@@ -7,8 +7,9 @@ with its own promotion and errors. Otherwise, for example if the operator lacks 
 dtype, NumPy computes on the tensors' memory. The result is a tensor in both cases; a given `out` is
 returned.
 
-With `set_numpy_on_devices(True)` our operators compute on any device, as CuPy's arrays do. Calls
-that NumPy would have to compute still raise there. The result of `np.arange(3, like=x)` is then on
+With `set_numpy_on_devices(True)` our operators compute on any device. Calls that NumPy would have
+to compute still raise for devices other than the CPU. The result of `np.arange(3, like=x)` is then
+on
 the device of x.
 
 A NumPy scalar counts as a Python number: `np.float32(2) * x` is `2.0 * x`, on any device and with

@@ -16,7 +16,7 @@ from ...core.arguments import flag
 from ...tensor import export
 from ...tensor.tensor import Tensor
 
-# Functions that return bools and are no ufuncs.
+# Functions that return bools and are not ufuncs.
 BOOLEAN = {"all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"}
 
 _VARIABLE = "GPUTENSOR_NUMPY_ON_DEVICES"
@@ -63,8 +63,8 @@ def is_foreign(x: Any) -> bool:
 
 
 def check(op: str, given: Iterable[Any], is_boolean: bool, any_device: bool = False) -> None:
-    """Raise for a tensor that NumPy must not get. any_device: our operators compute, so any device
-    is allowed."""
+    """Raise for a tensor that NumPy must not read. any_device: a gputensor operator computes the
+    result, so any device is allowed."""
     for x in given:
         if isinstance(x, Tensor):
             if any_device:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core import dtype as dtypes
 
-# Ufuncs of Python's operators such as `+`; one operand may be a number.
+# Ufuncs that Python's operators such as `+` call; one operand may be a number.
 OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
     "divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
@@ -23,7 +23,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "right_shift": operator.rshift, "negative": operator.neg, "invert": operator.inv,
 }  # fmt: skip
 
-# The other ufuncs, by our names. A ufunc whose name is the same in NumPy is listed once.
+# The other ufuncs, by gputensor's names. Names that NumPy and gputensor share are listed once.
 UFUNCS = {
     name: name
     for name in """

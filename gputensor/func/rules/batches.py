@@ -95,8 +95,9 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The rule for arguments that are dimensions: they are increased by one. If none is given, the
     operator uses all dimensions of the entries.
 
-    argument: "insert" if they are dimensions of a result with one more dimension; "free" if the
-    index operand has one dimension and no batch; "apart" if an operand has fewer dimensions.
+    argument: "insert" if the dimensions are those of a result with one more dimension than the
+    operand; "free" if the index operand has one dimension and no batch; "apart" if an operand has
+    fewer dimensions than the others.
     """
     if argument == "free" and any(level.owns(_named(entry, args, x)) for x in _FREE):
         return NotImplemented
@@ -138,7 +139,7 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return result
 
 
-# Operands with at most one dimension that may be common to all entries.
+# Operands with at most one dimension. All entries may share one such operand.
 _FREE = ("index", "value")
 
 

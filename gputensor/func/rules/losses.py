@@ -52,7 +52,7 @@ def nll(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def nll_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of nll_loss's gradient: each target's part is at its class, and zeros elsewhere."""
+    """The rule of nll_loss's gradient: nonzero only at the class of each target."""
     grad, x, target, weight, reduction, ignored, total = args
     kept = target != ignored
     classes = functions.where(kept, target, 0).long()

@@ -37,8 +37,8 @@ def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def layer_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of layer_norm's gradients: the operator computes the input's; the weights' are sums
-    over all dimensions but the batch."""
+    """The rule of layer_norm's gradients: the operator computes the gradient of the input; those of
+    the weights are sums over all dimensions except the batch."""
     grad, x, normal, mean, rstd, weight, _, mask = args
     of: Any = None
     if mask[0]:
@@ -70,8 +70,8 @@ def group_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def group_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of group_norm's gradients: the operator computes the input's; the weights' are sums
-    over all dimensions but the batch."""
+    """The rule of group_norm's gradients: the operator computes the gradient of the input; those of
+    the weights are sums over all dimensions except the batch."""
     grad, x, mean, rstd, weight, n, c, rest, group, mask = args
     of: Any = None
     if mask[0]:

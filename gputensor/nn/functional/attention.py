@@ -27,7 +27,7 @@ def scaled_dot_product_attention(
     Args:
         query: (..., heads, L, E). key: (..., heads, S, E). value: (..., heads, S, F).
         attn_mask: added to the scores, or bool, False to exclude a key from a query; (..., L, S).
-        dropout_p: probability of dropping a weight, also in evaluation: pass 0 there.
+        dropout_p: probability of dropping a weight. It also applies in evaluation: pass 0 there.
         is_causal: query n attends to keys 0 to n.
         scale: by default 1 / sqrt(E).
         enable_gqa: several query heads share each head of key and value.
@@ -122,7 +122,8 @@ def _projections(
     given: tuple[Tensor, ...], weights: tuple[Tensor | None, ...], bias: Tensor | None,
     is_separate: bool,
 ) -> Sequence[Tensor]:  # fmt: skip
-    """Project query, key and value. given: the query alone if all three are one tensor. weights:
+    """Project query, key and value. given: contains only the query if all three are one tensor.
+    weights:
     the common weight, then those of each projection."""
     whole, *separate = weights
     if is_separate:

@@ -100,8 +100,8 @@ def normalize(
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """Divide each element by (k + alpha * the mean of squares over `size` channels around it) **
-    beta.
+    """Divide each element by (k + alpha * m) ** beta; m is the mean square of `size` channels
+    around it.
 
     Args: input: (N, C, ...).
     """
@@ -124,5 +124,5 @@ def local_response_norm(
 
 def _more_than_one(op: str, input: Tensor, *counts: int) -> None:
     if math.prod(counts) == 1:
-        rule = "have more than one value of what is normalised together"
+        rule = "have more than one value to normalise together"
         raise errors.must(op, "input", rule, input, kind=errors.ArgumentValueError)

@@ -287,7 +287,7 @@ def _lp(count: int, input: Tensor, p: float, kernel_size: Ints, stride: Any, cei
         found: Tensor = pool(input.abs() * (1 if p > 0 else -1), kernel, stride, 0, 1, ceil)
         return found if p > 0 else -found
     mean = (avg_pool1d, avg_pool2d, avg_pool3d)[count - 1](input**p, kernel, stride, 0, ceil)
-    # this changes no value and makes the gradient 0 where the sum is 0
+    # relu and sign change no value, but make the gradient 0 where the sum is 0
     mean = calls.sign(mean) * calls.relu(calls.abs(mean))
     made: Tensor = (mean * math.prod(kernel)) ** (1 / p)
     return made

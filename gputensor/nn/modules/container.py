@@ -12,7 +12,8 @@ from ...tensor.tensor import Tensor
 from ..parameter import Parameter
 from .module import Module, indented
 
-# More layers than any network has: a typing mistake must not fill the memory.
+# A limit above the number of layers of any network, so that a typing mistake does not fill the
+# memory.
 _MOST_LAYERS = 1 << 16
 
 
@@ -280,7 +281,7 @@ class ParameterDict(_Named):
     get: Any = MutableMapping.get
 
     def update(self, parts: Any) -> None:
-        """Set parts as in any container with names. Source: torch/nn/modules/container.py, which
+        """Set parts, see `_Named.update`. Source: torch/nn/modules/container.py, which
         sorts the names of a plain mapping."""
         if isinstance(parts, Mapping) and not isinstance(parts, OrderedDict):
             parts = sorted(parts.items())

@@ -31,7 +31,8 @@ class FlaggedHooks(HookDict):
 
 
 def with_flags(hooks: dict[int, Any]) -> list[tuple[Any, int]]:
-    """Return (hook, flag) of each hook. A program may have replaced our dict by a plain one."""
+    """Return (hook, flag) of each hook. A program may have replaced gputensor's dict by a plain
+    dict."""
     flags = getattr(hooks, "flags", {})
     return [(hook, flags.get(key, 0)) for key, hook in hooks.items()]
 

@@ -1,4 +1,5 @@
-"""Lazy modules: the first input gives the sizes; then the module becomes the usual class.
+"""Lazy modules: the first input determines the sizes; then the module's class becomes the usual
+one.
 
 Source: torch/nn/modules/lazy.py, and the Lazy classes beside linear.py, conv.py, batchnorm.py.
 """

@@ -96,7 +96,7 @@ class Module(Hooks):
         elif isinstance(value, Parameter):
             self.register_parameter(name, value)
         elif isinstance(value, Module):
-            # Unlike add_module, without a look at the attributes of the class.
+            # Unlike add_module, it does not check the attributes of the class.
             self._release(name, "_modules")
             slots["_modules"][name] = registered(self, "_modules", name, value)
         elif isinstance(value, Buffer):
@@ -151,7 +151,7 @@ class Module(Hooks):
         self._release(name, kind)
 
     def _release(self, name: str, kind: str) -> None:
-        """Remove an attribute that will be one of another kind."""
+        """Remove an attribute whose name will be used for another kind of attribute."""
         self.__dict__.pop(name, None)
         for other in _KINDS:
             if other != kind:
@@ -251,7 +251,7 @@ class Module(Hooks):
         for name in target.split(".") if target else []:
             module = getattr(module, name)
             if not isinstance(module, Module):
-                raise AttributeError(f"'{name}' of {target!r} is no Module")
+                raise AttributeError(f"'{name}' of {target!r} is not a Module")
         return module
 
     def get_parameter(self, target: str) -> Parameter:

@@ -20,7 +20,7 @@ def _sizes(given: Ints) -> tuple[int, ...]:
 
 
 class _Affine(Module):
-    """weight and bias for each feature, or None without affine."""
+    """Base of norms that have a weight and a bias for each feature; None if `affine` is False."""
 
     def _register(self, wanted: bool, sizes: Any, bias: bool, device: Any, dtype: Any) -> None:
         made: Any = {"device": device, "dtype": dtype}

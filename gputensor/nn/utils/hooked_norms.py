@@ -67,7 +67,7 @@ class SpectralNorm(_Norm):
 
 
 def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
-    """Raise unless `module` is a module with a parameter of that name that has the dimension."""
+    """Raise unless `module` is a Module. Raise if its parameter `name` lacks the dimension."""
     check_module(op, "module", module)
     weight = module._parameters.get(name)
     if dim is not None and weight is not None and not -weight.ndim <= dim < weight.ndim:

@@ -29,8 +29,9 @@ __all__ = [
 class BasePruningMethod(ABC):
     """A hook that multiplies a parameter by a mask before each forward.
 
-    A subclass defines `compute_mask`, and `PRUNING_TYPE`: what a second pruning chooses from.
-    "unstructured": the remaining elements. "structured": the remaining channels of `dim`. "global":
+    A subclass defines `compute_mask` and `PRUNING_TYPE`, the set from which a second pruning
+    chooses. "unstructured": the remaining elements. "structured": the remaining channels of `dim`.
+    "global":
     all elements.
     """
 

@@ -1,6 +1,6 @@
 """`gt.optim.lr_scheduler`: schedulers of learning rates, stepped once per epoch or batch.
 
-A scheduler computes a rate from the previous one and the number of steps, as PyTorch's do, so that
+As in PyTorch, a scheduler computes a rate from the previous rate and the number of steps, so that
 several schedulers can be combined. Source: torch/optim/lr_scheduler.py.
 """
 

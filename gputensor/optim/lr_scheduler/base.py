@@ -11,7 +11,7 @@ from ...dispatch.refusal import declare_constructor
 from ...tensor.tensor import Tensor
 from ..optimizer import Optimizer
 
-# The package whose schedulers name the bad argument in errors of their constructors.
+# Constructors of schedulers in this package name the invalid argument in their errors.
 _OURS = __name__.partition(".lr_scheduler")[0]
 
 
@@ -108,7 +108,7 @@ def _is_code(value: Any) -> bool:
 
 
 def for_each_group(op: str, arg: str, value: Any, optimizer: Any) -> list[Any]:
-    """Return a number for each group, from one number for all or a list."""
+    """Return a number for each group, given one number for all groups or a list."""
     count = len(optimizer.param_groups)
     found = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(found) != count:

@@ -83,7 +83,8 @@ class StackDataset(Dataset[Any]):
         return tuple([x[index] for x in self.datasets])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Return the items of a list of indices; datasets with `__getitems__` are called once."""
+        """Return the items of a list of indices; a dataset with `__getitems__` is called once for
+        all of them."""
         if isinstance(self.datasets, dict):
             parts = [items(x, indices) for x in self.datasets.values()]
             return [dict(zip(self.datasets, item)) for item in zip(*parts)]

@@ -79,7 +79,7 @@ class DistributedSampler(Sampler[int]):
 
     @declares(epoch="int", first=True)
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, from which the order of the next passes is drawn."""
+        """Set the epoch. It is the seed of the order of the next passes."""
         self.epoch = epoch
 
 

@@ -67,7 +67,7 @@ class DataLoader:
         collate_fn: makes a batch of a list of items.
         pin_memory: move batches to page-locked memory if there is a GPU.
         drop_last: leave out a last batch that is smaller.
-        timeout: seconds to wait for a worker's batch; 0 means for ever.
+        timeout: seconds to wait for a worker's batch; 0 means no limit.
         worker_init_fn: called in each worker with its number.
         multiprocessing_context: how workers are started: "fork", "spawn", "forkserver", or a
             context of `multiprocessing`.
@@ -329,7 +329,7 @@ class _Workers:
         return answers.pop(number)
 
     def _loaded(self, worker: int, answer: bytes) -> Any:
-        """Load a worker's answer. If that fails, the batch is lost, so the workers end."""
+        """Load a worker's result. If that fails, the batch is lost, so stop the workers."""
         try:
             with _memory():
                 return segments.loads(answer, self.channels[worker])
@@ -346,7 +346,7 @@ def _end(
 ) -> None:
     for x in requests:
         x.put(None)
-    # A worker that is blocked in a write to the queue does not read the request to end.
+    # A worker that is blocked in a write to the queue does not read the request to stop.
     for process in processes:
         process.join(0.2)
         if process.is_alive():

@@ -51,9 +51,8 @@ if is_available:
 
 class _Segment:
     """A mapped segment. users: the number of arrays over it, plus one for each time that it was
-    sent.
-
-    told: in the main process, the function that tells the worker that the segment is unused.
+    sent. told: in the main process, the function that reports to the worker that the segment is
+    unused.
     """
 
     __slots__ = ("descriptor", "address", "nbytes", "users", "forks", "told")
@@ -245,7 +244,7 @@ def _take(number: int) -> Storage:
 
 
 class _Told:
-    """A function that tells a worker that one of its segments is unused."""
+    """A function that reports to a worker that one of its segments is unused."""
 
     __slots__ = ("_channel", "_number")
 

@@ -25,7 +25,7 @@ import numpy as np
 from ...structured.generator import manual_seed
 from . import segments
 
-# While a process waits, the seconds between checks for processes that have ended.
+# Seconds between two checks for processes that have ended, while a process waits.
 LOOK_AFTER = 2.0
 
 
@@ -150,7 +150,7 @@ def work(
             else:
                 answer = failure
             results.put((info.id, number, _pickled(answer, channel)))
-            del answer  # releases the segments of the answer
+            del answer  # releases the segments of the result
     except KeyboardInterrupt:
         pass  # the main process gets the interrupt too, and ends the workers
     finally:
@@ -164,7 +164,7 @@ def _raised(error: BaseException) -> Raised:
 
 
 def _pickled(answer: Any, channel: Any) -> bytes:
-    """Pickle an answer, or the exception if it cannot be pickled."""
+    """Pickle a result, or the exception if the result cannot be pickled."""
     try:
         return segments.dumps(answer, channel)
     except Exception as error:

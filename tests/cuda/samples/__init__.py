@@ -122,7 +122,7 @@ def mandelbrot(random):
 
 
 def warp_aggregate(random):
-    """The order of what is kept is free, so equal elements are kept."""
+    """The order of the kept elements is not defined, so all are equal."""
     for n, block in [(1, 32), (100, 64), (333, 128)]:
         x = np.where(random.random(n) < 0.4, 7, -1).astype(np.int32)
         count = int((x > 0).sum())

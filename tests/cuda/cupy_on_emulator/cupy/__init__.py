@@ -62,7 +62,7 @@ class NVRTCError(RuntimeError):
 
 
 def _as(kind: type[Exception], call: Any, *arguments: Any) -> Any:
-    """What the emulator finds wrong surfaces as CuPy says it."""
+    """Convert the emulator's errors to CuPy's."""
     try:
         return call(*arguments)
     except GpuTensorError as error:
@@ -111,7 +111,7 @@ class Stream:
         event.of.wait(handle)
 
     def begin_capture(self, mode: int | None = None) -> None:
-        """The emulator records; what may be done meanwhile is runtime/cuda's to say."""
+        """The emulator records. runtime/cuda checks which calls are allowed during the capture."""
         handle = _handle(self.ptr)
         assert mode in (0, 1, 2) and handle.queue.recording is None
         handle.queue.recording = Recording()
@@ -143,7 +143,8 @@ class Graph:
         )
 
 
-# By thread: the mode of its capture, and how it deals with captures: global unless exchanged.
+# Thread -> the mode of its capture, and its interaction mode with captures, which is global by
+# default.
 _modes: dict[int, int] = {}
 _deals: dict[int, int] = {}
 
@@ -155,7 +156,8 @@ def _exchange_mode(mode: Any) -> int:
 
 
 def _is_unsafe() -> bool:
-    """Whether the driver refuses this thread memory now: cuThreadExchangeStreamCaptureMode."""
+    """True if the driver would now reject an allocation by this thread; see
+    cuThreadExchangeStreamCaptureMode."""
     me = threading.get_ident()
     deals = _deals.get(me, 0)
     return deals != 2 and (_modes.get(me, 2) != 2 or deals == 0 and 0 in _modes.values())
@@ -185,7 +187,8 @@ def _handle(ptr: int) -> Any:
 
 
 def _per_thread(device: int) -> Any:
-    """The thread's default stream of a device; every thread has its own behind one handle."""
+    """Return the thread's default stream of a device. All threads use one handle for their own
+    streams."""
     if not hasattr(_local, "defaults"):
         _local.defaults = {}
     if device not in _local.defaults:
@@ -250,7 +253,7 @@ def _status(asked: Any) -> int:
 
 
 class Memory:
-    """A segment, which is freed when it is dropped, after what any stream has queued."""
+    """A segment. When it is dropped, it is freed after the queued work of all streams."""
 
     def __init__(self, size: int) -> None:
         self._device, self._size = emulator.current_device(), 0
@@ -339,7 +342,7 @@ def _memset_async(ptr: int, value: int, size: int, stream: int) -> None:
 
 
 class UnownedMemory:
-    """Somebody's memory, kept by its owner."""
+    """Memory that another object owns."""
 
     def __init__(self, ptr: int, size: int, owner: Any, device_id: int = -1) -> None:
         self.ptr, self.size, self._owner, self.device_id = ptr, size, owner, device_id
@@ -351,8 +354,8 @@ class MemoryPointer:
 
 
 class ndarray(np.ndarray):
-    """Emulated memory as NumPy sees it. Work of the device that was queued before it was made is
-    done, and what NumPy does to it is done at once: an order that a GPU may choose."""
+    """An ndarray over emulated memory. Work of the device that was queued earlier is finished
+    first, and NumPy's operations run at once. A GPU may choose this order."""
 
     memory: MemoryPointer | None = None
 
@@ -372,7 +375,7 @@ class ndarray(np.ndarray):
 
 
 def _holder(x: Any) -> Any:
-    """The array of the device that x is a view of; something else for one of the host."""
+    """Return the device array of which x is a view; another object if x is in host memory."""
     while isinstance(x, ndarray) and x.memory is None:
         x = x.base
     return x
@@ -399,7 +402,7 @@ def array(x: Any, dtype: Any = None, copy: bool = True, order: str = "K") -> Any
 
 
 def _placed(x: Any, strides: Any = None) -> Any:
-    """What NumPy made, moved to memory of the device; row by row unless strides are given."""
+    """Move NumPy's result to memory of the device; row-major unless strides are given."""
     if isinstance(x, tuple):
         return tuple([_placed(part) for part in x])
     if not isinstance(x, (np.ndarray, np.generic)):
@@ -410,7 +413,7 @@ def _placed(x: Any, strides: Any = None) -> Any:
 
 
 class _Part(types.ModuleType):
-    """A part of NumPy whose results lie on the device."""
+    """A module of NumPy whose results are moved to the device."""
 
     def __init__(self, name: str, of: Any) -> None:
         super().__init__(name)
@@ -425,7 +428,7 @@ def _on_device(found: Any) -> Any:
         return found
 
     def call(*args: Any, **named: Any) -> Any:
-        with np.errstate(all="ignore"):  # a GPU warns of nothing
+        with np.errstate(all="ignore"):  # a GPU gives no warnings
             return _placed(found(*args, **named))
 
     if hasattr(found, "at"):  # a ufunc's
@@ -509,7 +512,7 @@ def _func_set_attribute(f: int, attribute: int, value: int) -> None:
 
 
 class _Nvrtc:
-    """g++, asked as NVRTC is."""
+    """g++ with the interface of NVRTC."""
 
     NVRTCError = NVRTCError
 
@@ -517,7 +520,7 @@ class _Nvrtc:
         self._programs: dict[int, dict[str, Any]] = {}
 
     def getVersion(self) -> tuple[int, int]:
-        return (0, 7)  # so that no cache takes what it makes for NVRTC's
+        return (0, 7)  # so that no cache confuses its results with NVRTC's
 
     def getSupportedArchs(self) -> list[int]:
         return [70, 80, 90]
@@ -567,7 +570,7 @@ class _Nvrtc:
         del self._programs[program]
 
 
-# What cudaDeviceGetAttribute answers, by the numbers of cudaDevAttr*.
+# Results of cudaDeviceGetAttribute, by the numbers of cudaDevAttr*.
 _ATTRIBUTES = {75: 7, 76: 0} | dict(
     zip((16, 39, 106, 82, 81, 97, 111, 38, 13, 36, 37), emulator.limits(0))
 )

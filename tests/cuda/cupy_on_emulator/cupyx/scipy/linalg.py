@@ -10,7 +10,7 @@ import scipy.linalg
 
 
 class _Linalg(cupy._Part):
-    """No LAPACK or BLAS, as in CuPy; `expm` and `solve_triangular` are there."""
+    """Like CuPy's module it lacks LAPACK and BLAS, and has `expm` and `solve_triangular`."""
 
     def __getattr__(self, name: str) -> Any:
         if name in ("lapack", "blas"):
