@@ -169,7 +169,6 @@ _Histogramdd = named("histogramdd", "hist bin_edges")
 
 
 @declares(input="Tensor", spacing="float?|float[]|Tensor[]", dim="int?|int[]", edge_order="int")
-@declares()
 def gradient(
     input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
@@ -258,7 +257,6 @@ _MODES = {
 
 
 @declares(x1="Tensor", x2="Tensor", compute_mode="str|int?")
-@declares()
 def cdist(
     x1: Tensor, x2: Tensor, p: float = 2.0,
     compute_mode: str | int | None = "use_mm_for_euclid_dist_if_necessary",
