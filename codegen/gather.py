@@ -37,17 +37,17 @@ def expression(op: Op) -> str:
 
 
 def assigned(keys: str, frame: str = "{}") -> list[str]:
-    """Return `key_set = keys`, one term per line if long. frame: text around the keys."""
+    """Return `key_set = keys`, on several lines if long. frame: text around the keys."""
     line = f"key_set = {frame.format(keys)}"
-    terms = keys.split(" | ")
     if len(line) <= WIDTH - 12 or is_conditional(keys):
         return [line]
     opening, closing = ("(", ")") if frame == "{}" else frame.split("{}")
-    return [
-        f"key_set = {opening}",
-        *indent([terms[0], *(f"| {term}" for term in terms[1:])]),
-        closing,
-    ]
+    lines = [""]
+    for term in keys.split(" | "):
+        if len(lines[-1]) + len(term) > WIDTH - 18:
+            lines.append("")
+        lines[-1] += f" | {term}"
+    return [f"key_set = {opening}", *indent([lines[0][3:], *[x[1:] for x in lines[1:]]]), closing]
 
 
 def is_conditional(keys: str) -> bool:
@@ -198,4 +198,4 @@ def gathered(op: Op, before: Sequence[str] = ()) -> list[str]:
             state,
             "key_set = (key_set | include) & keep",
         ]
-    return [*before, state, *assigned(keys, "({} | include) & keep")]
+    return [*before, state, *assigned(f"{keys} | include", "({}) & keep")]

@@ -14,11 +14,8 @@ def call_scaled_dot_product_attention(
 ):
     include, keep = _state.get()
     key_set = (
-        query._keys
-        | key._keys
-        | value._keys
-        | (0 if attn_mask is None else attn_mask._keys)
-        | include
+        query._keys | key._keys | value._keys
+        | (0 if attn_mask is None else attn_mask._keys) | include
     ) & keep
     return op_scaled_dot_product_attention.table[key_set](
         key_set, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
@@ -32,11 +29,8 @@ def call__scaled_dot_product_flash_attention_for_cpu(
 ):
     include, keep = _state.get()
     key_set = (
-        query._keys
-        | key._keys
-        | value._keys
-        | (0 if attn_mask is None else attn_mask._keys)
-        | include
+        query._keys | key._keys | value._keys
+        | (0 if attn_mask is None else attn_mask._keys) | include
     ) & keep
     return op__scaled_dot_product_flash_attention_for_cpu.table[key_set](
         key_set, query, key, value, dropout_p, is_causal, attn_mask, scale,
@@ -50,14 +44,8 @@ def call__scaled_dot_product_flash_attention_for_cpu_backward(
 ):
     include, keep = _state.get()
     key_set = (
-        grad_out._keys
-        | query._keys
-        | key._keys
-        | value._keys
-        | out._keys
-        | logsumexp._keys
-        | (0 if attn_mask is None else attn_mask._keys)
-        | include
+        grad_out._keys | query._keys | key._keys | value._keys | out._keys
+        | logsumexp._keys | (0 if attn_mask is None else attn_mask._keys) | include
     ) & keep
     return op__scaled_dot_product_flash_attention_for_cpu_backward.table[key_set](
         key_set, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal,
@@ -71,11 +59,8 @@ def call__attention_with_dropout(
 ):
     include, keep = _state.get()
     key_set = (
-        query._keys
-        | key._keys
-        | value._keys
-        | (0 if attn_mask is None else attn_mask._keys)
-        | include
+        query._keys | key._keys | value._keys
+        | (0 if attn_mask is None else attn_mask._keys) | include
     ) & keep
     return op__attention_with_dropout.table[key_set](
         key_set, query, key, value, attn_mask, dropout_p, is_causal, scale, seed, block,
@@ -89,14 +74,8 @@ def call__attention_backward(
 ):
     include, keep = _state.get()
     key_set = (
-        grad_out._keys
-        | query._keys
-        | key._keys
-        | value._keys
-        | out._keys
-        | logsumexp._keys
-        | (0 if attn_mask is None else attn_mask._keys)
-        | include
+        grad_out._keys | query._keys | key._keys | value._keys | out._keys
+        | logsumexp._keys | (0 if attn_mask is None else attn_mask._keys) | include
     ) & keep
     return op__attention_backward.table[key_set](
         key_set, grad_out, query, key, value, out, logsumexp, attn_mask, dropout_p,

@@ -1542,8 +1542,7 @@ def call_floor_divide(self, other):
     include, keep = _state.get()
     key_set = (
         (0 if type(self) in NUMBERS else self._keys)
-        | (0 if type(other) in NUMBERS else other._keys)
-        | include
+        | (0 if type(other) in NUMBERS else other._keys) | include
     ) & keep
     return op_floor_divide.table[key_set](key_set, self, other)
 

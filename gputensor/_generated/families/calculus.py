@@ -59,10 +59,9 @@ def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None, axis=None):
             dim = axis
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | (0 if prepend is None else prepend._keys)
-            | (0 if append is None else append._keys)
-         | include) & keep
+            input._keys | (0 if prepend is None else prepend._keys)
+            | (0 if append is None else append._keys) | include
+        ) & keep
         if out is not None:
             key_set |= _checked_out("diff", out)._keys & keep
             return op_diff_out.table[key_set](key_set, input, n, dim, prepend, append, out)
@@ -77,20 +76,17 @@ def Tensor_diff(self, n=1, dim=-1, prepend=None, append=None, *, axis=None):
             dim = axis
         include, keep = _state.get()
         key_set = (
-            self._keys
-            | (0 if prepend is None else prepend._keys)
-            | (0 if append is None else append._keys)
-         | include) & keep
+            self._keys | (0 if prepend is None else prepend._keys)
+            | (0 if append is None else append._keys) | include
+        ) & keep
         return op_diff.table[key_set](key_set, self, n, dim, prepend, append)
     except Exception as error: return _refuse(error, "diff", Tensor_diff, locals())
 
 def call_diff(self, n=1, dim=-1, prepend=None, append=None):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | (0 if prepend is None else prepend._keys)
-        | (0 if append is None else append._keys)
-        | include
+        self._keys | (0 if prepend is None else prepend._keys)
+        | (0 if append is None else append._keys) | include
     ) & keep
     return op_diff.table[key_set](key_set, self, n, dim, prepend, append)
 

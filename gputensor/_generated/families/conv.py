@@ -34,10 +34,8 @@ def convolution(
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | weight._keys
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
+        ) & keep
         return op_convolution.table[key_set](
             key_set, input, weight, bias, stride, padding, dilation, transposed,
             output_padding, groups,
@@ -49,10 +47,7 @@ def call_convolution(
 ):
     include, keep = _state.get()
     key_set = (
-        input._keys
-        | weight._keys
-        | (0 if bias is None else bias._keys)
-        | include
+        input._keys | weight._keys | (0 if bias is None else bias._keys) | include
     ) & keep
     return op_convolution.table[key_set](
         key_set, input, weight, bias, stride, padding, dilation, transposed,
@@ -103,10 +98,8 @@ def conv1d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | weight._keys
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
+        ) & keep
         if padding is not None and not type(padding) is str:
             return op_conv1d.table[key_set](
                 key_set, input, weight, bias, stride, 0 if padding is None else padding,
@@ -137,10 +130,8 @@ def conv2d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | weight._keys
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
+        ) & keep
         if padding is not None and not type(padding) is str:
             return op_conv2d.table[key_set](
                 key_set, input, weight, bias, stride, 0 if padding is None else padding,
@@ -171,10 +162,8 @@ def conv3d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | weight._keys
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
+        ) & keep
         if padding is not None and not type(padding) is str:
             return op_conv3d.table[key_set](
                 key_set, input, weight, bias, stride, 0 if padding is None else padding,
@@ -206,10 +195,8 @@ def conv_transpose1d(
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | weight._keys
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
+        ) & keep
         return op_conv_transpose1d.table[key_set](
             key_set, input, weight, bias, stride, padding, output_padding, groups, dilation,
         )
@@ -235,10 +222,8 @@ def conv_transpose2d(
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | weight._keys
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
+        ) & keep
         return op_conv_transpose2d_input.table[key_set](
             key_set, input, weight, bias, stride, padding, output_padding, groups, dilation,
         )
@@ -264,10 +249,8 @@ def conv_transpose3d(
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | weight._keys
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
+        ) & keep
         return op_conv_transpose3d_input.table[key_set](
             key_set, input, weight, bias, stride, padding, output_padding, groups, dilation,
         )

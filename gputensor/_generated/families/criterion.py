@@ -99,10 +99,7 @@ op_binary_cross_entropy_out = _define(
 def call_binary_cross_entropy(self, target, weight=None, reduction=1):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | include
+        self._keys | target._keys | (0 if weight is None else weight._keys) | include
     ) & keep
     return op_binary_cross_entropy.table[key_set](
         key_set, self, target, weight, reduction,
@@ -113,11 +110,8 @@ op_binary_cross_entropy_backward = _define(
 def call_binary_cross_entropy_backward(grad_output, self, target, weight=None, reduction=1):
     include, keep = _state.get()
     key_set = (
-        grad_output._keys
-        | self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | include
+        grad_output._keys | self._keys | target._keys
+        | (0 if weight is None else weight._keys) | include
     ) & keep
     return op_binary_cross_entropy_backward.table[key_set](
         key_set, grad_output, self, target, weight, reduction,
@@ -147,11 +141,9 @@ def binary_cross_entropy_with_logits(
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | target._keys
-            | (0 if weight is None else weight._keys)
-            | (0 if pos_weight is None else pos_weight._keys)
-         | include) & keep
+            input._keys | target._keys | (0 if weight is None else weight._keys)
+            | (0 if pos_weight is None else pos_weight._keys) | include
+        ) & keep
         if out is not None:
             key_set |= _checked_out("binary_cross_entropy_with_logits", out)._keys & keep
             return op_binary_cross_entropy_with_logits_out.table[key_set](
@@ -170,11 +162,8 @@ def call_binary_cross_entropy_with_logits(
 ):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | (0 if pos_weight is None else pos_weight._keys)
-        | include
+        self._keys | target._keys | (0 if weight is None else weight._keys)
+        | (0 if pos_weight is None else pos_weight._keys) | include
     ) & keep
     return op_binary_cross_entropy_with_logits.table[key_set](
         key_set, self, target, weight, pos_weight, reduction,

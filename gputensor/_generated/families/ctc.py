@@ -30,11 +30,9 @@ def ctc_loss(
         if hasattr(input_lengths, "_keys"):
             include, keep = _state.get()
             key_set = (
-                log_probs._keys
-                | targets._keys
-                | input_lengths._keys
-                | target_lengths._keys
-             | include) & keep
+                log_probs._keys | targets._keys | input_lengths._keys | target_lengths._keys
+                | include
+            ) & keep
             return op_ctc_loss_Tensor.table[key_set](
                 key_set, log_probs, targets, input_lengths, target_lengths, blank, reduction,
                 zero_infinity,
@@ -53,10 +51,7 @@ def call_ctc_loss_Tensor(
 ):
     include, keep = _state.get()
     key_set = (
-        log_probs._keys
-        | targets._keys
-        | input_lengths._keys
-        | target_lengths._keys
+        log_probs._keys | targets._keys | input_lengths._keys | target_lengths._keys
         | include
     ) & keep
     return op_ctc_loss_Tensor.table[key_set](
@@ -99,12 +94,8 @@ def call__ctc_loss_backward(
 ):
     include, keep = _state.get()
     key_set = (
-        grad._keys
-        | log_probs._keys
-        | targets._keys
-        | neg_log_likelihood._keys
-        | log_alpha._keys
-        | include
+        grad._keys | log_probs._keys | targets._keys | neg_log_likelihood._keys
+        | log_alpha._keys | include
     ) & keep
     return op__ctc_loss_backward.table[key_set](
         key_set, grad, log_probs, targets, input_lengths, target_lengths,

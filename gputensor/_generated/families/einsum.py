@@ -54,10 +54,8 @@ def bilinear(input1, input2, weight, bias=None):
     try:
         include, keep = _state.get()
         key_set = (
-            input1._keys
-            | input2._keys
-            | weight._keys
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input1._keys | input2._keys | weight._keys | (0 if bias is None else bias._keys)
+            | include
+        ) & keep
         return op_bilinear.table[key_set](key_set, input1, input2, weight, bias)
     except Exception as error: return _refuse(error, "bilinear", bilinear, locals())

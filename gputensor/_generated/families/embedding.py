@@ -104,11 +104,8 @@ def call_embedding_bag_padding_idx(
 ):
     include, keep = _state.get()
     key_set = (
-        weight._keys
-        | indices._keys
-        | offsets._keys
-        | (0 if per_sample_weights is None else per_sample_weights._keys)
-        | include
+        weight._keys | indices._keys | offsets._keys
+        | (0 if per_sample_weights is None else per_sample_weights._keys) | include
     ) & keep
     return op_embedding_bag_padding_idx.table[key_set](
         key_set, weight, indices, offsets, scale_grad_by_freq, mode, sparse,
@@ -124,11 +121,8 @@ def call__embedding_bag(
 ):
     include, keep = _state.get()
     key_set = (
-        weight._keys
-        | indices._keys
-        | offsets._keys
-        | (0 if per_sample_weights is None else per_sample_weights._keys)
-        | include
+        weight._keys | indices._keys | offsets._keys
+        | (0 if per_sample_weights is None else per_sample_weights._keys) | include
     ) & keep
     return op__embedding_bag.table[key_set](
         key_set, weight, indices, offsets, scale_grad_by_freq, mode, sparse,
@@ -143,11 +137,8 @@ def call__embedding_bag_forward_only(
 ):
     include, keep = _state.get()
     key_set = (
-        weight._keys
-        | indices._keys
-        | offsets._keys
-        | (0 if per_sample_weights is None else per_sample_weights._keys)
-        | include
+        weight._keys | indices._keys | offsets._keys
+        | (0 if per_sample_weights is None else per_sample_weights._keys) | include
     ) & keep
     return op__embedding_bag_forward_only.table[key_set](
         key_set, weight, indices, offsets, scale_grad_by_freq, mode, sparse,

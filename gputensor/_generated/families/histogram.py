@@ -107,10 +107,8 @@ def histogram(input, bins=100, *, weight=None, density=False, range=None, out=No
             if range is None and hasattr(bins, "_keys"):
                 include, keep = _state.get()
                 key_set = (
-                    input._keys
-                    | bins._keys
-                    | (0 if weight is None else weight._keys)
-                 | include) & keep
+                    input._keys | bins._keys | (0 if weight is None else weight._keys) | include
+                ) & keep
                 key_set |= _checked_outs("histogram", out, 2) & keep
                 return Results_histogram(op_histogram_bins_tensor_out.table[key_set](
                     key_set, input, bins, weight, density, out[0], out[1],
@@ -124,10 +122,8 @@ def histogram(input, bins=100, *, weight=None, density=False, range=None, out=No
         if range is None and hasattr(bins, "_keys"):
             include, keep = _state.get()
             key_set = (
-                input._keys
-                | bins._keys
-                | (0 if weight is None else weight._keys)
-             | include) & keep
+                input._keys | bins._keys | (0 if weight is None else weight._keys) | include
+            ) & keep
             return Results_histogram(op_histogram_bins_tensor.table[key_set](
                 key_set, input, bins, weight, density,
             ))
@@ -144,10 +140,8 @@ def Tensor_histogram(self, bins=100, *, weight=None, density=False, range=None):
         if range is None and hasattr(bins, "_keys"):
             include, keep = _state.get()
             key_set = (
-                self._keys
-                | bins._keys
-                | (0 if weight is None else weight._keys)
-             | include) & keep
+                self._keys | bins._keys | (0 if weight is None else weight._keys) | include
+            ) & keep
             return Results_histogram(op_histogram_bins_tensor.table[key_set](
                 key_set, self, bins, weight, density,
             ))
@@ -185,9 +179,7 @@ op__histogramdd_from_bin_tensors_out = _define(
 def call__histogramdd_from_bin_tensors(self, bins, weight=None, density=False):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | _keys_of_list(bins)
-        | (0 if weight is None else weight._keys)
+        self._keys | _keys_of_list(bins) | (0 if weight is None else weight._keys)
         | include
     ) & keep
     return op__histogramdd_from_bin_tensors.table[key_set](
@@ -210,9 +202,7 @@ def call_histogramdd_int_bins(self, bins, range=None, weight=None, density=False
 def call_histogramdd_TensorList_bins(self, bins, range=None, weight=None, density=False):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | _keys_of_list(bins)
-        | (0 if weight is None else weight._keys)
+        self._keys | _keys_of_list(bins) | (0 if weight is None else weight._keys)
         | include
     ) & keep
     return op_histogramdd_TensorList_bins.table[key_set](

@@ -10,10 +10,7 @@ op_nll_loss_nd = _define(
 def call_nll_loss_nd(self, target, weight=None, reduction=1, ignore_index=-100):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | include
+        self._keys | target._keys | (0 if weight is None else weight._keys) | include
     ) & keep
     return op_nll_loss_nd.table[key_set](
         key_set, self, target, weight, reduction, ignore_index,
@@ -27,10 +24,7 @@ op_nll_loss_forward = _define(
 def call_nll_loss_forward(self, target, weight, reduction, ignore_index):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | include
+        self._keys | target._keys | (0 if weight is None else weight._keys) | include
     ) & keep
     return op_nll_loss_forward.table[key_set](
         key_set, self, target, weight, reduction, ignore_index,
@@ -43,12 +37,8 @@ def call_nll_loss_backward(
 ):
     include, keep = _state.get()
     key_set = (
-        grad_output._keys
-        | self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | total_weight._keys
-        | include
+        grad_output._keys | self._keys | target._keys
+        | (0 if weight is None else weight._keys) | total_weight._keys | include
     ) & keep
     return op_nll_loss_backward.table[key_set](
         key_set, grad_output, self, target, weight, reduction, ignore_index,
@@ -62,10 +52,7 @@ def call_cross_entropy_loss(
 ):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | include
+        self._keys | target._keys | (0 if weight is None else weight._keys) | include
     ) & keep
     return op_cross_entropy_loss.table[key_set](
         key_set, self, target, weight, reduction, ignore_index, label_smoothing,
@@ -76,10 +63,7 @@ op__cross_entropy = _define(
 def call__cross_entropy(self, target, weight, reduction, ignore_index):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | include
+        self._keys | target._keys | (0 if weight is None else weight._keys) | include
     ) & keep
     return op__cross_entropy.table[key_set](
         key_set, self, target, weight, reduction, ignore_index,
@@ -92,12 +76,8 @@ def call__cross_entropy_backward(
 ):
     include, keep = _state.get()
     key_set = (
-        grad_output._keys
-        | log_probabilities._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | total_weight._keys
-        | include
+        grad_output._keys | log_probabilities._keys | target._keys
+        | (0 if weight is None else weight._keys) | total_weight._keys | include
     ) & keep
     return op__cross_entropy_backward.table[key_set](
         key_set, grad_output, log_probabilities, target, weight, reduction,
@@ -109,10 +89,7 @@ op_nll_loss2d = _define(
 def call_nll_loss2d(self, target, weight=None, reduction=1, ignore_index=-100):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | include
+        self._keys | target._keys | (0 if weight is None else weight._keys) | include
     ) & keep
     return op_nll_loss2d.table[key_set](
         key_set, self, target, weight, reduction, ignore_index,
@@ -123,10 +100,7 @@ op_nll_loss2d_forward = _define(
 def call_nll_loss2d_forward(self, target, weight, reduction, ignore_index):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | include
+        self._keys | target._keys | (0 if weight is None else weight._keys) | include
     ) & keep
     return op_nll_loss2d_forward.table[key_set](
         key_set, self, target, weight, reduction, ignore_index,
@@ -139,12 +113,8 @@ def call_nll_loss2d_backward(
 ):
     include, keep = _state.get()
     key_set = (
-        grad_output._keys
-        | self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | total_weight._keys
-        | include
+        grad_output._keys | self._keys | target._keys
+        | (0 if weight is None else weight._keys) | total_weight._keys | include
     ) & keep
     return op_nll_loss2d_backward.table[key_set](
         key_set, grad_output, self, target, weight, reduction, ignore_index,

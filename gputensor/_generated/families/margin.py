@@ -12,10 +12,7 @@ op_multi_margin_loss_out = _define(
 def call_multi_margin_loss(self, target, p=1, margin=1, weight=None, reduction=1):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | include
+        self._keys | target._keys | (0 if weight is None else weight._keys) | include
     ) & keep
     return op_multi_margin_loss.table[key_set](
         key_set, self, target, p, margin, weight, reduction,
@@ -28,11 +25,8 @@ def call_multi_margin_loss_backward(
 ):
     include, keep = _state.get()
     key_set = (
-        grad_output._keys
-        | self._keys
-        | target._keys
-        | (0 if weight is None else weight._keys)
-        | include
+        grad_output._keys | self._keys | target._keys
+        | (0 if weight is None else weight._keys) | include
     ) & keep
     return op_multi_margin_loss_backward.table[key_set](
         key_set, grad_output, self, target, p, margin, weight, reduction,
@@ -59,11 +53,7 @@ op_multilabel_margin_loss_backward = _define(
 def call_multilabel_margin_loss_backward(grad_output, self, target, reduction, is_target):
     include, keep = _state.get()
     key_set = (
-        grad_output._keys
-        | self._keys
-        | target._keys
-        | is_target._keys
-        | include
+        grad_output._keys | self._keys | target._keys | is_target._keys | include
     ) & keep
     return op_multilabel_margin_loss_backward.table[key_set](
         key_set, grad_output, self, target, reduction, is_target,

@@ -195,9 +195,6 @@ op_linear = _define("aten::linear(Tensor input, Tensor weight, Tensor? bias=None
 def call_linear(input, weight, bias=None):
     include, keep = _state.get()
     key_set = (
-        input._keys
-        | weight._keys
-        | (0 if bias is None else bias._keys)
-        | include
+        input._keys | weight._keys | (0 if bias is None else bias._keys) | include
     ) & keep
     return op_linear.table[key_set](key_set, input, weight, bias)

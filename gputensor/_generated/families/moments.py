@@ -520,10 +520,9 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | (0 if fweights is None else fweights._keys)
-            | (0 if aweights is None else aweights._keys)
-         | include) & keep
+            input._keys | (0 if fweights is None else fweights._keys)
+            | (0 if aweights is None else aweights._keys) | include
+        ) & keep
         return op_cov.table[key_set](key_set, input, correction, fweights, aweights)
     except Exception as error: return _refuse(error, "cov", cov, locals())
 Tensor_cov = cov
@@ -531,10 +530,8 @@ Tensor_cov = cov
 def call_cov(self, correction=1, fweights=None, aweights=None):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | (0 if fweights is None else fweights._keys)
-        | (0 if aweights is None else aweights._keys)
-        | include
+        self._keys | (0 if fweights is None else fweights._keys)
+        | (0 if aweights is None else aweights._keys) | include
     ) & keep
     return op_cov.table[key_set](key_set, self, correction, fweights, aweights)
 

@@ -25,10 +25,9 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | (0 if weight is None else weight._keys)
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input._keys | (0 if weight is None else weight._keys)
+            | (0 if bias is None else bias._keys) | include
+        ) & keep
         return op_native_layer_norm.table[key_set](
             key_set, input, normalized_shape, weight, bias, eps,
         )
@@ -38,10 +37,8 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
 def call_native_layer_norm(input, normalized_shape, weight, bias, eps):
     include, keep = _state.get()
     key_set = (
-        input._keys
-        | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys)
-        | include
+        input._keys | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys) | include
     ) & keep
     return op_native_layer_norm.table[key_set](
         key_set, input, normalized_shape, weight, bias, eps,
@@ -55,12 +52,8 @@ def call_native_layer_norm_backward(
 ):
     include, keep = _state.get()
     key_set = (
-        grad_out._keys
-        | input._keys
-        | mean._keys
-        | rstd._keys
-        | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys)
+        grad_out._keys | input._keys | mean._keys | rstd._keys
+        | (0 if weight is None else weight._keys) | (0 if bias is None else bias._keys)
         | include
     ) & keep
     return op_native_layer_norm_backward.table[key_set](
@@ -90,10 +83,9 @@ def layer_norm(
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | (0 if weight is None else weight._keys)
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input._keys | (0 if weight is None else weight._keys)
+            | (0 if bias is None else bias._keys) | include
+        ) & keep
         return op_layer_norm.table[key_set](
             key_set, input, normalized_shape, weight, bias, eps, cudnn_enable,
         )
@@ -104,10 +96,8 @@ def call_layer_norm(
 ):
     include, keep = _state.get()
     key_set = (
-        input._keys
-        | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys)
-        | include
+        input._keys | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys) | include
     ) & keep
     return op_layer_norm.table[key_set](
         key_set, input, normalized_shape, weight, bias, eps, cudnn_enable,
@@ -152,10 +142,9 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | (0 if weight is None else weight._keys)
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input._keys | (0 if weight is None else weight._keys)
+            | (0 if bias is None else bias._keys) | include
+        ) & keep
         return op_native_group_norm.table[key_set](
             key_set, input, weight, bias, N, C, HxW, group, eps,
         )
@@ -165,10 +154,8 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
 def call_native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     include, keep = _state.get()
     key_set = (
-        input._keys
-        | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys)
-        | include
+        input._keys | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys) | include
     ) & keep
     return op_native_group_norm.table[key_set](
         key_set, input, weight, bias, N, C, HxW, group, eps,
@@ -182,12 +169,8 @@ def call_native_group_norm_backward(
 ):
     include, keep = _state.get()
     key_set = (
-        grad_out._keys
-        | input._keys
-        | mean._keys
-        | rstd._keys
-        | (0 if weight is None else weight._keys)
-        | include
+        grad_out._keys | input._keys | mean._keys | rstd._keys
+        | (0 if weight is None else weight._keys) | include
     ) & keep
     return op_native_group_norm_backward.table[key_set](
         key_set, grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask,
@@ -210,10 +193,9 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabl
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | (0 if weight is None else weight._keys)
-            | (0 if bias is None else bias._keys)
-         | include) & keep
+            input._keys | (0 if weight is None else weight._keys)
+            | (0 if bias is None else bias._keys) | include
+        ) & keep
         return op_group_norm.table[key_set](
             key_set, input, num_groups, weight, bias, eps, cudnn_enabled,
         )
@@ -224,10 +206,8 @@ def call_group_norm(
 ):
     include, keep = _state.get()
     key_set = (
-        input._keys
-        | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys)
-        | include
+        input._keys | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys) | include
     ) & keep
     return op_group_norm.table[key_set](
         key_set, input, num_groups, weight, bias, eps, cudnn_enabled,
@@ -257,12 +237,11 @@ def native_batch_norm(
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | (0 if weight is None else weight._keys)
+            input._keys | (0 if weight is None else weight._keys)
             | (0 if bias is None else bias._keys)
             | (0 if running_mean is None else running_mean._keys)
-            | (0 if running_var is None else running_var._keys)
-         | include) & keep
+            | (0 if running_var is None else running_var._keys) | include
+        ) & keep
         return op_native_batch_norm.table[key_set](
             key_set, input, weight, bias, running_mean, running_var, training, momentum,
             eps,
@@ -275,12 +254,10 @@ def call_native_batch_norm(
 ):
     include, keep = _state.get()
     key_set = (
-        input._keys
-        | (0 if weight is None else weight._keys)
+        input._keys | (0 if weight is None else weight._keys)
         | (0 if bias is None else bias._keys)
         | (0 if running_mean is None else running_mean._keys)
-        | (0 if running_var is None else running_var._keys)
-        | include
+        | (0 if running_var is None else running_var._keys) | include
     ) & keep
     return op_native_batch_norm.table[key_set](
         key_set, input, weight, bias, running_mean, running_var, training, momentum,
@@ -295,14 +272,11 @@ def call_native_batch_norm_backward(
 ):
     include, keep = _state.get()
     key_set = (
-        grad_out._keys
-        | input._keys
-        | (0 if weight is None else weight._keys)
+        grad_out._keys | input._keys | (0 if weight is None else weight._keys)
         | (0 if running_mean is None else running_mean._keys)
         | (0 if running_var is None else running_var._keys)
         | (0 if save_mean is None else save_mean._keys)
-        | (0 if save_invstd is None else save_invstd._keys)
-        | include
+        | (0 if save_invstd is None else save_invstd._keys) | include
     ) & keep
     return op_native_batch_norm_backward.table[key_set](
         key_set, grad_out, input, weight, running_mean, running_var, save_mean,
@@ -346,12 +320,11 @@ def batch_norm(
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | (0 if weight is None else weight._keys)
+            input._keys | (0 if weight is None else weight._keys)
             | (0 if bias is None else bias._keys)
             | (0 if running_mean is None else running_mean._keys)
-            | (0 if running_var is None else running_var._keys)
-         | include) & keep
+            | (0 if running_var is None else running_var._keys) | include
+        ) & keep
         return op_batch_norm.table[key_set](
             key_set, input, weight, bias, running_mean, running_var, training, momentum,
             eps, cudnn_enabled,
@@ -363,12 +336,10 @@ def call_batch_norm(
 ):
     include, keep = _state.get()
     key_set = (
-        input._keys
-        | (0 if weight is None else weight._keys)
+        input._keys | (0 if weight is None else weight._keys)
         | (0 if bias is None else bias._keys)
         | (0 if running_mean is None else running_mean._keys)
-        | (0 if running_var is None else running_var._keys)
-        | include
+        | (0 if running_var is None else running_var._keys) | include
     ) & keep
     return op_batch_norm.table[key_set](
         key_set, input, weight, bias, running_mean, running_var, training, momentum,
@@ -397,12 +368,11 @@ def instance_norm(
     try:
         include, keep = _state.get()
         key_set = (
-            input._keys
-            | (0 if weight is None else weight._keys)
+            input._keys | (0 if weight is None else weight._keys)
             | (0 if bias is None else bias._keys)
             | (0 if running_mean is None else running_mean._keys)
-            | (0 if running_var is None else running_var._keys)
-         | include) & keep
+            | (0 if running_var is None else running_var._keys) | include
+        ) & keep
         return op_instance_norm.table[key_set](
             key_set, input, weight, bias, running_mean, running_var, use_input_stats,
             momentum, eps, cudnn_enabled,
@@ -415,12 +385,10 @@ def call_instance_norm(
 ):
     include, keep = _state.get()
     key_set = (
-        input._keys
-        | (0 if weight is None else weight._keys)
+        input._keys | (0 if weight is None else weight._keys)
         | (0 if bias is None else bias._keys)
         | (0 if running_mean is None else running_mean._keys)
-        | (0 if running_var is None else running_var._keys)
-        | include
+        | (0 if running_var is None else running_var._keys) | include
     ) & keep
     return op_instance_norm.table[key_set](
         key_set, input, weight, bias, running_mean, running_var, use_input_stats,

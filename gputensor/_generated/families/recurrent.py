@@ -13,15 +13,11 @@ def call__rnn_layer(
 ):
     include, keep = _state.get()
     key_set = (
-        input._keys
-        | weight_ih._keys
-        | weight_hh._keys
+        input._keys | weight_ih._keys | weight_hh._keys
         | (0 if bias_ih is None else bias_ih._keys)
         | (0 if bias_hh is None else bias_hh._keys)
-        | (0 if weight_hr is None else weight_hr._keys)
-        | (0 if hx is None else hx._keys)
-        | (0 if cx is None else cx._keys)
-        | include
+        | (0 if weight_hr is None else weight_hr._keys) | (0 if hx is None else hx._keys)
+        | (0 if cx is None else cx._keys) | include
     ) & keep
     return op__rnn_layer.table[key_set](
         key_set, input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx, mode,
@@ -38,18 +34,11 @@ def call__rnn_layer_backward(
     key_set = (
         (0 if grad_output is None else grad_output._keys)
         | (0 if grad_hy is None else grad_hy._keys)
-        | (0 if grad_cy is None else grad_cy._keys)
-        | input._keys
-        | weight_ih._keys
-        | weight_hh._keys
-        | (0 if bias_ih is None else bias_ih._keys)
+        | (0 if grad_cy is None else grad_cy._keys) | input._keys | weight_ih._keys
+        | weight_hh._keys | (0 if bias_ih is None else bias_ih._keys)
         | (0 if bias_hh is None else bias_hh._keys)
-        | (0 if weight_hr is None else weight_hr._keys)
-        | (0 if hx is None else hx._keys)
-        | (0 if cx is None else cx._keys)
-        | output._keys
-        | gates._keys
-        | cells._keys
+        | (0 if weight_hr is None else weight_hr._keys) | (0 if hx is None else hx._keys)
+        | (0 if cx is None else cx._keys) | output._keys | gates._keys | cells._keys
         | include
     ) & keep
     return op__rnn_layer_backward.table[key_set](

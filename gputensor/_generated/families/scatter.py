@@ -143,11 +143,7 @@ op__unsafe_masked_index_put_accumulate = _define(
 def call__unsafe_masked_index_put_accumulate(self, mask, indices, values):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | mask._keys
-        | _keys_of_list(indices)
-        | values._keys
-        | include
+        self._keys | mask._keys | _keys_of_list(indices) | values._keys | include
     ) & keep
     return op__unsafe_masked_index_put_accumulate.table[key_set](
         key_set, self, mask, indices, values,

@@ -40,10 +40,9 @@ def searchsorted(
             if hasattr(input, "_keys"):
                 include, keep = _state.get()
                 key_set = (
-                    sorted_sequence._keys
-                    | input._keys
-                    | (0 if sorter is None else sorter._keys)
-                 | include) & keep
+                    sorted_sequence._keys | input._keys | (0 if sorter is None else sorter._keys)
+                    | include
+                ) & keep
                 key_set |= _checked_out("searchsorted", out)._keys & keep
                 return op_searchsorted_Tensor_out.table[key_set](
                     key_set, sorted_sequence, input, out_int32, right, side, sorter, out,
@@ -60,18 +59,16 @@ def searchsorted(
                     return made
             include, keep = _state.get()
             key_set = (
-                sorted_sequence._keys
-                | input._keys
-                | (0 if sorter is None else sorter._keys)
-             | include) & keep
+                sorted_sequence._keys | input._keys | (0 if sorter is None else sorter._keys)
+                | include
+            ) & keep
             return op_searchsorted_Tensor.table[key_set](
                 key_set, sorted_sequence, input, out_int32, right, side, sorter,
             )
         include, keep = _state.get()
         key_set = (
-            sorted_sequence._keys
-            | (0 if sorter is None else sorter._keys)
-         | include) & keep
+            sorted_sequence._keys | (0 if sorter is None else sorter._keys) | include
+        ) & keep
         return op_searchsorted_Scalar.table[key_set](
             key_set, sorted_sequence, input, out_int32, right, side, sorter,
         )
@@ -90,9 +87,7 @@ def call_searchsorted_Tensor(
             return made
     include, keep = _state.get()
     key_set = (
-        sorted_sequence._keys
-        | self._keys
-        | (0 if sorter is None else sorter._keys)
+        sorted_sequence._keys | self._keys | (0 if sorter is None else sorter._keys)
         | include
     ) & keep
     return op_searchsorted_Tensor.table[key_set](

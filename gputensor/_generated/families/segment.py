@@ -35,11 +35,10 @@ def segment_reduce(
     try:
         include, keep = _state.get()
         key_set = (
-            data._keys
-            | (0 if lengths is None else lengths._keys)
+            data._keys | (0 if lengths is None else lengths._keys)
             | (0 if indices is None else indices._keys)
-            | (0 if offsets is None else offsets._keys)
-         | include) & keep
+            | (0 if offsets is None else offsets._keys) | include
+        ) & keep
         if out is not None:
             key_set |= _checked_out("segment_reduce", out)._keys & keep
             return op_segment_reduce_out.table[key_set](

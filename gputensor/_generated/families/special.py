@@ -584,8 +584,7 @@ def call_xlogy_Tensor(self, other):
     include, keep = _state.get()
     key_set = (
         (0 if type(self) in NUMBERS else self._keys)
-        | (0 if type(other) in NUMBERS else other._keys)
-        | include
+        | (0 if type(other) in NUMBERS else other._keys) | include
     ) & keep
     return op_xlogy_Tensor.table[key_set](key_set, self, other)
 
@@ -702,8 +701,7 @@ def call_special_xlog1py(self, other):
     include, keep = _state.get()
     key_set = (
         (0 if type(self) in NUMBERS else self._keys)
-        | (0 if type(other) in NUMBERS else other._keys)
-        | include
+        | (0 if type(other) in NUMBERS else other._keys) | include
     ) & keep
     return op_special_xlog1py.table[key_set](key_set, self, other)
 
@@ -1337,8 +1335,7 @@ def special_chebyshev_polynomial_t(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)
@@ -1391,8 +1388,7 @@ def special_chebyshev_polynomial_u(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)
@@ -1445,8 +1441,7 @@ def special_chebyshev_polynomial_v(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)
@@ -1499,8 +1494,7 @@ def special_chebyshev_polynomial_w(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)
@@ -1553,8 +1547,7 @@ def special_shifted_chebyshev_polynomial_t(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)
@@ -1610,8 +1603,7 @@ def special_shifted_chebyshev_polynomial_u(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)
@@ -1667,8 +1659,7 @@ def special_shifted_chebyshev_polynomial_v(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)
@@ -1724,8 +1715,7 @@ def special_shifted_chebyshev_polynomial_w(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)
@@ -1781,8 +1771,7 @@ def special_hermite_polynomial_h(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)
@@ -1835,8 +1824,7 @@ def special_hermite_polynomial_he(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)
@@ -1889,8 +1877,7 @@ def special_laguerre_polynomial_l(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)
@@ -1943,8 +1930,7 @@ def special_legendre_polynomial_p(x, n, *, out=None):
                 if short is not None and (made := short(x, n)) is not None:
                     return made
             key_set = (
-                (0 if type(x) in NUMBERS else x._keys)
-                | (0 if type(n) in NUMBERS else n._keys)
+                (0 if type(x) in NUMBERS else x._keys) | (0 if type(n) in NUMBERS else n._keys)
             )
         except AttributeError:
             key_set, x, n = _coerced_either(x, n)

@@ -258,10 +258,9 @@ def linalg_pinv(input, rcond=None, hermitian=False, *, atol=None, rtol=None, out
             if rcond is None and (hasattr(atol, "_keys") or hasattr(rtol, "_keys")):
                 include, keep = _state.get()
                 key_set = (
-                    input._keys
-                    | (0 if atol is None else atol._keys)
-                    | (0 if rtol is None else rtol._keys)
-                 | include) & keep
+                    input._keys | (0 if atol is None else atol._keys)
+                    | (0 if rtol is None else rtol._keys) | include
+                ) & keep
                 key_set |= _checked_out("linalg_pinv", out)._keys & keep
                 return op_linalg_pinv_atol_rtol_tensor_out.table[key_set](
                     key_set, input, atol, rtol, hermitian, out,
@@ -284,10 +283,9 @@ def linalg_pinv(input, rcond=None, hermitian=False, *, atol=None, rtol=None, out
         if rcond is None and (hasattr(atol, "_keys") or hasattr(rtol, "_keys")):
             include, keep = _state.get()
             key_set = (
-                input._keys
-                | (0 if atol is None else atol._keys)
-                | (0 if rtol is None else rtol._keys)
-             | include) & keep
+                input._keys | (0 if atol is None else atol._keys)
+                | (0 if rtol is None else rtol._keys) | include
+            ) & keep
             return op_linalg_pinv_atol_rtol_tensor.table[key_set](
                 key_set, input, atol, rtol, hermitian,
             )
@@ -305,10 +303,8 @@ def linalg_pinv(input, rcond=None, hermitian=False, *, atol=None, rtol=None, out
 def call_linalg_pinv_atol_rtol_tensor(self, atol=None, rtol=None, hermitian=False):
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | (0 if atol is None else atol._keys)
-        | (0 if rtol is None else rtol._keys)
-        | include
+        self._keys | (0 if atol is None else atol._keys)
+        | (0 if rtol is None else rtol._keys) | include
     ) & keep
     return op_linalg_pinv_atol_rtol_tensor.table[key_set](
         key_set, self, atol, rtol, hermitian,
@@ -373,10 +369,9 @@ def linalg_matrix_rank(input, tol=None, hermitian=False, *, atol=None, rtol=None
             if tol is None and (hasattr(atol, "_keys") or hasattr(rtol, "_keys")):
                 include, keep = _state.get()
                 key_set = (
-                    input._keys
-                    | (0 if atol is None else atol._keys)
-                    | (0 if rtol is None else rtol._keys)
-                 | include) & keep
+                    input._keys | (0 if atol is None else atol._keys)
+                    | (0 if rtol is None else rtol._keys) | include
+                ) & keep
                 key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
                 return op_linalg_matrix_rank_atol_rtol_tensor_out.table[key_set](
                     key_set, input, atol, rtol, hermitian, out,
@@ -401,10 +396,9 @@ def linalg_matrix_rank(input, tol=None, hermitian=False, *, atol=None, rtol=None
         if tol is None and (hasattr(atol, "_keys") or hasattr(rtol, "_keys")):
             include, keep = _state.get()
             key_set = (
-                input._keys
-                | (0 if atol is None else atol._keys)
-                | (0 if rtol is None else rtol._keys)
-             | include) & keep
+                input._keys | (0 if atol is None else atol._keys)
+                | (0 if rtol is None else rtol._keys) | include
+            ) & keep
             return op_linalg_matrix_rank_atol_rtol_tensor.table[key_set](
                 key_set, input, atol, rtol, hermitian,
             )

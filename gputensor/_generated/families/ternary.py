@@ -22,10 +22,8 @@ def call__larger_backward(grad_output, self, other):
         return made
     include, keep = _state.get()
     key_set = (
-        grad_output._keys
-        | (0 if type(self) in NUMBERS else self._keys)
-        | (0 if type(other) in NUMBERS else other._keys)
-        | include
+        grad_output._keys | (0 if type(self) in NUMBERS else self._keys)
+        | (0 if type(other) in NUMBERS else other._keys) | include
     ) & keep
     return op__larger_backward.table[key_set](key_set, grad_output, self, other)
 
@@ -625,9 +623,7 @@ def call_lerp_Tensor(self, end, weight):
         return made
     include, keep = _state.get()
     key_set = (
-        self._keys
-        | end._keys
-        | (0 if type(weight) in NUMBERS else weight._keys)
+        self._keys | end._keys | (0 if type(weight) in NUMBERS else weight._keys)
         | include
     ) & keep
     return op_lerp_Tensor.table[key_set](key_set, self, end, weight)

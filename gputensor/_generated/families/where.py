@@ -42,8 +42,7 @@ def where(condition, input=None, other=None, *, out=None):
                 raise _errors.no_out("where")
             try:
                 key_set = (
-                    condition._keys
-                    | (0 if type(input) in NUMBERS else input._keys)
+                    condition._keys | (0 if type(input) in NUMBERS else input._keys)
                     | (0 if type(other) in NUMBERS else other._keys)
                 )
             except AttributeError:
@@ -65,8 +64,7 @@ def where(condition, input=None, other=None, *, out=None):
             if short is not None and (made := short(condition, input, other)) is not None:
                 return made
             key_set = (
-                condition._keys
-                | (0 if type(input) in NUMBERS else input._keys)
+                condition._keys | (0 if type(input) in NUMBERS else input._keys)
                 | (0 if type(other) in NUMBERS else other._keys)
             )
         except AttributeError:
@@ -88,8 +86,7 @@ def Tensor_where(self, condition, other):
             if short is not None and (made := short(condition, self, other)) is not None:
                 return made
             key_set = (
-                condition._keys
-                | (0 if type(self) in NUMBERS else self._keys)
+                condition._keys | (0 if type(self) in NUMBERS else self._keys)
                 | (0 if type(other) in NUMBERS else other._keys)
             )
         except AttributeError:
@@ -109,9 +106,7 @@ def call_where_self(condition, self, other):
         return made
     include, keep = _state.get()
     key_set = (
-        condition._keys
-        | (0 if type(self) in NUMBERS else self._keys)
-        | (0 if type(other) in NUMBERS else other._keys)
-        | include
+        condition._keys | (0 if type(self) in NUMBERS else self._keys)
+        | (0 if type(other) in NUMBERS else other._keys) | include
     ) & keep
     return op_where_self.table[key_set](key_set, condition, self, other)
