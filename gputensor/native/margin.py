@@ -1,7 +1,7 @@
 """Losses of margins between classes, with their gradients: multi_margin_loss has one target per
 row, multilabel_margin_loss several.
 
-Composed of other operators; on the CPU, multilabel_margin_loss has loops. f16 and bf16 are computed
+Composed of other operators; on the CPU, both have loops. f16 and bf16 are computed
 in f32 and rounded once. A mean over no rows is NaN, where PyTorch returns uninitialised memory.
 Source: aten/src/ATen/native/LossMultiMargin.cpp and LossMultiLabelMargin.cpp.
 """
@@ -31,6 +31,7 @@ Results = list[Tensor] | None
 
 _multilabel = stub.compiled("margin", "multilabel")
 _multilabel_backward = stub.compiled("margin", "multilabel_backward")
+_multi, _multi_backward = [stub.compiled("margin", op) for op in ("multi", "multi_backward")]
 
 
 def _rows(op: str, self: Tensor) -> Tensor:
@@ -67,11 +68,11 @@ def _share(op: str, grad: Tensor, rows: int, reduction: int) -> Tensor:
 # --- one target per row -------------------------------------------------------------------------
 
 
-def _lacking(
-    op: str, self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the margin violations of all classes except the target, the targets as a column, and
-    their weights."""
+def _checked(
+    op: str, self: Tensor, target: Tensor, p: Any, weight: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Check the arguments; return the input as (rows, classes), and the weights, both in the dtype
+    of the computation."""
     x = _rows(op, self)
     rows, classes = x._geometry.sizes
     if target._geometry.ndim > 1 or target._geometry.numel != rows:
@@ -79,20 +80,43 @@ def _lacking(
     _targets(op, self, target, (rows, classes), 0)
     if p not in (1, 2):
         raise errors.must(op, "p", "be 1 or 2", p)
+    if weight is None:
+        return x, None
+    if weight._geometry.ndim > 1 or weight._geometry.numel != classes:
+        raise errors.wrong_shape(op, "weight", f"have {classes} elements", weight)
+    if weight._geometry.dtype is not self._geometry.dtype:
+        rule = f"be {self._geometry.dtype.short}, as self is"
+        raise errors.wrong_dtype(op, "weight", rule, weight)
+    return x, calls.reshape(wide(weight), (classes,))
+
+
+def _lacking(
+    x: Tensor, target: Tensor, margin: Any, weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the margin violations of all classes except the target, the targets as a column, and
+    their weights."""
+    rows = x._geometry.sizes[0]
     at = calls.reshape(target, (rows, 1))
     if weight is not None:
-        if weight._geometry.ndim > 1 or weight._geometry.numel != classes:
-            raise errors.wrong_shape(op, "weight", f"have {classes} elements", weight)
-        if weight._geometry.dtype is not self._geometry.dtype:
-            rule = f"be {self._geometry.dtype.short}, as self is"
-            raise errors.wrong_dtype(op, "weight", rule, weight)
-        flat = calls.reshape(wide(weight), (classes,))
         weight = calls.reshape(
-            calls.index_select(flat, 0, calls.reshape(target, (rows,))), (rows, 1)
+            calls.index_select(weight, 0, calls.reshape(target, (rows,))), (rows, 1)
         )
     apart = x - calls.gather(x, 1, at) + margin
     lacking = calls.where_self(apart > 0, apart, 0)  # NaN becomes 0 too
     return calls.scatter_value(lacking, 1, at, 0), at, weight
+
+
+def _by_multi(
+    loop: Callable[..., bool], sizes: Sizes, x: Tensor, operands: Sequence[Any], *numbers: Any
+) -> Tensor | None:
+    """Call the CPU's loop `(*operands, result, *numbers)`, of which x is an operand; None if there
+    is no loop. sizes: of the result."""
+    given = [t for t in operands if t is not None]
+    if any([t._device is not CPU for t in given]) or not x._geometry.numel:
+        return None
+    made = allocate(contiguous_geometry(sizes, x._geometry.dtype), CPU)
+    arrays = [None if t is None else np.ascontiguousarray(t._get_array()) for t in operands]
+    return made if loop(*arrays, made._get_array(), *numbers) else None
 
 
 def multi_margin_loss(
@@ -100,12 +124,16 @@ def multi_margin_loss(
     reduction: int,
 ) -> Tensor:  # fmt: skip
     op = "multi_margin_loss"
-    each, _, factor = _lacking(op, self, target, p, margin, weight)
-    if p == 2:
-        each = each * each
-    if factor is not None:
-        each = each * factor
-    losses = calls.sum_dim_IntList(each, (1,), False) / each._geometry.sizes[1]
+    x, weight = _checked(op, self, target, p, weight)
+    rows, classes = x._geometry.sizes
+    losses = _by_multi(_multi, (rows,), x, (x, target, weight), int(p), float(margin))
+    if losses is None:
+        each, _, factor = _lacking(x, target, margin, weight)
+        if p == 2:
+            each = each * each
+        if factor is not None:
+            each = each * factor
+        losses = calls.sum_dim_IntList(each, (1,), False) / classes
     if reduction == NONE:
         losses = calls.reshape(losses, target._geometry.sizes)
     return cast(reduced(op, losses, reduction), self._geometry.dtype)
@@ -116,15 +144,23 @@ def multi_margin_loss_backward(
     weight: Tensor | None = None, reduction: int = MEAN,
 ) -> Tensor:  # fmt: skip
     op = "multi_margin_loss_backward"
-    each, at, factor = _lacking(op, self, target, p, margin, weight)
-    rows, classes = each._geometry.sizes
-    slope = 2 * each if p == 2 else cast(each > 0, each._geometry.dtype)
-    slope = slope * (_share(op, grad_output, rows, reduction) / classes)
-    if factor is not None:
-        slope = slope * factor
-    of_target = -calls.sum_dim_IntList(slope, (1,), True)
-    made = calls.reshape(calls.scatter_add(slope, 1, at, of_target), self._geometry.sizes)
-    return cast(made, self._geometry.dtype)
+    check_reduction(op, reduction)
+    x, weight = _checked(op, self, target, p, weight)
+    rows, classes = sizes = x._geometry.sizes
+    made = None
+    if not key_set & AUTOGRAD or not (grad_output.requires_grad or self.requires_grad):
+        operands = (wide(grad_output), x, target, weight)
+        mean_of = rows if reduction == MEAN else 0
+        made = _by_multi(_multi_backward, sizes, x, operands, int(p), float(margin), mean_of)
+    if made is None:
+        each, at, factor = _lacking(x, target, margin, weight)
+        slope = 2 * each if p == 2 else cast(each > 0, each._geometry.dtype)
+        slope = slope * (_share(op, grad_output, rows, reduction) / classes)
+        if factor is not None:
+            slope = slope * factor
+        of_target = -calls.sum_dim_IntList(slope, (1,), True)
+        made = calls.scatter_add(slope, 1, at, of_target)
+    return cast(calls.reshape(made, self._geometry.sizes), self._geometry.dtype)
 
 
 # --- several targets per row, up to the first negative one --------------------------------------

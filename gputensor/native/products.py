@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,11 +12,13 @@ import numpy as np
 from .._generated import calls, operators
 from ..core import errors
 from ..core.arguments import number
-from ..core.dtype import BOOL, FLOATING
+from ..core.dtype import BOOL, FLOATING, dtype
 from ..core.geometry import contiguous_geometry
 from ..core.number_range import in_64_bits
+from ..dispatch.shortcuts import CPU as CPU_CALL, jumps
+from ..kernels import stub
 from ..structured import arguments, library
-from ..structured.shortcuts import computed as short
+from ..structured.shortcuts import computed as short, results
 from ..tensor.tensor import Tensor
 from .binary import check_scale
 
@@ -179,7 +182,31 @@ def kron(key_set: int, self: Tensor, other: Tensor) -> Tensor:
     blocks = tuple([x for size in first for x in (size, 1)])
     inside = tuple([x for size in second for x in (1, size)])
     made = calls.mul_Tensor(calls.reshape(self, blocks), calls.reshape(other, inside))
-    return calls.reshape(made, tuple([a * b for a, b in zip(first, second)]))
+    made = calls.reshape(made, tuple([a * b for a, b in zip(first, second)]))
+    of = made._geometry.dtype
+    if made._geometry.in_numpy and self._geometry.dtype is of is other._geometry.dtype:
+        sizes = tuple([n for pair in zip(first, second) for n in pair])
+        compute = partial(_kron_of_arrays, of, (blocks, inside, sizes, made._geometry.sizes))
+        results.learn(operators.kron.table, kron, (self, other), made, compute, is_new=True)
+    return made
+
+
+def _kron_of_arrays(of: dtype, sizes: tuple[Any, ...], a: Any, b: Any) -> Any:
+    blocks, inside, apart, whole = sizes
+    out = np.empty(apart, of.np)
+    _product(of)(a.reshape(blocks), b.reshape(inside), out)
+    return out.reshape(whole)
+
+
+@lru_cache
+def _product(of: dtype) -> Any:
+    return stub.cpu_loop("binary", "mul", (of, of), of, of)
+
+
+jumps(kron, lambda: (
+    (operators.reshape, CPU_CALL, "view.reshape"),
+    (operators.mul_Tensor, CPU_CALL, "structured.pointwise.cpu.binary.<locals>.kernel"),
+))  # fmt: skip
 
 
 # --- several matrices -----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Source of the rules: aten/src/ATen/native/Bucketization.cpp and TensorCompare.cp
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy
@@ -168,10 +169,6 @@ def bucketize_Tensor(
     return made
 
 
-for _kernel in (searchsorted_Tensor, bucketize_Tensor):
-    shortcuts.jumps(_kernel, lambda: ((operators.to_dtype, shortcuts.CPU, "conversion.to_dtype"),))
-
-
 def bucketize_Scalar(key_set: int, self: Any, boundaries: Tensor, *rest: Any) -> Tensor:
     x = _as_tensor("bucketize", "self", self, boundaries)
     return calls.bucketize_Tensor(x, boundaries, *rest)
@@ -181,6 +178,11 @@ def bucketize_Scalar(key_set: int, self: Any, boundaries: Tensor, *rest: Any) ->
 
 
 def _is_in(on: Any, x: Any, among: Any, invert: bool) -> Any:
+    if not on.is_gpu and _FEW < among.size <= x.size <= _SMALL:
+        ordered = numpy.sort(among, None)
+        places = numpy.searchsorted(ordered, x)
+        found = ordered.take(places, mode="clip") == x
+        return numpy.logical_not(found, found) if invert else found
     if on.is_gpu or among.size > _FEW:
         found = on.np.isin(x, among)
         return ~found if invert else found
@@ -190,8 +192,9 @@ def _is_in(on: Any, x: Any, among: Any, invert: bool) -> Any:
     return numpy.logical_not(found, found) if invert else found
 
 
-# Up to this length, comparing with each element is fastest.
-_FEW = 4
+# Up to this length, comparing with each element is fastest; for few elements, a binary search is
+# faster than `isin` of NumPy.
+_FEW, _SMALL = 4, 4096
 
 
 def isin_Tensor_Tensor(
@@ -205,7 +208,16 @@ def isin_Tensor_Tensor(
     arguments.check_device("isin", "elements", elements, "test_elements", test_elements)
     x, among = _met("isin", elements, test_elements)
     wanted = contiguous_geometry(x._geometry.sizes, dtypes.bool_)
-    return library.call("isin", _is_in, (wanted,), x, among, bool(invert))[0]
+    made = library.call("isin", _is_in, (wanted,), x, among, bool(invert))[0]
+    if x is elements and among is test_elements:
+        table, args = operators.isin_Tensor_Tensor.table, (x, among, assume_unique, invert)
+        compute = partial(_is_in, HOST, invert=bool(invert))
+        short.learn(table, isin_Tensor_Tensor, args, made, compute, is_new=True)
+    return made
+
+
+for _kernel in (searchsorted_Tensor, bucketize_Tensor, isin_Tensor_Tensor):
+    shortcuts.jumps(_kernel, lambda: ((operators.to_dtype, shortcuts.CPU, "conversion.to_dtype"),))
 
 
 def isin_Tensor_Scalar(key_set: int, elements: Tensor, test_element: Any, *rest: Any) -> Tensor:

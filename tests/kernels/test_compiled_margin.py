@@ -1,4 +1,4 @@
-"""The compiled loops of multilabel_margin_loss against the composition used without the library."""
+"""The compiled margin losses against the composition used without the library."""
 
 from __future__ import annotations
 
@@ -109,3 +109,33 @@ def test_the_gradient_is_differentiable() -> None:
 
     _, slope = gt.func.jvp(loss, (x,), (along,))
     assert gt.allclose(slope, (loss(x + 1e-4 * along) - loss(x - 1e-4 * along)) / 2e-4)
+
+
+@pytest.mark.parametrize("of", [gt.float32, gt.float64, gt.float16])
+@pytest.mark.parametrize("sizes", [(1, 1), (3, 2), (4, 33), (2, 600), (5,)], ids=str)
+@pytest.mark.parametrize("p", [1, 2])
+def test_one_target_per_row_as_composed(of: Any, sizes: Any, p: int, monkeypatch: Any) -> None:
+    random = np.random.default_rng(len(sizes) + sizes[-1])
+    x = gt.tensor(random.standard_normal(sizes)).to(of)
+    x.view(-1)[0] = float("nan") if sizes[-1] == 33 else 0.25
+    target = gt.tensor(random.integers(0, sizes[-1], sizes[:-1]))
+    weights = (None, gt.tensor(random.random(sizes[-1]) + 0.5).to(of))
+
+    def results() -> list[Any]:
+        found = []
+        for weight in weights:
+            for reduction in (0, 1, 2):
+                given = (p, 0.75, weight, reduction)
+                loss = calls.multi_margin_loss(x, target, *given)
+                found.append(loss)
+                grad = gt.ones_like(loss) * 0.5
+                found.append(calls.multi_margin_loss_backward(grad, x, target, *given))
+        return found
+
+    by_loop = results()
+    for op in ("_multi", "_multi_backward"):
+        monkeypatch.setattr(margin, op, lambda *args: False)
+    for a, b in zip(by_loop, results()):
+        assert a.dtype is b.dtype and a.shape == b.shape and a.stride() == b.stride()
+        rtol = {2: 4e-3}.get(of.itemsize, 1e-5)
+        assert gt.allclose(a, b, rtol=rtol, atol=1e-6, equal_nan=True)

@@ -203,6 +203,13 @@ def isin(
             if elements is None and test_element is None:
                 raise _errors.no_out("isin")
         if test_element is None and element is None:
+            short = op_isin_Tensor_Tensor.table.short.get((
+                elements._geometry, test_elements._geometry,
+            ))
+            if short is not None and (made := short(
+                elements, test_elements, assume_unique, invert,
+            )) is not None:
+                return made
             include, keep = _state.get()
             key_set = (elements._keys | test_elements._keys | include) & keep
             return op_isin_Tensor_Tensor.table[key_set](
@@ -228,6 +235,13 @@ def isin(
     except Exception as error: return _refuse(error, "isin", isin, locals())
 
 def call_isin_Tensor_Tensor(elements, test_elements, assume_unique=False, invert=False):
+    short = op_isin_Tensor_Tensor.table.short.get((
+        elements._geometry, test_elements._geometry,
+    ))
+    if short is not None and (made := short(
+        elements, test_elements, assume_unique, invert,
+    )) is not None:
+        return made
     include, keep = _state.get()
     key_set = (elements._keys | test_elements._keys | include) & keep
     return op_isin_Tensor_Tensor.table[key_set](

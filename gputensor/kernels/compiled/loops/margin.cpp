@@ -5,6 +5,9 @@
 //          multilabel_backward(grad, x, target, out, rows of a mean or 0)
 //          x, target, is_target and out are dense, (rows, classes); losses (rows,); grad has one
 //          element or one for each row. A row's targets end at the first -1.
+//          multi(x, target, weight or None, losses, p, margin)
+//          multi_backward(grad, x, target, weight or None, out, p, margin, rows of a mean or 0)
+//          with one target for each row, target (rows,), and weight (classes,); p is 1 or 2.
 // Types    f32 and f64; targets i64.
 // Order    the terms of one target are added as in rows.h, the targets one after the other.
 // Returns  1 for a target that is no class; the results are then undefined.
@@ -20,6 +23,9 @@ struct Margins {
   char *made, *is_target;
   i64 classes, grad_step, mean_of;
   i64 answer;
+  const char* weight;
+  double margin;
+  bool is_square;
 };
 
 // A row's other classes, in order, and the number of its targets.
@@ -114,6 +120,67 @@ template <class T> void gradients(void* context, i64 first, i64 last) {
   });
 }
 
+// --- one target per row -------------------------------------------------------------------------
+
+// A class's violation raised to p, or its slope: the derivative without the row's factor.
+template <class T> vector<T> violation(vector<T> x, T apart, bool is_square) {
+  const vector<T> lacking = apart + x, kept = lacking > vector<T>{} ? lacking : vector<T>{};
+  return is_square ? kept * kept : kept;
+}
+template <class T> T slope_of(T x, T apart, bool is_square) {
+  const T lacking = apart + x;
+  return lacking > 0 ? is_square ? 2 * lacking : (T)1 : (T)0;
+}
+
+template <class T> bool has_class(const Margins& m, i64 row, T* apart, T* weight) {
+  const i64 target = ((const i64*)m.target)[row];
+  if ((u64)target >= (u64)m.classes) return false;
+  *apart = (T)m.margin - ((const T*)m.x)[row * m.classes + target];
+  *weight = m.weight ? ((const T*)m.weight)[target] : (T)1;
+  return true;
+}
+
+template <class T> void multi_losses(void* context, i64 first, i64 last) {
+  Margins& m = *(Margins*)context;
+  for (i64 row = first; row < last; ++row) {
+    T apart, weight;
+    if (!has_class(m, row, &apart, &weight)) return note(&m.answer, 1);
+    const bool is_square = m.is_square;
+    const T* x = (const T*)m.x + row * m.classes;
+    const i64 target = ((const i64*)m.target)[row];
+    T total = 0;
+    // the classes before the target and after it
+    for (i64 i = 0; i < m.classes;) {
+      const i64 end = i <= target ? target : m.classes;
+      for (; i < end; i += PIECE)
+        total += sum_of_piece<T>(
+            end - i < PIECE ? end - i : PIECE,
+            [=](vector<T> y) { return violation<T>(y, apart, is_square); }, x + i);
+      i = end == target ? target + 1 : end;
+    }
+    ((T*)m.made)[row] = total * weight / (T)m.classes;
+  }
+}
+
+template <class T> void multi_gradients(void* context, i64 first, i64 last) {
+  Margins& m = *(Margins*)context;
+  for (i64 row = first; row < last; ++row) {
+    T apart, weight;
+    if (!has_class(m, row, &apart, &weight)) return note(&m.answer, 1);
+    T share = *(const T*)(m.grad + row * m.grad_step);
+    if (m.mean_of) share /= (T)m.mean_of;
+    share = share / (T)m.classes * weight;
+    const T* x = (const T*)m.x + row * m.classes;
+    T *made = (T*)m.made + row * m.classes, total = 0;
+    const i64 target = ((const i64*)m.target)[row];
+    for (i64 c = 0; c < m.classes; ++c) {
+      made[c] = c == target ? (T)0 : slope_of(x[c], apart, m.is_square) * share;
+      total += made[c];
+    }
+    made[target] = -total;
+  }
+}
+
 i64 run(const Call& call, const abi::Array& x, const abi::Array& target, Margins& m,
         abi::Body of_f32, abi::Body of_f64) {
   if (x.ndim != 2 || (x.dtype != abi::f32 && x.dtype != abi::f64)) return 1;
@@ -140,8 +207,33 @@ i64 multilabel_backward(const Call& call) {
   return run(call, call.array[1], call.array[2], m, gradients<f32>, gradients<f64>);
 }
 
+// weight: null, or of x's dtype.
+void set_multi(Margins& m, const Call& call, const abi::Array& weight) {
+  m.weight = weight.data, m.is_square = call.integer[0] == 2, m.margin = call.real[0];
+}
+
+i64 multi(const Call& call) {
+  Margins m = {};
+  m.made = call.array[3].data;
+  if (call.array[3].dtype != call.array[0].dtype) return 1;
+  set_multi(m, call, call.array[2]);
+  return run(call, call.array[0], call.array[1], m, multi_losses<f32>, multi_losses<f64>);
+}
+
+i64 multi_backward(const Call& call) {
+  const abi::Array& grad = call.array[0];
+  Margins m = {};
+  if (grad.dtype != call.array[1].dtype) return 1;
+  m.grad = grad.data, m.grad_step = grad.size > 1 ? grad.itemsize : 0;
+  m.made = call.array[4].data, m.mean_of = call.integer[1];
+  set_multi(m, call, call.array[3]);
+  return run(call, call.array[1], call.array[2], m, multi_gradients<f32>, multi_gradients<f64>);
+}
+
 const abi::FunctionEntry functions[] = {{"multilabel", multilabel},
-                                        {"multilabel_backward", multilabel_backward}};
+                                        {"multilabel_backward", multilabel_backward},
+                                        {"multi", multi},
+                                        {"multi_backward", multi_backward}};
 
 }  // namespace
 
