@@ -260,8 +260,10 @@ def _reflected(
     reflectors: Tensor, tau: Tensor, x: Tensor, from_left: bool, conjugated: bool,
     backwards: bool,
 ) -> Tensor:  # fmt: skip
-    """Multiply x by all reflectors H_i = 1 - tau_i v_i v_i^H, from the left or the right. backwards:
-    the last one is multiplied first. On the CPU LAPACK does it, unless autograd records."""
+    """Multiply x by all reflectors H_i = 1 - tau_i v_i v_i^H, from the left or the right.
+
+    backwards: the last one is multiplied first. On the CPU LAPACK does it, unless autograd records.
+    """
     m = reflectors._geometry.sizes[-2]
     count = tau._geometry.sizes[-1]
     batch, wanted = x._geometry.sizes[:-2], matrices(x._geometry.sizes, x._geometry.dtype)

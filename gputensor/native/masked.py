@@ -25,7 +25,7 @@ from ..structured import arguments, float8
 from ..structured.indexed import number_of
 from ..structured.missing import ask, ask_inplace
 from ..structured.pointwise import NUMBERS
-from ..structured.shortcuts import computed as short
+from ..structured.shortcuts import computed as short, indexed as short_indexed
 from ..tensor.make import from_array
 from ..tensor.tensor import Tensor
 from .view import expand
@@ -180,7 +180,15 @@ def masked_scatter_(key_set: int, self: Tensor, mask: Tensor, source: Tensor) ->
         columns = list(calls.unbind_int(places, 1))
         part = calls.slice_Tensor(given, 0, 0, count)
         ask_inplace(operators._index_put_impl_, target, columns, part, False, True)
+    if places is None and target is self:
+        args = (self, mask, source)
+        short_indexed.learn_masked(operators.masked_scatter_.table, masked_scatter_, args)
     return self
+
+
+shortcuts.jumps(masked_scatter_, lambda: (
+    (operators.expand, shortcuts.CPU, expand), (operators.reshape, shortcuts.CPU, "view.reshape"),
+))  # fmt: skip
 
 
 def masked_scatter(key_set: int, self: Tensor, mask: Tensor, source: Tensor) -> Tensor:

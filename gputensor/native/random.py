@@ -397,7 +397,7 @@ def _drawn_on_cpu(op: str, weights: Tensor, count: int, generator: Any) -> Tenso
     run(stub.cpu("scan").cumsum, x, x.ndim - 1, sums)
     total = sums[..., -1:]
     is_fine = 0 < total.min() and total.max() < math.inf if x.ndim > 1 else 0 < sums[-1] < math.inf
-    if not (is_fine and run(x.min) >= 0):
+    if not (is_fine and run(np.minimum.reduce, x, None) >= 0):
         _check_weights(op, weights)
     seed, block = (generator or generators.default_generator(CPU)).take(total.size * count)
     drawn = np.empty((*x.shape[:-1], count), x.dtype)
@@ -406,7 +406,7 @@ def _drawn_on_cpu(op: str, weights: Tensor, count: int, generator: Any) -> Tenso
     if x.ndim > 1:
         run(np.multiply, drawn, total, drawn)
     places = _places(sums, drawn, True)
-    if places.max() == x.shape[-1]:  # a product was rounded up to the total
+    if np.maximum.reduce(places, None) == x.shape[-1]:  # a product was rounded up to the total
         np.minimum(places, _places(sums, total, False), out=places)
     return from_array(places, contiguous_geometry(places.shape, int64))
 

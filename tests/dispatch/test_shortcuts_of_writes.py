@@ -78,3 +78,24 @@ def test_a_clone_with_a_history_takes_one(turned_on: None) -> None:  # noqa: F81
     assert x.grad is not None and x.grad.tolist() == (2 * x).tolist()
     with gt.no_grad():
         assert not x.clone().requires_grad
+
+
+def test_masked_scatter_takes_one_and_refuses_as_ever(turned_on: None) -> None:  # noqa: F811
+    mask, source = gt.tensor([[True, False, True], [False, True, True]]), gt.arange(4.0) + 1
+    for _ in range(3):
+        x = gt.zeros(2, 3)
+        assert x.masked_scatter_(mask, source) is x
+        assert x.tolist() == [[1, 0, 2], [0, 3, 4]] and x._version == 1
+    assert taken("masked_scatter_") == 1
+    x = gt.arange(6.0).reshape(2, 3)
+    with pytest.raises(RuntimeError, match="an element for each that is written, 6"):
+        x.masked_scatter_(gt.ones(2, 3, dtype=gt.bool), source)
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]] and x._version == 0
+    x.masked_scatter_(mask, x.view(-1)[2:])  # the source shares memory with x
+    assert x.tolist() == [[2, 1, 3], [3, 4, 5]]
+    leaf = gt.zeros(2, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf"):
+        leaf.masked_scatter_(mask, source)
+    made = leaf * 1
+    made.masked_scatter_(mask, source).sum().backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == [[0, 1, 0], [1, 0, 0]]

@@ -174,6 +174,12 @@ def masked_scatter(input, mask, source, *, out=None):
         source: masked_scatter_backward(grad, mask, source.shape)
     Native: native/masked.py. Matches torch.masked_scatter."""
     try:
+        if out is None:
+            short = op_masked_scatter.table.short.get((
+                input._geometry, mask._geometry, source._geometry,
+            ))
+            if short is not None and (made := short(input, mask, source)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | mask._keys | source._keys | include) & keep
         if out is not None:
@@ -186,6 +192,11 @@ def Tensor_masked_scatter(self, mask, source):
     """A copy of self with the elements of source, in their order, written where mask is
     true. See gt.masked_scatter."""
     try:
+        short = op_masked_scatter.table.short.get((
+            self._geometry, mask._geometry, source._geometry,
+        ))
+        if short is not None and (made := short(self, mask, source)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | mask._keys | source._keys | include) & keep
         return op_masked_scatter.table[key_set](key_set, self, mask, source)
@@ -193,6 +204,11 @@ def Tensor_masked_scatter(self, mask, source):
         return _refuse(error, "masked_scatter", Tensor_masked_scatter, locals())
 
 def call_masked_scatter(self, mask, source):
+    short = op_masked_scatter.table.short.get((
+        self._geometry, mask._geometry, source._geometry,
+    ))
+    if short is not None and (made := short(self, mask, source)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | mask._keys | source._keys | include) & keep
     return op_masked_scatter.table[key_set](key_set, self, mask, source)
@@ -203,6 +219,11 @@ def Tensor_masked_scatter_(self, mask, source):
     """In place: A copy of self with the elements of source, in their order, written where
     mask is true. See gt.masked_scatter."""
     try:
+        short = op_masked_scatter_.table.short.get((
+            self._geometry, mask._geometry, source._geometry,
+        ))
+        if short is not None and (made := short(self, mask, source)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | mask._keys | source._keys | include) & keep
         return op_masked_scatter_.table[key_set](key_set, self, mask, source)

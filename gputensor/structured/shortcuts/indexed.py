@@ -141,6 +141,35 @@ def learn_put(
     shortcuts.learn(table, kernel, tuple(shapes), short)
 
 
+def learn_masked(
+    table: Table, kernel: Callable[..., Any], args: tuple[Tensor, Tensor, Tensor]
+) -> None:
+    """Store the short cut of `masked_scatter_` at the second equal call. args: self, a mask of its
+    sizes, and the source."""
+    shapes = tuple([x._geometry for x in args])
+    if shapes[0].sizes != shapes[1].sizes or not shapes[0].numel:
+        return
+    if not comes_again(table, kernel, args):
+        return
+    put = stub.cpu("nonzero").put
+
+    def short(self: Any, mask: Any, source: Any) -> Any:
+        if self._keys is not CPU_KEYS or _now() is not PLAIN:
+            return None
+        if self._autograd is not None and not forms.may_write(self):
+            return None
+        storage, x = self._get_storage(), self._get_array()
+        if not is_beside(storage, x, mask) or not is_beside(storage, x, source):
+            return None
+        values = source._get_array().reshape(-1)
+        if run(put, x, mask._get_array(), values) > values.size:
+            return None  # nothing was written; the kernel reports the error
+        storage.version += 1
+        return self
+
+    shortcuts.learn(table, kernel, shapes, short)
+
+
 def _places(args: tuple[Any, ...]) -> tuple[list[int], list[tuple[int, Any]]]:
     """Return, for the arguments after self, the positions of tensors, and (position, value) of all
     others.
