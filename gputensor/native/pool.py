@@ -228,7 +228,8 @@ def _adaptive_avg_pool(key_set: int, count: int, self: Tensor, output_size: Any)
         done: bool = _adaptive_loop(x, made, count)
         return done
 
-    call = windows.Call(*_kernels(f"_{op}"), (self, output_size))
+    # the row of three dimensions has no `short`
+    call = windows.Call(*_kernels(f"_{op}"), (self, output_size)) if count == 2 else None
     return _made(op, self, self, out, partial(_adapted, count), reads=reads, loop=loop, call=call)
 
 

@@ -179,7 +179,7 @@ def bucketize_Scalar(key_set: int, self: Any, boundaries: Tensor, *rest: Any) ->
 
 
 def _is_in(on: Any, x: Any, among: Any, invert: bool) -> Any:
-    if not on.is_gpu and _FEW < among.size <= x.size <= _SMALL:
+    if not on.is_gpu and _FEW < among.size <= _SMALL and x.size <= _SMALL:
         ordered = numpy.sort(among, None)
         places = numpy.searchsorted(ordered, x)
         found = ordered.take(places, mode="clip") == x

@@ -302,6 +302,10 @@ def _in_fixed_point(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], places: i
     return on.np.clip(found, 0, 255).astype("u1")
 
 
+# operators whose row has `short`
+_WITH_SHORT_CUTS = ("upsample_nearest2d", "upsample_bilinear2d")
+
+
 class _Leaf(NamedTuple):
     op: str
     mode: str
@@ -368,8 +372,10 @@ def _leaves(name: str, mode: str, count: int, keeps: bool = True) -> tuple[Any, 
         out, given = _output_size(name, output_size, count), self._geometry.sizes
         _check(name, "self", self, count, given, out)
         lines = _lines(leaf, name, given, out, options)
-        table, args = getattr(operators, name).table, (self, output_size, *options)
-        call = windows.Call(table, forward, args)
+        call = None
+        if name in _WITH_SHORT_CUTS:
+            table, args = getattr(operators, name).table, (self, output_size, *options)
+            call = windows.Call(table, forward, args)
         return _made(leaf, name, "self", self, (*given[:2], *out), lines, False, call)
 
     def backward(
