@@ -9,12 +9,11 @@ from ._generated import calls
 from .core import errors
 from .core.dtype import INTEGER
 from .core.returns import named
-from .dispatch.refusal import declares
+from .dispatch.refusal import declares, refuse as _refuse
 from .structured import arguments
 from .tensor.tensor import Tensor
 
 
-@declares()
 def einsum(equation: str, /, *operands: Any) -> Tensor:
     """Return sums of products by the subscripts of the equation. Operands are combined two at a
     time, from the left.
@@ -25,14 +24,20 @@ def einsum(equation: str, /, *operands: Any) -> Tensor:
         >>> gt.einsum("ij,kj->ik", gt.ones(2, 3), gt.ones(4, 3)).shape
         gputensor.Size([2, 4])
     """
-    if not operands:
-        raise errors.must("einsum", "operands", "hold a tensor at least", 0)
-    if isinstance(equation, Tensor):
-        equation, operands = _spelled((equation, *operands))
-    given = operands[0] if len(operands) == 1 and not isinstance(operands[0], Tensor) else operands
-    if not isinstance(equation, str):
-        raise errors.wrong_type("einsum", "equation", "be a text", equation)
-    return calls.einsum(equation, _all_tensors("einsum", "operands", given), None)
+    try:
+        if not operands:
+            raise errors.must("einsum", "operands", "hold a tensor at least", 0)
+        if isinstance(equation, Tensor):
+            equation, operands = _spelled((equation, *operands))
+        given = (
+            operands[0] if len(operands) == 1 and not isinstance(operands[0], Tensor) else operands
+        )
+        if not isinstance(equation, str):
+            raise errors.wrong_type("einsum", "equation", "be a text", equation)
+        return calls.einsum(equation, _all_tensors("einsum", "operands", given), None)
+    except Exception as error:
+        made: Tensor = _refuse(error, "einsum", einsum, locals())
+        return made
 
 
 def _spelled(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:

@@ -121,13 +121,15 @@ def log_softmax(
         return _refuse(error, "log_softmax", log_softmax, locals())
 
 
-@declares()
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
     """softmax of -input along dim. Raises: ArgumentTypeError without a dim."""
-    _tensors("softmin", input=input)
-    return calls.softmax_int(calls.neg(input), _given("softmin", dim), dtype)
+    try:
+        _tensors("softmin", input=input)
+        return calls.softmax_int(calls.neg(input), _given("softmin", dim), dtype)
+    except Exception as error:
+        return _refuse(error, "softmin", softmin, locals())
 
 
 # --- shape ----------------------------------------------------------------------------------------

@@ -19,22 +19,26 @@ __all__ = [
 ]  # fmt: skip
 
 
-@declares()
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where it is not negative, alpha * (exp(x / alpha) - 1) where it is."""
-    _tensor("celu", input)
-    if flag("celu", "inplace", inplace):
-        return calls.celu_(input, alpha)
-    return calls.celu(input, alpha)
+    try:
+        _tensor("celu", input)
+        if flag("celu", "inplace", inplace):
+            return calls.celu_(input, alpha)
+        return calls.celu(input, alpha)
+    except Exception as error:
+        return _refuse(error, "celu", celu, locals())
 
 
-@declares()
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where it is not negative, alpha * (exp(x) - 1) where it is."""
-    _tensor("elu", input)
-    if flag("elu", "inplace", inplace):
-        return calls.elu_(input, alpha, 1, 1)
-    return calls.elu(input, alpha, 1, 1)
+    try:
+        _tensor("elu", input)
+        if flag("elu", "inplace", inplace):
+            return calls.elu_(input, alpha, 1, 1)
+        return calls.elu(input, alpha, 1, 1)
+    except Exception as error:
+        return _refuse(error, "elu", elu, locals())
 
 
 @declares()
@@ -67,13 +71,15 @@ def gumbel_softmax(
     return calls.add_Tensor(calls.sub_Tensor(chosen, calls.detach(soft)), soft)
 
 
-@declares()
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """(x + 3) / 6 of each element, clamped to [0, 1]."""
-    _tensor("hardsigmoid", input)
-    if flag("hardsigmoid", "inplace", inplace):
-        return calls.hardsigmoid_(input)
-    return calls.hardsigmoid(input)
+    try:
+        _tensor("hardsigmoid", input)
+        if flag("hardsigmoid", "inplace", inplace):
+            return calls.hardsigmoid_(input)
+        return calls.hardsigmoid(input)
+    except Exception as error:
+        return _refuse(error, "hardsigmoid", hardsigmoid, locals())
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -87,15 +93,17 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
         return _refuse(error, "hardswish", hardswish, locals())
 
 
-@declares()
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
     """Each element clamped to [min_val, max_val]."""
-    _tensor("hardtanh", input)
-    if flag("hardtanh", "inplace", inplace):
-        return calls.hardtanh_(input, min_val, max_val)
-    return calls.hardtanh(input, min_val, max_val)
+    try:
+        _tensor("hardtanh", input)
+        if flag("hardtanh", "inplace", inplace):
+            return calls.hardtanh_(input, min_val, max_val)
+        return calls.hardtanh(input, min_val, max_val)
+    except Exception as error:
+        return _refuse(error, "hardtanh", hardtanh, locals())
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
@@ -109,11 +117,13 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
         return _refuse(error, "leaky_relu", leaky_relu, locals())
 
 
-@declares()
 def logsigmoid(input: Tensor) -> Tensor:
     """Logarithm of the sigmoid of each element."""
-    _tensor("logsigmoid", input)
-    return calls.log_sigmoid(input)
+    try:
+        _tensor("logsigmoid", input)
+        return calls.log_sigmoid(input)
+    except Exception as error:
+        return _refuse(error, "logsigmoid", logsigmoid, locals())
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -127,13 +137,15 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
         return _refuse(error, "mish", mish, locals())
 
 
-@declares()
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Each element clamped to [0, 6]."""
-    _tensor("relu6", input)
-    if flag("relu6", "inplace", inplace):
-        return calls.relu6_(input)
-    return calls.relu6(input)
+    try:
+        _tensor("relu6", input)
+        if flag("relu6", "inplace", inplace):
+            return calls.relu6_(input)
+        return calls.relu6(input)
+    except Exception as error:
+        return _refuse(error, "relu6", relu6, locals())
 
 
 @declares()
@@ -148,13 +160,15 @@ def rrelu(
     return calls.rrelu(input, lower, upper, training, None)
 
 
-@declares()
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu with the alpha and scale that keep mean and variance."""
-    _tensor("selu", input)
-    if flag("selu", "inplace", inplace):
-        return calls.selu_(input)
-    return calls.selu(input)
+    try:
+        _tensor("selu", input)
+        if flag("selu", "inplace", inplace):
+            return calls.selu_(input)
+        return calls.selu(input)
+    except Exception as error:
+        return _refuse(error, "selu", selu, locals())
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -177,25 +191,31 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
         return _refuse(error, "silu", silu, locals())
 
 
-@declares()
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta * x)) / beta; x where beta * x is above the threshold."""
-    _tensor("softplus", input)
-    return calls.softplus(input, beta, threshold)
+    try:
+        _tensor("softplus", input)
+        return calls.softplus(input, beta, threshold)
+    except Exception as error:
+        return _refuse(error, "softplus", softplus, locals())
 
 
-@declares()
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Move each element towards zero by lambd; elements in [-lambd, lambd] become 0."""
-    _tensor("softshrink", input)
-    return calls.softshrink(input, lambd)
+    try:
+        _tensor("softshrink", input)
+        return calls.softshrink(input, lambd)
+    except Exception as error:
+        return _refuse(error, "softshrink", softshrink, locals())
 
 
-@declares()
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|) of each element."""
-    _tensor("softsign", input)
-    return calls.div_Tensor(input, calls.add_Tensor(calls.abs(input), 1, 1))
+    try:
+        _tensor("softsign", input)
+        return calls.div_Tensor(input, calls.add_Tensor(calls.abs(input), 1, 1))
+    except Exception as error:
+        return _refuse(error, "softsign", softsign, locals())
 
 
 def tanh(input: Tensor) -> Tensor:
@@ -207,41 +227,52 @@ def tanh(input: Tensor) -> Tensor:
         return _refuse(error, "tanh", tanh, locals())
 
 
-@declares()
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x) of each element."""
-    _tensor("tanhshrink", input)
-    return calls.sub_Tensor(input, calls.tanh(input), 1)
+    try:
+        _tensor("tanhshrink", input)
+        return calls.sub_Tensor(input, calls.tanh(input), 1)
+    except Exception as error:
+        return _refuse(error, "tanhshrink", tanhshrink, locals())
 
 
-@declares()
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where it is above the threshold, `value` elsewhere."""
-    _tensor("threshold", input)
-    if flag("threshold", "inplace", inplace):
-        return calls.threshold_(input, threshold, value)
-    return calls.threshold(input, threshold, value)
+    try:
+        _tensor("threshold", input)
+        if flag("threshold", "inplace", inplace):
+            return calls.threshold_(input, threshold, value)
+        return calls.threshold(input, threshold, value)
+    except Exception as error:
+        function = globals()["threshold"]  # an argument has its name
+        return _refuse(error, "threshold", function, locals())
 
 
 # --- in place -------------------------------------------------------------------------------------
 
 
-@declares()
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """elu in place."""
-    return elu(input, alpha, True)
+    try:
+        return elu(input, alpha, True)
+    except Exception as error:
+        return _refuse(error, "elu_", elu_, locals())
 
 
-@declares()
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """hardtanh in place."""
-    return hardtanh(input, min_val, max_val, True)
+    try:
+        return hardtanh(input, min_val, max_val, True)
+    except Exception as error:
+        return _refuse(error, "hardtanh_", hardtanh_, locals())
 
 
-@declares()
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """leaky_relu in place."""
-    return leaky_relu(input, negative_slope, True)
+    try:
+        return leaky_relu(input, negative_slope, True)
+    except Exception as error:
+        return _refuse(error, "leaky_relu_", leaky_relu_, locals())
 
 
 @declares()

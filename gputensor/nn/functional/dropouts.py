@@ -6,7 +6,6 @@ from __future__ import annotations
 from ..._generated import calls, functions
 from ...core import errors
 from ...core.arguments import flag
-from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
 from ._types import _refuse
 
@@ -23,7 +22,6 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         return _refuse(error, "dropout", dropout, locals())
 
 
-@declares()
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -31,39 +29,50 @@ def alpha_dropout(
 
     This keeps mean and variance.
     """
-    return _dropped("alpha_dropout", input, p, training, inplace)
+    try:
+        return _dropped("alpha_dropout", input, p, training, inplace)
+    except Exception as error:
+        return _refuse(error, "alpha_dropout", alpha_dropout, locals())
 
 
-@declares()
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """dropout of whole channels of (N, C, L) or (C, L)."""
-    return _of_channels("dropout1d", input, p, training, inplace, 2)
+    try:
+        return _of_channels("dropout1d", input, p, training, inplace, 2)
+    except Exception as error:
+        return _refuse(error, "dropout1d", dropout1d, locals())
 
 
-@declares()
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """dropout of whole channels of (N, C, H, W)."""
-    return _dropped("feature_dropout", input, p, training, inplace)
+    try:
+        return _dropped("feature_dropout", input, p, training, inplace)
+    except Exception as error:
+        return _refuse(error, "dropout2d", dropout2d, locals())
 
 
-@declares()
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
-    return _of_channels("dropout3d", input, p, training, inplace, 4)
+    try:
+        return _of_channels("dropout3d", input, p, training, inplace, 4)
+    except Exception as error:
+        return _refuse(error, "dropout3d", dropout3d, locals())
 
 
-@declares()
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """alpha_dropout of whole channels."""
-    return _dropped("feature_alpha_dropout", input, p, training, inplace)
+    try:
+        return _dropped("feature_alpha_dropout", input, p, training, inplace)
+    except Exception as error:
+        return _refuse(error, "feature_alpha_dropout", feature_alpha_dropout, locals())
 
 
 def _dropped(op: str, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:

@@ -99,17 +99,19 @@ def ctc_loss(
 # --- losses of differences ----------------------------------------------------------------------
 
 
-@declares()
 def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Absolute differences. weight: a factor for each element; the mean is weighted too."""
-    number = _reduction("l1_loss", reduction, size_average, reduce)
-    x, y = _together("l1_loss", input, target, weight)
-    if weight is None:
-        return calls.l1_loss(x, y, number)
-    return _weighed(calls.l1_loss(x, y, 0), weight, number)
+    try:
+        number = _reduction("l1_loss", reduction, size_average, reduce)
+        x, y = _together("l1_loss", input, target, weight)
+        if weight is None:
+            return calls.l1_loss(x, y, number)
+        return _weighed(calls.l1_loss(x, y, 0), weight, number)
+    except Exception as error:
+        return _refuse(error, "l1_loss", l1_loss, locals())
 
 
 def mse_loss(
@@ -180,7 +182,6 @@ def _weighed(each: Tensor, weight: Tensor, number: int) -> Tensor:
 # --- losses of probabilities --------------------------------------------------------------------
 
 
-@declares()
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -192,12 +193,14 @@ def binary_cross_entropy(
         target: of input's sizes. weight: broadcast to input's sizes.
     Raises: AutocastError under autocast on CUDA; use binary_cross_entropy_with_logits there.
     """
-    number = _reduction("binary_cross_entropy", reduction, size_average, reduce)
-    _alike("binary_cross_entropy", input, target, weight)
-    return calls.binary_cross_entropy(input, target, weight, number)
+    try:
+        number = _reduction("binary_cross_entropy", reduction, size_average, reduce)
+        _alike("binary_cross_entropy", input, target, weight)
+        return calls.binary_cross_entropy(input, target, weight, number)
+    except Exception as error:
+        return _refuse(error, "binary_cross_entropy", binary_cross_entropy, locals())
 
 
-@declares()
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean", pos_weight: Tensor | None = None,
@@ -206,11 +209,16 @@ def binary_cross_entropy_with_logits(
 
     weight: broadcast to input's sizes. pos_weight: the weight of positive targets, broadcast too.
     """
-    op = "binary_cross_entropy_with_logits"
-    number = _reduction(op, reduction, size_average, reduce)
-    _alike(op, input, target, weight)
-    _tensors(op, pos_weight)
-    return calls.binary_cross_entropy_with_logits(input, target, weight, pos_weight, number)
+    try:
+        op = "binary_cross_entropy_with_logits"
+        number = _reduction(op, reduction, size_average, reduce)
+        _alike(op, input, target, weight)
+        _tensors(op, pos_weight)
+        return calls.binary_cross_entropy_with_logits(input, target, weight, pos_weight, number)
+    except Exception as error:
+        return _refuse(
+            error, "binary_cross_entropy_with_logits", binary_cross_entropy_with_logits, locals()
+        )
 
 
 def _alike(op: str, input: Tensor, target: Tensor, weight: Tensor | None) -> None:
@@ -286,15 +294,17 @@ def gaussian_nll_loss(
 # --- losses with margins ------------------------------------------------------------------------
 
 
-@declares()
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """log(1 + exp(-target * input)); target holds 1 and -1."""
-    number = _reduction("soft_margin_loss", reduction, size_average, reduce)
-    _tensors("soft_margin_loss", input=input, target=target)
-    return calls.soft_margin_loss(input, target, number)
+    try:
+        number = _reduction("soft_margin_loss", reduction, size_average, reduce)
+        _tensors("soft_margin_loss", input=input, target=target)
+        return calls.soft_margin_loss(input, target, number)
+    except Exception as error:
+        return _refuse(error, "soft_margin_loss", soft_margin_loss, locals())
 
 
 @declares()
@@ -320,7 +330,6 @@ def multi_margin_loss(
     return calls.multi_margin_loss(input, target, p, margin, weight, number)
 
 
-@declares()
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
@@ -330,12 +339,14 @@ def multilabel_margin_loss(
     Args:
         input: (C) or (N, C). target: of input's sizes, int64; -1 ends the targets of a row.
     """
-    number = _reduction("multilabel_margin_loss", reduction, size_average, reduce)
-    _tensors("multilabel_margin_loss", input=input, target=target)
-    return calls.multilabel_margin_loss(input, target, number)
+    try:
+        number = _reduction("multilabel_margin_loss", reduction, size_average, reduce)
+        _tensors("multilabel_margin_loss", input=input, target=target)
+        return calls.multilabel_margin_loss(input, target, number)
+    except Exception as error:
+        return _refuse(error, "multilabel_margin_loss", multilabel_margin_loss, locals())
 
 
-@declares()
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -344,14 +355,19 @@ def multilabel_soft_margin_loss(
 
     weight: (C), a factor for each class.
     """
-    op = "multilabel_soft_margin_loss"
-    number = _reduction(op, reduction, size_average, reduce)
-    _tensors(op, weight, input=input, target=target)
-    if not input.ndim:
-        raise errors.wrong_shape(op, "input", "have a dimension of classes", input)
-    each = target * calls.log_sigmoid(input) + (1 - target) * calls.log_sigmoid(-input)
-    each = -each if weight is None else -each * weight
-    return _reduced(calls.sum_dim_IntList(each, (input.ndim - 1,), False) / input.shape[-1], number)
+    try:
+        op = "multilabel_soft_margin_loss"
+        number = _reduction(op, reduction, size_average, reduce)
+        _tensors(op, weight, input=input, target=target)
+        if not input.ndim:
+            raise errors.wrong_shape(op, "input", "have a dimension of classes", input)
+        each = target * calls.log_sigmoid(input) + (1 - target) * calls.log_sigmoid(-input)
+        each = -each if weight is None else -each * weight
+        return _reduced(
+            calls.sum_dim_IntList(each, (input.ndim - 1,), False) / input.shape[-1], number
+        )
+    except Exception as error:
+        return _refuse(error, "multilabel_soft_margin_loss", multilabel_soft_margin_loss, locals())
 
 
 @declares()
