@@ -96,8 +96,7 @@ class Recorded:
     result's dimension for each of the walk's, if they are in another order; seen: the geometry with
     the walk's dimensions. feeds: the same, if later steps of the recording may read the result. at:
     the place of the walk. also: the place of a result with another layout. whole, part, takes_rows:
-    see Note [What takes rows].
-    dims: the dimensions of a row.
+    see Note [What takes rows]. dims: the dimensions of a row.
     """
 
     def __init__(

@@ -227,3 +227,17 @@ def test_there_is_no_program_of_what_the_library_has_not() -> None:
         assert library.program((float32.code,) * 2, (2,), steps) is None
     assert library.program((float32.code,) * 25, (25,), ((*_ADD, (0, 1), ()),)) is None
     assert library.program((float32.code,), (0,), ((*_HALF, (0,), ()),)) is None
+
+
+def test_an_operator_that_no_program_can_run_is_alone() -> None:
+    """An operand without dimensions of another dtype is a number of the loop, and not rounded."""
+    x, y = gt.rand(40).to(gt.bfloat16), gt.tensor(0.7)
+    z = gt.rand(40).to(gt.complex64)
+
+    def function() -> Any:
+        made = x.abs().mul_(y)
+        return made, z.logical_not()
+
+    with gt.fuse():
+        found = function()
+    assert state_of(found) == state_of(function())

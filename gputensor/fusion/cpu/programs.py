@@ -107,20 +107,21 @@ def stages(chain: Chain) -> list[Stage]:
             and steps[last].what.walk.sizes == sizes
         ):  # fmt: skip
             last += 1
-        last = max(last, first + 1)
-        found += _built(chain, first, last)
-        first = last
+        if last > first:
+            found += _built(chain, first, last)
+        elif not steps[first].what.part:
+            found.append(alone(chain, len(chain.inputs) + first))
+        first = max(last, first + 1)
     return found
 
 
 def _built(chain: Chain, first: int, last: int) -> list[Stage]:
     """Return the steps as one program, or as several if one program cannot take all operands."""
-    what = chain.instructions[first].what
-    is_one = last - first < 2 and (what.takes_rows or what.family in ("copy", "random"))
-    if not is_one and (found := program(chain, first, last)) is not None:
+    is_copy = last - first < 2 and chain.instructions[first].what.family == "copy"
+    if not is_copy and (found := program(chain, first, last)) is not None:
         return [found]
     if last - first < 2:
-        return [] if what.part else [alone(chain, len(chain.inputs) + first)]
+        return [alone(chain, len(chain.inputs) + first)]
     middle = (first + last) // 2
     return _built(chain, first, middle) + _built(chain, middle, last)
 
