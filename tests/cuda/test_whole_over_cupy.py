@@ -30,7 +30,7 @@ TESTS = [
     ["tests/device/test_graphs.py"],
     ["tests/test_transfers.py", "tests/test_seed_example.py"],
     ["tests/test_ops_cpu_vs_cuda.py", "-k", "0-add] or 1-cat] or 1-clone] or 0-mm]"],
-    # Calls of CuPy's libraries.
+    # Operators that call CuPy's libraries.
     ["tests/test_ops_cpu_vs_cuda.py", "-k", "fft or linalg or ctc or sort or pool"],
 ]
 

@@ -210,9 +210,7 @@ def test_what_a_program_does_not_expect_it_leaves_unwritten() -> None:
 def test_an_operand_may_be_written_over_once_nobody_reads_it() -> None:
     late = program((*_ADD, (0, 1), ()), (*_ADD, (0, 2), ()), stored=(2, 3))
     x, y, other = np.arange(5.0, dtype=np.float32), np.ones(5, np.float32), np.zeros(5, np.float32)
-    assert not late(
-        x, other, x, y, [], True
-    )  # step 2 reads x after the write
+    assert not late(x, other, x, y, [], True)  # step 2 reads x after the write
     assert (x == np.arange(5)).all() and not other.any()
     assert late(other, x, x, y, [], True)
     assert (other == np.arange(5) + 1).all() and (x == 2 * np.arange(5) + 1).all()
