@@ -107,9 +107,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if found:
         raise pytest.UsageError(f"ids with an address differ in every process: {found[:3]}")
     if not tier.is_full():
-        left_out = [item for item in items if item.get_closest_marker("full")]
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
-        config.hook.pytest_deselected(items=left_out)
+        chosen = tier.covering(item for item in items if not item.get_closest_marker("full"))
+        config.hook.pytest_deselected(items=[x for x in items if x.nodeid not in chosen])
+        items[:] = [item for item in items if item.nodeid in chosen]
 
 
 def pytest_collection_finish() -> None:

@@ -192,13 +192,13 @@ def _check(row: Row, of: Any, check: Any) -> int:
     return checked
 
 
-@pytest.mark.parametrize("row", some(DIFFERENTIABLE, 10), ids=str)
+@pytest.mark.parametrize("row", some(DIFFERENTIABLE, 3), ids=str)
 def test_first_derivatives(row: Row) -> None:
     assert _check(row, REAL, gradcheck) + (_takes_complex(row) and _check(row, COMPLEX, gradcheck))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("row", some(DIFFERENTIABLE, 10), ids=str)
+@pytest.mark.parametrize("row", some(DIFFERENTIABLE, 3), ids=str)
 def test_second_derivatives(row: Row) -> None:
     def second(function: Any, leaves: list[Any]) -> None:
         gradgradcheck(function, leaves, atol=1e-4)

@@ -104,7 +104,7 @@ class Averages(list[Average]):
     @property
     def self_cpu_time_total(self) -> float:
         """Time of all operators."""
-        return sum(x.self_cpu_time_total for x in self)
+        return self.total_average().self_cpu_time_total
 
     def total_average(self) -> Average:
         """The sums over all operators."""

@@ -167,6 +167,7 @@ def test_torch_compile_does_not_give_up_after_eight_shapes(monkeypatch):
 # -----------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.emulator
 def test_which_kernel_does_a_case_on_a_gpu():
     if not gt.cuda.is_available():

@@ -52,6 +52,7 @@ def test_variants_compile_without_spills(defines: variants.Defines, arch: str) -
         assert int(re.search(r"(\d+) bytes smem", of)[1]) < 48 << 10
 
 
+@pytest.mark.full
 @requires_nvrtc
 @pytest.mark.parametrize("width", attention_launch.WIDTHS)
 @pytest.mark.parametrize("entry", REGISTERS)

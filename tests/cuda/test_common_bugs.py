@@ -154,9 +154,8 @@ def launch(name: str, repaired: bool) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize(
-    ("name", "order"), tier.crossed(tier.pick(list(BUGS)[::4], list(BUGS)), ORDERS)
-)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", tier.pick(list(BUGS)[::4], list(BUGS)))
 def test_a_bug_is_named_and_its_repair_is_not_accused(emulated, name, order):
     body, *_, sentence, expected = BUGS[name]
     lines = [n for n, text in enumerate(text_of(body, False).splitlines(), 1) if " here" in text]
@@ -260,7 +259,8 @@ ENDLESS = (
 CONDITIONS = ["in[0] == 0", "atomicAdd(out, 0) == 0", "in[0] == 0 && clock64() != 0"]
 
 
-@pytest.mark.parametrize(("condition", "sanitize"), tier.crossed(CONDITIONS, ["", "all"]))
+@pytest.mark.parametrize("sanitize", ["", "all"])
+@pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.usefixtures("ctrl_c")
 def test_a_kernel_that_does_not_end_can_be_interrupted(emulated, condition, sanitize):
     kernel = Kernel(ENDLESS.replace("«»", condition), "k")[1, 32]

@@ -93,14 +93,14 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "d"), tier.crossed(SHAPES, ITEMS), ids=shown)
+@pytest.mark.parametrize("d", ITEMS, ids=shown)
+@pytest.mark.parametrize("shape", SHAPES, ids=shown)
 def test_permuted(shape: tuple[tuple[int, ...], tuple[int, ...]], d: dtype) -> None:
     assert check(permuted(*shape, d))
 
 
-@pytest.mark.parametrize(
-    ("d", "shift"), tier.crossed(ITEMS, [(0, 1), (1, 0), (1, 1), (3, 2)]), ids=shown
-)
+@pytest.mark.parametrize("shift", [(0, 1), (1, 0), (1, 1), (3, 2)], ids=shown)
+@pytest.mark.parametrize("d", ITEMS, ids=shown)
 def test_misaligned(d: dtype, shift: tuple[int, int]) -> None:
     for sizes, order in (((150, 132), (1, 0)), ((2, 3, 300), (0, 2, 1)), ((5, 700), (0, 1))):
         copy = permuted(sizes, order, d)
@@ -111,9 +111,8 @@ def test_misaligned(d: dtype, shift: tuple[int, int]) -> None:
 CAST_SHAPES = [((150, 70), (1, 0)), ((2, 3, 300), (0, 2, 1)), ((9, 8, 7, 6), (3, 2, 1, 0))]
 
 
-@pytest.mark.parametrize(
-    ("types", "shape"), tier.crossed(tier.pick(CASTS[:2], CASTS), CAST_SHAPES), ids=shown
-)
+@pytest.mark.parametrize("shape", CAST_SHAPES, ids=shown)
+@pytest.mark.parametrize("types", tier.pick(CASTS[:2], CASTS), ids=shown)
 def test_casts_in_every_kernel(types: tuple[dtype, dtype], shape: tuple[Any, Any]) -> None:
     check(permuted(*shape, *types))
 
@@ -332,7 +331,8 @@ FORMS = ["planes to pixels", "pixels to planes", "pixels", "planes"]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("types", "form"), tier.crossed(SCALED, FORMS), ids=shown)
+@pytest.mark.parametrize("form", FORMS, ids=shown)
+@pytest.mark.parametrize("types", SCALED, ids=shown)
 def test_pack_scales_each_channel(types: tuple[dtype, dtype], form: str) -> None:
     to, of = types
     kernels = set()

@@ -19,7 +19,6 @@ from gputensor.kernels.cpu import range as cpu_range
 from gputensor.kernels import stub
 from gputensor.kernels.cuda import binding, launch, module, variants
 
-from ..harness import tier
 from .kernel_arrays import SHORT, Layout, OnDevice, layout_of, run
 from .support import fresh_emulator, requires_emulator
 
@@ -132,7 +131,8 @@ def bits_equal(got: np.ndarray, expected: np.ndarray) -> None:
 # --- copy ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("dst", "src"), tier.crossed(ALL, ALL), ids=by_short)
+@pytest.mark.parametrize("src", ALL, ids=by_short)
+@pytest.mark.parametrize("dst", ALL, ids=by_short)
 def test_copy_casts_every_pair(dst: dtype, src: dtype) -> None:
     x = samples(src, 48)
     if src.is_floating_point:
@@ -146,11 +146,10 @@ def test_copy_casts_every_pair(dst: dtype, src: dtype) -> None:
     equal(run(binding.bind("copy", "copy", layout_of([out, x], dst)), out, [x]), expected)
 
 
-@pytest.mark.parametrize(
-    ("to", "of", "d", "device"),
-    tier.crossed(list(LAYOUTS), list(LAYOUTS), [BOOL, F16, F32, C64, C128], [0, 1]),
-    ids=shown,
-)
+@pytest.mark.parametrize("device", [0, 1], ids=shown)
+@pytest.mark.parametrize("d", [BOOL, F16, F32, C64, C128], ids=shown)
+@pytest.mark.parametrize("of", list(LAYOUTS), ids=shown)
+@pytest.mark.parametrize("to", list(LAYOUTS), ids=shown)
 def test_copy_moves_every_layout(to: str, of: str, d: dtype, device: int) -> None:
     x = LAYOUTS[of](samples(d, 48))
     out = LAYOUTS[to](np.zeros(48, d.np)).reshape(-1) if x.ndim == 1 else np.zeros(x.shape, d.np)
@@ -341,7 +340,8 @@ def test_where_casts() -> None:
 # --- fill, range, random ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("d", "name"), tier.crossed(ALL, list(LAYOUTS)), ids=shown)
+@pytest.mark.parametrize("name", list(LAYOUTS), ids=shown)
+@pytest.mark.parametrize("d", ALL, ids=shown)
 def test_fill(d: dtype, name: str) -> None:
     out = LAYOUTS[name](np.zeros(600, d.np))
     for value in (True, 3, -1, 2.75, 2 - 1j if d.is_complex else 0):
@@ -372,7 +372,8 @@ def test_arange(d: dtype, device: int) -> None:
             equal(got, expected)
 
 
-@pytest.mark.parametrize(("d", "steps"), tier.crossed(NUMERIC, [1, 2, 5, 50]), ids=shown)
+@pytest.mark.parametrize("steps", [1, 2, 5, 50], ids=shown)
+@pytest.mark.parametrize("d", NUMERIC, ids=shown)
 def test_linspace(d: dtype, steps: int) -> None:
     ends = (1 - 2j, 3 + 1j) if d.is_complex else (1, 12)
     out, expected = np.zeros(steps, d.np), np.zeros(steps, d.np)
@@ -391,16 +392,10 @@ def test_eye(d: dtype, shape: tuple[int, int]) -> None:
         equal(got, np.eye(*shape).astype(d.np))
 
 
-@pytest.mark.parametrize(
-    ("d", "shape", "start", "device"),
-    tier.crossed(
-        FLOATS + [C64, C128],
-        [(1,), (7,), (1025,), (5, 3)],
-        [(0, 0), (2**64 - 1, 5), (123, 2**64 - 2)],
-        [0, 1],
-    ),
-    ids=shown,
-)
+@pytest.mark.parametrize("device", [0, 1], ids=shown)
+@pytest.mark.parametrize("start", [(0, 0), (2**64 - 1, 5), (123, 2**64 - 2)], ids=shown)
+@pytest.mark.parametrize("shape", [(1,), (7,), (1025,), (5, 3)], ids=shown)
+@pytest.mark.parametrize("d", FLOATS + [C64, C128], ids=shown)
 def test_uniform_is_the_cpu_stream(
     d: dtype, shape: tuple[int, ...], start: tuple[int, int], device: int
 ) -> None:

@@ -13,7 +13,6 @@ from gputensor.core import errors
 from gputensor.cuda import Kernel, check, emulator_settings
 
 from . import samples
-from ..harness import tier
 from .support import requires_emulator
 
 pytestmark = [requires_emulator, pytest.mark.emulator]
@@ -122,7 +121,8 @@ def launch(text: str) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize(("case", "order"), tier.crossed(list(WRONG), ORDERS))
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("case", list(WRONG))
 def test_a_wrong_access_is_named_at_its_line(emulated, case, order):
     body, sentence = WRONG[case]
     text = text_of(body)

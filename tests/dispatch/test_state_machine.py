@@ -18,6 +18,7 @@ from gputensor.core import errors
 from gputensor.dispatch import dispatcher, keys
 from gputensor.library import Library, fallthrough_kernel
 
+from ..harness import tier
 from .operands import Operand, fresh_namespace
 
 KEYS = (
@@ -187,4 +188,6 @@ class Dispatcher(RuleBasedStateMachine):
 
 
 TestDispatcher = Dispatcher.TestCase
-TestDispatcher.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestDispatcher.settings = settings(
+    max_examples=tier.pick(20, 60), stateful_step_count=30, deadline=None
+)

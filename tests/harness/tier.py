@@ -1,13 +1,13 @@
 """The tiers of a test run: `--tier quick`, the default, or `--tier full`.
 
 The quick tier tests every value of every axis once, the full tier every combination, and tests with
-the mark `full`. Both use the same rows and lists.
+the mark `full`. Both use the same rows and lists. An axis is what one `parametrize` lists, or the
+parameters of one fixture: `covering` chooses the combinations, so that a test only names its axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -42,9 +42,25 @@ def some(rows: Sequence[T], family: Callable[[T], str], most: int) -> list[T]:
     return [row for row in rows if id(row) in kept]
 
 
-def crossed(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Return all combinations of the axes' values; in the quick tier a few with each value."""
-    return list(product(*axes)) if is_full() else spread(*axes)
+def covering(items: Iterable[Any]) -> set[str]:
+    """Return the ids of tests that have, for each function, each value of each axis once.
+
+    The combinations are those of `spread`. A value that has none of them, because combinations are
+    missing, gets the first test that has it.
+    """
+    of: dict[str, dict[tuple[str, ...], str]] = {}
+    for item in items:
+        call = getattr(item, "callspec", None)
+        ids = tuple(call._idlist) if call else ("",)
+        of.setdefault(item.nodeid.partition("[")[0], {})[ids] = item.nodeid
+    chosen = set()
+    for tests in of.values():
+        values = set()
+        for ids in [*spread(*(list(dict.fromkeys(axis)) for axis in zip(*tests))), *tests]:
+            if ids in tests and not values.issuperset(enumerate(ids)):
+                values |= {*enumerate(ids)}
+                chosen.add(tests[ids])
+    return chosen
 
 
 def spread(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:

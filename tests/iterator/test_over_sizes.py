@@ -82,7 +82,7 @@ def made(call, sizes, first, second):
     return shown, entries()
 
 
-@pytest.mark.parametrize("name", tier.pick(list(CALLS)[::4], list(CALLS)))
+@pytest.mark.parametrize("name", tier.pick(list(CALLS)[::16], list(CALLS)))
 def test_a_plan_over_other_sizes_is_the_plan_that_is_built(name, monkeypatch):
     call = CALLS[name]
     relaid = []

@@ -26,7 +26,7 @@ from . import programs
 from .programs import BITS, SUMS, Result, Rule, Step
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = tier.pick(20, 400)
+PROGRAMS = tier.pick(20, 150)
 # Seed -> the results of each step.
 Steps = dict[int, list[Step]]
 

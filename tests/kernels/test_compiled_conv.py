@@ -13,6 +13,7 @@ from gputensor.kernels.compiled import library
 from gputensor.native import conv
 from gputensor.testing import assert_close
 
+from ..harness import tier
 from .convolutions import case, whole
 
 F = gt.nn.functional
@@ -44,7 +45,7 @@ def test_they_give_what_a_product_of_all_windows_gives(
     dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = random.Random(dtype)
-    for _ in range(60):
+    for _ in range(tier.pick(15, 60)):
         function, tensors, numbers = case(draw, getattr(gt, dtype))
         try:
             found = _results(function, tensors, numbers)
@@ -69,7 +70,7 @@ def test_half_types_round_each_sum_once(dtype: str, half_ulp: float, least: floa
     """Sums are computed in f32, also over samples. PyTorch rounds the sum of each sample for
     transposed convolutions and for f16."""
     draw, tested = random.Random(dtype), 0
-    for seed in range(80):
+    for seed in range(tier.pick(20, 80)):
         function, tensors, numbers = case(draw, getattr(gt, dtype))
         gt.manual_seed(seed)
         given = [x.copy_(gt.randn(x.shape)) for x in tensors]

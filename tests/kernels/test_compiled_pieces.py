@@ -16,6 +16,7 @@ from gputensor.kernels.compiled import library
 from gputensor.kernels.cpu import copy_pieces as numpys
 from gputensor.kernels.cpu.copy_pieces import Piece
 
+from ..harness import tier
 from .layouts import LAYOUTS
 
 pytestmark = pytest.mark.skipif(
@@ -50,7 +51,7 @@ def _pieces(draw: Any, size: int) -> list[Piece]:
     return chosen
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tier.pick(60, 300), deadline=None)
 @given(st.data())
 def test_any_pieces(data: Any) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))

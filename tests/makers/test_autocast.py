@@ -12,6 +12,7 @@ from gputensor.core.errors import ArgumentTypeError, GpuTensorError
 from gputensor.dispatch import dispatcher
 from gputensor.dispatch.operator import Operator
 from gputensor.makers.autocast import with_dtype
+from tests.harness import tier
 from tests.harness.cases import OPS, Case, flat, row_name
 from tests.rows import ROWS
 
@@ -84,7 +85,10 @@ def test_what_is_banned_is_refused_on_its_device_alone() -> None:
             assert gt.nn.functional.binary_cross_entropy_with_logits(y, y).dtype is gt.float32
 
 
-@pytest.mark.parametrize("name", [name for name in POLICIES if POLICIES[name] != "banned"])
+CAST = [name for name in POLICIES if POLICIES[name] != "banned"]
+
+
+@pytest.mark.parametrize("name", CAST[:: tier.pick(8, 1)])
 def test_a_custom_operator_is_cast_as_a_built_in_one(name: str) -> None:
     built_in, policy, met = dispatcher.find(name), POLICIES[name], set()
     with gt.library.Library("alike", "DEF") as library:

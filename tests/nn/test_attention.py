@@ -188,7 +188,7 @@ def test_loops_give_what_all_scores_at_once_give(
     near = {"rtol": 0, "atol": 1e-5 if dtype is gt.float32 else 1e-13}
     if dtype.itemsize == 2:  # results are up to 16
         near["atol"] = 16 * gt.finfo(dtype).eps
-    for n in range(40):
+    for n in range(tier.pick(8, 40)):
         given, numbers = _long_attention(draw, dtype)
         numbers["dropout_p"] = 0.3 * (n % 3 == 2)
         found = _gradients(given, numbers)
@@ -201,7 +201,9 @@ def test_loops_give_what_all_scores_at_once_give(
 
 
 @pytest.mark.skipif(not gt.cuda.is_available(), reason="no device, and no emulator of one")
-@pytest.mark.parametrize("dtype", [gt.float32, gt.float16, gt.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", tier.pick([gt.float32], [gt.float32, gt.float16, gt.bfloat16]), ids=str
+)
 def test_the_kernels_give_what_the_cpu_gives(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     launched: list[str] = []
     launch = attention_launch.Attention._launch
@@ -245,6 +247,7 @@ def test_a_query_without_keys_gives_zeros_by_the_kernels() -> None:
     assert made[0, 0, 3].isnan().all() and made[0, 0, 4].isfinite().all()
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not gt.cuda.is_available(), reason="no device, and no emulator of one")
 @pytest.mark.parametrize("dtype", [gt.float32, gt.float64], ids=str)
 def test_a_graph_drops_other_weights_at_each_replay(dtype: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from gputensor.kernels.compiled import library
 
+from ..harness import tier
 from ..kernels.test_library_safety import run
 
 pytestmark = pytest.mark.skipif(
@@ -145,9 +146,12 @@ for workers in (0, 2):
 """
 
 
-@pytest.mark.parametrize(
-    "program", [FORWARD, BACKWARD, STEP, CONVOLUTION, CHAIN, THREADS, PRODUCTS, LOADER],
-    ids="forward backward step convolution chain threads products loader".split(),
-)  # fmt: skip
-def test_it_ends_in_one_error_and_the_process_goes_on(program: str) -> None:
-    assert run(f'{START}{program}\nprint("went on")\n') == "went on"
+PROGRAMS = {
+    "step": STEP, "products": PRODUCTS, "forward": FORWARD, "backward": BACKWARD,
+    "convolution": CONVOLUTION, "chain": CHAIN, "threads": THREADS, "loader": LOADER,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS][: tier.pick(2, None)])
+def test_it_ends_in_one_error_and_the_process_goes_on(name: str) -> None:
+    assert run(f'{START}{PROGRAMS[name]}\nprint("went on")\n') == "went on"

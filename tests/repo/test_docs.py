@@ -165,6 +165,7 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 _SLOW = {name: [pytest.mark.full] for name in ("benchmarks.md", "kernels_without_a_gpu.md")}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=_SLOW.get(page.name, []), id=str(page.relative_to(ROOT)))

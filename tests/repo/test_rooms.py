@@ -109,6 +109,7 @@ def is_there(folder: str, name: str, files: set[str], names: set[str]) -> bool:
     return any(file == folder + name or file.endswith(f"/{folder}{name}") for file in files)
 
 
+@pytest.mark.full
 def test_files_that_texts_name_are_there() -> None:
     files = set(tracked())
     names = {file.rpartition("/")[2] for file in files}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,11 +23,22 @@ def test_a_spread_meets_each_value_of_each_axis_and_no_value_itself_alone() -> N
     assert all({case[k] for case in found} == set(axis) for k, axis in enumerate(axes))
 
 
-def test_the_full_tier_crosses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tier, "chosen", "full")
-    assert len(tier.crossed("abc", "de")) == 6
-    monkeypatch.setattr(tier, "chosen", "quick")
-    assert len(tier.crossed("abc", "de")) == 3
+def _collected(name: str, *combinations: str) -> list[Any]:
+    made = []
+    for values in combinations:
+        call = SimpleNamespace(_idlist=tuple(values))
+        made.append(SimpleNamespace(nodeid=f"{name}[{'-'.join(values)}]", callspec=call))
+    return made
+
+
+def test_the_quick_tier_covers_each_axis_of_a_function() -> None:
+    plain = SimpleNamespace(nodeid="test_f.py::test_plain")
+    crossed = _collected("test_f.py::test_crossed", "a1", "a2", "b1", "b2", "c1", "c2")
+    one = _collected("test_f.py::test_one_axis", "a", "b", "c")
+    gaps = _collected("test_f.py::test_gaps", "a1", "b1", "b2", "c1", "c2")
+    found = tier.covering([plain, *crossed, *one, *gaps])
+    kept = [plain, *one, crossed[1], crossed[2], crossed[5], gaps[0], gaps[1], gaps[4]]
+    assert found == {item.nodeid for item in kept}
 
 
 def test_of_a_large_family_the_quick_tier_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
