@@ -171,7 +171,8 @@ def _names(text: str) -> set[str]:
 
 
 def backward(name: str, text: str, of: str = "x") -> Call:
-    """Return a call of the derivatives of `text` by the operands `of`; forward runs before."""
+    """Return a call of the derivatives of `text` with respect to the operands `of`; forward runs
+    before."""
     # With a constant gradient, or the result, derivatives of softmax and norms would be zero.
     return Call(
         f"backward of {name}",
@@ -181,6 +182,7 @@ def backward(name: str, text: str, of: str = "x") -> Call:
 
 
 def step(name: str, text: str, of: str) -> Call:
-    """Return a call of `text` forward, its mean, and the derivatives by the operands `of`."""
+    """Return a call of `text` forward, its mean, and the derivatives with respect to the operands
+    `of`."""
     setup = f"[t.requires_grad_() for t in [{of}]]"
     return Call(name, f"torch.autograd.grad({text}.mean(), [{of}])", setup=setup)

@@ -73,7 +73,7 @@ class Row:
 
 @functools.cache
 def rows(path: Path) -> dict[str, Row]:
-    """Return the rows of registration in a file of _generated/kernels, by operator."""
+    """Return operator -> its row of registration, from a file of _generated/kernels."""
     found: dict[str, Row] = {}
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Attribute):

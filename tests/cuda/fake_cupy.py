@@ -381,7 +381,7 @@ def _both(path: str, fake: Any) -> Any:
 
 
 class FakeNvrtc:
-    """Programs are their sources; a source with `#error` does not compile."""
+    """A fake NVRTC: a program is its source text, and a source with `#error` does not compile."""
 
     NVRTCError = NVRTCFailure
 

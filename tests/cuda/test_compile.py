@@ -33,8 +33,8 @@ OPTIONS = ("--std=c++17", "-fmad=false", "--ptxas-options=-v")
 ARCHITECTURES = ("sm_70", "sm_90", "sm_100", "sm_120")
 # The most registers an entry may take on sm_80. With 64 registers, four blocks of 256 threads fit
 # on an SM.
-# Sums of bytes by rows and columns have sixteen accumulators of 64 bits. sinc of c128 by strides
-# takes 70, which are three blocks.
+# Sums of bytes by rows and columns have sixteen accumulators of 64 bits. The strided sinc of c128
+# takes 70 registers, so three blocks fit.
 REGISTERS = {
     "special_contiguous": 80, "special_strided": 80,
     "activation_contiguous": 56, "activation_strided": 80,

@@ -1,4 +1,4 @@
-"""Failures in public functions: a clear error or the original one, and no references kept."""
+"""Failures in public functions raise a clear error or the original one, and keep no references."""
 
 from __future__ import annotations
 

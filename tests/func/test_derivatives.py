@@ -269,8 +269,8 @@ def test_tangents_are_written_into_what_has_none() -> None:
 
 
 def test_a_function_writes_into_tensors_that_it_made() -> None:
-    """It writes values that have a batch only for separate gradients to a tensor without a
-    batch."""
+    """Some values have a batch only so that gradients are separate. They can be written to a tensor
+    without a batch."""
     kept = gt.zeros(3, dtype=v.dtype)
 
     def into_views(x: Any) -> Any:

@@ -100,8 +100,8 @@ def test_bits_do_not_depend_on_threads() -> None:
 
 
 def test_the_gradient_is_differentiable() -> None:
-    """It is differentiable with respect to the incoming gradient. So a directional derivative
-    equals the loss's."""
+    """It is differentiable with respect to the incoming gradient. So the test compares a
+    directional derivative with the loss's."""
     x = gt.tensor([[0.1, 0.6, -0.3], [0.9, 0.2, 0.3]], dtype=gt.float64)
     along, target = gt.randn(2, 3, dtype=gt.float64), gt.tensor([[0, -1, 1], [2, 1, -1]])
 

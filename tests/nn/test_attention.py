@@ -186,7 +186,7 @@ def test_loops_give_what_all_scores_at_once_give(
 ) -> None:
     draw = random.Random(str(dtype))
     near = {"rtol": 0, "atol": 1e-5 if dtype is gt.float32 else 1e-13}
-    if dtype.itemsize == 2:  # of results up to 16
+    if dtype.itemsize == 2:  # results are up to 16
         near["atol"] = 16 * gt.finfo(dtype).eps
     for n in range(tier.pick(8, 40)):
         given, numbers = _long_attention(draw, dtype)

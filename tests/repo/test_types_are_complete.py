@@ -18,8 +18,9 @@ pytestmark = pytest.mark.full
 # The share of all names without an underscore, also in modules that users never import. Increase it
 # with the share.
 KNOWN = 0.954
-# What users name and whose type is inferred. gt.cuda hands out the bound methods of one face, which
-# read with their signatures; Callable[..., int] would be known to pyright and say less to a reader.
+# Public names whose types pyright infers. The functions of gt.cuda are bound methods of one object,
+# whose signatures are visible. With Callable[..., int] pyright would know the type, but readers
+# would not see the arguments.
 INFERRED = {
     "gt.array_api.__dir__", "gt.array_api.__getattr__", "gt.cuda.Stream",
     "gt.cuda.current_device", "gt.cuda.current_stream", "gt.cuda.default_stream", "gt.cuda.device",

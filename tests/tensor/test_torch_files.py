@@ -238,7 +238,7 @@ def test_storages_that_are_mapped(tmp_path: Path, by: str) -> None:
 def test_what_cannot_be_mapped(tmp_path: Path) -> None:
     with pytest.raises(errors.ArgumentError, match="a path for mmap=True"):
         gt.load(io.BytesIO(b""), mmap=True)
-    with pytest.raises(errors.ArgumentError, match="be in the zip format where mmap"):
+    with pytest.raises(errors.ArgumentError, match="be in the zip format for mmap"):
         gt.load(GOLDEN / "legacy.pt", mmap=True)
     path = tmp_path / "x.pt"
     with zipfile.ZipFile(GOLDEN / "zip.pt") as old, zipfile.ZipFile(path, "w") as new:

@@ -334,7 +334,8 @@ def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """The sum of max(0, 1 - input[target] + input[other]) over targets and others, divided by C.
+    """The sum of max(0, 1 - input[target] + input[other]) over all targets and other classes, over
+    C.
 
     Args:
         input: (C) or (N, C). target: of input's sizes, int64; -1 ends the targets of a row.
