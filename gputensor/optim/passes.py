@@ -236,7 +236,7 @@ def _kernel(chain: Chain, places: tuple[int, ...]) -> Run | None:
     if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
         return None
     launch, index = body.over_lists(chain, places), chain.device.index
-    if launch is None:
+    if launch is None or index is None:
         return None
     written = {*places[: len(chain.stores)]}
 
