@@ -250,10 +250,7 @@ def test_calls_parse_nothing(model: load.Model) -> None:
                     return made
             include, keep = _state.get()
             key_set = (
-                self._keys
-                | (0 if type(other) in NUMBERS else other._keys)
-                | out._keys
-                | include
+                self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys | include
             ) & keep
             return op_blend_out.table[key_set](key_set, self, other, alpha, out)
         """)

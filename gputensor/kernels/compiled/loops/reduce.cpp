@@ -119,6 +119,8 @@ constexpr Leaf count_leaf = {abi::N_DTYPES, abi::i64_, sizeof(U), 8,
 template <bool IS_MOST, i16 INFINITE> struct extreme_half : extreme<IS_MOST> {
   // NaN precedes all numbers: the greatest integer for a maximum, the smallest for a minimum.
   static constexpr i16 NONE = IS_MOST ? 0x7fff : -0x8000;
+  // The NaN that a cast from f32 makes: quiet, without a sign.
+  static constexpr i16 NAN_BITS = INFINITE | (INFINITE & -INFINITE) >> 1;
   template <class X, class A> static X map(X x, A) {
     const X key = x ^ ((x >> 15) & (i16)0x7fff);
     return (x & (i16)0x7fff) > INFINITE ? X{} + NONE : key;
@@ -126,7 +128,7 @@ template <bool IS_MOST, i16 INFINITE> struct extreme_half : extreme<IS_MOST> {
   static void finish(char* acc, i64 n, double, const char*) {
     i16* to = (i16*)acc;
     for (i64 j = 0; j < n; ++j)
-      to[j] = to[j] == NONE ? 0x7fff : (i16)(to[j] ^ ((to[j] >> 15) & 0x7fff));
+      to[j] = to[j] == NONE ? NAN_BITS : (i16)(to[j] ^ ((to[j] >> 15) & 0x7fff));
   }
 };
 template <bool IS_MOST, i16 INFINITE, byte CODE, class OP = extreme_half<IS_MOST, INFINITE>>
