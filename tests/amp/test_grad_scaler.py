@@ -35,7 +35,7 @@ def parameter(device: str = "cpu", dtype: Any = gt.float32) -> gt.Tensor:
     return gt.tensor([1.0, 2.0, 3.0], device=device, dtype=dtype, requires_grad=True)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.full)])
 def test_a_step_is_that_of_the_unscaled_loss(device: str) -> None:
     p = parameter(device)
     optimizer, scaler = SGD(p), GradScaler(device, init_scale=128.0, growth_interval=2)

@@ -209,7 +209,7 @@ def test_sizes_and_dtypes_of_meta_tensors(name):
 ON_CUDA = [n for n in WITH_VALUES if n not in ("from_dlpack", "broadcast_shapes")]
 
 
-@pytest.mark.parametrize("name", tier.pick(ON_CUDA[::12], ON_CUDA))
+@pytest.mark.parametrize("name", tier.pick(ON_CUDA[::40], ON_CUDA))
 def test_values_of_cuda_tensors(name):
     assert any(compare(name, "cuda", dtype) for dtype in FIRST)
 

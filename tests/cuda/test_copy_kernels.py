@@ -78,8 +78,7 @@ def permuted(
     return Copy(turned, dense(turned, to.itemsize), [source[d] for d in order], to, of)
 
 
-# --- every kernel on shapes that are known to be difficult
-# ------------------------------------------
+# --- every kernel on difficult shapes -------------------------------------------------------------
 
 SHAPES = [
     ((200, 136), (1, 0)),  # whole vectors, broken tiles

@@ -10,6 +10,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.exchange.numpy import protocol as numpy_protocol, table as numpy_table
+from tests.harness import tier
 
 M = np.random.default_rng(0).random((3, 4)) + 0.1
 SQUARE = M[:, :3] @ M[:, :3].T + np.eye(3)
@@ -319,7 +320,7 @@ ELSEWHERE: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # since NumPy 2.5
-@pytest.mark.parametrize("number", range(len(ELSEWHERE)))
+@pytest.mark.parametrize("number", range(0, len(ELSEWHERE), tier.pick(6, 1)))
 def test_what_numpy_would_compute_several_operators_do_elsewhere(
     number: int, on_devices: None
 ) -> None:

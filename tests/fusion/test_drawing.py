@@ -13,6 +13,7 @@ from gputensor.kernels.cuda import launch
 from gputensor.structured.generator import default_generator
 
 from ..cuda.support import requires_emulator
+from ..harness import tier
 from .same import state_of
 
 PLACES = ["cpu", pytest.param("cuda", marks=[requires_emulator, pytest.mark.emulator])]
@@ -127,7 +128,7 @@ def outcome(program: Callable[[Any], Any], x: Any) -> Any:
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda x: x.__name__)
+@pytest.mark.parametrize("program", PROGRAMS[:: tier.pick(3, 1)], ids=lambda x: x.__name__)
 def test_numbers_and_generators_are_what_they_are_eagerly(program: Any, place: str) -> None:
     for sizes in ((7, 9), (300, 401)):
         x = gt.rand(sizes).to(place)
@@ -173,7 +174,7 @@ REPLAYED = [
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("function", REPLAYED, ids=lambda x: x.__name__)
+@pytest.mark.parametrize("function", REPLAYED[:: tier.pick(3, 1)], ids=lambda x: x.__name__)
 def test_a_replay_takes_what_the_python_takes(
     function: Any, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,7 +179,7 @@ def test_what_reads_the_results_of_rows_is_the_same_kernel(launched: list[str]) 
         lambda: (x * 2).logsumexp(1, True), lambda: (big - 1).logsumexp(2, True) - big,
         lambda: (y := big * 2) - y.mean((1, 2), keepdim=True),
     ]  # fmt: skip
-    for number, run in enumerate(cases if tier.is_full() else cases[:4]):
+    for number, run in enumerate(cases if tier.is_full() else cases[:2]):
         wanted = state_of(run())
         launched.clear()
         with gt.fuse():

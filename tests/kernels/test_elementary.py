@@ -22,6 +22,7 @@ _reason = ulp.unavailable_reason(CAPABILITY)
 needs_compiler = pytest.mark.skipif(bool(_reason), reason=_reason or "it is there")
 
 
+@pytest.mark.full
 @needs_compiler
 @pytest.mark.emulator
 @pytest.mark.parametrize("dtype", ulp.DTYPES)

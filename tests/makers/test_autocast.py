@@ -70,6 +70,7 @@ def outcome(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return [(x.real.dtype, repr(x.tolist())) for x in results]
 
 
+@pytest.mark.full
 def test_what_is_banned_is_refused_on_its_device_alone() -> None:
     if not gt.cuda.is_available():
         pytest.skip("no CUDA device")

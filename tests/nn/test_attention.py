@@ -232,6 +232,7 @@ def test_the_kernels_give_what_the_cpu_gives(dtype: Any, monkeypatch: pytest.Mon
     assert {"attention_forward", "attention_queries", "attention_keys"} == {*launched}
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not gt.cuda.is_available(), reason="no device, and no emulator of one")
 def test_a_query_without_keys_gives_zeros_by_the_kernels() -> None:
     given = [gt.randn(1, 2, 70, 8, device="cuda").requires_grad_() for _ in range(3)]
