@@ -63,8 +63,7 @@ def matrix(device: str = "acme") -> Any:
     return gt.arange(6).reshape(2, 3).float().to(device)
 
 
-# --- features that need only a runtime
-# ------------------------------------------------------------------
+# --- features that need only a runtime ------------------------------------------------------------
 
 
 def test_the_minimal_operators_follow_from_the_runtime(acme: Any) -> None:

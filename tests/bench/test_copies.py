@@ -163,8 +163,7 @@ def test_torch_compile_does_not_give_up_after_eight_shapes(monkeypatch):
     assert len(compiled) == 12
 
 
-# --- figures of a case
-# -----------------------------------------------------------------------------
+# --- figures of a case ----------------------------------------------------------------------------
 
 
 @pytest.mark.full

@@ -55,8 +55,7 @@ def run(*more: str, out: Path, name: str = "layout") -> int:
     )
 
 
-# --- a record of the finished cases
-# --------------------------------------------------------------------
+# --- a record of the finished cases ---------------------------------------------------------------
 
 
 def test_a_run_that_is_cut_off_leaves_the_cases_that_it_has_done(tmp_path, monkeypatch):

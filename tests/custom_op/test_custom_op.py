@@ -518,8 +518,7 @@ def test_misuse(call: Any, kind: type[Exception], said: str) -> None:
         call()
 
 
-# --- together with modes, traces and other features
-# ---------------------------------------------------------------------
+# --- together with modes, traces and other features -----------------------------------------------
 
 
 def test_lazy_operands_come_materialised() -> None:

@@ -450,8 +450,7 @@ def test_an_operator_of_a_library_without_a_derivative() -> None:
         assert failures(op, grid(grad=True)) == {}
 
 
-# --- correct operators
-# --------------------------------------------------------------------------------
+# --- correct operators ----------------------------------------------------------------------------
 
 
 def _right() -> Iterator[tuple[str, Callable[[], Any], Callable[[str], tuple[Any, ...]]]]:

@@ -333,8 +333,7 @@ def test_zeros_are_immutable(write: Any) -> None:
         write(zeros(2))
 
 
-# --- other readers of memory
-# ------------------------------------------------------------------------
+# --- other readers of memory ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -286,8 +286,7 @@ def test_only_who_is_in_a_mode_pays(lib: Library) -> None:
     assert all(key_set & keys.PYTHON for key_set in added)
 
 
-# --- results that are not views
-# --------------------------------------------------------------------------
+# --- results that are not views -------------------------------------------------------------------
 
 
 class Answer(gt.DispatchMode):

@@ -61,8 +61,7 @@ def learnt(call: Callable[[], Any], name: str) -> int:
     return taken(name)
 
 
-# --- calls that store a short cut
-# ------------------------------------------------------------------------------
+# --- calls that store a short cut -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -254,8 +253,7 @@ def test_operands_that_share_memory_are_refused_as_ever(turned_on: None) -> None
     assert array.tolist() == [*range(8)]
 
 
-# --- changes that remove them
-# -------------------------------------------------------------------------
+# --- changes that remove them ---------------------------------------------------------------------
 
 
 def test_it_goes_with_the_table(turned_on: None) -> None:

@@ -400,8 +400,7 @@ def test_views_on_a_device_leave_some() -> None:
     assert len(seen) == 3
 
 
-# --- short cuts that skip several tables
-# ---------------------------------------------------------------
+# --- short cuts that skip several tables ----------------------------------------------------------
 
 # A call, the operator that has its short cut, and the operators that the short cut skips.
 OVER: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {

@@ -144,8 +144,7 @@ def test_numbers_and_generators_are_what_they_are_eagerly(program: Any, place: s
             assert (state_of(made), found_states) == (expected, states)
 
 
-# --- calls that do not run the Python again
-# ---------------------------------------------------------------
+# --- calls that do not run the Python again -------------------------------------------------------
 
 
 def of_a_given_generator(x: Any, generator: Any) -> Any:

@@ -460,8 +460,7 @@ def test_derivatives_through_fused_reductions() -> None:
     assert gradients(lambda f: gt.fuse(f)()) == gradients(lambda f: f())
 
 
-# --- problems of cupy.fuse that users reported
-# --------------------------------------------------------
+# --- problems of cupy.fuse that users reported ----------------------------------------------------
 
 
 def test_control_flow_on_values() -> None:  # cupy#7878

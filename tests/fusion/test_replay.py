@@ -172,8 +172,7 @@ def tensors_of(made: Any) -> list[Any]:
     return sum([tensors_of(x) for x in parts], []) if isinstance(made, (tuple, list, dict)) else []
 
 
-# --- calls that are not replayed
-# -------------------------------------------------------------------------
+# --- calls that are not replayed ------------------------------------------------------------------
 
 seen: list[Any] = []
 

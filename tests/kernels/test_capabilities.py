@@ -120,8 +120,7 @@ def test_a_library_of_older_sources_names_the_command_that_builds_it() -> None:
     assert not hasattr(found, "added")  # pickle searches every module for a function's name
 
 
-# --- differences that the comparison finds
-# ---------------------------------------------------------------------
+# --- differences that the comparison finds --------------------------------------------------------
 
 
 def step_of(*values: float, text: str = "op()", size: float = 0, dtype: type = np.float32) -> Step:

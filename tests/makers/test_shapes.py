@@ -319,8 +319,7 @@ def dtypes(value: Any) -> Any:
     return value.dtype if isinstance(value, gt.Tensor) else value
 
 
-# --- built-in and users' operators
-# -----------------------------------------------------------------------------
+# --- built-in and users' operators ----------------------------------------------------------------
 
 
 RULES = {

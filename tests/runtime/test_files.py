@@ -363,8 +363,7 @@ def test_a_forked_child_has_a_folder_of_its_own() -> None:
     assert theirs != folder and os.path.isdir(folder) and not os.path.exists(theirs)
 
 
-# --- simultaneous writers
-# -------------------------------------------------------------------------------
+# --- simultaneous writers -------------------------------------------------------------------------
 
 ROUNDS = 12 * int(os.environ.get("GPUTENSOR_FUZZ", "1"))
 

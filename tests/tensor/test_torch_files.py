@@ -216,8 +216,7 @@ def test_a_name_may_be_given_with_an_allowed_class(tmp_path: Path) -> None:
     assert gt.serialization.get_safe_globals() == []
 
 
-# --- storages mapped from the file
-# --------------------------------------------------------------------
+# --- storages mapped from the file ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", ["pytorch", "here"])
