@@ -17,7 +17,7 @@ def leaf(device: str = "cpu", dtype: Any = gt.float32) -> gt.Tensor:
     return gt.tensor([[1.0, 0.5], [0.25, 2.0]], device=device, dtype=dtype, requires_grad=True)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.full)])
 def test_gradients_come_back_in_the_types_of_the_leaves(device: str) -> None:
     leaves = [leaf(device), leaf(device, gt.float16), leaf(device, gt.bfloat16)]
     w, half, b16 = leaves

@@ -143,6 +143,7 @@ def scale(random, entry):
 """
 
 
+@pytest.mark.full
 def test_templates_are_checked_for_the_instances_that_the_file_names(file, tmp_path):
     (tmp_path / "scale.check.json").unlink()
     file.write_text(TEMPLATE)

@@ -116,6 +116,7 @@ def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
+@pytest.mark.full
 def test_large_layouts(everything_is_large: None) -> None:
     sizes, layouts = (67, 45), tier.pick(("stepped", "transposed"), [*LAYOUTS][:4])
     cases = [Case(SCALED, layout, 2, sizes) for layout in layouts]

@@ -260,6 +260,7 @@ for n in (32, 30):
 """
 
 
+@pytest.mark.full
 def test_a_users_kernel_under_libasan():
     settings = {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_SANITIZE": "1"}
     answer = subprocess.run(

@@ -19,6 +19,7 @@ import pytest
 import gputensor as gt
 from gputensor import nn
 from gputensor.nn import functional as F
+from tests.harness import tier
 
 CUDA = "cuda:0"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gpt.py"
@@ -79,7 +80,7 @@ def text(is_large: bool) -> Model:
 MODELS = {"residual": images, "gpt": text}
 
 
-@pytest.fixture(params=list(MODELS))
+@pytest.fixture(params=[*MODELS][: tier.pick(1, None)])
 def model(request: pytest.FixtureRequest) -> Model:
     made: Model = MODELS[request.param](not gt.cuda.is_emulated())
     return made

@@ -97,6 +97,7 @@ def test_what_nobody_holds_is_not_stored(launched: list[str]) -> None:
     assert_same(y, (x * row).neg().abs(), "stored")
 
 
+@pytest.mark.full
 def test_a_reduction_computes_what_it_reduces(launched: list[str]) -> None:
     x, row, half = operands()
     y = np.random.default_rng(1).normal(size=(3, 40, 50)).astype("f4")
@@ -152,6 +153,7 @@ def test_extremes_are_looked_for_in_what_is_computed(launched: list[str]) -> Non
         assert state_of(found) == value
 
 
+@pytest.mark.full
 def test_what_reads_the_results_of_rows_is_the_same_kernel(launched: list[str]) -> None:
     x, row = operands()[:2]
     big = gt.from_numpy(np.random.default_rng(3).normal(size=(3, 5, 1030)).astype("f4")).to("cuda")
@@ -188,6 +190,7 @@ def test_what_reads_the_results_of_rows_is_the_same_kernel(launched: list[str]) 
         assert state_of(found) == wanted, number
 
 
+@pytest.mark.full
 def test_a_long_reduction_is_cut_into_the_segments_that_it_has_alone(launched: list[str]) -> None:
     x = gt.from_numpy(np.random.default_rng(2).normal(size=40_001).astype("f4")).to("cuda")
     for of in (x, x[1:], x[::2]):  # aligned, not aligned, not a run

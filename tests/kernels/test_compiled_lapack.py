@@ -205,6 +205,7 @@ def test_orthogonal_factors(case: Any) -> None:
         assert_near(compiled.eigvalsh(hermitian, uplo), w, hermitian)
 
 
+@pytest.mark.full
 @given(matrices, st.sampled_from((0.0, 1e-8, 1e-5, 1e-3, 0.05, 0.4, 1.0, 2.0, 6.0)))
 @settings(max_examples=60, deadline=None)
 def test_exponentials(case: Any, norm: float) -> None:

@@ -13,7 +13,7 @@ from gputensor.autograd import gradcheck
 from gputensor.core import errors
 from gputensor.nn import functional as F
 
-DEVICES = ["cpu", "cuda"]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.full)]
 
 
 def _scores(*sizes: int, device: str = "cpu") -> Any:

@@ -17,7 +17,7 @@ def test_all_polynomials_are_known() -> None:
     assert len(POLYNOMIALS) == 12
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", POLYNOMIALS)
 def test_polynomials_of_any_degree_end(name: str, device: str) -> None:
     if device != "cpu" and not gt.cuda.is_available():

@@ -12,7 +12,6 @@ from gputensor.kernels.cuda import reduce_lists_launch
 from gputensor.nn import utils
 from gputensor.nn.utils import gradients, lists
 from gputensor.runtime.cuda_emulator import kernels as emulator
-from tests.harness import tier
 
 rnn, parametrize = utils.rnn, utils.parametrize
 
@@ -103,11 +102,10 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.full
 @on_emulator
-@pytest.mark.parametrize(
-    "dtype", ["float32", "float64", "bfloat16", "float16"][: tier.pick(1, None)]
-)
-@pytest.mark.parametrize("copies", tier.pick([20], [1, 20]))
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+@pytest.mark.parametrize("copies", [1, 20])
 def test_clipping_on_cuda_has_the_bits_of_operators_in_few_launches(
     dtype: str, copies: int, launched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
