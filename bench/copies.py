@@ -249,7 +249,7 @@ def counted(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def groups(data: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return all cases by kind; the last key, LEFT_OUT, has those that are in no mean."""
+    """Return all cases by kind. The last key, LEFT_OUT, has the cases that no mean includes."""
     inside = counted(data)
     found: dict[str, list[dict[str, Any]]] = {}
     for case in inside:

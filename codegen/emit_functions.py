@@ -91,7 +91,8 @@ class Public:
 
     @property
     def takes_requires_grad(self) -> bool:
-        """True if an overload is a factory. All overloads of linspace then take it."""
+        """True if the function takes `requires_grad=`. One factory among its overloads is enough,
+        as in linspace."""
         return all(op.has_options for op in self.ops) and any(
             op.takes_requires_grad for op in self.ops
         )

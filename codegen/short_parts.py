@@ -18,7 +18,7 @@ def form(
     name: str, closed: Sequence[str], doc: str, setup: Iterable[str], given: Sequence[str],
     body: Iterable[str],
 ) -> list[str]:  # fmt: skip
-    """Return a function of the closure's variables that makes `short`."""
+    """Return the lines of a function that makes the closure `short`. closed: its variables."""
     return [
         *wrap(f"def {name}(", each("{}: Any", closed), ") -> ShortCut:", WIDTH),
         f'    """{doc}"""',

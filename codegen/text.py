@@ -48,8 +48,8 @@ def wrap(head: str, items: Sequence[str], tail: str, room: int = ROOM) -> list[s
 
 
 def pruned(parts: Sequence[str]) -> list[str]:
-    """Return the parts, without the import lines of the first part whose names the other parts do
-    not use."""
+    """Return the parts. Remove relative imports from the first part if no other part uses the
+    imported name."""
     used = set(re.findall(r"\w+", "\n".join(parts[1:])))
     lines = parts[0].split("\n")
     kept = [line for line in lines if not line.startswith("from .") or line.split()[-1] in used]

@@ -109,7 +109,7 @@ def brief(data: dict[str, Any]) -> str:
     rows += _mean_row("geometric mean", [""] * (1 + len(peers)), means, ["", ""])
     lines = [
         f"{data['threads']} threads for each library; × is how many times as long the peer takes. "
-        "MiB: the most that a fresh process has resident, with the library."
+        "MiB: the largest resident memory of a fresh process that uses the library."
     ]
     if data["scale"] > 1:
         lines.append("The models are small ones, to try things out (--scale).")

@@ -286,7 +286,7 @@ def _laid_out_as(primal: Tensor, tangent: Tensor) -> Tensor:
     # some elements share memory
     if any(n > 1 and not s for n, s in zip(shape.sizes, shape.strides)):
         return tangent.contiguous()
-    # Made by a method of the tangent, so that it has the tangent's batch within vmap.
+    # A method of the tangent makes the result. Within vmap it then has the tangent's batch.
     return tangent.new_empty_strided(shape.sizes, shape.strides).copy_(tangent)
 
 

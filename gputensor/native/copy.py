@@ -194,8 +194,8 @@ def lays_out(tensor: Tensor) -> bool:
 
 
 def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
-    """Copy between two devices. Dense bytes are transferred. They are in the dtype of `to` if its
-    elements have fewer bytes.
+    """Copy between two devices by a transfer of dense bytes. `src` is cast before the transfer if
+    the dtype of `to` has fewer bytes, and after it otherwise.
 
     If a device has no kernel that copies layouts, the host does this work. Then all bytes between
     the first and the last element are transferred, in both directions.

@@ -64,12 +64,12 @@ def ready_for_capture(device_index: int) -> None:
 
 
 def multiply(of: Any, out: Any, a: Any, b: Any) -> None:
-    """The function of mm for `library.write`."""
+    """Compute mm; `library.write` calls this."""
     of.np.matmul(a, b, out=out)
 
 
 def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> None:
-    """The function of addmm for `library.write`; `out` may be `self`."""
+    """Write the result of addmm to `out`, which may be `self`. `library.write` calls this."""
     if beta == 0 and alpha == 1:
         multiply(of, out, a, b)
         return

@@ -67,7 +67,7 @@ def _each(
     grad_scale: Tensor | None, found_inf: Tensor | None, step: Callable[..., None],
 ) -> None:  # fmt: skip
     """Call step(number, parameter, gradient, *states) for each parameter, without recording for
-    autograd. written: lists of the states.
+    autograd. written: for each state, a list with one tensor per parameter.
     """
     with AutoDispatchBelowAutograd():
         _all(params, grads, written, maximize, grad_scale, found_inf, step)

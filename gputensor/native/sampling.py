@@ -177,8 +177,8 @@ class How(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """One input element for each point, (N, P): its flat indices, and the taps of each
-    dimension."""
+    """One input element for each of the (N, P) points. at: flat indices. outside: a mask of points
+    whose element is outside the image, or None. taps: one tap for each dimension."""
 
     at: Any
     outside: Any

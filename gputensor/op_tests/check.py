@@ -62,8 +62,8 @@ class Outcome:
 
 
 def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[Outcome]:
-    """Return the outcome of each row on a device. every: run each sample with all dtypes and
-    layouts, and not with one of each.
+    """Yield the outcome of each row on a device. A sample runs with one dtype and one layout;
+    if `every` is true, with all dtypes and layouts.
     """
     with _Watch(place) as watch:
         for row in rows:

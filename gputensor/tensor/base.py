@@ -108,7 +108,7 @@ class TensorBase:
         return self._geometry.nbytes
 
     def storage_offset(self) -> int:
-        """Elements from the storage's first byte to the first element."""
+        """Number of elements from the start of the storage to the tensor's first element."""
         return self._offset
 
     def is_contiguous(self, memory_format: memory_format = formats.contiguous_format) -> bool:

@@ -1,8 +1,8 @@
-"""The part of a copy's walk that fits on a page: memory cells of both operands, and the steps over
-them. It shows two dimensions: x is dst's fastest dimension, y is src's fastest dimension, or the
-second fastest if x is also src's fastest. For a long dimension it shows the beginning, an edge of a
-tile and the end. The
-module has no I/O.
+"""The part of a copy that fits on a page: memory cells of both operands, and the steps of the copy.
+
+Two dimensions are shown. x is dst's fastest dimension. y is src's fastest dimension; if x is that
+dimension too, y is dst's second fastest. Of a long dimension the beginning, an edge of a tile and
+the end are shown. The module has no I/O.
 """
 
 from __future__ import annotations

@@ -260,8 +260,8 @@ def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _R
 
 
 def _roots_of(step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]) -> dict[int, _Root]:
-    """Return the views that an operator gives; none unless they are over dense memory of a dtype
-    that NumPy has.
+    """Return the views that an operator makes. The result is empty if the base is not dense, or
+    if NumPy does not have the dtype.
     """
     if step.offsets is None:
         return {}

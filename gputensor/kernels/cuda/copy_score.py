@@ -47,8 +47,9 @@ REPEATS_PER_BLOCK = 16  # the maximum number of stores for each load of a broadc
 
 # sides of a tile in elements, by the size of the wider item
 TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}
-# (rows, columns) by the wider item, for columns of dst that begin within a sector. Tiles are tall,
-# because a tile reads one sector of rows more than it stores.
+# (rows, columns) of a tile, by the size of the wider item, if columns of dst begin inside a memory
+# sector. A tile then reads some rows that it does not store: as many as fill one sector. Tall tiles
+# make this share small.
 TILE_OF_SECTORS = {1: (256, 128), 2: (256, 64), 4: (128, 64), 8: (128, 32)}
 TILE_SQUARE_BYTES = 128  # The largest square in a thread's registers.
 # The number of bytes that a thread loads before it waits.

@@ -166,7 +166,8 @@ class ChainReduce:
 
 
 def _of_workspace(plain: Reduce, walks: Walks) -> Walks:
-    """Return the strides of partial results: segments, each with one element per kept position."""
+    """Return the strides of the partial results in the workspace. Each segment has one partial
+    result for each output."""
     rows, outputs = plain.stages[0][2].segments, product(walks.kept)
     row_bytes = plain.workspace_bytes // rows
     strides, step = [], row_bytes // outputs

@@ -228,7 +228,7 @@ def _range(family: str) -> list[Defines]:
 
 @cache
 def whole() -> frozenset[str]:
-    """Return the distributions of integers and bools, which are marked in random.cu."""
+    """Return the distributions that can fill integers and bools: marked `// whole` in random.cu."""
     text = resources.files(__package__).joinpath("random.cu").read_text(encoding="utf-8")
     return frozenset(re.findall(r"struct (\w+) \{  // whole", text))
 

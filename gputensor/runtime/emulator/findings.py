@@ -176,7 +176,7 @@ class _Meant(NamedTuple):
 def _meant(
     machine: Machine, address: int, params: bytes, arguments: Arguments, may_be_const: bool
 ) -> list[_Meant]:
-    """Return the arguments that may have been meant by an address, the nearest one first.
+    """Return the arguments that the kernel perhaps meant to access, the nearest one first.
 
     If possible, a write is attributed to a pointer that may be written through, and an address to
     an argument whose element begins there.

@@ -25,8 +25,8 @@ Five = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 class Operands(NamedTuple):
-    """Tensors of a layer. input: (L, N, I), or (rows, I) with sizes. weight_hr: None except for an
-    LSTM with projections. hx and cx: (N, H), zeros if None."""
+    """Tensors of a layer. input: (L, N, I), or (rows, I) for a packed sequence. weight_hr: the
+    projection of an LSTM, otherwise None. hx and cx: (N, H); None means zeros."""
 
     input: Tensor
     weight_ih: Tensor
