@@ -78,8 +78,13 @@ class Entry:
         self, family: str, name: str, plan: Any, kinds: tuple[Any, ...],
         write: Callable[[Any, Any, Any], object], run: Any = None, has: tuple[bool, ...] = (),
     ) -> None:  # fmt: skip
-        self.rule, self.name, self.plan, self.kinds = Rule(family, name, None), name, plan, kinds
-        self.write, self.run, self.has = write, run, has
+        self.rule: Rule = Rule(family, name, None)
+        self.name: str = name
+        self.plan: Any = plan
+        self.kinds: tuple[Any, ...] = kinds
+        self.write: Callable[[Any, Any, Any], object] = write
+        self.run: Any = run
+        self.has: tuple[bool, ...] = has
 
 
 class Recorded:
@@ -105,17 +110,25 @@ class Recorded:
         feeds: bool = True, turned: tuple[int, ...] | None = None,
         whole: tuple[int, ...] | None = None, part: int = 0, seen: Geometry | None = None,
     ) -> None:  # fmt: skip
-        self.whole, self.part = whole, part
+        self.whole: tuple[int, ...] | None = whole
+        self.part: int = part
         self.takes_rows: bool = reduces is not None or whole is not None
         self.dims: tuple[int, ...] = tuple(sorted(whole or reduces or ()))
-        self.operator, self.rule, self.loop, self.kinds = operator, entry.rule, entry.name, kinds
-        self.entry, self.device = entry, entry.plan.device
+        self.operator: Any = operator
+        self.rule: Rule = entry.rule
+        self.loop: str = entry.name
+        self.kinds: tuple[Any, ...] = kinds
+        self.entry: Any = entry
+        self.device: device = entry.plan.device
         self.family: str = entry.rule.family
         self.compute: dtype = entry.plan.common_dtype
-        shape = self.geometry = entry.plan.outputs[0].geometry
+        self.geometry: Geometry = entry.plan.outputs[0].geometry
+        shape = self.geometry
         self.result: dtype = shape.dtype
         self.is_move: bool = self.family == "copy" and kinds[0] is self.result
-        self.reduces, self.turned, walk = reduces, turned, walk or shape
+        self.reduces: tuple[int, ...] | None = reduces
+        self.turned: tuple[int, ...] | None = turned
+        walk = walk or shape
         self.seen: Geometry = seen or shape
         if turned is not None:
             strides = tuple([shape.strides[d] for d in turned])
@@ -128,7 +141,7 @@ class Recorded:
         self.also: Place | None = other if is_other else None
         self.nbytes: int = shape.extent * shape.dtype.itemsize
         looks = stub.looks_at_values(getattr(entry, "bound", None))
-        self.can_wait = (
+        self.can_wait: bool = (
             walk.is_non_overlapping_and_dense and walk.numel > 0 and not looks
             and self.device.type != "meta" and not shape.dtype.is_float8
             and not any([getattr(kind, "is_float8", False) for kind in kinds])
@@ -172,9 +185,12 @@ class Chain:
         instructions: tuple[Instruction, ...], stores: tuple[int, ...],
         walk: Geometry | None = None,
     ) -> None:  # fmt: skip
-        self.walk = walk or instructions[0].what.walk
-        self.device, self.inputs, self.scalars = place, inputs, scalars
-        self.instructions, self.stores = instructions, stores
+        self.walk: Geometry = walk or instructions[0].what.walk
+        self.device: device = place
+        self.inputs: tuple[Geometry, ...] = inputs
+        self.scalars: tuple[Any, ...] = scalars
+        self.instructions: tuple[Instruction, ...] = instructions
+        self.stores: tuple[int, ...] = stores
         self._key = (place, inputs, scalars, instructions, stores, self.walk)
         self._hash = hash(self._key)
 

@@ -202,23 +202,6 @@ def geqrf(namespace: Any, a: Any) -> Any:
     return found.swapaxes(-1, -2), tau
 
 
-def reflected(
-    namespace: Any, reflectors: Any, tau: Any, x: Any, from_left: bool, conjugated: bool
-) -> Any:
-    """Return Q X or X Q, or with the adjoint of Q, for the Q of geqrf's results. On the CPU."""
-    name = "unmqr" if x.dtype.kind == "c" else "ormqr"
-    side, form = "L" if from_left else "R", "N"
-    if conjugated:
-        form = "C" if x.dtype.kind == "c" else "T"
-    size = max(1, 64 * x.shape[-1 if from_left else -2])  # of the workspace
-    run = routine(namespace, name, x)
-
-    def one(reflectors: Any, tau: Any, x: Any) -> Any:
-        return (run(side, form, reflectors, tau[:, 0], x, size)[0],)
-
-    return each(namespace, one, reflectors, tau[..., None], x)[0]
-
-
 @_compiled_on_host
 def qr(namespace: Any, a: Any, mode: str) -> Any:
     """Return Q and R. With mode "r", return only R."""

@@ -23,7 +23,6 @@ from ..structured.matrices import (
     identity, lower, lu_sizes, matrices, upper, zeros,
 )  # fmt: skip
 from ..structured.shortcuts import results as short
-from ..tensor.make import CPU_KEYS, is_plain
 from ..tensor.tensor import Tensor
 
 BY_LIBRARY = True
@@ -262,18 +261,10 @@ def _reflected(
 ) -> Tensor:  # fmt: skip
     """Multiply x by all reflectors H_i = 1 - tau_i v_i v_i^H, from the left or the right.
 
-    backwards: the last one is multiplied first. On the CPU LAPACK does it, unless autograd records.
+    backwards: the last one is multiplied first.
     """
     m = reflectors._geometry.sizes[-2]
     count = tau._geometry.sizes[-1]
-    batch, wanted = x._geometry.sizes[:-2], matrices(x._geometry.sizes, x._geometry.dtype)
-    given, is_direct = (reflectors, tau, x), shortcuts.is_plain_thread()
-    is_direct = is_direct and all([t._keys is CPU_KEYS and is_plain(t) for t in given])
-    if is_direct and count and wanted.numel and reflectors._geometry.sizes[:-2] == batch:
-        return library.by_lapack(
-            "ormqr", lapack.reflected, (wanted,), calls.narrow(reflectors, -1, 0, count), tau, x,
-            from_left, conjugated,
-        )[0]  # fmt: skip
     unit = calls.cat(
         (identity(count, reflectors), calls.new_zeros(reflectors, (m - count, count))), 0
     )

@@ -62,7 +62,7 @@ class Written:
     """
 
     def __init__(self, chain: Chain, packing: list[chain_launch.Packer] | None = None) -> None:
-        self.chain = chain
+        self.chain: Chain = chain
         self.packing: list[chain_launch.Packer] = [] if packing is None else packing
         self.body: Body | None = None
         count, drawn = len(chain.inputs), chain.drawn

@@ -60,7 +60,7 @@ class Rows:
     can be written."""
 
     def __init__(self, chain: Chain) -> None:
-        self.chain = chain
+        self.chain: Chain = chain
         self.launch: rows_chain_launch.ChainRows | None = None
         self.program: Program | None = None
         count = len(chain.inputs)

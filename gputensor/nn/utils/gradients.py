@@ -55,7 +55,8 @@ def get_total_norm(
 
 def _norms(tensors: list[Tensor], order: float) -> Tensor:
     """Return the norm of each tensor, as a vector on the device of the first."""
-    if tensors[0].is_cuda and (found := lists().norms(tensors, order)) is not None:
+    of_lists = isinstance(tensors[0], Tensor) and tensors[0].is_cuda
+    if of_lists and (found := lists().norms(tensors, order)) is not None:
         together: Tensor = found
         return together
     norms = [linalg.vector_norm(x, order) for x in tensors]
