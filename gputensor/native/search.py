@@ -182,7 +182,7 @@ def _is_in(on: Any, x: Any, among: Any, invert: bool) -> Any:
     if not on.is_gpu and _FEW < among.size <= _SMALL and x.size <= _SMALL:
         ordered = numpy.sort(among, None)
         places = numpy.searchsorted(ordered, x)
-        found = ordered.take(places, mode="clip") == x
+        found = numpy.asarray(ordered.take(places, mode="clip") == x)
         return numpy.logical_not(found, found) if invert else found
     if on.is_gpu or among.size > _FEW:
         found = on.np.isin(x, among)

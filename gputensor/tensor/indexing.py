@@ -38,30 +38,30 @@ def get(tensor: Tensor, index: Any) -> Any:
     PyTorch rejects negative steps; here they flip the elements, and strides stay positive (DESIGN
     decision 1).
     """
-    kind = type(index)
-    # The calls of select and slice are inlined, because bench/overhead.py compares q[1] with
-    # PyTorch.
-    if kind is int:
-        table = _operators.select_int.table
-        short = table.short.get((tensor._geometry, 0))
-        if short is not None and (made := short(tensor, index)) is not None:
-            return made
-        include, keep = _state.get()
-        key_set = (tensor._keys | include) & keep
-        return table[key_set](key_set, tensor, 0, index)
-    if (
-        kind is slice and index.step is None and type(index.start) in _BOUND
-        and type(index.stop) in _BOUND and tensor._geometry.ndim
-    ):  # fmt: skip
-        table = _operators.slice_Tensor.table
-        short = table.short.get((tensor._geometry, 0, 1))
-        if short is not None and (made := short(tensor, index.start, index.stop)) is not None:
-            return made
-        include, keep = _state.get()
-        key_set = (tensor._keys | include) & keep
-        return table[key_set](key_set, tensor, 0, index.start, index.stop, 1)
-    given = index if kind is tuple else (index,)
     try:
+        kind = type(index)
+        # The calls of select and slice are inlined, because bench/overhead.py compares q[1] with
+        # PyTorch.
+        if kind is int:
+            table = _operators.select_int.table
+            short = table.short.get((tensor._geometry, 0))
+            if short is not None and (made := short(tensor, index)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (tensor._keys | include) & keep
+            return table[key_set](key_set, tensor, 0, index)
+        if (
+            kind is slice and index.step is None and type(index.start) in _BOUND
+            and type(index.stop) in _BOUND and tensor._geometry.ndim
+        ):  # fmt: skip
+            table = _operators.slice_Tensor.table
+            short = table.short.get((tensor._geometry, 0, 1))
+            if short is not None and (made := short(tensor, index.start, index.stop)) is not None:
+                return made
+            include, keep = _state.get()
+            key_set = (tensor._keys | include) & keep
+            return table[key_set](key_set, tensor, 0, index.start, index.stop, 1)
+        given = index if kind is tuple else (index,)
         if _only_picks(tensor, given):
             return calls.index_Tensor(tensor, [*given])
         if (view := _parted(tensor, given)) is not None:
@@ -138,15 +138,16 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
     """
     flipped: tuple[int, ...] = ()
     indices: list[Any] = []
-    if type(index) is int:
-        view = calls.select_int(tensor, 0, index)
-    else:
-        given = index if type(index) is tuple else (index,)
-        if _only_picks(tensor, given):
-            view, indices = tensor, [*given]
-        elif (view := _parted(tensor, given)) is None:
-            view, flipped, indices = _applied(tensor, given)
+    view: Any = tensor
     try:
+        if type(index) is int:
+            view = calls.select_int(tensor, 0, index)
+        else:
+            given = index if type(index) is tuple else (index,)
+            if _only_picks(tensor, given):
+                view, indices = tensor, [*given]
+            elif (view := _parted(tensor, given)) is None:
+                view, flipped, indices = _applied(tensor, given)
         if indices:
             _put(view, flipped, indices, value)
         elif type(value) in NUMBERS:

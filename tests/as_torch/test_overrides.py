@@ -217,6 +217,9 @@ class Names(torch.overrides.TorchFunctionMode):
 with Names():
     (torch.ones(2) + 1).sum()
     F.linear(s, p)
+    p[0], p[:2]
+    w.detach()[1] = 5.0
+print(w.tolist())
 print(type(torch.Tensor.__torch_function__(torch.add, (), (p, 1))).__name__)
 print(torch.overrides.has_torch_function((s,)), torch.overrides.has_torch_function((p, w, x)))
 """

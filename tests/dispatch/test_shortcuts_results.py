@@ -283,3 +283,12 @@ def test_a_write_to_a_leaf_is_refused() -> None:
     for call in (lambda: leaf.masked_fill_(mask, 1.5), lambda: leaf.fill_(1.5), leaf.zero_):
         with pytest.raises(RuntimeError):
             call()
+
+
+def test_isin_of_a_0d_tensor_is_a_tensor_that_can_be_written() -> None:
+    among, x = gt.arange(10.0), gt.tensor(3.0)
+    assert not gt.isin(x, among, invert=True).item()
+    for _ in range(4):
+        found = gt.isin(x, among)
+        assert found.item() is True
+        assert found.fill_(False).item() is False

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import gputensor as gt
 from gputensor.core.dtype import (
     ALL, BOOL, COMPLEX, FLOATING, INTEGER, bfloat16, bool_, complex32, complex64, float16, float32,
     float64, int64, uint8,
@@ -221,3 +222,9 @@ def test_what_is_not_aligned_or_not_our_own_goes_to_numpy():
     loop = stub.cpu("reduce").bind("sum", float32, float32, float32, array.size)
     assert float(reduced(loop, array, None, False, float32)) == 20
     assert float(quiet.run(loop, array.astype(np.float32), None, None, None)) == 20
+
+
+@pytest.mark.parametrize("numel", [40, 40_000])
+def test_complex_numbers_have_no_extremes(numel: int) -> None:
+    with pytest.raises(gt.GpuTensorError, match="must be real"):
+        gt.zeros(numel, dtype=gt.complex128).aminmax()

@@ -62,7 +62,7 @@ def aminmax(
 ) -> np.ndarray | None:
     """Return the smallest and the greatest elements beside each other, in a last dimension of 2,
     from one pass over x; None if there is no such loop. sizes: of each result."""
-    loop = None if of.category == BOOL else _both(of)
+    loop = None if of.category in (BOOL, COMPLEX) else _both(of)
     if loop is None:
         return None
     out = np.empty(sizes, _PAIRS[of.itemsize].np)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from operator import is_
 from typing import Any
 
+from numpy import ndarray
 from numpy.linalg import LinAlgError
 
 from ...core.arguments import are_equal
@@ -55,7 +56,10 @@ def learn(
         """Make tensors of new arrays. Return None if one of them must be copied."""
         tensors = []
         for array, (geometry, sizes, strides, element) in zip(arrays, layouts):
-            if array.shape != sizes or array.strides != strides or array.dtype is not element:
+            if (
+                type(array) is not ndarray or array.shape != sizes
+                or array.strides != strides or array.dtype is not element
+            ):  # fmt: skip
                 return None
             tensors.append(from_array(array, geometry))
         return tensors
