@@ -4,7 +4,8 @@
 harness/times.py, so that they hold on any machine. Times are divided by the median over all folders
 of time / budget, in case the machine was slower during the run than during the loop. A folder that
 takes more than twice its budget, by a noticeable time, fails this check. No test depends on a
-clock. --write makes the measured times the new budgets of the tier.
+clock. --write makes the measured times the new budgets of the tier. Write them from a run without
+cached kernels: the emulator then compiles each kernel once.
 """
 
 from __future__ import annotations
