@@ -19,7 +19,7 @@ from tests.backend.devices import Runtime
 
 pytestmark = pytest.mark.filterwarnings("ignore::gputensor.core.errors.FallbackWarning")
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.full), "pretended"]
+DEVICES = ["cpu", "cuda", "pretended"]
 LOW = {"cpu": gt.bfloat16, "cuda": gt.float16, "pretended": gt.bfloat16}
 OTHER = {gt.bfloat16: gt.float16, gt.float16: gt.bfloat16}
 
