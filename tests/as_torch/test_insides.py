@@ -119,7 +119,8 @@ def test_scaled_products_of_float8(rows: bool, to: str | None) -> None:
         y = product(a, b, *scales, bias, out_dtype=dtype)
         assert str(y.dtype).endswith(to or "float8_e4m3fn")
         found.append(y.to(lib.float32).numpy())
-    tolerance = {"float32": 1e-5, "bfloat16": 2e-2, None: 7e-2}[to]
+    # A sum between two numbers of e4m3 is rounded to either of them: their step is 1/8.
+    tolerance = {"float32": 1e-5, "bfloat16": 2e-2, None: 0.125}[to]
     np.testing.assert_allclose(found[1], found[0], tolerance, tolerance)
 
 

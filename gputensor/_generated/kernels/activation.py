@@ -113,7 +113,7 @@ def install() -> None:
         _operators.glu_out, "CompositeExplicitAutograd", _forms.out(_operators.glu), counts,
         refuses_out,
     )
-    bind(_operators._gated, native.functional, "_gated", GatedBackward0)
+    bind(_operators._gated, native.functional, "_gated", GluBackward0)
     impl(_operators.log_sigmoid, "CompositeImplicitAutograd", native.log_sigmoid)
     impl(
         _operators.log_sigmoid_out, "CompositeExplicitAutograd", _forms.out(_operators.log_sigmoid),
@@ -724,7 +724,7 @@ class PreluKernelBackward0(_Node):
         node.saved_self = node.saved_weight = _FREED
 
 
-class GatedBackward0(_Node):
+class GluBackward0(_Node):
     """Of _gated."""
     __slots__ = ("saved_gate", "saved_self")
     saved = ("saved_gate", "saved_self")
