@@ -367,7 +367,8 @@ def test_helpers_sleep_while_there_is_nothing_to_do():
     time.sleep(0.05)
     begin = time.process_time()
     time.sleep(0.5)
-    assert time.process_time() - begin < 0.1  # of a spinning thread it would be 0.5
+    # It would be 0.5 for a spinning thread; other threads of the process need some of it.
+    assert time.process_time() - begin < 0.3
 
 
 def test_a_process_ends_while_its_helpers_sleep_and_calculates_on_its_way():
