@@ -34,10 +34,8 @@ def call(op: Op) -> list[str]:
     """Return the function that native code calls. All arguments are positional, and no argument is
     parsed or checked."""
     given = []
-    may_default = (
-        # keyword-only arguments without a default may follow others with one: `*, alpha=1, out`
-        True
-    )
+    # keyword-only arguments without a default may follow others with one: `*, alpha=1, out`
+    may_default = True
     for argument in reversed(op.arguments):
         name = parameter(argument.name)
         may_default = may_default and argument.has_default

@@ -11,9 +11,9 @@ import pytest
 import gputensor as gt
 from gputensor.kernels.compiled import library
 from gputensor.optim import passes
-from gputensor.runtime.cuda_emulator import kernels as emulator
 
 from .harness import tier
+from .harness.launches import launched_kernels, on_emulator  # noqa: F401
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="passes are programs of the compiled library"
@@ -188,24 +188,7 @@ def test_a_failed_formula_changes_nothing() -> None:
 
 # --- on CUDA --------------------------------------------------------------------------------------
 
-on_emulator = pytest.mark.skipif(
-    not (gt.cuda.is_available() and gt.cuda.is_emulated()), reason="counts the emulator's launches"
-)
 OF_CUDA = [(*given, gt.float32) for given in OPTIMIZERS] + [("Adam", {}, gt.bfloat16)]
-
-
-@pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the names of the launched kernels."""
-    found: list[str] = []
-    check = emulator._check_launch
-
-    def noted(function: Any, *rest: Any) -> None:
-        found.append(function.loaded.name)
-        check(function, *rest)
-
-    monkeypatch.setattr(emulator, "_check_launch", noted)
-    return found
 
 
 @on_emulator

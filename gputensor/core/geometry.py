@@ -6,7 +6,7 @@ offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h and Tenso
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from sys import getrefcount
 from typing import Any, SupportsIndex, overload
 
@@ -191,6 +191,11 @@ def contiguous_geometry(sizes: Sizes, element: _dtypes.dtype) -> Geometry:
         known = geometry(sizes, contiguous_strides(sizes), element)
         _contiguous[(sizes, element)] = known
     return known
+
+
+def reduced_sizes(sizes: Sizes, dims: Container[int], keepdim: bool) -> Sizes:
+    """Return the sizes of a reduction over non-negative `dims`, which keepdim keeps with size 1."""
+    return tuple([1 if d in dims else n for d, n in enumerate(sizes) if keepdim or d not in dims])
 
 
 def _dense_in_order(sizes: Sizes, strides: Sizes, order: Iterable[int]) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import errors
-from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry
+from ..core.geometry import Geometry, Sizes, contiguous_geometry, geometry, reduced_sizes
 from ..core.memory_format import channels_last, contiguous_strides, strides_for
 from .broadcast import common_sizes, strides_over
 from .coalesce import coalesce
@@ -341,10 +341,7 @@ def build_reduction(
     reduced = set(dims)
     plan.sizes, plan.device, plan.common_dtype = sizes, device, in_dtype
     plan.scalar_operands = ()
-    if keepdim:
-        out_sizes = tuple([1 if d in reduced else s for d, s in enumerate(sizes)])
-    else:
-        out_sizes = tuple([s for d, s in enumerate(sizes) if d not in reduced])
+    out_sizes = reduced_sizes(sizes, reduced, keepdim)
     made = _reduction_output(op, config, self_operand, output, out_sizes, out_dtype)
 
     # The output's strides over the input's sizes: 0 along reduced dimensions.

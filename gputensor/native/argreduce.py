@@ -22,7 +22,7 @@ from ..iterator.operands import RESIZE
 from ..iterator.plan import build_reduction
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
-from ..core.geometry import contiguous_geometry
+from ..core.geometry import contiguous_geometry, reduced_sizes
 from ..tensor.make import allocate, from_array
 from ..tensor.tensor import Tensor
 from ..structured import arguments, forms
@@ -172,16 +172,11 @@ def min_other(key_set: int, self: Tensor, other: Tensor) -> Tensor:
 def _in_one_pass(self: Tensor, dim: int | None, keepdim: bool) -> tuple[Tensor, Tensor] | None:
     x = self._geometry
     axes = None if dim is None else (arguments.dim("aminmax", dim, x.ndim),)
-    sizes: list[int] = []
-    for d, size in enumerate(x.sizes):
-        if axes is not None and d not in axes:
-            sizes.append(size)
-        elif keepdim:
-            sizes.append(1)
-    pairs = _both(self._get_array(), x.dtype, axes, tuple(sizes), keepdim)
+    sizes = reduced_sizes(x.sizes, range(x.ndim) if axes is None else axes, keepdim)
+    pairs = _both(self._get_array(), x.dtype, axes, sizes, keepdim)
     if not isinstance(pairs, np.ndarray):
         return None
-    made = contiguous_geometry(tuple(sizes), x.dtype)
+    made = contiguous_geometry(sizes, x.dtype)
     least, most = [from_array(pairs[..., n].copy("C"), made) for n in (0, 1)]
     return least, most
 

@@ -13,7 +13,7 @@ from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.dtype import BOOL, FLOATING, dtype
-from ..core.geometry import Geometry, contiguous_geometry
+from ..core.geometry import Geometry, contiguous_geometry, reduced_sizes
 from ..dispatch import shortcuts
 from ..kernels import stub
 from ..kernels.cpu.quiet import run
@@ -68,8 +68,7 @@ def _reduced(given: Geometry, op: str, dim: Any, correction: Any) -> tuple[tuple
 def _on_the_cpu(self: Tensor, dims: tuple[int, ...], over: float, keepdim: bool) -> Pair:
     given = self._geometry
     compute = dtypes.float32 if given.dtype.itemsize == 2 else given.dtype
-    kept = [1 if d in dims else n for d, n in enumerate(given.sizes) if keepdim or d not in dims]
-    layout = contiguous_geometry(tuple(kept), compute)
+    layout = contiguous_geometry(reduced_sizes(given.sizes, dims, keepdim), compute)
     found, mean = allocate(layout, CPU), allocate(layout, CPU)
     run(
         stub.cpu("moments").spread, self._get_array(), dims, over, keepdim, found._get_array(),

@@ -17,7 +17,7 @@ from ..core.arguments import exact
 from ..core.device import CPU
 from ..core.dtype import FLOATING, INTEGER, dtype
 from ..core.dtype_rules import RULES
-from ..core.geometry import Sizes, contiguous_geometry
+from ..core.geometry import Sizes, contiguous_geometry, reduced_sizes
 from ..dispatch import defaults
 from ..dispatch.operator import Operator, Table
 from ..iterator import overlap
@@ -276,9 +276,8 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 def reduced(self: Tensor, loop: Any, dims: Sizes, keepdim: bool, result: dtype) -> Tensor:
     """Reduce `self` by a CPU loop to a new tensor of dtype `result`."""
-    sizes = self._geometry.sizes
-    kept = tuple([1 if d in dims else n for d, n in enumerate(sizes) if keepdim or d not in dims])
-    made = allocate(contiguous_geometry(kept, result), CPU)
+    sizes = reduced_sizes(self._geometry.sizes, dims, keepdim)
+    made = allocate(contiguous_geometry(sizes, result), CPU)
     run(loop, self._get_array(), dims, None, made._get_array(), keepdim)
     return made
 

@@ -229,7 +229,12 @@ class TensorBase:
         if self._geometry.numel == 0:
             return 0
         expose(storage)
-        return storage.ptr + self._offset * self._geometry.dtype.itemsize
+        return self._ptr()
+
+    def _ptr(self) -> int:
+        """Return the address of the first element for this library alone: data_ptr tells chains
+        that other code can access the memory from now on."""
+        return self._get_storage().ptr + self._offset * self._geometry.dtype.itemsize
 
     def record_stream(self, stream: Any) -> None:
         """Declare that work on `stream` uses the tensor, which was made on another stream.

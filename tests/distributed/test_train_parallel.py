@@ -56,21 +56,19 @@ def test_ranks_find_what_one_finds(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("ranks", [4])
-def test_ranks_recognise_97_percent(ranks: int) -> None:
-    assert train(ranks) >= 0.97
+def test_ranks_recognise_97_percent() -> None:
+    assert train(4) >= 0.97
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("ranks", [2])
-def test_a_killed_rank_loses_no_more_than_an_epoch(ranks: int, tmp_path: Path) -> None:
+def test_a_killed_rank_loses_no_more_than_an_epoch(tmp_path: Path) -> None:
     whole, kept, script = tmp_path / "whole", tmp_path / "kept", tmp_path / "killed.py"
     small = ("--epochs", 4, "--hidden", 32)
-    train(ranks, *small, "--checkpoint", whole)
+    train(2, *small, "--checkpoint", whole)
     script.write_text(KILLED.format(folder=str(SCRIPT.parent), step=57))
     given = map(str, (*small, "--checkpoint", kept, "--plot", ""))
-    done = launch.run(ranks, str(script), *given)
+    done = launch.run(2, str(script), *given)
     assert done.returncode != 0 and gt.load(kept)["step"] == 46, done.stdout
-    train(ranks, *small, "--checkpoint", kept, "--resume", kept)
+    train(2, *small, "--checkpoint", kept, "--resume", kept)
     for one, other in zip(parameters(whole), parameters(kept)):
         np.testing.assert_array_equal(one, other)

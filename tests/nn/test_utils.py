@@ -11,7 +11,8 @@ import gputensor as gt
 from gputensor.kernels.cuda import reduce_lists_launch
 from gputensor.nn import utils
 from gputensor.nn.utils import gradients, lists
-from gputensor.runtime.cuda_emulator import kernels as emulator
+
+from ..harness.launches import launched_kernels, on_emulator  # noqa: F401
 
 rnn, parametrize = utils.rnn, utils.parametrize
 
@@ -82,24 +83,7 @@ def test_bad_values(call: Any) -> None:
 
 # --- many gradients on CUDA -----------------------------------------------------------------------
 
-on_emulator = pytest.mark.skipif(
-    not (gt.cuda.is_available() and gt.cuda.is_emulated()), reason="counts the emulator's launches"
-)
 SHAPES = [(3, 4), (0, 2), (), (130,), (40_000,), (8, 3, 5, 5), *[(n,) for n in range(1, 9)]]
-
-
-@pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the kernels that the emulator launches."""
-    found: list[str] = []
-    check = emulator._check_launch
-
-    def noted(function: Any, *rest: Any) -> None:
-        found.append(function.loaded.name)
-        check(function, *rest)
-
-    monkeypatch.setattr(emulator, "_check_launch", noted)
-    return found
 
 
 @pytest.mark.full

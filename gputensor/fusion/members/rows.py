@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ...core.arguments import exact
 from ...core.device import CPU
 from ...core.dtype import FLOATING, bfloat16, dtype, float16, float32, int64
-from ...core.geometry import Geometry, contiguous_geometry
+from ...core.geometry import Geometry, contiguous_geometry, reduced_sizes
 from ...dispatch.keys import LAZY, functionality_bit
 from ...dispatch.operator import Operator
 from ...kernels import stub
@@ -57,9 +57,8 @@ def _reduced(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the sizes of a result with one element for each row, with the walk's dimensions and
     with those of the result."""
-    sizes = tuple([1 if d in axes else n for d, n in enumerate(shape.sizes)])
-    left = [n for d, n in enumerate(shape.sizes) if d not in axes]
-    return sizes, sizes if keepdim else tuple(left)
+    sizes = reduced_sizes(shape.sizes, axes, True)
+    return sizes, sizes if keepdim else reduced_sizes(shape.sizes, axes, False)
 
 
 class Layout(NamedTuple):

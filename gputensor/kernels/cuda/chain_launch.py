@@ -13,7 +13,6 @@ from struct import Struct
 from typing import Any
 
 from ...core.geometry import Sizes
-from ...runtime import cuda as chosen
 from . import (
     chain_source, launch, module, numbers, pointwise_launch, pointwise_plan, random_launch,
     variants,
@@ -115,7 +114,7 @@ def _params_bytes(operands: int, values: int) -> int:
     return 8 * operands + 16 * values + 24 * operands + 64 + dims
 
 
-class Lists:
+class Lists(launch.Queued):
     """A chain over tuples of dense tensors of one dtype; the tensors of a tuple have one size. As
     many tuples share a launch as its parameters can hold.
 
@@ -123,10 +122,7 @@ class Lists:
     launch, a multiple of four. stays: operands with one element for the whole tuple.
     """
 
-    __slots__ = (
-        "family", "defines", "packing", "n_values", "most", "per_block", "pack", "functions",
-    )  # fmt: skip
-    defines: dict[str, str]
+    __slots__ = ("family", "packing", "n_values", "most", "per_block", "pack")
 
     def __init__(
         self, body: Body, at: Sequence[int], packing: list[Packer], most: int, stays: Sequence[int]
@@ -140,14 +136,13 @@ class Lists:
             [itemsize] * count, [0] * count, n_outputs,
         )  # fmt: skip
         plan, scalar = pointwise_plan.rows(walk), variants.storage(body.dtypes[0])
-        self.defines = variants.planned(chain_source.NAME, scalar, (scalar,) * count, plan) | {
+        super().__init__(variants.planned(chain_source.NAME, scalar, (scalar,) * count, plan) | {
             "LAYOUT": "LISTS", "OUTPUTS": str(n_outputs), "NUMBERS": str(self.n_values),
             "AT": ",".join(map(str, at)), "ADDRESSES": str(max(at) + 1),
             "TUPLES_AT_MOST": str(most),
-        }  # fmt: skip
+        })  # fmt: skip
         self.per_block: int = launch.THREADS * plan.unit * plan.unroll
         self.pack = Struct(f"<{most * (max(at) + 2)}Q{most}II12x").pack
-        self.functions: dict[int, Any] = {}
 
     def __call__(
         self, device_index: int, tuples: Sequence[tuple[int, Sequence[int]]], scalars: Sequence[Any]
@@ -158,16 +153,12 @@ class Lists:
             values[slot] = packer(scalars[~source])
         head, listed = b"".join(values), [x for x in tuples if x[0]]
         for start in range(0, len(listed), self.most):
-            self._launch(device_index, head, listed[start : start + self.most])
+            self._launch_part(device_index, head, listed[start : start + self.most])
 
-    def _launch(
+    def _launch_part(
         self, device_index: int, head: bytes, tuples: Sequence[tuple[int, Sequence[int]]]
     ) -> None:
-        cuda, count = chosen(), len(tuples)
-        function = self.functions.get(device_index)
-        if function is None:
-            function = module.function(self.family, "chain_lists", self.defines, device_index)
-            self.functions[device_index] = function
+        count = len(tuples)
         blocks = [launch.blocks_for(numel, self.per_block) for numel, _ in tuples]
         *first, total = accumulate(blocks, initial=0)
         rest = self.most - count
@@ -177,8 +168,7 @@ class Lists:
             *addresses, *(0,) * (rest * (len(addresses) // count)), *numel, *(0,) * rest,
             *first, *(0,) * rest, count,
         )  # fmt: skip
-        stream = cuda.current_stream(device_index)
-        cuda.launch(function, (total, 1, 1), (launch.THREADS, 1, 1), 0, stream, params)
+        self.launch(device_index, self.family, "chain_lists", total, params)
 
 
 def bind_lists(

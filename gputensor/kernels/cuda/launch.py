@@ -156,7 +156,28 @@ class EmptyLaunch:
         pass
 
 
-class SegmentedRows:
+class Queued:
+    """Base of launches that pack all parameters themselves. defines: of the kernel's variant;
+    functions: its loaded function for each device."""
+
+    __slots__ = ("defines", "functions")
+
+    def __init__(self, defines: dict[str, str]) -> None:
+        self.defines: dict[str, str] = defines
+        self.functions: dict[int, Any] = {}
+
+    def launch(
+        self, device_index: int, family: str, entry: str, blocks: int, params: bytes
+    ) -> None:
+        cuda, function = chosen(), self.functions.get(device_index)
+        if function is None:
+            function = module.function(family, entry, self.defines, device_index)
+            self.functions[device_index] = function
+        stream = cuda.current_stream(device_index)
+        cuda.launch(function, (blocks, 1, 1), (THREADS, 1, 1), 0, stream, params)
+
+
+class SegmentedRows(Queued):
     """Base of launches over rows: one launch, or two if few long rows are cut into segments.
 
     lane_bits, slot_bits: log2 of the threads of a row, and of the rows of a block. is_adjacent:
@@ -165,8 +186,8 @@ class SegmentedRows:
     """
 
     __slots__ = (
-        "defines", "rows", "count", "dims", "lane_bits", "slot_bits", "is_adjacent", "groups",
-        "segments", "per_segment", "ndim", "functions",
+        "rows", "count", "dims", "lane_bits", "slot_bits", "is_adjacent", "groups", "segments",
+        "per_segment", "ndim",
     )  # fmt: skip
     family: ClassVar[str]
 
@@ -176,7 +197,7 @@ class SegmentedRows:
     ) -> None:  # fmt: skip
         self.rows, self.count, self.ndim = product(rows), count, len(rows)
         dims = dims_for(op, rows)
-        self.defines = variants.define(op, variants.storage(of), "STRIDED", dims)
+        super().__init__(variants.define(op, variants.storage(of), "STRIDED", dims))
         self.dims: bytes = pack_dims(rows, walks, dims)
         self.is_adjacent: bool = is_adjacent
         slots = 0 if is_adjacent else min(bits_for(self.rows), bits_for(ADJACENT))
@@ -186,17 +207,11 @@ class SegmentedRows:
         segments = max(1, min(count // PER_SEGMENT, MOST_BLOCKS // self.groups))
         self.per_segment: int = -(-count // segments)
         self.segments = -(-count // self.per_segment)
-        self.functions: dict[int, Any] = {}
 
     def queue(self, device_index: int, params: bytes, segments: int) -> None:
         """Launch once, with this number of segments of each row."""
-        cuda, entry = chosen(), f"{self.family}_strided"
-        function = self.functions.get(device_index)
-        if function is None:
-            function = module.function(self.family, entry, self.defines, device_index)
-            self.functions[device_index] = function
-        grid, stream = (self.groups * segments, 1, 1), cuda.current_stream(device_index)
-        cuda.launch(function, grid, (THREADS, 1, 1), 0, stream, params)
+        entry = f"{self.family}_strided"
+        self.launch(device_index, self.family, entry, self.groups * segments, params)
 
 
 def straight(launch: Any, device_index: int) -> Straight:

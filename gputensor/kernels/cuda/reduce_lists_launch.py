@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate
 from struct import Struct
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...core.dtype import STORED, dtype
 from ...runtime import cuda as chosen
@@ -36,34 +36,28 @@ class Part(NamedTuple):
     segments: int
 
 
-class _Stage:
+class _Stage(launch.Queued):
     """One launch for many tensors. stage: the launch for one of them alone."""
 
-    __slots__ = ("family", "defines", "functions")
-    defines: dict[str, str]
+    __slots__ = ("family",)
 
     def __init__(self, body: Body, stage: reduce_launch.Stage) -> None:
         result, given = body.dtypes
         pack = launch.PACK_BYTES // result.itemsize
         types = f"{variants.storage(result)},{variants.storage(given)}"
         self.family: str = module.keep(chain_source.text(body, "reduce_lists.cu", ("reduce",)))
-        self.defines = {
+        super().__init__({
             **variants.define(stage.defines["OP"], stage.defines["SCALAR"], "CHAIN"),
             "CHAIN": chain_source.NAME, "TYPES": types, "KINDS": "RUNS,RUNS", "OUTPUTS": "1",
             "WIDTHS": f"1,{pack}", "UNIT": str(pack), "UNROLL": str(launch.STRIDED_UNROLL),
             "CHAINS": str(max(4 // pack, 1)), "NUMBERS": "1", "TUPLES_AT_MOST": str(MOST),
-        }  # fmt: skip
-        self.functions: dict[int, Any] = {}
+        })  # fmt: skip
 
     def __call__(self, device_index: int, parts: Sequence[Part], out: dtype) -> None:
         for start in range(0, len(parts), MOST):
-            self._launch(device_index, parts[start : start + MOST], out)
+            self._launch_part(device_index, parts[start : start + MOST], out)
 
-    def _launch(self, device_index: int, parts: Sequence[Part], out: dtype) -> None:
-        function = self.functions.get(device_index)
-        if function is None:
-            function = module.function(self.family, ENTRY, self.defines, device_index)
-            self.functions[device_index] = function
+    def _launch_part(self, device_index: int, parts: Sequence[Part], out: dtype) -> None:
         rest = (0,) * (MOST - len(parts))
         first = [*accumulate([x.segments for x in parts], initial=0)]
         params = numbers.EMPTY + _PACK(
@@ -71,9 +65,7 @@ class _Stage:
             *[x.run for x in parts], *rest, *[x.per_segment for x in parts], *rest,
             *[x.lane_bits for x in parts], *rest, *first, *rest, len(parts), out.code,
         )  # fmt: skip
-        cuda = chosen()
-        stream = cuda.current_stream(device_index)
-        cuda.launch(function, (first[-1], 1, 1), (launch.THREADS, 1, 1), 0, stream, params)
+        self.launch(device_index, self.family, ENTRY, first[-1], params)
 
 
 class Lists:

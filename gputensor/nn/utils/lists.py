@@ -37,7 +37,7 @@ def are_apart(lists: Sequence[tuple[Sequence[Tensor], Collection[int]]]) -> bool
     spans = []
     for listed, written in lists:
         for n, x in enumerate(listed):
-            start, size = place(x), x._geometry.numel * x._geometry.dtype.itemsize
+            start, size = x._ptr(), x._geometry.numel * x._geometry.dtype.itemsize
             if size:
                 spans.append((start, start + size, n in written))
     end = end_of_written = 0
@@ -49,12 +49,6 @@ def are_apart(lists: Sequence[tuple[Sequence[Tensor], Collection[int]]]) -> bool
     return True
 
 
-def place(x: Tensor) -> int:
-    """Return the address of the first element, for use here alone: data_ptr would tell chains that
-    other code can access the memory from now on."""
-    return x._get_storage().ptr + x._offset * x._geometry.dtype.itemsize
-
-
 def norms(tensors: Sequence[Tensor], order: float) -> Tensor | None:
     """Return the norm of each tensor, as a vector; None if operators must compute them."""
     if order != 2 or not _are_alike(tensors):
@@ -62,7 +56,7 @@ def norms(tensors: Sequence[Tensor], order: float) -> Tensor | None:
     first, of = tensors[0], tensors[0]._geometry.dtype
     wide = float32 if of.itemsize == 2 else of
     found = empty(len(tensors), dtype=wide, device=first.device)
-    given = [(place(x), x._geometry.numel) for x in tensors]
+    given = [(x._address(), x._geometry.numel) for x in tensors]
     if not _squares(of, wide)(first._device.index or 0, given, found._address()):
         return None
     made = sqrt(found).to(of)
@@ -81,8 +75,8 @@ def scale_(tensors: Sequence[Tensor], factor: Tensor) -> bool:
     launch = _scaled(factor._geometry.dtype)
     if launch is None:
         return False
-    by = place(factor)
-    launch(factor._device.index, [(x._geometry.numel, (place(x), by)) for x in tensors], ())
+    by = factor._address()
+    launch(factor._device.index, [(x._geometry.numel, (x._address(), by)) for x in tensors], ())
     for x in tensors:
         bump_version(x)
     return True
