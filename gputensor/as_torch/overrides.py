@@ -2,10 +2,10 @@
 
 Calls of plain tensors pay nothing for it. A function that fails on an argument of another class
 calls the handler of that class (dispatch/refusal.py). A tensor of a subclass with a handler has the
-dispatch key PythonDispatcher, whose kernel raises `Overridden`, so that the public function which
-the program called fails in the same way. Methods and attributes of such a tensor, which need not
-call an operator, are those of `Overridable`. A TorchFunctionMode adds the key to every operator
-call of its block.
+dispatch key PythonDispatcher. The kernel at this key raises `Overridden`; so the public function
+that the program called fails too, and calls the handler. `Overridable` replaces the methods and
+attributes of these tensors, because not all of them call an operator. A TorchFunctionMode adds the
+key to every operator call of its block.
 
 Source: torch/overrides.py, torch/_tensor.py, and torch/csrc/utils/python_arg_parser.cpp for the
 order of the classes.
@@ -40,7 +40,7 @@ _DECLARED = refusal.declares()(lambda: None).__code__
 
 
 class Overridden(Exception):
-    """Ends a public function of which a handler is to be called."""
+    """Ends a public function, so that it calls the handler."""
 
 
 class DisableTorchFunctionSubclass(tls.ExcludeDispatchKeys):

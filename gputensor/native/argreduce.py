@@ -120,7 +120,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 _both = stub.compiled("reduce", "aminmax")
-_LARGE = 1 << 15  # elements from which on one pass is faster than two calls
+_LARGE = 1 << 15  # from this number of elements on, one pass is faster than two calls
 
 
 # --- max and min ----------------------------------------------------------------------------------

@@ -36,8 +36,8 @@ _SAMPLE = 64  # elements of a sample
 # Recording a step costs as much as the operators for _MANY small parameters, or for one parameter
 # of _LARGE elements.
 _MANY, _LARGE = 12, 1 << 17
-# run(tensors of each parameter, scalars) -> the number of parameters that it has stepped, from the
-# first on. It has written nothing of the others.
+# run(tensors of each parameter, scalars) -> the number of parameters that were stepped, counted
+# from the first one. The others are unchanged.
 Run = Callable[[list[list[Tensor]], list[Any]], int]
 # (chain, places of its stores and inputs) -> its program; None if the chain is not one program.
 _programs: dict[Any, Run | None] = {}
@@ -49,7 +49,7 @@ class _Pass(NamedTuple):
     the tensors of its state.
 
     run: see `Run`. written: the tensors that are its results. scalars: the chain's numbers.
-    numbers: the state's numbers after the step; None for one that it removed."""
+    numbers: the state's numbers after the step; None for a number that the step removed."""
 
     run: Run
     written: tuple[int, ...]

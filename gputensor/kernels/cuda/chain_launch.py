@@ -115,11 +115,11 @@ def _params_bytes(operands: int, values: int) -> int:
 
 
 class Lists(launch.Queued):
-    """A chain over tuples of dense tensors of one dtype; the tensors of a tuple have one size. As
-    many tuples share a launch as its parameters can hold.
+    """A chain over tuples of dense tensors of one dtype; the tensors of a tuple have one size. One
+    launch takes as many tuples as its parameters can hold.
 
-    at: for each operand, outputs first, its place among the tensors of a tuple. most: tuples of a
-    launch, a multiple of four. stays: operands with one element for the whole tuple.
+    at: for each operand, outputs first, its place among the tensors of a tuple. most: the limit of
+    tuples in a launch, a multiple of four. stays: operands with one element for the whole tuple.
     """
 
     __slots__ = ("family", "packing", "n_values", "most", "per_block", "pack")

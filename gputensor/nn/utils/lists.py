@@ -61,7 +61,7 @@ def norms(tensors: Sequence[Tensor], order: float) -> Tensor | None:
         return None
     made = sqrt(found).to(of)
     for n, x in enumerate(tensors):
-        if not x._geometry.ndim:  # its square may overflow, and its norm is found without
+        if not x._geometry.ndim:  # the norm is the absolute value; the square might overflow
             made[n].copy_(x.abs())
     return made
 
@@ -98,7 +98,7 @@ def _are_alike(tensors: Sequence[Tensor]) -> bool:
 
 
 _KEYS = (TENSOR_KEYS["cuda"],)
-# The loops of the operators that these launches stand for.
+# The loops of the operators that these launches replace.
 _LOOPS = (("binary", "mul"), ("reduce", "sum"), (stub.CHAIN, stub.CHAIN))
 
 
