@@ -99,6 +99,7 @@ def test_off_skips_with_the_reason(tmp_path):
     )
 
 
+@pytest.mark.full
 def test_nothing_is_chosen_where_nobody_asks(tmp_path):
     (tmp_path / "test_other.py").write_text("def test_one():\n    pass\n")
     status, said = run(tmp_path, "-k", "one")
@@ -116,6 +117,7 @@ def test_the_ini_file_and_wrong_values(tmp_path):
     assert status == 4 and "must be all, or of memory, init, race, overflow" in said
 
 
+@pytest.mark.full
 def test_asserts_of_the_package_are_not_rewritten(tmp_path):
     (tmp_path / "test_loader.py").write_text(
         "import gputensor.runtime.emulator as found\n"

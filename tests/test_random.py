@@ -260,6 +260,7 @@ def test_a_device_has_the_same_stream(name: str) -> None:
         FACTORIES[name](generator=gt.Generator("cuda"))
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not gt.cuda.is_available(), reason=gt.cuda.unavailable_reason() or "")
 def test_counts_of_a_device_are_those_of_the_cpu() -> None:
     rates, chances = gt.linspace(0.5, 40, 32), gt.linspace(0.01, 0.99, 32)

@@ -203,6 +203,7 @@ def test_memory_after_1_000_steps_is_flat(optimizer: str, without_gc: None) -> N
     assert grown < 20_000  # a step that left one gradient behind would leave 500,000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("optimizer", tier.pick(["SGD"], ["SGD", "Adam"]))
 def test_device_memory_is_flat(optimizer: str, without_gc: None) -> None:
     if not gt.cuda.is_available():

@@ -337,6 +337,7 @@ def test_bandwidth_and_memcpy_measure_and_verify(tmp_path, module):
     assert all(c["ratio"]["numpy"] > 0 for c in kept["cases"])
 
 
+@pytest.mark.full
 @pytest.mark.emulator
 @pytest.mark.parametrize("module", [memcpy, bandwidth], ids=lambda m: m.NAME)
 def test_on_the_emulator_they_are_verified_too(module):

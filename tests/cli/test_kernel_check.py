@@ -70,6 +70,7 @@ def test_an_edit_of_the_reference_counts_at_once(file):
     assert check("--no-compile", file)[0] == 1
 
 
+@pytest.mark.full
 def test_the_first_failure_is_one_sentence(file):
     file.write_text(KERNEL.replace("i < n", "i <= n"))
     status, out, _ = check("--no-compile", file)
@@ -199,6 +200,7 @@ def test_an_endless_kernel_ends_the_check(file, monkeypatch):
     assert status == 1 and "scale.cu:3: ran longer than its limit of 0.2 s" in out, out + err
 
 
+@pytest.mark.full
 def test_a_template_by_json(file, tmp_path):
     file.write_text(TEMPLATE)
     spec = {"scale": SPEC["scale"] | {"entry": "scale<float>"}}
@@ -206,6 +208,7 @@ def test_a_template_by_json(file, tmp_path):
     assert check("--no-compile", "--order", "forward", file)[0] == 0
 
 
+@pytest.mark.full
 def test_the_page_shows_cases_that_pass(tmp_path):
     page = (ROOT / "docs" / "kernels_without_a_gpu.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -189,6 +189,7 @@ def _fuzz(
     return ran
 
 
+@pytest.mark.full
 def test_any_layout() -> None:
     ran = _fuzz(random.Random(7), FUZZ or tier.pick(10, 120), 12_000)
     assert set(ran) == {"elem", "row", "tile", "skinny", "pack", "variants"}, ran

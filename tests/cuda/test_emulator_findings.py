@@ -218,6 +218,7 @@ print(device.get(x)[16])
 """
 
 
+@pytest.mark.full
 def test_a_sanitized_run_reports_file_line_block_and_thread(tmp_path):
     settings = {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_SANITIZE": "1"}
     answer = subprocess.run(

@@ -149,6 +149,7 @@ def run_all(cases: list[tuple[Case, list[View]]]) -> Counter[str]:
     return ran
 
 
+@pytest.mark.full
 def test_any_layout() -> None:
     ran = run_all(list(made(1, FUZZ or tier.pick(48, 96), 6000)))
     assert ran["rows"] > ran["strided"] / 4 and ran["turned"] >= 8, ran

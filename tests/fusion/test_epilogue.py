@@ -162,6 +162,7 @@ def test_what_a_row_has_once_needs_no_reduction_beside_it(device: str) -> None:
     assert state_of(program(True)) == state_of(program(False))
 
 
+@pytest.mark.full
 def test_a_result_that_two_chains_go_on_over_is_stored_for_the_second() -> None:
     def program(is_fused: bool) -> Any:
         with gt.fuse() if is_fused else nullcontext():
@@ -176,6 +177,7 @@ def test_a_result_that_two_chains_go_on_over_is_stored_for_the_second() -> None:
     assert state_of(program(True)) == state_of(program(False))
 
 
+@pytest.mark.full
 def test_backward_goes_on_over_results() -> None:
     def step(is_fused: bool) -> Any:
         weight = ROW.clone().requires_grad_()

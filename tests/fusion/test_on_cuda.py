@@ -131,6 +131,7 @@ def test_a_reduction_computes_what_it_reduces(launched: list[str]) -> None:
             assert_same(got, expected, str(number))
 
 
+@pytest.mark.full
 def test_extremes_are_looked_for_in_what_is_computed(launched: list[str]) -> None:
     x, row = operands()[:2]
     made = np.random.default_rng(2)

@@ -35,6 +35,7 @@ def test_a_function_is_within_its_bound(name: str, dtype: str) -> None:
     assert found.ulp <= getattr(ulp.BOUNDS[name], dtype), found
 
 
+@pytest.mark.full
 @needs_compiler
 @pytest.mark.emulator
 @pytest.mark.parametrize("dtype", ulp.DTYPES.values())

@@ -380,6 +380,7 @@ def test_heads_are_shared_only_where_that_is_asked(length: int) -> None:
     assert gt.equal(made, gt.ones_like(query))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_fused_function_draws_dropout_at_each_call(device: str) -> None:
     def function(x: gt.Tensor) -> gt.Tensor:

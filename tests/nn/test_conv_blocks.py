@@ -139,6 +139,7 @@ def test_blocks_of_what_has_no_loop(call: Any, monkeypatch: pytest.MonkeyPatch) 
         assert gt.equal(call(), whole)
 
 
+@pytest.mark.full
 def test_memory_of_windows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     if not gt.cuda.is_available():
         pytest.skip("no device, and no emulator of one")

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 from typing import NamedTuple
 
 import pytest
@@ -135,7 +136,12 @@ def _skip_without_cuda(page: Path) -> None:
             pytest.skip(str(cuda.unavailable_reason()))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def _longest_to_full(page: Path) -> Any:
+    """This page captures a training step, whose kernels take many seconds to compile."""
+    return pytest.param(page, marks=pytest.mark.full) if page.stem == "cuda_graphs" else page
+
+
+@pytest.mark.parametrize("page", map(_longest_to_full, PAGES), ids=NAMES)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPUTENSOR_CUDA", os.environ.get("GPUTENSOR_CUDA", "auto"))

@@ -23,11 +23,15 @@ _LANGUAGE = (
     "-ffp-contract=off -fno-fast-math -fno-math-errno -fwrapv -fno-strict-aliasing"
 ).split()
 # Findings go to the shim instead of libubsan, which is not linked: hence -nodefaultlibs.
-_CHECKED = "-Og -g1 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
+# -fno-var-tracking: findings name lines, not variables, and g++ needs a quarter less time.
+_CHECKED = (
+    "-Og -g1 -fno-var-tracking -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all"
+).split()
 # -fsanitize=thread inserts a call at each access; the engine implements these calls instead of
 # libtsan.
 _INSTRUMENTED = (
-    "-Og -g -gdwarf-4 -fsanitize=thread,alignment,bounds -fno-sanitize-recover=all"
+    "-Og -g -fno-var-tracking -gdwarf-4 -fsanitize=thread,alignment,bounds "
+    "-fno-sanitize-recover=all"
 ).split()
 # -fsanitize=kernel-address for stores only, which can damage the process.
 _WRITES_CHECKED = (
@@ -50,7 +54,7 @@ _OVERFLOW = (
 # on some paths as set on all paths.
 _GARBAGE = ("-ftrivial-auto-var-init=pattern", "-fno-tree-fre")
 _SANITIZED = (
-    "-O1 -g1 -gdwarf-4 -fno-omit-frame-pointer -fsanitize=address "
+    "-O1 -g1 -fno-var-tracking -gdwarf-4 -fno-omit-frame-pointer -fsanitize=address "
     "-fsanitize-recover=address -fsanitize-sections=gts* "
     "-fsanitize=alignment,bounds,shift,bool,pointer-overflow,return,unreachable,null "
     "-fno-sanitize-recover=undefined"
