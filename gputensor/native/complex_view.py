@@ -105,7 +105,8 @@ def view_as_complex(key_set: int, self: Tensor) -> Tensor:
 def real(key_set: int, self: Tensor) -> Tensor:
     if not self._geometry.dtype.is_complex:
         return self
-    # A number and its conjugate have the same real part.
+    # A number and its conjugate have the same real part, so the conjugation is undone instead of
+    # computed.
     plain = calls._conj(self) if self._keys & CONJUGATE else self
     return calls.select_int(calls.view_as_real(plain), -1, 0)
 
@@ -151,7 +152,7 @@ def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     pairs = calls.view_as_real(made)
     for number, part in enumerate((real, imag)):
         place = calls.select_int(pairs, -1, number)
-        # this copy is not counted as a write
+        # This copy into a new tensor is not counted as a write.
         missing.ask_inplace(operators.copy_, place, part, False)
     return made
 

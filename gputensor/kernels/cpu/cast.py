@@ -1,13 +1,15 @@
 """The rules of casts between dtypes, for arrays and for Python numbers.
 
-Note [Numeric casts], equal on all devices: Float to integer truncates, saturates to int64 and keeps
-the low bits; NaN becomes 0. To uint64, the values in [2^63, 2^64) are exact. Integer to integer
-keeps the low bits. Complex to real keeps the real part. Any type to bool tests for not equal to 0.
-Casts from integers to f16, and from integers and f64 to bf16, are made through f32, so wide values
-are rounded twice. The parts of complex32 are f16. All other casts are one IEEE rounding.
+Note [Numeric casts]: the rules are equal on all devices. Float to integer truncates, saturates to
+int64 and then keeps the low bits; NaN becomes 0. For uint64, values in [2^63, 2^64) are also exact.
+Integer to integer keeps the low bits. Complex to real keeps the real part. Any type to bool tests
+for not equal to 0. Casts from integers to f16, and from integers and f64 to bf16, go through f32,
+so wide values are rounded twice. The parts of complex32 are f16. All other casts are one IEEE
+rounding.
 
-NumPy and ml_dtypes follow these rules with three exceptions: float to integer out of range, which C
-leaves undefined; complex to bf16; and a warning for complex to real."""
+NumPy and ml_dtypes follow these rules except in three cases: casts from float to integer of values
+out of range, which C leaves undefined; casts from complex to bf16; and casts from complex to real,
+for which NumPy warns."""
 
 from __future__ import annotations
 
@@ -35,9 +37,9 @@ _TWO_63 = 2.0**63
 _TWO_64 = 2.0**64
 _LAST = 2**63 - 1
 _HALF = (float16, bfloat16)
-# For f16. _MANY: from this number of elements on, bit operations are faster. _KEPT: the mask of a
-# shifted word. _BIAS: 2 to the power of the difference of the exponent biases. _INFINITE: the bits
-# of infinity times two.
+# Constants for the conversion of f16. _MANY: from this number of elements on, bit operations are
+# faster than NumPy's cast. _KEPT: the mask of a shifted word. _BIAS: 2 to the power of the
+# difference of the exponent biases. _INFINITE: the bits of infinity times two.
 _MANY, _KEPT, _BIAS, _INFINITE = 512, np.int32(-0x70002000), np.float32(2.0**112), 0xF800
 
 
@@ -76,14 +78,15 @@ def number(value: complex, to: np.dtype) -> Any:
 
 
 def readable(array: np.ndarray) -> np.ndarray:
-    """Return an array whose elements Python can read: a complex64 copy for complex32, otherwise the
-    array itself."""
+    """Return an array whose elements Python can read: a complex64 copy of a complex32 array,
+    otherwise the array itself."""
     is_opaque = array.dtype == complex32.np
     return _from_complex32(array, complex64.np) if is_opaque else array
 
 
 def wrap(value: complex, to: np.dtype) -> int:
-    """Return a Python number as an int in the range of integer dtype `to`."""
+    """Return a Python number as an int. It is truncated and wrapped to the range of integer dtype
+    `to`."""
     if isinstance(value, (float, complex)):
         value = _truncate(value.real, to)
     bits = 8 * to.itemsize
@@ -124,13 +127,13 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 
 def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """Cast floats to integers.
+    """Cast floats to an integer dtype.
 
-    C defines the cast only for values in range. Other results are set explicitly.
+    C defines the cast only for values in range. Results for other values are set explicitly.
     """
     if array.size == 0:
         return np.empty_like(array, to)
-    # The maximum is NaN if an element is NaN.
+    # If an element is NaN, both bounds are NaN and the comparisons are false.
     low, high = array.min(), array.max()
     if to.itemsize < 8 and -_TWO_31 <= low and high < _TWO_31:
         return array.astype(_int32).astype(to, copy=False)  # NumPy does this cast with SIMD

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import cast, quiet
 
-OPS = ("copy", "pack")  # op "pack" is in copy_pack.py
+OPS = ("copy", "pack")  # "pack" is implemented in copy_pack.py
 
 
 def copy(dst: np.ndarray, src: np.ndarray) -> None:

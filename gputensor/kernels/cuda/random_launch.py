@@ -1,5 +1,5 @@
-"""Launch plans of random numbers. Each number is a function of the element's index in dense
-memory."""
+"""Launch plans of random numbers. A number depends only on the seed, the counter and the element's
+row-major index."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Random(launch.Launch):
         seed, counter, first, second = scalars
         begin, params = numbers.pair(seed, counter), self.packers[0][2](first, second)
         before = self.values[1]
-        # in a graph, an address in place of a seed: Note [Random numbers of a graph]
+        # In a graph, the kernel reads the seed at an address: Note [Random numbers of a graph].
         if type(seed) is not int:
             before = before[:12] + _BY_PLACE
         packed: bytes = self.head(*operands) + begin + before + params + self.tail
