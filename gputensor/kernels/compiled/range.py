@@ -1,5 +1,4 @@
-"""Ranges, dst[i] = f(i), by the compiled loops: see kernels/cpu/range.py.             family: range
-"""
+"""Ranges, dst[i] = f(i), by the compiled loops: see kernels/cpu/range.py. family: range"""
 
 from __future__ import annotations
 
