@@ -1,7 +1,7 @@
 """Built-in kernels that a device of another package registers at its own key.
 
-A family is installed on first use, perhaps after such a device. So the device's listener is called
-for each family that is installed later.
+A family is installed on first use, perhaps after such a device was registered. So the device's
+listener is called for each family that is installed later.
 """
 
 from __future__ import annotations

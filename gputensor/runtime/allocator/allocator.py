@@ -104,9 +104,8 @@ class Allocator:
         block.used_on[stream.device_index, stream.key] = self.backend.mark(stream)
 
     def borrow(self, ptr: int, nbytes: int, stream: Any, give_back: Callable[[], None]) -> Memory:
-        """Return memory of another library as a Memory. `give_back` is called after the Memory is
-        dropped: at once if no queued work uses it, otherwise by a later call of this allocator,
-        when that work has ended."""
+        """Return memory of another library as a Memory. After the Memory is dropped, `give_back` is
+        called: at once if no queued work uses it, otherwise in a later call of this allocator."""
         block = Block(ptr, 0, stream, self._give_up, give_back)
         block.used_on = {(self.device_index, stream.key): self.backend.mark(stream)}
         block.state = USED
@@ -218,8 +217,8 @@ class Allocator:
     # --- bookkeeping of dropped blocks ------------------------------------------------------------
 
     def _free_now(self, block: Block) -> None:
-        """Free a block in a finaliser, if the allocator keeps no blocks. This works without the
-        lock; the counters are updated later."""
+        """Free a block in a finaliser, if the allocator keeps no blocks. The counters are updated
+        later."""
         try:
             if not block.used_on and not self.is_closed:
                 self.backend.free(block.ptr, block.handle, block.stream)
@@ -271,8 +270,7 @@ class Allocator:
             self._poll()
 
     def _await(self, block: Block) -> None:
-        """Record events for the first block of the queue on all other streams that used it, and let
-        the block wait for them."""
+        """Let the first dropped block wait for events on the other streams that used it."""
         self._is_changing = True
         try:
             assert block.used_on is not None
@@ -327,8 +325,8 @@ class Allocator:
     # --- the slow path --------------------------------------------------------------------------
 
     def _find(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
-        """Return a bin with a free block for the request, or None if memory has run out. Another
-        thread may take the block before the caller does."""
+        """Return a bin with a free block, which another thread may take first; None without
+        memory."""
         with self._lock:
             if self._returned or self._waiting:
                 self._take_back()
@@ -375,8 +373,7 @@ class Allocator:
             self._is_changing = False
 
     def _mend(self) -> None:
-        """Repair pools that an interrupted change left unfinished. This is called before the next
-        change."""
+        """Repair pools that an interrupted change left unfinished, before the next change."""
         if self._is_torn:
             for pools in self._every():
                 pools.rebuild()
