@@ -28,7 +28,7 @@ _DEFAULTS: dict[str, Any] = {
     "enforce_safe_casting_to_output": False,
     # The allowed number of 0-d CPU tensors among operands of another device.
     "cpu_scalars": 0,
-    # Elements are visited in row-major order: the last dimension is fastest.
+    # If True, elements are visited in row-major order: the last dimension is fastest.
     "enforce_linear_iteration": False,
     # The dtype of allocated outputs, independent of the inputs.
     "static_dtype": None,

@@ -19,7 +19,8 @@ FULL, PARTIAL = 3, 4
 
 # The maximum number of candidate solutions in NumPy's search for a byte that two layouts with gaps
 # share.
-_MAX_WORK: Any = 1000  # NumPy's type stubs allow only 0 and -1.
+# The search takes any limit, but NumPy's type stubs allow only 0 and -1.
+_MAX_WORK: Any = 1000
 # If offsets are used as addresses, a storage begins at this address, because NumPy treats address 0
 # as no memory.
 _BASE = 1 << 12

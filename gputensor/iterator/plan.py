@@ -352,7 +352,7 @@ def build_reduction(
     out_sizes = reduced_sizes(sizes, reduced, keepdim)
     made = _reduction_output(op, config, self_operand, output, out_sizes, out_dtype)
 
-    # The output's strides over the input's sizes: 0 along reduced dimensions.
+    # The output's strides over the input's sizes are 0 along reduced dimensions.
     out_strides = iter(made.geometry.stride_bytes)
     seen = []
     for d in range(len(sizes)):

@@ -143,7 +143,7 @@ class DimCounter:
 
     def increment(self, step: tuple[int, int]) -> None:
         self.offset += step[0] * step[1]
-        # After a step over whole rows the innermost index is 0.
+        # After a step over whole rows, the innermost index is 0.
         dim, carry = (0, step[0]) if step[1] == 1 else (1, step[1])
         while carry and dim < len(self.shape):
             value = self.values[dim] + carry

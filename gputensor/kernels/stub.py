@@ -210,7 +210,7 @@ def families() -> list[str]:
 
 @functools.cache
 def _ours() -> frozenset[str]:
-    here = os.path.dirname(__file__)  # pathlib would add 2 ms to the import of gputensor
+    here = os.path.dirname(__file__)  # pathlib would add 2 ms to the import of gputensor.
     loops = {name.removesuffix(".py") for name in os.listdir(os.path.join(here, "cpu"))}
     kernels = {name.removesuffix(".cu") for name in os.listdir(os.path.join(here, "cuda"))}
     return frozenset(loops & kernels - {"__init__", "__pycache__"})
@@ -222,7 +222,8 @@ def ops_of(family: str) -> frozenset[str]:
         return frozenset((CHAIN,))
     module = importlib.import_module(f"{__package__}.cpu.{family}")
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
-    if ops is None:  # A file without `OPS` or `LOOPS` has a function for each op.
+    # A file without `OPS` or `LOOPS` has a function for each op.
+    if ops is None:
         # A partial has no `__module__` of its own, so the function inside it is tested.
         functions = {n: getattr(f, "func", f) for n, f in vars(module).items()}
         own = [n for n, f in functions.items() if getattr(f, "__module__", "") == module.__name__]

@@ -26,7 +26,7 @@ from .autograd import shape_of
 Policy = str | dtype
 Maker = Callable[[Table, int], Callable[..., Any]]
 
-# From key name to operator to policy, as in native_functions.yaml.
+# From the name of a key to the policies of operators, as in native_functions.yaml.
 shipped: dict[str, dict[str, Policy]] = {"AutocastCPU": {}, "AutocastCUDA": {}}
 
 

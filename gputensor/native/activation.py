@@ -180,7 +180,7 @@ def log_sigmoid_forward(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
     log_sigmoid_cpu_kernel."""
     if not self._geometry.dtype.is_floating_point:
         raise errors.wrong_dtype("log_sigmoid", "self", "be floating", self)
-    self = calls.contiguous(self)  # both results have the layout of self
+    self = calls.contiguous(self)  # Both results have the layout of self.
     buffer = calls.exp(calls.neg(calls.abs(self)))
     least = calls.hardtanh(self, -math.inf, 0)
     return calls.sub_Tensor(least, calls.log1p(buffer), 1), buffer

@@ -120,7 +120,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 _both = stub.compiled("reduce", "aminmax")
-_LARGE = 1 << 15  # from this number of elements on, one pass for both is faster than two calls
+_LARGE = 1 << 15  # For at least this many elements, one pass for both results is faster than two.
 
 
 # --- max and min ----------------------------------------------------------------------------------

@@ -309,7 +309,7 @@ def _made(
         weights = _without_dropped(weights, dropout, tile, query, key)
         fill_part(tile.of_queries(made), calls.bmm(weights, tile.of_keys(v)))
         found = calls.sub_Tensor(most, calls.log(share), 1)
-        if attn_mask is not None:  # PyTorch returns 0 for a query without keys
+        if attn_mask is not None:  # PyTorch returns 0 for a query without keys.
             found = calls.where_self(calls.eq_Tensor(share, 0), 0.0, found)
         fill_part(tile.of_queries(sums), found)
     sums = calls.transpose_int(calls.view(sums, (samples, heads, length)), 1, 2)
@@ -340,7 +340,7 @@ def draw_kept(
 
     def drawn(head: int, count: int) -> Tensor:
         first = (head * length + rows[0]) * seen
-        lead = first % 4  # random numbers are drawn in blocks of four
+        lead = first % 4  # Random numbers are drawn in blocks of four.
         made = calls.empty_memory_format((lead + count,), bool_, None, drawn_on, None, None)
         draw("bernoulli", made, dropout.seed, dropout.block + first // 4, dropout.limit, 0)
         kept = calls.slice_Tensor(made, 0, lead, lead + count, 1)

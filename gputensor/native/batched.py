@@ -43,7 +43,8 @@ def _into(out: Tensor, a: Tensor, b: Tensor) -> Tensor:
         return out
     count, m, n = shape.sizes
     k = a._geometry.sizes[2]
-    if out._device.type != "cuda":  # a registered device: call its kernel for each matrix
+    # A registered device has its own kernel, which is called for each matrix.
+    if out._device.type != "cuda":
         if k == 0:
             return calls.zero_(out)
         for i in range(count):

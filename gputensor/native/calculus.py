@@ -40,7 +40,7 @@ def diff(
     for arg, x in (("prepend", prepend), ("append", append)):
         if x is not None and x._geometry.ndim != ndim:
             raise errors.wrong_shape("diff", arg, f"have {ndim} dimensions, as self", x)
-    if n == 0:  # for n = 0, prepend and append are ignored, as in PyTorch
+    if n == 0:  # For n = 0, prepend and append are ignored, as in PyTorch.
         return calls.clone(self)
     parts = [x for x in (prepend, self, append) if x is not None]
     found = calls.cat(parts, axis) if len(parts) > 1 else self

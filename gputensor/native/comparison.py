@@ -93,7 +93,7 @@ def equal(key_set: int, self: Tensor, other: Tensor) -> bool:
         return False
     if self._device is CPU and self._geometry.numel > _FIRST and self._geometry.is_contiguous:
         if other._geometry.is_contiguous:
-            # different tensors usually differ in their first elements
+            # Different tensors usually differ in their first elements.
             first = [calls.slice_Tensor(calls.view(x, (-1,)), 0, 0, _FIRST) for x in (self, other)]
             if not calls.all(calls.eq_Tensor(*first)):
                 return False

@@ -17,7 +17,7 @@ from ..tensor.tensor import Tensor
 from ..structured import missing
 from ..structured.view_kernel import remember
 
-# Dtypes of the parts of complex numbers.
+# The dtypes that the parts of complex numbers can have.
 _PARTS = (dtypes.float16, dtypes.float32, dtypes.float64)
 _BE_PARTS = "be float16, float32 or float64"
 _PAIR = BINARY.replace(arg_names=("real", "imag"))
@@ -139,7 +139,7 @@ def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     given = ((real._geometry, real._device), (imag._geometry, imag._device))
     shape = real._geometry
     if shape is imag._geometry and shape.is_contiguous and real._device is imag._device is CPU:
-        if shape.numel < _MANY and shape.dtype.itemsize > 2:  # NumPy has no complex32
+        if shape.numel < _MANY and shape.dtype.itemsize > 2:  # NumPy has no complex32.
             of = shape.dtype.to_complex
             made = allocate(contiguous_geometry(shape.sizes, of), CPU)
             array = made._get_array()

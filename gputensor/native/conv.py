@@ -54,7 +54,7 @@ def convolution(
         table.remember(key, plan)
     steps, pads, gaps, more, out, sizes, form = plan
     made = None
-    if 0 in out:  # padding has removed all output of a transposed convolution
+    if 0 in out:  # Padding has removed all output of a transposed convolution.
         return calls.contiguous(calls.new_zeros(input, sizes), form)
     x, w, b = wide(input), wide(weight), None if bias is None else wide(bias)
     if _has_loops(x) and x._geometry.numel and 0 not in sizes:

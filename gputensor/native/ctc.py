@@ -152,7 +152,8 @@ def _forward(
     largest = likely.max(1)
     base = xp.where(largest == -math.inf, 0, largest)
     loss = -xp.log(xp.exp(likely - base[:, None]).sum(1)) - base
-    without = [0.0 if not m else math.inf for m in texts]  # the losses if samples have no steps
+    # These are the losses of samples without time steps.
+    without = [0.0 if not m else math.inf for m in texts]
     is_empty = xp.asarray(np.array(spans) == 0)
     return xp.where(is_empty, xp.asarray(np.array(without)), loss), xp.moveaxis(alpha, 0, 1)
 
@@ -179,7 +180,7 @@ def _backward(
     for t in range(len(logs) - 1, -1, -1):
         skipped = _shifted(on, xp.where(skips, beta, -math.inf), -2)
         beta = _added(on, beta, _shifted(on, beta, -1), skipped)
-        beta = xp.where(ends == t, first, beta)  # beta: the log-probability of the steps after t
+        beta = xp.where(ends == t, first, beta)  # beta is the log-probability of the steps after t.
         both = alpha[:, t] + beta
         likely = both > -math.inf
         shares[t] = xp.where(likely, xp.exp(xp.where(likely, both, 0) + loss[:, None]), 0)

@@ -143,7 +143,7 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
             raise errors.must("einsum", "path", rule, tuple(path or ()))
         b, a = (operands.pop(max(i, j)), operands.pop(min(i, j)))
         summed = [d for d in range(kept, ndim) if all(x._geometry.sizes[d] == 1 for x in operands)]
-        for d in summed:  # only one operand has this dimension: sum before the product
+        for d in summed:  # Only one operand has this dimension, so sum before the product.
             if a._geometry.sizes[d] == 1 and b._geometry.sizes[d] != 1:
                 b = calls.sum_dim_IntList(b, (d,), True, None)
             elif b._geometry.sizes[d] == 1 and a._geometry.sizes[d] != 1:

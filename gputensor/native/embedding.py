@@ -273,7 +273,7 @@ def _extremes(made: Tensor, rows: Tensor, bags: Bags, indices: Tensor) -> Tensor
     is_empty = calls.unsqueeze(calls.eq_Tensor(bags.sizes, 0), 1)
     ask_inplace(operators.copy_, made, calls.where_self(is_empty, 0, made), False)
     is_largest = calls.eq_Tensor(low, calls.index_select(made, 0, bags.of))
-    is_largest = calls.logical_or(is_largest, calls.ne_Tensor(low, low))  # NaN counts as a maximum
+    is_largest = calls.logical_or(is_largest, calls.ne_Tensor(low, low))  # NaN counts as a maximum.
     numbers = calls.unsqueeze(calls.arange(count, int64, None, rows._device, None), 1)
     first = allocate(contiguous_geometry((bags.count, width), int64), rows._device)
     ask_inplace(operators.fill__Scalar, first, count)
@@ -343,7 +343,7 @@ def _marking(made: Tensor) -> Any:
     begins = np.arange(math.prod(sizes)) * classes
 
     def compute(x: Any) -> Any:
-        if x.view(np.uint64).max() >= classes:  # as uint64, negative indices are large
+        if x.view(np.uint64).max() >= classes:  # As uint64, negative indices are large, too.
             return None
         array = np.zeros((*sizes, classes), np.int64)
         array.reshape(-1)[x.reshape(-1) + begins] = 1

@@ -178,7 +178,8 @@ def linalg_cholesky(key_set: int, self: Tensor, upper: bool = False) -> Tensor:
 
         def compute(x: Any) -> Any:
             found, info = factor(x)
-            return found if not info.any() else None  # None: the kernel runs and reports the error
+            # If it failed, the kernel runs and reports the error.
+            return found if not info.any() else None
 
         short.learn(operators.linalg_cholesky.table, linalg_cholesky, (self, upper), made, compute)
     return made

@@ -234,7 +234,7 @@ def new_empty_strided(
 
 
 def _fill(key_set: int, made: Tensor, value: Any) -> Tensor:
-    if isinstance(value, Tensor):  # a tensor with one element may stand for a number
+    if isinstance(value, Tensor):  # A tensor with one element may stand for a number.
         value = value.item()
     key_set = (key_set | made._keys) & BELOW_ADINPLACEORVIEW
     return operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)

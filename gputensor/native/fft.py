@@ -34,7 +34,7 @@ _REAL_OF = {complex64: float32, complex128: float64}
 # SciPy's names for the norm: for forward transforms (True) and inverse transforms (False), indexed
 # by `normalization`. 0 means no division, 1 a division by the root of n, 2 a division by n.
 _NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
-_SEVERAL_THREADS = 1 << 15  # from this number of elements on, SciPy's threads are faster
+_SEVERAL_THREADS = 1 << 15  # From this number of elements on, SciPy's threads are faster.
 
 
 # --- the transforms that the libraries provide --------------------------------------------------
@@ -83,7 +83,7 @@ def _transform(
         more = {} if namespace.is_gpu else {"workers": get_num_threads()}
         named = more if x.size >= _SEVERAL_THREADS else {}
         if namespace.is_gpu and x.dtype.kind == "f" and x.data.ptr % (2 * x.dtype.itemsize):
-            x = x.copy()  # cuFFT requires addresses that are multiples of a complex element's size
+            x = x.copy()  # cuFFT requires addresses that are multiples of a complex element's size.
         return function(fft, x.transpose(order), axes, named).transpose(back)
 
     made = library.call(op, compute, (wanted,), self)[0]
@@ -435,7 +435,7 @@ def _shifted(key_set: int, op: str, self: Tensor, dim: Any) -> Tensor:
         size = self._geometry.sizes[d]
         cut = (
             size // 2 if op == "ifftshift" else (size + 1) // 2
-        )  # the index of the first element that moves to the front
+        )  # This is the first index that moves to the front.
         front = calls.narrow(self, d, cut, size - cut)
         self = calls.cat((front, calls.narrow(self, d, 0, cut)), d)
     return self if dims else calls.clone(self, None)

@@ -57,7 +57,7 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
 
 
 def fill_tensor_(key_set: int, self: Tensor, value: Any) -> Tensor:
-    if type(value) in pointwise.NUMBERS:  # a boxed call may pass a number instead of a tensor
+    if type(value) in pointwise.NUMBERS:  # A boxed call may pass a number instead of a tensor.
         return fill_(key_set, self, value)
     if value._geometry.ndim:
         raise errors.must("fill_", "value", "be a number or a 0-d tensor", value)

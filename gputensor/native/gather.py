@@ -212,7 +212,7 @@ def _unsafe_masked_index(
 ) -> Tensor:
     """Return self[indices] where `mask` is true, and `fill` elsewhere. Where `mask` is false,
     indices may be out of range."""
-    if self._geometry.numel == 0:  # the sizes are those that PyTorch computes
+    if self._geometry.numel == 0:  # PyTorch computes the sizes in the same way.
         pairs = zip(indices, self._geometry.sizes)
         sizes = tuple([
             size if i is None or not i._geometry.numel else i._geometry.sizes[-1]
@@ -233,7 +233,7 @@ def check_along(
     larger than an operand."""
     d = arguments.dim(op, dim, self._geometry.ndim)
     arguments.check_device(op, "self", self, "index", index)
-    # An empty index may have any dtype. Source: ScatterGatherChecks.h
+    # An empty index may have any dtype. Source: ScatterGatherChecks.h.
     if index._geometry.numel == 0:
         return d
     index_dtype(op, index)
@@ -339,7 +339,7 @@ def take_along_dim(key_set: int, self: Tensor, indices: Tensor, dim: int | None 
     if common is None:
         raise errors.not_broadcastable("take_along_dim", self, indices)
     n = x[d] if x else 1
-    below = calls.lt_Tensor(indices, 0)  # negative indices count from the end
+    below = calls.lt_Tensor(indices, 0)  # Negative indices count from the end.
     indices = calls.where_self(below, calls.add_Tensor(indices, n), indices)
     if not common:
         return calls.gather(self, d, indices, False)

@@ -34,7 +34,7 @@ from .view import unsqueeze, view_strides
 # Calls store short cuts if the result has at most _SMALL bytes. NumPy joins faster than our loop if
 # it has less than _TINY bytes.
 _SMALL, _TINY = 1 << 18, 1 << 14
-_FEW = 16  # up to this number of 0-d tensors, assignment of single elements is faster
+_FEW = 16  # Up to this number of 0-d tensors, assigning single elements is faster.
 
 _join_arrays = stub.cpu("copy_pieces").join
 
@@ -98,7 +98,7 @@ def _cat_format(tensors: list[Tensor]) -> Any:
 def _cat_plan(tensors: list[Tensor], dim: int) -> tuple[int, Geometry]:
     first = tensors[0]._geometry
     is_alike = first.ndim and first.numel and all([x._geometry is first for x in tensors])
-    if is_alike and type(dim) is int:  # excludes True, which equals 1 but must be rejected
+    if is_alike and type(dim) is int:  # An int, because True equals 1 but must be rejected.
         return _plan_of_alike(first, len(tensors), dim)
     d, sizes = _cat_sizes("cat", tensors, dim)
     element = _common_dtype(tensors)
@@ -286,7 +286,7 @@ def _stacked(found: list[Tensor], dim: int) -> Tensor:
 
 def stack_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     parts, d = _unsqueezed(tensors, dim)
-    key_set &= BELOW_ADINPLACEORVIEW  # the caller has already counted the write
+    key_set &= BELOW_ADINPLACEORVIEW  # The caller has already counted the write.
     return operators.cat_out.redispatch_table[key_set](key_set, parts, d, out)
 
 
@@ -299,7 +299,7 @@ def concat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 def concat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     into = operators.cat_out.redispatch_table
-    key_set &= BELOW_ADINPLACEORVIEW  # the caller has already counted the write
+    key_set &= BELOW_ADINPLACEORVIEW  # The caller has already counted the write.
     made: Tensor = into[key_set](key_set, tensors, dim, out)
     return made
 

@@ -79,7 +79,7 @@ def nll_loss_forward(
     ignore_index = arguments.integer("nll_loss", "ignore_index", ignore_index)
     given = self._geometry
     if reduction == NONE and given.ndim == 1:
-        reduction = SUM  # for a single row, the total weight is that row's weight
+        reduction = SUM  # For a single row, the total weight is that row's weight.
     each = (given.sizes[0],) if reduction == NONE else ()
     if self._device is CPU:
         return _on_the_cpu(self, target, weight, reduction, ignore_index, each)

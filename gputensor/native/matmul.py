@@ -452,7 +452,7 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
         made = calls.squeeze_dim(made, -1)
         return made if bias is None else calls.add_Tensor(made, bias)
     rows = input
-    if given.ndim != 2:  # no -1 in the sizes, because the number of features may be 0
+    if given.ndim != 2:  # -1 is not used, because the number of features may be 0.
         rows = calls.reshape(input, (math.prod(given.sizes[:-1]), given.sizes[-1]))
     turned = calls.t(weight)
     try:

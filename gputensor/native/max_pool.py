@@ -85,7 +85,7 @@ def _maxima(at: Windows, least: Any, on: Any, x: Any, first: int, best: Any, pla
     begins[0] += first * at.steps[0]
     if any(
         at.pads
-    ):  # padding must not be chosen, even if all elements of the window have the lowest value
+    ):  # Padding must not be chosen, even if all elements of the window have the lowest value.
         skipped = [-(numpy.minimum(b, 0) // gap) for b, gap in zip(begins, at.gaps)]
         steps = [prod(at.kernel[d + 1 :]) for d in range(count)]
         inner = _grid([n * s for n, s in zip(skipped, steps)]).astype(which.dtype)

@@ -17,7 +17,8 @@ from ..tensor.tensor import Tensor
 
 out = forms.out_of_functional
 
-PER_BLOCK = 2048  # elements per block, as in kernels/cuda/nonzero.cu
+# A block has this number of elements, as in kernels/cuda/nonzero.cu.
+PER_BLOCK = 2048
 
 
 class Marks:
@@ -48,7 +49,7 @@ class Marks:
 def nonzero(key_set: int, self: Tensor) -> Tensor:
     of, place = self._geometry, self._device
     if place is CPU:
-        if of.dtype.is_opaque:  # -0.0 is zero, but not all of its bits are 0
+        if of.dtype.is_opaque:  # -0.0 is zero, but not all of its bits are 0.
             self = calls.ne_Tensor(self, 0)
         found = stub.cpu("nonzero").nonzero(self._get_array())
         return from_array(found.T, _columns(found.shape[1], of.ndim))

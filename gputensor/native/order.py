@@ -120,7 +120,7 @@ def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
     nans = np.sum(is_nan, axis=axis, keepdims=True)
     order = places_in_order(library, x, axis, False)
     middle = np.maximum((n - nans - 1) // 2, 0)
-    if not ignores_nan:  # a stable sort puts NaN last
+    if not ignores_nan:  # A stable sort puts NaN last.
         middle = np.where(nans > 0, n - nans, (n - 1) // 2)
     return np.take_along_axis(order, middle, axis)
 

@@ -58,7 +58,7 @@ def _grown(op: str, arg: str, x: Tensor, pairs: list[tuple[int, int, int]]) -> t
 # --- in one pass on the CPU -----------------------------------------------------------------------
 
 Pairs = list[tuple[int, int, int]]
-# From (size, before, after) to the pieces of a padded dimension.
+# A function from (size, before, after) to the pieces of a padded dimension.
 PiecesOfOne = Callable[[int, int, int], list[Piece]]
 _place = stub.cpu("copy_pieces").place
 
@@ -299,7 +299,7 @@ def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
         rule = f"have 1 or 2 dimensions beside the {len(pairs)} of pad"
         raise errors.wrong_shape(op, "self", rule, self)
     _grown(op, "pad", self, pairs)
-    # Only without autograd: otherwise the operators called below must be recorded.
+    # Autograd must record the operators below, so operands with a history skip this fast path.
     is_plain = self._autograd is None and self._keys is CPU_KEYS and shortcuts.is_plain_thread()
     if is_plain and _is_on_cpu(self):
         for d, before, after in pairs:

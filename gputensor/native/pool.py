@@ -85,7 +85,7 @@ def _divide(on: Any, x: Any, by: Any, first: int, count: int, out: Any) -> None:
         each = [n.reshape(-1, *[1] * (x.ndim - 2 - d)) for d, n in enumerate(by)]
         by = on.constant(numpy.prod(numpy.broadcast_arrays(*each), 0).astype(x.dtype))
     np = on.np
-    if x.dtype.kind == "i":  # round towards 0
+    if x.dtype.kind == "i":  # Division rounds towards 0.
         np.floor_divide(x - np.fmod(x, by), by, out=out)
     else:
         np.divide(x, by, out=out)

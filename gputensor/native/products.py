@@ -23,7 +23,7 @@ from ..tensor.tensor import Tensor
 from .binary import check_scale
 
 
-BY_LIBRARY = True  # dot and vdot call NumPy or CuPy
+BY_LIBRARY = True  # dot and vdot call NumPy or CuPy.
 
 
 def _check_vector(op: str, arg: str, x: Tensor) -> None:

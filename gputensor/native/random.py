@@ -144,7 +144,7 @@ def normal_(
     of = self._geometry.dtype
     check_floating("normal_", of, "self")
     _check_std("normal_", std)
-    if of.category == COMPLEX:  # each part gets half of the variance
+    if of.category == COMPLEX:  # Each part gets half of the variance.
         std = std / math.sqrt(2)
     made = _fill("normal_", "normal", self, generator, float(mean), float(std))
     args, params = (self, mean, std), (float(mean), float(std))
@@ -410,7 +410,7 @@ def _drawn_on_cpu(op: str, weights: Tensor, count: int, generator: Any) -> Tenso
     if x.ndim > 1:
         run(np.multiply, drawn, total, drawn)
     places = _places(sums, drawn, True)
-    if np.maximum.reduce(places, None) == x.shape[-1]:  # a product was rounded up to the total
+    if np.maximum.reduce(places, None) == x.shape[-1]:  # A product was rounded up to the total.
         np.minimum(places, _places(sums, total, False), out=places)
     return from_array(places, contiguous_geometry(places.shape, int64))
 

@@ -101,7 +101,7 @@ def _arange_step(
         integers = all(isinstance(v, int) for v in (start, end, step))
         dtype = dtypes.int64 if integers else defaults.get_default_dtype()
     length = 0
-    if isinstance(dtype, dtypes.dtype):  # for other values, `empty` raises the error
+    if isinstance(dtype, dtypes.dtype):  # For other values, `empty` raises the error.
         length, start, step = _arange(dtype, start, end, step)
     made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
     if _has_none(made, "arange"):
@@ -158,7 +158,7 @@ def repeated(operator: str, kernel: Kernel, count: int, of_ints: dtype | None = 
                 short_make.learn_numbers(table, repeated, numbers, made, array, unnamed)
         return made
 
-    repeated.__module__ = kernel.__module__  # the module's name is the operator's family
+    repeated.__module__ = kernel.__module__  # The module's name is the operator's family.
     shortcuts.jumps(repeated, _over_filling)
     return repeated
 
@@ -219,7 +219,7 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
     else:
         element, place = out._geometry.dtype, out._device
         flat = write(calls.empty_memory_format(sizes, element, None, place, None, None))
-        # the caller has already counted the write to `out`
+        # The caller has already counted the write to `out`.
         key_set = out._keys & BELOW_ADINPLACEORVIEW
         shaped = calls.view(flat, out._geometry.sizes)
         operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
@@ -339,7 +339,8 @@ def linspace_of_tensors(key_set: int, start: Any, end: Any, steps: int, *options
 
 def linspace_of_tensors_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) -> Tensor:
     ends = _end("linspace", "start", start), _end("linspace", "end", end)
-    key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has already counted the write to `out`
+    # The caller has already counted the write to `out`.
+    key_set = out._keys & BELOW_ADINPLACEORVIEW
     into = operators.linspace_out.redispatch_table[key_set]
     made: Tensor = into(key_set, *ends, steps, out)
     return made
@@ -376,7 +377,7 @@ def logspace(
         raise errors.must("logspace", "start", f"be real for {dtype.name}, and end", (start, end))
     if dtype.category < dtypes.FLOATING:
         steps = arguments.integer("logspace", "steps", steps)
-        if steps == 1:  # here the power is truncated to an integer, not the exponent
+        if steps == 1:  # The power is truncated to an integer, not the exponent.
             value = run(np.power, float(base), float(start)).item()
             number_range.check("logspace", "start", value, dtype)
             made = calls.empty_memory_format((1,), dtype, layout, device, pin_memory, None)
@@ -394,7 +395,7 @@ def logspace_out(
     made = logspace(key_set, start, end, steps, base, out._geometry.dtype, None, out._device, None)
     if out._geometry.numel != made._geometry.numel:
         resize_output("logspace", out, made._geometry)
-    key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has already counted the write
+    key_set = out._keys & BELOW_ADINPLACEORVIEW  # The caller has already counted the write.
     shaped = calls.view(made, out._geometry.sizes)
     operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
     return out

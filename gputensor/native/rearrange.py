@@ -77,7 +77,7 @@ def _rolls(given: Geometry, moves: Sizes, axes: Sizes, form: Any) -> tuple[Geome
     sizes = given.sizes
     starts = [0] * len(sizes)
     for shift, d in zip(moves, axes):
-        if not shift % sizes[d]:  # a roll by a multiple of the size is a clone
+        if not shift % sizes[d]:  # A roll by a multiple of the size is a clone.
             form = formats.contiguous_format
         starts[d] = (starts[d] - shift) % sizes[d]
     pieces = tuple([
@@ -107,7 +107,7 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
     """Return a copy with reversed dimensions. Kernels of devices read it with negative strides."""
     shape = self._geometry
     is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
-    # bool is excluded, because True equals 1 as a key
+    # bool is excluded, because True equals 1 as a key.
     is_known = is_known and all([type(d) is int for d in dims])
     plan: Any = operators.flip.table.plans.get((shape, dims)) if is_known else None
     if plan is not None:
@@ -133,7 +133,8 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
             operators.flip.table.remember((shape, dims), (made._geometry, index))
         return made
     strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
-    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # no tensor has this geometry
+    # Only the plan uses this geometry.
+    reversed_shape = geometry(shape.sizes, strides, shape.dtype)
     plan = build(
         "flip", COPY, ((made._geometry, made._device),), ((reversed_shape, self._device),),
         default_dtype=None,

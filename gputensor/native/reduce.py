@@ -64,7 +64,7 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     return found, found
 
 
-# The reductions of bool tensors that replace these reductions.
+# For bools, these reductions are computed by other ones.
 _OF_BOOLS = {"sum": "any", "nansum": "any", "prod": "all"}
 # Reductions that are undefined for zero elements.
 _NO_IDENTITY = ("amax", "amin")
@@ -122,7 +122,7 @@ def _make_entry(
     compute, result = _dtypes(op, given.dtype, _wanted(op, wanted, out))
     loop_name = op
     if compute is dtypes.bool_ and op in _OF_BOOLS:
-        loop_name, compute = _OF_BOOLS[op], given.dtype  # the loop converts elements to bool
+        loop_name, compute = _OF_BOOLS[op], given.dtype  # The loop converts elements to bool.
     if out is not None and op in _EMPTY_MEANS_NONE:
         if out._geometry.dtype in (dtypes.bool_, dtypes.uint8):
             result = out._geometry.dtype
@@ -297,7 +297,7 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
         keepdim = arguments.boolean("logsumexp", "keepdim", keepdim)
         over = dims or tuple(range(given.ndim))
         return reduced(x, stub.cpu("moments").bind("logsumexp", kind, kind), over, keepdim, kind)
-    if not given.numel:  # amax is undefined for zero elements
+    if not given.numel:  # amax is undefined for zero elements.
         return calls.log(calls.sum_dim_IntList(calls.exp(x), dims, keepdim, dtype=None))
     is_complex = given.dtype.is_complex
     top = calls.amax(

@@ -148,7 +148,7 @@ def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
     before, by = of.floor(x), change * by
     part = x - before
     after = before + 1
-    if axis.padding != ZEROS:  # a point on the last element has no next element
+    if axis.padding != ZEROS:  # A point on the last element has no next element.
         after = of.at_most(after, axis.size - 1)
     return [_tap(of, before, axis, 1 - part, -by), _tap(of, after, axis, part, by)]
 
@@ -275,7 +275,7 @@ def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding:
         raise errors.wrong_shape(op, "input", "have no size 0 but of samples and channels", input)
     if mode not in range(2 if count == 3 else 3):
         rule = "be 0 (bilinear), 1 (nearest) or 2 (bicubic)"
-        if count == 3:  # PyTorch's wording of the error
+        if count == 3:  # This is PyTorch's wording of the error.
             rule = "be 0 (bilinear) or 1 (nearest): bicubic interpolation only supports 4D input"
         raise errors.must(op, "interpolation_mode", rule, mode)
     if padding not in range(3):

@@ -56,7 +56,7 @@ def segment_reduce(
         made = calls.masked_fill_Scalar(made, beyond, bounds)
     if reduce == "mean":
         size = _beside(calls.sub_Tensor(ends, starts), given.ndim - place - 1)
-        if initial is not None:  # an empty run then gives the initial value
+        if initial is not None:  # An empty run then gives the initial value.
             size = calls.clamp_min(size, 1)
         made = calls.div_Tensor(made, size)
     return made if x is data else calls.to_dtype(made, given.dtype)

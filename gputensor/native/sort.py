@@ -224,7 +224,7 @@ def _learn(
         found = _sorted(HOST, x, *rest)
         return found if of is None else found[of]
 
-    is_new = len(rest) == 2 and args[0]._geometry.ndim > 0  # otherwise its views may exist
+    is_new = len(rest) == 2 and args[0]._geometry.ndim > 0  # Otherwise the result may have views.
     short.learn(table, kernel, args, made, compute, is_new)
 
 

@@ -120,7 +120,7 @@ def _indices(
     shift = max(-row, min(arguments.integer(op, "offset", offset), col))
     try:
         found = np.stack(find(row, shift, col)).astype(np.int64)
-    except ValueError as error:  # raised for sizes above NumPy's limit
+    except ValueError as error:  # NumPy raises this error for sizes above its limit.
         raise errors.host_memory_exhausted(op, error) from None
     element = dtypes.int64 if dtype is None else dtype
     place = CPU if device is None else resolve(as_device(device))
@@ -169,7 +169,7 @@ def _embedding(made: Tensor, offset: int, dim1: int, dim2: int) -> Any:
     def compute(x: Any) -> Any:
         array = np.zeros(sizes, element)
         place = array.diagonal(offset, dim1, dim2)
-        place.flags.writeable = True  # NumPy marks such a view read-only
+        place.flags.writeable = True  # NumPy marks such a view read-only.
         place[...] = x
         return array
 

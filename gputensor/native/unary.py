@@ -27,7 +27,7 @@ from ..structured.resizing import resize_output
 
 def rule(loop: str) -> Rule:
     found = pointwise.rule("unary", loop, UNARY, UNARY_FLOAT)
-    if loop == "logical_not":  # only this operator may write its bool result to any dtype
+    if loop == "logical_not":  # Only this operator may write its bool result to any dtype.
         found.config = found.config.replace(cast_common_dtype_to_outputs=True)
     return found
 
@@ -146,7 +146,8 @@ def round_decimals(key_set: int, self: Tensor, decimals: int) -> Tensor:
 
 
 def square(key_set: int, self: Tensor) -> Tensor:
-    if self._geometry.dtype is bool_:  # as in pow, the integer exponent takes part in promotion
+    # As in pow, the integer exponent takes part in type promotion.
+    if self._geometry.dtype is bool_:
         return calls.mul_Tensor(self, 1)
     return calls.mul_Tensor(self, self)
 

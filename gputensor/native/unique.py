@@ -42,7 +42,7 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
     """Return the distinct elements and the counts. wants_places: if True, also return the index of
     each element's value among them."""
-    if not wants_places and x.size:  # sorting values is faster than sorting indices
+    if not wants_places and x.size:  # Sorting values is faster than sorting indices.
         ordered = _in_order(on, x.reshape(-1)) if sorts else x.reshape(-1)
         is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
         starts = on.np.nonzero(is_first)[0]

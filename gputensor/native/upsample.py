@@ -190,7 +190,7 @@ def _binary_places(most: float) -> int:
 def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
     """Return the transposed taps: for each input element, the results that use it, and their
     weights."""
-    kept = at.T >= 0  # the order of the results is kept
+    kept = at.T >= 0  # The order of the results is kept.
     elements = at.T[kept]
     results = np.broadcast_to(np.arange(at.shape[1])[:, None], kept.shape)[kept]
     order = np.argsort(elements, kind="stable")
@@ -280,10 +280,11 @@ def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: A
             made = on.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
         made.fill(0)
     for n, (to, at, by) in enumerate(taps):
-        is_all = len(at) == size  # then each index occurs only once
+        is_all = len(at) == size  # If True, each index occurs only once.
         starts = is_all and n == 0
         if starts and by is None and made is not None and not on.is_gpu:
-            x.take(at, axis, made, "clip")  # "clip" is fast, because it does not check indices
+            # Mode "clip" is fast, because it does not check indices.
+            x.take(at, axis, made, "clip")
             continue
         part = x.take(on.constant(at), axis)
         total = part if made is None else made
@@ -315,7 +316,7 @@ class _Leaf(NamedTuple):
     op: str
     mode: str
     dims: int
-    keeps: bool  # the result has the memory format of the incoming gradient
+    keeps: bool  # True if the result has the memory format of the incoming gradient.
 
     @property
     def has_align(self) -> bool:

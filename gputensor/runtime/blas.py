@@ -29,9 +29,9 @@ SMALL = 512
 # The bytes of one OpenBLAS buffer, including its alignment.
 _BUFFER = 64 << 20
 
-_lock = threading.RLock()  # reentrant, because a signal handler may compute too
+_lock = threading.RLock()  # The lock is reentrant, because a signal handler may compute too.
 _users = 0
-_wanted = 0  # the last number passed to set_num_threads; 0 without a call
+_wanted = 0  # The number that set_num_threads received last; 0 without a call.
 _kept: list[tuple[Callable[[int], object], int]] = []
 # For each package: the getter and the setter of the thread count of its OpenBLAS; None for another
 # BLAS.
@@ -111,7 +111,7 @@ def _limit() -> None:
         known = len(_kept)
         count, to = loaded[known]
         threads = count()
-        if len(_kept) == known:  # otherwise a signal handler has changed the table
+        if len(_kept) == known:  # Otherwise a signal handler has changed the table.
             _kept.append((to, threads))
             to(1)
 

@@ -116,7 +116,7 @@ class Place(int):
 
 def of(stream: Any) -> Capture | None:
     """Return the capture in which a stream takes part, or None."""
-    for capture in tuple(capturing):  # a copy, because other threads change the list
+    for capture in tuple(capturing):  # A copy is needed, because other threads change the list.
         for own in capture.streams:
             if own.key == stream.key and own.device_index == stream.device_index:
                 return capture

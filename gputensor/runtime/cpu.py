@@ -37,7 +37,7 @@ def allocate(nbytes: int) -> np.ndarray:
     """Return `nbytes` bytes of uninitialised memory. Raises: OutOfMemoryError."""
     try:
         return np.empty(nbytes, _uint8) if nbytes < ALIGNED_FROM else _allocate_large(nbytes)
-    except (MemoryError, ValueError, OverflowError):  # the request may exceed the address space
+    except (MemoryError, ValueError, OverflowError):  # The request may exceed the address space.
         raise errors.out_of_memory("cpu", nbytes, {}) from None
 
 
@@ -103,10 +103,10 @@ def cache_nbytes() -> int:
 # there are at least four times as many elements.
 _ROWS = 1 << 16
 
-_lock = threading.RLock()  # reentrant, because a signal handler may compute too
+_lock = threading.RLock()  # The lock is reentrant, because a signal handler may compute too.
 _pool: _Pool | None = None
 _num_threads = 0
-_is_set = False  # set_num_threads was called
+_is_set = False  # This is True after a call of set_num_threads.
 _told: list[Callable[[int], object]] = []
 _inside = threading.local()
 
@@ -226,7 +226,7 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
     except BaseException as error:
         failure = error
     finally:
-        while True:  # wait until no piece runs, even after a second Ctrl-C
+        while True:  # Wait until no piece runs, even after a second Ctrl-C.
             try:
                 _inside.part = False
                 for ticket in tickets:
@@ -289,7 +289,7 @@ class _Ticket:
             work()
         except BaseException as error:
             self.failure = error
-        del work  # so that the operands are dropped before the caller continues
+        del work  # The operands must be dropped before the caller continues.
         self.is_over = True
         self.ended.release()
 

@@ -12,7 +12,7 @@ from gputensor.core import errors
 from gputensor.core.guard import Guard
 
 
-_NO_ADDRESS = 1 << 56  # larger than all addresses of a process on x86-64 and Arm
+_NO_ADDRESS = 1 << 56  # It is larger than all addresses of a process on x86-64 and Arm.
 
 
 def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
@@ -110,7 +110,7 @@ class CurrentStream(Guard):
     def _put_back(self, found: Any) -> None:
         if found:
             try:
-                self._runtime.set_stream(found[0])  # this may run recorded work, and raise
+                self._runtime.set_stream(found[0])  # This may run recorded work, and raise.
             finally:
                 self._device._put_back(found[2])
                 del self._before[found[1] :]
@@ -149,7 +149,7 @@ def on_a_new_thread(function: Callable[..., R], *args: Any) -> R:
         thread.join()
         raise
     if failed:
-        raise failed.pop()  # `pop` avoids a reference cycle of exception, frame and list
+        raise failed.pop()  # `pop` avoids a reference cycle of exception, frame and list.
     return made[0]
 
 

@@ -30,7 +30,7 @@ _BEFORE, _BEHIND = ".gputensor-", ".tmp"
 _LOCK = "gputensor.lock"
 
 _swept: set[str] = set()
-_own: tuple[int, str, int] | None = None  # (process, folder, lock)
+_own: tuple[int, str, int] | None = None  # The process, the folder and the lock's descriptor.
 
 
 @contextlib.contextmanager
@@ -93,7 +93,7 @@ def _replacing(temporary: str, file: IO[bytes], target: str) -> Iterator[None]:
         with file:
             yield
             file.flush()
-            os.replace(temporary, target)  # before the lock is released
+            os.replace(temporary, target)  # The file is renamed before the lock is released.
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -134,7 +134,7 @@ def _sync_folder(folder: str) -> None:
     """Synchronise the file's name to disk too, if the file system supports it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # a folder may be writable but not readable
+    except OSError:  # A folder may be writable but not readable.
         return
     try:
         os.fsync(descriptor)
@@ -201,7 +201,7 @@ def _lock(descriptor: int) -> None:
 def own_folder() -> str:
     """Return a folder that only this process's user may enter. It is removed at exit. The first
     call also removes the folders of killed processes."""
-    import tempfile  # not imported above: with shutil it adds 5 ms to `import gputensor`
+    import tempfile  # A global import would add 5 ms to `import gputensor`.
 
     global _own
     # A forked child does not own its parent's folder.

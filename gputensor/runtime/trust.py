@@ -70,7 +70,7 @@ def _is_kept(status: Any) -> bool:
     if status.st_uid not in (0, os.geteuid()):
         # In a container that does not map root's user number, another user owns the system's files.
         return status.st_uid == os.stat("/").st_uid and not status.st_mode & _OTHERS_WRITE
-    if status.st_mode & stat.S_ISVTX:  # the sticky bit, as for /tmp
+    if status.st_mode & stat.S_ISVTX:  # The sticky bit is set, as for /tmp.
         return True
     return not status.st_mode & stat.S_IWOTH and _is_only_ours(status.st_gid)
 

@@ -31,7 +31,7 @@ def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
         found = tuple([index(x) for x in given])
         if bool not in map(type, given) and not isinstance(given, (dict, set, bytes)):
             return found
-    except Exception:  # the __index__ or __iter__ of a foreign class may raise any error
+    except Exception:  # The __index__ or __iter__ of a foreign class may raise any error.
         pass
     raise errors.wrong_type(op, arg, "be a tuple of ints", value)
 
@@ -75,7 +75,7 @@ def _integer(op: str, arg: str, value: Any) -> int:
         # If a tensor passed this check, later code would receive it in place of an int.
         if not isinstance(value, bool) and not hasattr(value, "_keys"):
             return index(value)
-    except Exception:  # the __index__ of a foreign class may raise any error
+    except Exception:  # The __index__ of a foreign class may raise any error.
         pass
     raise errors.wrong_type(op, arg, "be an int", value)
 
@@ -84,7 +84,7 @@ def reals(op: str, arg: str, value: Any) -> tuple[float, ...]:
     """Return a tuple of floats, given a sequence of numbers."""
     try:
         given = None if isinstance(value, str) else tuple(value)
-    except Exception:  # even a 0-d array has an __iter__, which raises
+    except Exception:  # Even a 0-d array has an __iter__, which raises.
         given = None
     if given is None:
         raise errors.wrong_type(op, arg, "be a tuple of numbers", value)

@@ -91,7 +91,7 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
     code = calls.where_self(code > form.largest, form.beyond, code)
     code = calls.where_self(x != x, form.nan, code)
     is_signed = bits < 0
-    if form.nan == _SIGN:  # formats in which the code of -0 is NaN, so zero has no sign
+    if form.nan == _SIGN:  # In such a format, the code of -0 is NaN, so zero has no sign.
         is_signed = is_signed & (code != 0)
     code = calls.where_self(is_signed, code | _SIGN, code)
     return calls.to_dtype(code, uint8, False, False, None)
@@ -99,7 +99,7 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
 
 # --- powers of two --------------------------------------------------------------------------------
 
-_POINT = 23  # the bit position of float32's exponent
+_POINT = 23  # float32's exponent begins at this bit.
 _NO_NUMBER = 0xFF
 
 

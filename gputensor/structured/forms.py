@@ -39,7 +39,7 @@ def given(kernel: Any, **values: Any) -> Kernel:
 
     is_front = [place for place, _ in places] == [*range(len(places))]
     made = with_front if is_front else shorter
-    made.__module__ = kernel.__module__  # the module's name is the operator's family
+    made.__module__ = kernel.__module__  # The module's name is the operator's family.
     return made
 
 
@@ -49,7 +49,7 @@ def copy(of: Operator) -> Kernel:
     gen_composite_view_copy_kernel."""
 
     def kernel(key_set: int, *args: Any) -> Any:
-        key_set &= BELOW_ADINPLACEORVIEW  # no other code can access the tensor yet
+        key_set &= BELOW_ADINPLACEORVIEW  # No other code can access the tensor yet.
         found = of.redispatch_table[key_set](key_set, *args)
         if isinstance(found, Tensor):
             return calls.clone(found, contiguous_format)

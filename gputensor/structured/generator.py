@@ -36,7 +36,7 @@ class Generator:
     def __init__(self, device: Any = "cpu") -> None:
         self._lock = threading.Lock()
         self._device = resolve(as_device(device))
-        TENSOR_KEYS[self._device.type]  # raises for a device type without a backend
+        TENSOR_KEYS[self._device.type]  # This raises for a device type without a backend.
         self.seed()
 
     @property

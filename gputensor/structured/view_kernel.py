@@ -33,7 +33,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> K
         shape = self._geometry
         try:
             seen = shape.views[op, *map(exact, args)] if args else shape.views[(op,)]
-        except (KeyError, TypeError):  # the rule is not cached, or an argument is a list
+        except (KeyError, TypeError):  # The rule is not cached, or an argument is a list.
             operator = getattr(operators, overload or op)
             seen = plainly(remember, shape, op, args, lambda *a: Seen(rule(*a)))
         else:

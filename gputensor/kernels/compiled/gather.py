@@ -10,7 +10,7 @@ from ...runtime import cpu
 from ..cpu import gather as numpys
 from .library import function
 
-MOST_INDICES = 6  # the loops accept at most this many index arrays
+MOST_INDICES = 6  # The loops accept at most this many index arrays.
 
 
 def gather(

@@ -11,7 +11,7 @@ from ...core.dtype import of_ours
 from ..cpu import histogram as numpys
 from .library import function
 
-_MOST_EDGES = 32  # loops/histogram.cpp accepts at most this many bin edges
+_MOST_EDGES = 32  # loops/histogram.cpp accepts at most this many bin edges.
 
 
 def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray:

@@ -22,7 +22,7 @@ DEFAULT = "default"
 CAPABILITIES = (DEFAULT, "avx2", "avx512", "neon")
 
 Loop = Callable[..., Any]
-# The operand code of a Python number.
+# This operand code stands for a Python number.
 _NUMBER = -1
 
 
@@ -43,7 +43,7 @@ def choice() -> Choice:
     wanted = os.environ.get(VARIABLE, "").lower()
     if wanted and wanted not in CAPABILITIES:
         raise errors.wrong_setting(VARIABLE, f"be one of {', '.join(CAPABILITIES)}", wanted)
-    blas.take_memory()  # reserve OpenBLAS's buffers before tensors use up all memory
+    blas.take_memory()  # Reserve OpenBLAS's buffers before tensors use up all memory.
     if wanted == DEFAULT:
         return Choice(DEFAULT, f"{VARIABLE}={DEFAULT}", f"unset {VARIABLE}", None)
     try:
@@ -72,7 +72,7 @@ def choice() -> Choice:
 
 def _absent(name: str) -> Any:
     """Raise for a name that the library lacks because it was built from older sources (PEP 562)."""
-    if name.startswith("__"):  # tools look up special names in every module
+    if name.startswith("__"):  # Tools look up special names in every module.
         raise AttributeError(name)
     raise errors.old_library(name)
 

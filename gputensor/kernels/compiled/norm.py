@@ -43,7 +43,7 @@ def normalized(
     of = _computed(x)
     by = _alike(1, x.ndim, of) if scale is None else _dense(scale, of)
     more = _alike(0, x.ndim, of) if shift is None else _dense(shift, of)
-    if by.shape[-1] != more.shape[-1]:  # the loop needs two parameters of equal sizes
+    if by.shape[-1] != more.shape[-1]:  # The loop needs two parameters of equal sizes.
         by, more = map(_dense, np.broadcast_arrays(by, more))
     to = mean, rstd
     if mean.dtype != of:

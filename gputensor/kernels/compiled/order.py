@@ -8,7 +8,8 @@ from ...core.dtype import of_ours
 from ..cpu import order as numpys
 from .library import function
 
-_MOST = 1 << 32  # Rows must have fewer elements than this.
+# The loops support only rows with fewer elements than this.
+_MOST = 1 << 32
 # NumPy sorts with vector instructions. It is faster for rows of fewer than _SHORT elements if there
 # are more than _MANY elements in all.
 _SHORT, _MANY = 512, 1 << 13

@@ -11,7 +11,7 @@ import numpy as np
 from . import library
 
 Sizes = tuple[int, ...]
-_ONES = (1, 1, 0, 1)  # kernel, step, pad and dilation of a window of one element
+_ONES = (1, 1, 0, 1)  # These are kernel, step, pad and dilation of a window of one element.
 _max_pool = library.function("pool_windows", "max_pool")
 _avg_pool = library.function("pool_windows", "avg_pool")
 _adaptive_avg_pool = library.function("pool_windows", "adaptive_avg_pool")

@@ -92,7 +92,7 @@ def name_of(op: str, given: dtype, compute: dtype) -> str | None:
         if given.category == BOOL and op in ("sum", "nansum"):
             return "count 8"
         if given.category > INTEGER and compute is uint64:
-            return None  # values of 2**63 and more have no compiled loop
+            return None  # Values of 2**63 and more have no compiled loop.
         return f"{'prod' if op == 'prod' else 'sum'} i64"
     return None
 

@@ -108,7 +108,7 @@ def _elu(x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     above = x if scale == 1 else x * scale
     if 0 <= factor < math.inf and 0 < input_scale < math.inf:
         return negative(x, below, above, below)
-    return where(x < 0, below, above, below)  # the two formulas differ in the sign of zeros
+    return where(x < 0, below, above, below)  # The two formulas differ in the sign of zeros.
 
 
 def _mish(x: Any) -> Any:

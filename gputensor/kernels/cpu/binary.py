@@ -102,7 +102,7 @@ def _trunc(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out
     subtract = partial(np.subtract, signature=signature, casting="unsafe")
     divide = partial(ufunc, signature=signature, casting="unsafe")
 
-    # the numerator is first made divisible by subtracting C's remainder, so floor equals truncation
+    # Subtracting C's remainder first makes the division exact, so floor equals truncation.
     def loop(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         return divide(subtract(a, remainder(a, b)), b, out)
 
@@ -161,7 +161,8 @@ def _floating_fmod(a: Any, b: Any) -> Any:
     np.trunc(whole, whole)
     np.multiply(whole, by, whole)
     rest = np.subtract(wide, whole, whole).astype(np.float32)
-    if np.isnan(np.maximum.reduce(rest, None)):  # NaN, for example because a divisor is infinite
+    # This happens, for example, if a divisor is infinite.
+    if np.isnan(np.maximum.reduce(rest, None)):
         return np.fmod(a, b)
     return np.copysign(rest, a, rest)
 
@@ -179,7 +180,7 @@ def _floating_floor_divide(a: Any, b: Any) -> Any:
         found = _floor_by_steps(a, b)
     else:
         found = np.floor_divide(a, b)
-    if np.isfinite(np.subtract(a, b)).all():  # a - b is finite only if both operands are
+    if np.isfinite(np.subtract(a, b)).all():  # a - b is finite only if a and b are finite.
         return found
     return where(np.logical_or(np.isinf(a), np.isinf(b)), np.divide(a, b), found)
 
@@ -250,7 +251,8 @@ def _from_the_larger(ufunc: np.ufunc, exp: np.ufunc, scale: float) -> Callable[.
         if np.size(a) + np.size(b) < _MANY:
             return ufunc(a, b)
         less = np.subtract(a, b)
-        if np.isnan(np.maximum.reduce(less, None)):  # both are the same infinity, or one is NaN
+        # This happens for two equal infinities, and for NaN.
+        if np.isnan(np.maximum.reduce(less, None)):
             return ufunc(a, b)
         np.negative(np.abs(less, less), less)
         np.log1p(exp(less, less), less)

@@ -30,7 +30,7 @@ _int32 = np.dtype(np.int32)
 _int64 = np.dtype(np.int64)
 _uint64 = np.dtype(np.uint64)
 _float16, _float32 = float16.np, float32.np
-# An element of complex32.
+# The NumPy dtype of a complex32 element is a pair of f16.
 _PAIR = np.dtype([("real", _float16), ("imag", _float16)])
 _TWO_31 = 2.0**31
 _TWO_63 = 2.0**63
@@ -110,15 +110,15 @@ def widened(array: np.ndarray) -> np.ndarray:
     if array.size < _MANY:
         return array.astype(_float32)
     bits = array.view(np.int16)
-    # move sign, exponent and fraction to f32's bit positions, then correct the exponent bias by an
-    # exact product
+    # Move sign, exponent and fraction to f32's bit positions. An exact product then corrects the
+    # exponent bias.
     wide = bits.astype(_int32)
     np.left_shift(wide, 13, wide)
     np.bitwise_and(wide, _KEPT, wide)
     found: np.ndarray = wide.view(_float32)
     np.multiply(found, _BIAS, found)
     if np.left_shift(bits, 1).view(np.uint16).max() >= _INFINITE:
-        outside = (bits & 0x7C00) == 0x7C00  # infinity or NaN
+        outside = (bits & 0x7C00) == 0x7C00  # These are infinities and NaN.
         found[outside] = array[outside].astype(_float32)
     return found
 
@@ -136,7 +136,7 @@ def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
     # If an element is NaN, both bounds are NaN and the comparisons are false.
     low, high = array.min(), array.max()
     if to.itemsize < 8 and -_TWO_31 <= low and high < _TWO_31:
-        return array.astype(_int32).astype(to, copy=False)  # NumPy does this cast with SIMD
+        return array.astype(_int32).astype(to, copy=False)  # NumPy does this cast with SIMD.
     whole = array.astype(_int64)
     if not (-_TWO_63 <= low and high < _TWO_63):
         whole[array >= _TWO_63] = _LAST

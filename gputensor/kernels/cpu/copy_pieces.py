@@ -23,7 +23,7 @@ class Piece(NamedTuple):
     step: int
 
 
-# For each dimension, its pieces.
+# A tuple of pieces for each dimension of dst.
 Pieces = tuple[tuple[Piece, ...], ...]
 
 

@@ -41,7 +41,7 @@ def out_of_range(x: np.ndarray, indices: Indices, led: Sequence[int], wraps: boo
     """Return 0, or 1 + the number of the first index array with an index out of range."""
     for number, (index, dim) in enumerate(zip(indices, led), 1):
         size = x.shape[dim]
-        # as uint64, negative indices are large, so one comparison covers both bounds
+        # As uint64, negative indices are large, so one comparison covers both bounds.
         if index.size and index.view(np.uint64).max() >= size:
             if index.max() >= size or index.min() < (-size if wraps else 0):
                 return number

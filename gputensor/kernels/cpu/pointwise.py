@@ -96,7 +96,7 @@ def _has_vectors(ufunc: np.ufunc) -> bool:
     return bool(found.get(name, {}).get("ee", {}).get("current") == "AVX512_SPR")
 
 
-# ufuncs whose f16 loop takes longer than casts to f32 and back.
+# For these ufuncs, NumPy's f16 loop takes longer than casts to f32 and back.
 _SLOW_IN_FLOAT16 = {
     np.add, np.subtract, np.multiply, np.divide, np.equal, np.not_equal, np.less, np.less_equal,
     np.greater, np.greater_equal,

@@ -48,7 +48,7 @@ enter = _shared.run
 try:
     enter(enter, int)
 except RuntimeError as _error:
-    # the message contains this Context, so no other error has the same text
+    # The message contains this Context, so no other error has the same text.
     _ENTERED_TWICE = _error.args
 
 
@@ -59,7 +59,8 @@ def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: A
         try:
             raise error
         finally:
-            del error  # break the reference cycle with the traceback
+            # The error's traceback refers to this frame, which would be a reference cycle.
+            del error
     try:
         context = _spares.pop()
     except IndexError:

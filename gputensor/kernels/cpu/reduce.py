@@ -49,7 +49,7 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     Without `out`, a full reduction returns a NumPy scalar, and other reductions return an array in
     NumPy's layout.
     """
-    if given is complex32:  # only `any` and `all` support complex32
+    if given is complex32:  # Only `any` and `all` support complex32.
         wide = bind(op, complex64, complex64, out, numel)
         return lambda array, *args: wide(cast.readable(array), *args)
     if op in LOOPS:
@@ -57,11 +57,11 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     if op == "count_nonzero":
         return _count_nonzero
     if given.category == COMPLEX and compute.category != COMPLEX:
-        # take the real part here, because NumPy would warn of the cast
+        # Take the real part here, because NumPy would warn of the cast.
         loop = bind(op, given.to_real, compute, out, numel)
         return lambda array, *args: loop(array.real, *args)
     if given.category == FLOATING and compute.category == INTEGER:
-        # cast here by our rules, because C does not define the cast of NaN
+        # Cast by our own rules, because C does not define the cast of NaN.
         whole = bind(op, compute, compute, out, numel)
         return lambda array, *args: whole(cast.convert(array, compute.np), *args)
     if op == "mean":
@@ -130,7 +130,7 @@ def _chained_axis(array: np.ndarray, axes: Any, compute: np.dtype) -> int | None
     no such axis or it is short."""
     cast = array.dtype != compute
     if not cast and array.flags.forc and (axes is None or len(axes) == array.ndim):
-        return None  # NumPy sums a single contiguous run pairwise
+        return None  # NumPy sums a single contiguous run pairwise.
     return _longest(array.shape, array.strides, None if axes is None else tuple(axes), cast)
 
 

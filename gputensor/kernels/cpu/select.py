@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 _LANES: dict[int, np.dtype[Any]] = {n: np.dtype(f"i{n}") for n in (1, 2, 4, 8)}
-# Below this number of elements np.where is faster.
+# For fewer elements than this, np.where is faster.
 _FROM = 2048
 
 

@@ -192,7 +192,7 @@ def _polynomial(
             if np.ndim(degree):
                 made = where(degree == k, here, made)
             if k % _STRIDE == 0 and np.isnan(here).all():
-                break  # NaN stays NaN
+                break  # A NaN stays NaN in all further steps.
             if k < highest:
                 before, here = here, step(x, k, here, before)
         if not np.ndim(degree):

@@ -13,7 +13,7 @@ import numpy as np
 
 Loop = Callable[..., Any]
 
-# From this number of elements on, a call makes a table.
+# A call with at least this many elements makes a table.
 FROM = 1 << 18
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -30,7 +30,7 @@ def looked_up(loop: Loop, place: int, given: np.dtype, result: np.dtype) -> Loop
     def found(*values: Any) -> Any:
         *operands, out = values
         x = operands[place]
-        # repr distinguishes 0.0 from -0.0, which would be equal keys
+        # repr distinguishes 0.0 from -0.0, which are equal as keys.
         key = tuple([(type(v), repr(v)) for n, v in enumerate(operands) if n != place])
         table = kept.get(key)
         if table is None:

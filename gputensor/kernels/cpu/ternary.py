@@ -30,7 +30,7 @@ def _lerp(start: Any, end: Any, weight: Any) -> Any:
     length, near = end - start, np.abs(weight) < 0.5
     if not np.ndim(near):
         return start + weight * length if near else end - length * (1 - weight)
-    # the distance from the nearer end, in lengths of the interval; negative if that end is `end`
+    # The weight is counted from the nearer end, so it is negative if that end is `end`.
     share = weight - (~near).astype(weight.dtype)
     return where(near, start, end) + share * length
 

@@ -185,7 +185,7 @@ def _always(answer: bool) -> Loop:
     return loop
 
 
-# NumPy functions whose name is the operator's name.
+# Operators with the name of the NumPy function that computes them.
 _OF_NUMPY = (
     "ceil", "cos", "cosh", "exp", "exp2", "floor", "isfinite", "isinf", "isnan", "log", "log10",
     "log2", "logical_not", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",

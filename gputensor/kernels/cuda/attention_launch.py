@@ -13,8 +13,9 @@ from ...runtime import capture
 from . import launch, module, numbers, variants
 from .launch import THREADS
 
-SIDE = 64  # The number of queries, and of keys, of a block; SIDE in attention.cu.
-WIDTHS = (32, 64, 128)  # The largest row length of each variant, in elements.
+# A block has this number of queries and of keys; it is SIDE in attention.cu.
+SIDE = 64
+WIDTHS = (32, 64, 128)  # A variant supports rows of at most this number of elements.
 DTYPES = (float32, float16, bfloat16)
 _OPERANDS = ("query", "key", "value", "out", "sums", "deltas", "mask", "of_query", "of_key",
              "of_value")  # fmt: skip

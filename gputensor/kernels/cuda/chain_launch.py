@@ -19,7 +19,7 @@ from . import (
 )  # fmt: skip
 from .chain_source import Body, Step
 
-# The maximum size of a kernel's parameters that every GPU accepts.
+# Every GPU accepts parameters of up to this size.
 MAX_PARAMS_BYTES = 4096
 
 # (slot, ~index into the call's scalars, packer): see `packers` in launch.Launch.
@@ -133,7 +133,7 @@ class Lists(launch.Queued):
         itemsize, count, n_outputs = body.dtypes[0].itemsize, len(body.dtypes), len(body.stores)
         self.family: str = module.keep(chain_source.text(body))
         self.packing, self.n_values, self.most = packing, max(1, len(packing)), most
-        # plan as for one long tensor
+        # Plan the launch as for one long tensor.
         walk = pointwise_plan.Walk(
             (launch.MAX_NUMEL,), [(0 if j in stays else itemsize,) for j in range(count)],
             [itemsize] * count, [0] * count, n_outputs,

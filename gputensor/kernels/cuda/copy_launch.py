@@ -323,7 +323,7 @@ def _skinny(walk: Walk, plan: Skinny, dtypes: tuple[dtype, ...], gpu: Limits) ->
     per_image = -(-pixels // (plan.threads * each))
     unscaled = Walk()
     unscaled.sizes, unscaled.dst, unscaled.src = walk.sizes, walk.dst, walk.src
-    unscaled.channel = None  # the channels are constants in this kernel
+    unscaled.channel = None  # The channels are constants in this kernel.
     tail = _SKINNY(walk.dst[c], walk.src[c], pixels, 0, *divider(per_image))
     tail += _outer(unscaled, dims, FEW)
     sides = [(walk.src_bytes, plan.from_planes), (walk.dst_bytes, plan.to_planes)]

@@ -16,9 +16,12 @@ from ...runtime.device_limits import Limits
 from . import copy_score as score
 from .copy_walk import Traffic, Walk, access_bytes
 
-INNER_DIMS = 8  # The maximum number of dimensions in a run; INNER_DIMS of copy_pack.cu.
-OUTER_DIMS = (6, 24)  # The kernel is compiled for these numbers of dimensions outside the runs.
-_WARP, _ROW_BYTES = 32, 128  # The lanes of a warp, and the bytes of one word in each memory bank.
+# The maximum number of dimensions in a run is INNER_DIMS of copy_pack.cu.
+INNER_DIMS = 8
+# The kernel is compiled for these numbers of dimensions outside the runs.
+OUTER_DIMS = (6, 24)
+# A warp has 32 lanes, and one word in each memory bank makes 128 bytes.
+_WARP, _ROW_BYTES = 32, 128
 
 
 class Pack:
@@ -142,7 +145,7 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
             parts = -(-n // most)
             most = max(have, -(-n // parts))
         if most == 1 and number:
-            return dims[:number]  # only one index of the next dimension would fit
+            return dims[:number]  # Only one index of the next dimension would fit.
         chunks[d] = most
         volume = volume // have * most
         run *= most
@@ -168,7 +171,7 @@ def _tile(
         if any(chunks[d] < walk.sizes[d] for d in run[:-1]):
             return None
     if not found.rows_out and not found.rows_in:
-        return None  # both runs have the same dimensions
+        return None  # Both runs have the same dimensions.
     found.cut_out = _cut(walk, found, found.run_out)
     found.cut_in = _cut(walk, found, found.run_in)
     _accesses(walk, found, halved)
@@ -196,7 +199,7 @@ def _accesses(walk: Walk, of: Pack, halved: int) -> None:
         wide = access // size
         widths.append(widest if wide >= widest else word if wide >= word else 1)
     if walk.item == 1 and widths[0] == 1:
-        widths[1] = min(widths[1], word)  # a gather of sixteen bytes takes too many registers
+        widths[1] = min(widths[1], word)  # A gather of sixteen bytes takes too many registers.
     of.load, of.store = widths
     of.is_wide = min(widths) * walk.item >= (4 if walk.item < 4 else 16)
     of.each, of.threads = (score.PACK_WIDE if of.is_wide else score.PACK_NARROW)[walk.item]
@@ -338,7 +341,7 @@ def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
     """Return (pad_shift, pad) in elements: the padding with the fewest bank conflicts, and among
     equals with the least memory."""
     size = walk.dst_bytes
-    aligned = max(1, of.load * size // 4)  # words of one vector in the tile
+    aligned = max(1, of.load * size // 4)  # A vector has this number of words in the tile.
     lanes = positions(walk, of, _WARP * of.store)[:: of.store]
     best, chosen = None, (0, 0)
     for every, more in score.PACK_PADS:
@@ -347,7 +350,7 @@ def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
         shift = (every * 4 // size if size <= 4 else max(1, every * 4 // size)).bit_length() - 1
         pad = max(1, more * 4 // size) if more else 0
         if more and 1 << shift > of.threads * of.load:
-            continue  # a thread's vectors would not be equally far apart
+            continue  # A thread's vectors would not be equally far apart.
         at = [(f + (f >> shift) * pad) * size for f in lanes]
         found = (conflicts(at, size), pad / (1 << shift))
         if best is None or found < best:

@@ -22,7 +22,7 @@ from .copy_pack_plan import Pack
 from .copy_walk import Traffic, Walk, access_bytes
 
 _SQUARE = score.TILE_SQUARE_BYTES
-FEW, MANY = 4, 16  # the kernels are compiled for up to this many outer dimensions
+FEW, MANY = 4, 16  # The kernels are compiled for up to this many outer dimensions.
 UNSCALED, BY_ROW, BY_COLUMN, BY_BATCH = "UNSCALED", "BY_ROW", "BY_COLUMN", "BY_BATCH"
 
 
@@ -184,7 +184,7 @@ def _two_directions(walk: Walk, y: int, is_dense: bool, gpu: Limits) -> Plan | N
     if packed is not None and packed.has_long_runs:
         return packed
     if walk.channel is not None and n_x * n_y >= score.SCATTERED_TILE:
-        return tile(walk, y, gpu)  # PACK cannot scale channels
+        return tile(walk, y, gpu)  # PACK cannot scale channels.
     return None
 
 
@@ -218,7 +218,7 @@ def row(walk: Walk, step: int) -> Row | None:
     nbytes = n * size
     is_shifted = (
         step == 1 and not walk.is_cast and vector * size < score.SHIFTED_BELOW
-        # the kernel counts byte offsets in i32
+        # The kernel counts byte offsets in i32.
         and score.SHIFTED_FROM_BYTES <= nbytes < (1 << 31) - 16
     )  # fmt: skip
     still = [k for k in range(1, len(walk.sizes)) if walk.src[k] == 0]
@@ -343,7 +343,7 @@ def skinny(walk: Walk) -> Skinny | None:
     if y is None:
         return None
     if walk.sizes[0] <= walk.sizes[y]:
-        # dst is interleaved: dimension 0 contains the channels, and y the pixels
+        # dst is interleaved: dimension 0 contains the channels, and y the pixels.
         found = Skinny(0, y, True, False)
         is_dense = walk.dst[y] == walk.sizes[0] * size_to
     else:
@@ -381,7 +381,7 @@ def _skinny_accesses(walk: Walk, found: Skinny) -> Skinny | None:
     rest = [k for k in range(len(walk.sizes)) if k not in (found.c, found.pixel)]
     if len(rest) > FEW:
         return None
-    each = 16 // walk.item  # pixels per thread
+    each = 16 // walk.item  # Each thread copies this number of pixels.
     sides = []
     for strides, low, size, is_planes in (
         (walk.src, walk.src_low, walk.src_bytes, found.from_planes),

@@ -21,30 +21,38 @@ ISSUE_SHARE, MEMORY_SHARE = 0.86, 0.87
 # The latency of a read in ns. The memory is fully used if enough bytes are in flight during this
 # time.
 LATENCY_NS = 900
-L2_SPEED = 2.0  # The speed of a copy within L2 relative to a copy in memory.
+# A copy within L2 is this many times as fast as a copy in memory.
+L2_SPEED = 2.0
 
 # --- which kernel ---------------------------------------------------------------------------------
 
-SMALL_BYTES = 64 << 10  # For fewer bytes, a launch costs more than a bad layout.
-LONG_RUN_BYTES = 128  # If dst and src share a run of at least this length, ROW is used.
-TILE_RUN_BYTES = 64  # TILE needs a run of this length in dst's or src's dense dimension.
-PACK_RUN_BYTES = 64  # PACK needs runs of this length, over several dimensions.
+# For fewer bytes, a launch costs more than a bad layout.
+SMALL_BYTES = 64 << 10
+# If dst and src share a run of at least this length, ROW is used.
+LONG_RUN_BYTES = 128
+# TILE needs a run of at least this length in the dense dimension of dst or src.
+TILE_RUN_BYTES = 64
+# PACK needs runs of at least this length, over several dimensions. ELEM copies shorter runs.
+PACK_RUN_BYTES = 64
 # The maximum number of channels and the minimum number of pixels for SKINNY.
 SKINNY_CHANNELS, SKINNY_PIXELS = 16, 256
 # The maximum ratio of the item sizes for SKINNY, so that a thread's channels are whole words.
 SKINNY_RATIO = 4
-NEAR_STEPS = 4  # The maximum stride, in elements, of the dimension along which src is read.
-SCATTERED_TILE = 4096  # The fewest elements of a tile if neither side is dense in its plane.
+# The dimension along which src is read may have a stride of at most this many elements.
+NEAR_STEPS = 4
+# If neither side is dense in a plane, a tile is used only from this number of elements on.
+SCATTERED_TILE = 4096
 
 # --- ROW ------------------------------------------------------------------------------------------
 
 ROW_BLOCK = 256
 # Rows of at least this length are divided among blocks; each thread then divides only once.
 LONG_ROW_BYTES = 2048
-SHIFTED_FROM_BYTES = 512  # Copies of shorter rows use no shifted accesses.
+# Copies of shorter rows use no shifted accesses.
+SHIFTED_FROM_BYTES = 512
 # Shifted accesses are used if aligned accesses would have fewer bytes than this.
 SHIFTED_BELOW = 4
-REPEATS_PER_BLOCK = 16  # the maximum number of stores for each load of a repeated element
+REPEATS_PER_BLOCK = 16  # An element that repeats is loaded once for at most this number of stores.
 
 # --- TILE -----------------------------------------------------------------------------------------
 
@@ -54,14 +62,18 @@ TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}
 # sector. A tile then reads up to one sector of rows that it does not store. In a tall tile, these
 # rows are a small share.
 TILE_OF_SECTORS = {1: (256, 128), 2: (256, 64), 4: (128, 64), 8: (128, 32)}
-TILE_SQUARE_BYTES = 128  # The largest square that a thread keeps in registers.
+# A thread keeps squares of at most this size in registers.
+TILE_SQUARE_BYTES = 128
 # The number of bytes that a thread loads before it waits.
 TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}
-TILE_WAVES = 2  # The larger tile is used only if it gives at least this many waves of blocks.
-TILE_GROUP = 8  # Neighbouring blocks cover this number of columns of tiles.
+# The larger tile is used only if it gives at least this many waves of blocks.
+TILE_WAVES = 2
+# Neighbouring blocks cover this number of columns of tiles.
+TILE_GROUP = 8
 # The largest tile is used whose share of busy threads is at least this fraction of the best share.
 TILE_FILLS = 0.9
-TILE_ENOUGH = 0.8  # Below this share of busy threads, PACK is scored as an alternative.
+# With a smaller share of busy threads than this, PACK is scored as an alternative.
+TILE_ENOUGH = 0.8
 # The score contains the share of busy threads to this power. With shares of 0.61, 0.23 and 0.14,
 # TILE reached 0.43, 0.08 and 0.06 of memcpy's speed on an H100. PACK loses less speed, because it
 # loads the next tile at the same time.
@@ -87,7 +99,8 @@ PACK_TILES = 2
 # The wanted number of blocks per multiprocessor. If fewer fit, the number of elements per thread is
 # halved.
 PACK_RESIDENT = 2
-PAGE_BYTES = 2 << 20  # The number of bytes that one TLB entry covers.
+# One TLB entry covers this number of bytes.
+PAGE_BYTES = 2 << 20
 # Paddings that are compared by their bank conflicts, as (words between two paddings, words of a
 # padding).
 PACK_PADS = ((32, 0), (32, 1), (64, 1), (128, 1), (256, 1), (32, 2), (64, 2), (32, 4), (64, 4))

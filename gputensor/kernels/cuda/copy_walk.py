@@ -215,7 +215,8 @@ def _sectors(
     elif grain >= WIDEST and all(s % sector == 0 for s, _ in dims[rest:]):
         each = -(-span // sector) * sector
     else:
-        each = span + sector - grain  # the average over all offsets in a sector
+        # This is the average over all offsets in a sector at which a run can begin.
+        each = span + sector - grain
     if not is_dense:
         return runs * each, runs * each
     if rest == len(dims):

@@ -21,7 +21,7 @@ from .division import divider
 TILE = 64
 _PARAMS = Struct("<3Q9q4I4I")
 _ADDED = Struct("<Q3q")
-_MOST_PRODUCTS = 65535  # the largest grid along y
+_MOST_PRODUCTS = 65535  # The grid has at most this size along y.
 
 
 class Matmul:

@@ -12,7 +12,7 @@ from . import launch, module, variants
 from .division import divider
 from .launch import THREADS, Operands
 
-# The number of elements that a block reads; PER_BLOCK in nonzero.cu.
+# A block reads this number of elements; it is PER_BLOCK in nonzero.cu.
 PER_BLOCK = 8 * THREADS
 
 

@@ -16,7 +16,7 @@ from ...core.dtype import dtype
 from ...core.number_range import in_64_bits, integer_range
 from ..cpu import cast, quiet
 
-Packer = Callable[[Any], bytes]  # packs a Python number
+Packer = Callable[[Any], bytes]  # Packs a Python number into bytes.
 EMPTY = bytes(16)
 
 _SIGNED, _UNSIGNED = struct.Struct("<q8x").pack, struct.Struct("<Q8x").pack
@@ -130,7 +130,7 @@ def _whole(common: dtype, pack: Callable[[int], bytes], op: str, arg: str) -> Pa
 def _float(value: complex) -> bytes:
     try:
         return _FLOAT(value.real)
-    except OverflowError:  # struct rejects numbers that round to infinity in float32
+    except OverflowError:  # struct rejects numbers that round to infinity in float32.
         return _FLOAT(math.copysign(math.inf, value.real))
 
 

@@ -113,7 +113,8 @@ class ByAddress:
         return self.aligned
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.at(), name)  # entry, defines, grid and block for aligned operands
+        # This finds entry, defines, grid and block for aligned operands.
+        return getattr(self.at(), name)
 
 
 def _by_address(
@@ -224,7 +225,8 @@ def _types(
 
 def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) -> launch.Launch:
     """Return the launch over one part of the layout."""
-    functor = "add_alpha" if op == "sub_alpha" else op  # sub_alpha computes self + (-alpha) * other
+    # sub_alpha computes self + (-alpha) * other.
+    functor = "add_alpha" if op == "sub_alpha" else op
     dtypes = tuple(layout.dtypes)
     common = dtypes[0] if family == "fill" else layout.common_dtype
     if family not in _MOVING:

@@ -15,7 +15,7 @@ from ...core.geometry import Sizes
 from ...runtime.device_limits import KNOWN
 from . import attention_launch, binding, copy_launch, module, variants
 
-Variant = tuple[str, str, variants.Defines]  # (text, entry, defines)
+Variant = tuple[str, str, variants.Defines]  # A variant is (text, entry, defines).
 
 # The side length of the planned planes. They are larger than any tile, but small enough for one
 # launch.

@@ -165,8 +165,9 @@ class Reduce:
         partial = variants.reduce_partial(op, scalar)
         row_bytes = outputs * int(partial.lstrip("abcfiu")) // 8
         self.op: str = op
-        self.runs: dict[Any, Callable[[bytes], None]] = {}  # The keys are (stage, device).
-        # For each launch: byte offset in the input, byte offset in the workspace, stage.
+        # The keys are (stage, device).
+        self.runs: dict[Any, Callable[[bytes], None]] = {}
+        # Each launch is (byte offset in the input, byte offset in the workspace, stage).
         self.stages: list[tuple[int, int, Stage]] = []
         rows = 0
         parts = list(pieces(reduced, launch.MAX_NUMEL))
@@ -224,9 +225,7 @@ class Reduce:
         return stage.bound(self.runs, device_index), pack, stage.tail
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(
-            self.stages[0][2], name
-        )  # such as entry, defines, grid and block of the first launch
+        return getattr(self.stages[0][2], name)  # This includes entry, defines, grid and block.
 
 
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:

@@ -48,7 +48,7 @@ def _one(
     walks = (strides + [(0,) * len(rows)])[:3]
     tail = _HEAD(*three, n_rows, count, lane_bits, slot_bits, is_adjacent, len(rows))
     if len(strides) < 3:
-        tail = bytes(8) + tail  # the pointer of a missing input
+        tail = bytes(8) + tail  # 0 is the pointer of a missing input.
     return launch.Launch(
         "softmax", f"softmax_{layout.lower()}", variants.define(op, of.short, layout, dims),
         launch.blocks_for(n_rows, 1 << slot_bits), THREADS, len(strides), [], [],

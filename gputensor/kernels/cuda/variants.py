@@ -115,7 +115,7 @@ def reduce_scalar(op: str, of: dtype) -> str | None:
         return None
     name = _NAME[of]
     if LOOPS["reduce"][op] in _WHOLE:
-        return "i64" if name == "u64" else name  # sums wrap around at 64 bits
+        return "i64" if name == "u64" else name  # Sums wrap around at 64 bits.
     if name == "b8":
         return "u8"
     return _UNSIGNED.get(name, name) if LOOPS["reduce"][op] == "any" else name

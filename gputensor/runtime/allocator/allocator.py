@@ -26,7 +26,7 @@ class Allocator:
         self.backend = backend
         self.keeps_blocks = keeps_blocks
         self.limit: int | None = None
-        self.is_closed = False  # True in a forked child, where memory cannot be returned
+        self.is_closed = False  # This is True in a forked child, where memory cannot be returned.
         self._lock = threading.RLock()
         self._is_changing = self._is_torn = False
         self._returned: deque[Block] = deque()
@@ -39,9 +39,9 @@ class Allocator:
         self._holders: dict[Any, int] = {}
         self._aside: dict[Any, Pools | None] = {}
         self._let_go: deque[Any] = deque()
-        self._alone: dict[Block, None] = {}  # segments that belong to no pool
+        self._alone: dict[Block, None] = {}  # These segments belong to no pool.
         self._give_back = self._returned.append if keeps_blocks else self._free_now
-        # the stream of the last allocation, and its bins: see `taking`
+        # The stream of the last allocation, and its bins: see `taking`.
         self._last: tuple[Any, dict[int, list[Block]]] = (None, {})
         self._counts = Counts()
         self._held_bytes = self._peak_held_bytes = 0
@@ -70,7 +70,7 @@ class Allocator:
             try:
                 block, blocks[LAST] = blocks[-1], ()
             except IndexError:
-                block = None  # retry below, outside of the `except` block
+                block = None  # The retry below is outside of the `except` block.
             if block is None:
                 found = self._find(size, nbytes, stream)
                 if found is None:
@@ -114,7 +114,7 @@ class Allocator:
     def empty_cache(self) -> None:
         """Return all segments without tensors to the system, once the device is idle."""
         if not (self._held_bytes or self._returned or self._waiting):
-            return  # the device is unused: do not touch it
+            return  # The device is unused: do not touch it.
         if capture.capturing:
             capture.refuse_device_wait("empty_cache", self.device_index)
         self._wait()
@@ -233,7 +233,7 @@ class Allocator:
                 return
             events = [] if self._aside else [*map(self.backend.record, block.used_on.values())]
             is_done = not self._aside and all(e is not None and e.query() for e in events)
-        except errors.GpuTensorError:  # the next call on the failed device reports the failure
+        except errors.GpuTensorError:  # The next call on the failed device reports the failure.
             is_done = False
         if is_done:
             block.handle()
@@ -304,7 +304,7 @@ class Allocator:
                         following = self._waiting.setdefault(left[0][0], deque())
                         del queue[0]
                         following.append((block, left))
-                    elif not block.size:  # a block of size 0 is borrowed memory
+                    elif not block.size:  # A block of size 0 is borrowed memory.
                         del queue[0]
                         block.handle()
                     elif block.counts is not None:
@@ -487,7 +487,7 @@ class Allocator:
             for block in pools.whole():
                 self._note_free(pools.segments, block, dropped)
             if not pools.segments:
-                del by_stream[key]  # this may drop the last reference to the stream
+                del by_stream[key]  # This may drop the last reference to the stream.
 
     def _note_free(self, where: dict[Block, None], block: Block, dropped: list[Block]) -> None:
         del where[block]

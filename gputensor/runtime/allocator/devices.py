@@ -81,7 +81,7 @@ def taking(
 def _of_device(allocators: Allocators, device_index: int) -> Allocator:
     try:
         return allocators[device_index]
-    except IndexError:  # an unknown device, or the first call of the process
+    except IndexError:  # The device is unknown, or this is the first call of the process.
         pass
     return allocators[allocators.checked("allocate", device_index)]
 

@@ -25,7 +25,7 @@ class Memory:
     def __del__(self) -> None:
         try:
             block = self.block
-        except AttributeError:  # an interrupt came before the object got a block
+        except AttributeError:  # An interrupt came before the object got a block.
             return
         if block is None:
             return

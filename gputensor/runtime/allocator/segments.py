@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 STEP = 512
-SMALL = 1 << 20  # the largest request that shares a small segment
+SMALL = 1 << 20  # Requests of up to this size share a small segment.
 SMALL_SEGMENT = 2 << 20
 LARGE_SEGMENT = 20 << 20
-OWN_SEGMENT = 10 << 20  # the smallest request that has its own segment
+OWN_SEGMENT = 10 << 20  # A request of at least this size has its own segment.
 OWN_STEP = 2 << 20
 _MOST_BINS = 256
 
@@ -113,10 +113,10 @@ class Pools:
     def __init__(self, stream: Any) -> None:
         self.stream: Any = stream
         self.bins: dict[int, list[Block]] = {}
-        self.odd: list[Block] = []  # the home of blocks that belong to no bin
+        self.odd: list[Block] = []  # Blocks that belong to no bin have this home.
         self.small: list[tuple[int, int, Block]] = []
         self.large: list[tuple[int, int, Block]] = []
-        self.segments: dict[Block, None] = {}  # the first block of each segment
+        self.segments: dict[Block, None] = {}  # The keys are the first blocks of the segments.
 
     def pool(self, size: int) -> list[tuple[int, int, Block]]:
         return self.small if size <= SMALL else self.large
@@ -129,7 +129,7 @@ class Pools:
                 for block in first.walk():
                     block.home = self.odd
             self.bins.clear()
-            self._empty(*forgotten)  # the blocks in these bins have another home now
+            self._empty(*forgotten)  # The blocks in these bins have another home now.
 
     def _empty(self, *bins: list[Block]) -> None:
         """Merge the blocks in these bins. Other threads may take blocks meanwhile."""
@@ -237,7 +237,7 @@ def _join(first: Block, second: Block) -> None:
     if after is not None:
         after.before = first
     first.size += second.size
-    second.state = USED  # so that the block counts as neither in a bin nor in a pool
+    second.state = USED  # The block now counts as neither in a bin nor in a pool.
     second.before = second.after = None
 
 

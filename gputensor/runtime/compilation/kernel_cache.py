@@ -38,7 +38,7 @@ _SUFFIXES = (".cubin", ".so")
 _lock = threading.Lock()
 _building: dict[str, threading.Lock] = {}
 _known: dict[str, tuple[bytes, str]] = {}
-_is_alone = False  # entries are private to this process
+_is_alone = False  # If True, entries are private to this process.
 _writes = 0
 
 
@@ -181,7 +181,7 @@ def _make(folder: str, mode: int) -> None:
     umask would allow it."""
     if not os.path.isdir(folder):
         _make(os.path.dirname(os.path.abspath(folder)), mode)
-        with contextlib.suppress(FileExistsError):  # another process has made the folder
+        with contextlib.suppress(FileExistsError):  # Another process may have made the folder.
             os.mkdir(folder, mode)
 
 
@@ -218,7 +218,7 @@ def trim() -> int:
     days, mib = bounds()
     found = []
     for path in _paths(place):
-        with contextlib.suppress(FileNotFoundError):  # another process is trimming too
+        with contextlib.suppress(FileNotFoundError):  # Another process may be trimming too.
             status = os.lstat(path)
             found.append((status.st_mtime, status.st_size, path))
     found.sort(reverse=True)
@@ -226,7 +226,7 @@ def trim() -> int:
     for used, nbytes, path in found:
         left -= nbytes
         if now - used > files.STALE_S and (left < 0 or now - used > days * 86400):
-            with contextlib.suppress(OSError):  # removed by another process, or owned by root
+            with contextlib.suppress(OSError):  # Another process has removed it, or root owns it.
                 os.unlink(path)
                 count += 1
     return count
@@ -242,7 +242,7 @@ def stored() -> tuple[int, int]:
     """Return the number of files in the cache directory and their bytes. No file is read."""
     count = nbytes = 0
     for path in _paths(directory()):
-        with contextlib.suppress(FileNotFoundError):  # another process trims or clears the cache
+        with contextlib.suppress(FileNotFoundError):  # Another process may trim or clear the cache.
             nbytes += os.stat(path).st_size
             count += 1
     return count, nbytes
@@ -264,7 +264,7 @@ def entries() -> Iterator[Entry]:
         whole = read_whole(path)
         try:
             status = os.stat(path)
-        except FileNotFoundError:  # another process trims or clears the cache
+        except FileNotFoundError:  # Another process may trim or clear the cache.
             continue
         if whole is not None:
             yield Entry(path, whole[1], status.st_size, time.time() - status.st_mtime)
@@ -276,7 +276,7 @@ def clear() -> int:
     place = directory()
     count = files.sweep(place)
     for path in _paths(place):
-        with contextlib.suppress(FileNotFoundError):  # another process may clear it too
+        with contextlib.suppress(FileNotFoundError):  # Another process may clear the cache too.
             os.unlink(path)
             count += 1
     _known.clear()

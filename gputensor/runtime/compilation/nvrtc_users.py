@@ -47,7 +47,7 @@ def binding() -> Any:
     try:
         found = import_module("gputensor.runtime.cuda.driver").cupy.cuda.nvrtc
         found.getVersion()
-    except Exception as error:  # CuPy's error depends on the missing part of CUDA
+    except Exception as error:  # The error's class depends on which part of CUDA is missing.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise errors.no_nvrtc(reason) from error
     return found
@@ -181,7 +181,7 @@ def _build(
     head = json.dumps(facts).encode()
     return (
         len(head).to_bytes(4, "little") + head + bytes(image) + b"\0"
-    )  # CuPy removes the last byte
+    )  # CuPy removes the last byte.
 
 
 def _text(given: Any) -> str:

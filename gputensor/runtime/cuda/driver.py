@@ -25,9 +25,10 @@ _driver: Any = cupy.cuda.driver
 get_device: Callable[[], int] = _runtime.getDevice
 use_device: Callable[[int], None] = _runtime.setDevice
 
-_COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
+# cudaDevAttrComputeCapabilityMajor and cudaDevAttrComputeCapabilityMinor.
+_COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76
 _LIBCUDA = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
-_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED; capture.MODES has the order of modes
+_RELAXED = 2  # This is CU_STREAM_CAPTURE_MODE_RELAXED; capture.MODES has the same order.
 _NOT_READY = 600
 # The numbers, in cudaError and CUresult, of errors that destroy a context.
 _ENDS_CONTEXT = frozenset((214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999))
@@ -52,7 +53,7 @@ def unavailable_reason() -> str | None:
     """Return the driver's error message, or None if devices can be used."""
     try:
         count = _runtime.getDeviceCount()
-    except Exception as error:  # a CUDARuntimeError, or a RuntimeError without libcuda
+    except Exception as error:  # It is a CUDARuntimeError, or a RuntimeError without libcuda.
         return str(error)
     return None if count else "the driver sees no GPU"
 

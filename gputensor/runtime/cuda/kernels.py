@@ -32,9 +32,9 @@ _driver: Any = cupy.cuda.driver
 _launch_kernel = _driver.launchKernel
 
 _MAX_PARAMS = 4096
-_ONE = (0,)  # our own kernels have one parameter, at offset 0
+_ONE = (0,)  # Our own kernels have one parameter, at offset 0.
 _DEFAULT_SHARED = 48 * 1024
-_MOST_LAUNCHERS = 1024  # the maximum number of launchers that a kernel keeps
+_MOST_LAUNCHERS = 1024  # A kernel keeps at most this number of launchers.
 
 _local = threading.local()
 _modules: dict[tuple[bytes, int], Any] = {}
@@ -59,7 +59,7 @@ class Function:
         self, function: Any, name: str, device_index: int, module: Any = None, image: bytes = b""
     ) -> None:
         self.module, self.image, self.launchers = module, image, {}
-        self.function: Any = function  # keeps the module loaded
+        self.function: Any = function  # The reference keeps the module loaded.
         self.ptr: int = function.ptr
         self.name: str = name
         self.device_index: int = device_index
@@ -123,7 +123,7 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
             _give_context()
             if module is None:
                 module = cupy.cuda.Module()
-                module.load(bytes(image))  # CuPy rejects subclasses of bytes
+                module.load(bytes(image))  # CuPy rejects subclasses of bytes.
                 _modules[key] = module
             return Function(module.get_function(mangled), entry, device_index, module, image)
         except CudaError as error:
@@ -169,7 +169,7 @@ class _Launcher:
         self.address = ctypes.addressof(self.array)
         self.lists: dict[tuple[int, ...], tuple[Any, int]] = {}
         self.view = memoryview(self.block).cast("B")[skip : skip + _MAX_PARAMS]
-        # `view` and `address`, for each device that has a context.
+        # By device that has a context: `view` and `address`.
         self.ready: dict[int, tuple[memoryview, int]] = {}
 
     def list_of(self, offsets: tuple[int, ...]) -> int:
@@ -201,7 +201,7 @@ def launch(
             _prepare(launcher, function, shared_bytes)
         address = launcher.address if offsets is _ONE else launcher.list_of(offsets)
         (gx, gy, gz), (bx, by, bz) = grid, block
-        launcher.view[: len(params)] = params  # no other call may happen before the launch
+        launcher.view[: len(params)] = params  # No other call may happen before the launch.
         _launch_kernel(function.ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream.ptr, address, 0)
     except Exception as error:
         raise _launch_error(error, function, grid, block, shared_bytes, stream, params) from error
@@ -237,7 +237,7 @@ def launcher(
             return
         try:
             stream, n = cupy_stream(device).ptr, len(params)
-            view[:n] = params  # no other call may happen before the launch
+            view[:n] = params  # No other call may happen before the launch.
             _launch_kernel(ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream, address, 0)
         except Exception as error:
             given = function, grid, block, shared_bytes, current_stream(device), params

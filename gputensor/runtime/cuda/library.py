@@ -83,7 +83,7 @@ _library = _OnGpu()
 def nccl() -> Any:
     """Return CuPy's NCCL module. Raises: ImportError if the library is missing."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the code below reports a missing library
+        warnings.simplefilter("ignore")  # The code below reports a missing library.
         from cupy.cuda import nccl as found
     if not found.available:
         return import_module("cupy_backends.cuda.libs.nccl")

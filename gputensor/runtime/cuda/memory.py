@@ -38,7 +38,7 @@ class _Backend:
         with On(self._device_index), Relaxed():
             try:
                 handle = cupy.cuda.Memory(size)
-            except OverflowError as error:  # the request may exceed the address space
+            except OverflowError as error:  # The request may exceed the address space.
                 raise MemoryError from error
             except CudaError as error:
                 if error.status == _OUT_OF_MEMORY:
@@ -58,7 +58,7 @@ class _Backend:
         if isinstance(entry, Event):
             return entry
         if entry.ptr == PER_THREAD and entry is not per_thread_stream(entry.device_index):
-            return None  # in this thread, the handle would mean another stream
+            return None  # In this thread, the handle would mean another stream.
         event = Event()
         try:
             event.record_or_fail(entry)
@@ -148,7 +148,7 @@ def _reach(one: int, other: int) -> None:
                 if _runtime.deviceCanAccessPeer(device, peer):
                     _runtime.deviceEnablePeerAccess(peer)
             except CudaError as error:
-                if error.status != _HAS_PEER:  # otherwise, another library has enabled it
+                if error.status != _HAS_PEER:  # Otherwise, another library has enabled peer access.
                     raise failed(device, f"peer access to cuda:{peer}", error) from error
         _peers.add((device, peer))
 

@@ -21,7 +21,8 @@ class Staging:
         self._lock = threading.RLock()
         self._is_busy = False
         self._begins: list[int] = []
-        self._owners: dict[int, tuple[Any, int]] = {}  # by first address: (owner, number of bytes)
+        # By first address: (owner, number of bytes).
+        self._owners: dict[int, tuple[Any, int]] = {}
         # The first addresses of dropped memory. A finaliser only appends to this deque.
         self.gone: deque[int] = deque()
         self.in_flight: dict[Any, deque[tuple[Any, Any]]] = {}
@@ -63,7 +64,7 @@ class Staging:
                 if ptr < begin + nbytes:
                     event, key = stream.record_event(), (stream.device_index, stream.key)
                     queue = self.in_flight.setdefault(key, deque())
-                    if not was_busy:  # otherwise, this call interrupts one that removes entries
+                    if not was_busy:  # Otherwise, this call interrupts one that removes entries.
                         _drop_passed(queue)
                     queue.append((event, owner))
             finally:

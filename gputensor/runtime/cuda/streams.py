@@ -18,14 +18,15 @@ from .driver import CudaError, On, Relaxed, checked, failed, get_device, is_done
 _runtime: Any = cupy.cuda.runtime
 cupy_stream = cupy.cuda.get_current_stream
 
-PER_THREAD = 2  # The handle of the per-thread default stream.
-_STREAMS_IN_POOL = 32  # The number of streams per device and priority, as in PyTorch.
+# The per-thread default stream has this handle.
+PER_THREAD = 2
+_STREAMS_IN_POOL = 32  # As in PyTorch, there are this many streams per device and priority.
 
 _lock = threading.Lock()
 _local = threading.local()
 # For each device: the CuPy stream that was current last, and our Stream for it.
 _streams: dict[int, tuple[Any, Stream]] = {}
-_stream_pools: dict[tuple[int, int], deque[Any]] = {}  # CuPy's streams by device and priority
+_stream_pools: dict[tuple[int, int], deque[Any]] = {}  # The keys are (device, priority).
 _thread_keys = itertools.count(-1, -1)
 
 

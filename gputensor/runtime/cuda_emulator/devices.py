@@ -15,8 +15,10 @@ from ..emulator.queues import Scheduler
 machine: Machine
 scheduler: Scheduler
 pinned: PinnedAllocator
-total_bytes = 0  # the memory of each device in bytes
-peers: list[int] = []  # for each device, a bit per device whose memory its kernels may use
+# Each device has this number of bytes of memory.
+total_bytes = 0
+# For each device, a bit for every device whose memory its kernels may use.
+peers: list[int] = []
 _local = threading.local()
 
 

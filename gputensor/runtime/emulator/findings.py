@@ -31,7 +31,7 @@ _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
 # The size of an access that a signal reported, which is unknown.
 _SOME_BYTES = 2**64 - 1
-_CLEAR = 1 << 14  # The largest overrun in bytes that is attributed to an argument.
+_CLEAR = 1 << 14  # Only an overrun of up to this number of bytes is attributed to an argument.
 _NO_THREAD = 2**32 - 1
 
 
@@ -49,7 +49,7 @@ class Found(ctypes.Structure):
         ("begin", ctypes.c_void_p), ("nbytes", ctypes.c_size_t), ("device", ctypes.c_int),
         ("state", ctypes.c_int),
     )  # fmt: skip
-    begin: int  # 0 is None, as ctypes reads a null pointer
+    begin: int  # A null pointer is None, as ctypes reads it.
     nbytes: int
     device: int
     state: int
@@ -168,7 +168,7 @@ class _Meant(NamedTuple):
     """An argument that the kernel may have meant to access, for an address outside of the
     argument's memory."""
 
-    distance: int  # from the address to the argument's memory, in bytes
+    distance: int  # It counts the bytes from the address to the argument's memory.
     name: str
     side: str
     element: int
@@ -282,13 +282,13 @@ def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None
     address of an instruction."""
     if file and line:
         return f"{os.path.basename(file)}:{line}"
-    in_object = _OBJECT.search(file)  # the text of libasan for an unknown symbol
+    in_object = _OBJECT.search(file)  # libasan uses this text for an unknown symbol.
     if in_object is not None:
         return _line_of(in_object[1], int(in_object[2], 16))
     if file:
         return ":".join(os.path.basename(file).split(":")[:2])
     at = machine.place_of(pc)
-    if at is None or os.path.basename(at[0]).startswith("lib"):  # an address in a library
+    if at is None or os.path.basename(at[0]).startswith("lib"):  # The address is in a library.
         return None
     return _line_of(at[0], at[1] - 1)
 

@@ -83,7 +83,7 @@ class Loaded:
     )  # fmt: skip
 
     def __init__(self, image: _Image, entry: _Entry) -> None:
-        self.image: _Image = image  # keeps the code mapped
+        self.image: _Image = image  # The reference keeps the code mapped.
         self.address: int = ctypes.addressof(entry)
         self.name: Any = entry.name.decode()
         self.has_collectives: bool = bool(entry.has_collectives)
@@ -276,7 +276,7 @@ class Machine:
                 shared_bytes, options, image.begin, image.end, finding,
             )  # fmt: skip
             late = more = self.check(params)
-            while more:  # later faults must not be attributed to a later launch
+            while more:  # Later faults must not be attributed to a later launch.
                 more = self.check(params)
             if wrong:
                 sentence = findings.sentence(self, kernel.name, finding, params, arguments)

@@ -16,7 +16,8 @@ _SPELT = {
     "-define-macro": "D", "-U": "U", "--undefine-macro": "U", "-undefine-macro": "U", "-std": "std",
     "--std": "std",
 }  # fmt: skip
-STANDARDS = ("c++17", "c++20")  # the emulator's headers need at least C++17
+# The emulator's headers need at least C++17.
+STANDARDS = ("c++17", "c++20")
 # Options that affect only the generated GPU code, and options that describe what the emulator
 # always does.
 _WITHOUT_EFFECT = (

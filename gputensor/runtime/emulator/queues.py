@@ -269,4 +269,5 @@ class Scheduler:
             try:
                 raise first
             finally:
-                del first  # break the reference cycle with the traceback
+                # The error's traceback refers to this frame, which would be a reference cycle.
+                del first

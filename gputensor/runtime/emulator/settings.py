@@ -20,13 +20,14 @@ from contextlib import contextmanager
 
 from gputensor.core import errors
 
-CHECKS = ("memory", "init", "race", "overflow")  # the checks of `all`; `memory` includes `writes`
+# `all` selects these checks; `memory` includes `writes`.
+CHECKS = ("memory", "init", "race", "overflow")
 WRITES = "writes"
 # The checks that the engine makes; `overflow` is made by the compiled code.
 _BY_THE_ENGINE = (WRITES, *CHECKS[:3])
 _EACH_ACCESS = CHECKS[:3]
 SCHEDULES = ("forward", "reversed", "random")
-_LONGEST = 10**6  # the maximum time limit in seconds
+_LONGEST = 10**6  # A time limit may have at most this number of seconds.
 
 
 class Options(ctypes.Structure):

@@ -386,7 +386,7 @@ def _definitions(text: str) -> list[tuple[set[str], set[str]]]:
                 start = at
             depth += 1
         elif brace[0] == "}":
-            if depth == 0:  # the brace closes a namespace
+            if depth == 0:  # The brace closes a namespace.
                 head_start = at + 1
                 continue
             depth -= 1

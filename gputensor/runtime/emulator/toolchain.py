@@ -177,7 +177,7 @@ _copies = itertools.count()
 def compile_engine() -> str:
     """Build the engine's shared object if needed, and return its path."""
     own = headers(_ENGINE)
-    options = [*_LANGUAGE, "-O2", "-U_FORTIFY_SOURCE"]  # because the engine switches stacks
+    options = [*_LANGUAGE, "-O2", "-U_FORTIFY_SOURCE"]  # The engine switches stacks.
     name = kernel_cache.key(own, options, _version, _MACHINE)
 
     def build() -> bytes:

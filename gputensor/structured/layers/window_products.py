@@ -80,7 +80,8 @@ class Spread(NamedTuple):
         whole = self.sizes(sizes[2:])
         made = to = calls.new_zeros(x, (*sizes[:2], *whole))
         for d, (a, s, n, size) in enumerate(zip(self.low, self.steps, sizes[2:], whole), 2):
-            first = max(0, -(a // s)) if a < 0 else 0  # the first element of x that is not cropped
+            # This is the first element of x that is not cropped.
+            first = max(0, -(a // s)) if a < 0 else 0
             last = min(n, (size - 1 - a) // s + 1) if size else 0
             if first >= last:
                 return made
@@ -166,7 +167,7 @@ def _each(x: Tensor, at: Windows, results: int, work: Work) -> None:
             group, of_groups = begin[1], counts[1]
             own = at.copied(part, (group, *begin[2:]), (of_groups, counts[0], *counts[2:]))
             work(Block(begin, counts, whole), own)
-            del own  # free this block's memory before the next block is copied
+            del own  # Free the memory of this block before the next block is copied.
 
 
 def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
@@ -192,7 +193,7 @@ def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
 
     if x._device.type != "meta":
         _each(x, at, each, multiply)
-        made._get_storage().version = 0  # the writes of its parts do not count
+        made._get_storage().version = 0  # The writes of its parts do not count.
     return made
 
 

@@ -128,7 +128,7 @@ def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
     if 0 in x._geometry.sizes[-count:]:
         raise errors.wrong_shape(op, "self", "have no size 0 but of samples and channels", x)
     found = arguments.per_dim(op, "output_size", value, count)
-    if math.prod(found) >= 1 << 40:  # these windows would exceed any memory
+    if math.prod(found) >= 1 << 40:  # These windows would exceed any memory.
         raise errors.must(op, "output_size", "ask for fewer than 2**40 windows", value)
     return found
 

@@ -287,7 +287,8 @@ class DeviceEntry:
             elif x._device is device:
                 operands.append(x._address())
             else:
-                operands.append(x._get_array().item())  # a CPU scalar among operands of a device
+                # A CPU scalar may be among operands of a device.
+                operands.append(x._get_array().item())
         self.launch(device.index, tuple(operands), params)
 
 

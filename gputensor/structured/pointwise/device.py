@@ -29,7 +29,7 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
         shape, device = self._geometry, self._device
         try:
             x = self._storage._data.ptr + self._offset * shape.dtype.itemsize
-        except AttributeError:  # a meta tensor has no memory
+        except AttributeError:  # A meta tensor has no memory.
             return errors.plainly(general, key_set, self)
         key = (shape, device, x & 15)
         table = operator.table

@@ -115,7 +115,7 @@ def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kerne
     at = next(n for n, a in enumerate(operator.schema.arguments) if a.is_write)
 
     def kernel(key_set: int, *args: Any) -> Tensor:
-        learner = None if at else kernel  # a short cut writes to the first argument
+        learner = None if at else kernel  # A short cut writes to the first argument.
         found: Tensor = write(args[at], inputs(args), params(args), learner, args)
         return found
 
@@ -139,7 +139,7 @@ def forms(
         def factory(operator: Operator, loop: str) -> Kernel:
             return form(operator, rule(operator, loop), prepare)
 
-        factory.__module__ = rule.__module__  # the module's name is the operator's family
+        factory.__module__ = rule.__module__  # The module's name is the operator's family.
         return factory
 
     return of(functional), of(inplace), of(out)
@@ -185,7 +185,7 @@ def _beside(
         return beside
     beside = prepared(entry, params)
     for name, x in zip(entry.plan.config.arg_names, inputs):
-        if type(x) in pointwise.NUMBERS:  # the number must fit the promoted dtype
+        if type(x) in pointwise.NUMBERS:  # The number must fit the promoted dtype.
             number_range.check(operator.short_name, name, x, entry.plan.common_dtype)
     if all([type(x) in _KEPT for x in given]):
         entry.last_beside = (given, beside)

@@ -38,7 +38,7 @@ _now = state.get
 _KEPT = NUMBERS | {type(None), str, dtype}
 # For one, two and three operands: the form, and the maximum number of params in it.
 _FORMS = ((forms.one, 3), (forms.two, 2), (forms.three, 2))
-_LONGEST = 4  # the maximum length of a sequence of short cuts; then a new sequence begins
+_LONGEST = 4  # When a sequence of short cuts has this length, a new one begins.
 
 
 def around(table: Table, behind: tuple[Any, ...]) -> Around:
@@ -165,7 +165,7 @@ def comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...])
     parts = [x._geometry if hasattr(x, "_keys") else x for x in args]
     if not all([type(x) is Geometry or is_kept(x) for x in parts]):
         return False
-    key = (comes_again, *parts, *map(type, parts))  # the types distinguish 1, 1.0 and True
+    key = (comes_again, *parts, *map(type, parts))  # The types distinguish 1, 1.0 and True.
     known: Seen | None = table.plans.get(key)
     if known is None:
         table.remember(key, Seen(None))

@@ -20,7 +20,7 @@ from ...dispatch.shortcuts import ShortCut
 from .computed import is_kept
 
 CUDA_KEYS = TENSOR_KEYS["cuda"]
-_ALIGNED = 15  # these low bits of an address must be 0
+_ALIGNED = 15  # These low bits of an address must be 0.
 
 
 def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:

@@ -165,7 +165,7 @@ def learn_masked(
             return None
         values = source._get_array().reshape(-1)
         if run(put, x, mask._get_array(), values) > values.size:
-            return None  # nothing was written; the kernel will report the error
+            return None  # Nothing was written; the kernel will report the error.
         storage.version += 1
         return self
 

@@ -97,7 +97,7 @@ def learn_out(
 ) -> None:
     """Store the short cut of an out form whose `out` keeps its sizes and is not an input. Also
     store that of an in-place operator of one operand."""
-    if entry.seen is None:  # first call: the stored entry has not been used yet
+    if entry.seen is None:  # At the first call, the stored entry has not been used yet.
         entry.seen = True
         return
     entry.is_fresh = False

@@ -21,7 +21,7 @@ from ...tensor.tensor import Tensor
 __all__ = ["learn", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
 
 
-_PLACES = 1 << 8  # the maximum number of cached offsets per layout; a full cache is cleared
+_PLACES = 1 << 8  # A full cache of a layout's offsets is cleared.
 
 
 def view(
