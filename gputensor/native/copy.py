@@ -222,7 +222,8 @@ def _across(to: Tensor, src: Tensor, non_blocking: bool) -> None:
         return
     source, is_dense = src._geometry, src._geometry.is_non_overlapping_and_dense
     if src._device is CPU:
-        # The device of `to` changes the layout, because the transfer needs only dense elements.
+        # The device of `to` changes the layout. Before the transfer, the host only makes the
+        # elements dense.
         crossing = source if is_dense else contiguous_geometry(source.sizes, source.dtype)
         landed = to if to._geometry is crossing else allocate(crossing, to._device)
         if is_dense:

@@ -59,7 +59,7 @@ def linalg_lu(key_set: int, A: Tensor, pivot: bool = True) -> Any:
 
 
 def _linalg_check_errors(key_set: int, info: Tensor, api_name: str, is_matrix: bool) -> None:
-    """Raise an error for the first failed factorisation. Source:
+    """Raise an error for the first nonzero info. Source:
     aten/src/ATen/native/BatchLinearAlgebra.cpp, _linalg_check_errors."""
     if info._device.type == "meta":
         return

@@ -1,4 +1,4 @@
-"""Products of groups of matrices. The matrices of a group differ in the number of rows, columns or
+"""Products of groups of matrices. The groups may differ in the number of rows, of columns or of
 inner elements.
 
 Each group is one product, computed by the operators of `mm`. On a device, the host must wait for

@@ -375,7 +375,7 @@ def broadcast_tensors(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
 
 
 def _chunk_cat(key_set: int, tensors: Any, dim: int, num_chunks: int) -> Tensor:
-    """Split tensors into chunks, pad the chunks, and concatenate them. Source: TensorShape.cpp,
+    """Pad tensors, split them into chunks, and concatenate the chunks. Source: TensorShape.cpp,
     _pad_chunk."""
     found = checked_tensors("_chunk_cat", tensors)
     num_chunks = arguments.integer("_chunk_cat", "num_chunks", num_chunks, least=1)

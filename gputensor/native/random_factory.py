@@ -96,7 +96,7 @@ def _learn(table: Table, kernel: Any, shape: Geometry, loop: str) -> None:
 
 def _drawing(shape: Geometry, loop: str) -> Callable[[], Any] | None:
     """Return a function that makes an array of random numbers, with parameters 0 and 1; None for
-    layouts without an array."""
+    empty tensors and for unsupported dtypes."""
     if not shape.numel or shape.dtype.category != FLOATING or not shape.in_numpy:
         return None
     return _drawn_by(shape, stub.cpu("random").standard(loop, shape.dtype.np))

@@ -54,7 +54,7 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
 def _has_none(made: Tensor, loop: str) -> bool:
     """Return True if the device of `made` has no loop of the family range.
 
-    The caller must then call the `out` form, for which such a device has a kernel.
+    The caller must then call the `out` form.
     """
     return made._device is not CPU and not stub.serves("range", loop, made._device.type)
 

@@ -64,7 +64,7 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     return found, found
 
 
-# For bools, these reductions are computed by other ones.
+# For bool tensors, these reductions are replaced by other ones.
 _OF_BOOLS = {"sum": "any", "nansum": "any", "prod": "all"}
 # Reductions that are undefined for zero elements.
 _NO_IDENTITY = ("amax", "amin")

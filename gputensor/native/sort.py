@@ -54,8 +54,8 @@ def places_in_order(on: Any, x: Any, dim: int, descending: bool) -> Any:
 def sorted_by_digits(
     on: Any, x: Any, dim: int, descending: bool, with_places: bool = True
 ) -> tuple[Any, Any] | None:
-    """Sort by the CPU's radix loop. Return (values, indices or None), or None if the loop cannot
-    sort x."""
+    """Sort by the CPU's loop. Return (values, indices or None), or None if the loop cannot sort
+    x."""
     if on.is_gpu or not x.size:
         return None
     is_last = dim in (-1, x.ndim - 1)

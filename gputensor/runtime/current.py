@@ -123,8 +123,8 @@ R = TypeVar("R")
 
 
 def on_a_new_thread(function: Callable[..., R], *args: Any) -> R:
-    """Call a function in a new thread, whose stack is empty, and wait for it. It has this thread's
-    context variables, devices and streams."""
+    """Call a function in a new thread, whose stack is empty, and wait for it. The new thread has
+    the context variables, devices and streams of this thread."""
     places = [(module, module.current_device(), _streams(module)) for module in runtimes.in_use()]
     context = contextvars.copy_context()
     made: list[R] = []

@@ -1,5 +1,4 @@
-"""The limits of a GPU that launch plans use, under names of our own. They are attributes of the
-device.
+"""The limits of a GPU that launch plans use, by name. They are attributes of the device.
 
 A runtime reads a device's limits once. The GPUs that are listed here are for the emulator and for
 compilation ahead of time.

@@ -267,8 +267,8 @@ def _score(walk: Walk, gpu: Limits, of: Pack, useful: float) -> None:
     run_out, run_in = size_of(of.chunks, of.run_out), size_of(of.chunks, of.run_in)
     out_bytes, in_bytes = run_out * walk.dst_bytes, run_in * walk.src_bytes
     of.min_run_bytes = min(out_bytes, in_bytes)
-    # A run of src counts twice, because bytes loaded after its end stay in the cache and serve the
-    # next run.
+    # A run of src counts twice, because bytes that are loaded after its end stay in the cache and
+    # serve the next run.
     of.has_long_runs = min(out_bytes, 2 * in_bytes) >= score.PACK_RUN_BYTES
     _deal(walk, gpu, of)
     waves = min(1.0, of.blocks / (of.resident * gpu.multiprocessors))

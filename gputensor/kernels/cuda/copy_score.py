@@ -59,8 +59,8 @@ REPEATS_PER_BLOCK = 16  # An element that repeats is loaded once for at most thi
 # The side of a square tile in elements, by the size of the wider item.
 TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}
 # (rows, columns) of a tile, by the size of the wider item, if columns of dst begin inside a memory
-# sector. A tile then reads up to one sector of rows that it does not store. In a tall tile, these
-# rows are a small share.
+# sector. A tile then reads additional rows, as many as fill one sector, and does not store them. In
+# a tall tile these rows are a small share.
 TILE_OF_SECTORS = {1: (256, 128), 2: (256, 64), 4: (128, 64), 8: (128, 32)}
 # A thread keeps squares of at most this size in registers.
 TILE_SQUARE_BYTES = 128
@@ -70,7 +70,8 @@ TILE_THREAD_BYTES = {1: 128, 2: 128, 4: 64, 8: 64, 16: 64}
 TILE_WAVES = 2
 # Neighbouring blocks cover this number of columns of tiles.
 TILE_GROUP = 8
-# The largest tile is used whose share of busy threads is at least this fraction of the best share.
+# Of all tiles whose share of busy threads is at least this fraction of the best share, the largest
+# is used.
 TILE_FILLS = 0.9
 # With a smaller share of busy threads than this, PACK is scored as an alternative.
 TILE_ENOUGH = 0.8

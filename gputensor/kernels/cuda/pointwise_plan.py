@@ -21,8 +21,8 @@ SMALL_BYTES = 64 << 10
 FLIGHT_BYTES, MAX_UNROLL = 64, 8
 # The minimum length of a row of `out` in bytes: one sector.
 ROW_BYTES = 32
-# A tile is used if it has at least TURNED_SIDE_BYTES on each side, the operand has at least
-# TURNED_BYTES, and at least the share TURNED_USED of the tile is used.
+# Tiles are used if both dimensions have at least TURNED_SIDE_BYTES, if the largest operand has at
+# least TURNED_BYTES, and if at least the share TURNED_USED of the tiles is used.
 TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
 # A row is divided into pieces, one per block, if at least this share of the blocks' threads has
 # work.

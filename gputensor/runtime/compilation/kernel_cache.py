@@ -90,8 +90,8 @@ def _read_or_build(
 
 
 def use(path: str) -> tuple[bytes, str] | None:
-    """Return (payload, label) of a file, or None unless only this user or root can have written it.
-    Set the file's time to now."""
+    """Return (payload, label) of a file, and set its time to now. Return None if the file is
+    damaged or if other users may have written it."""
     try:
         descriptor = trust.opened(path)
     except OSError:

@@ -100,6 +100,6 @@ def _build(
             raise errors.kernel_not_compiled(title, dict(defines), log) from None
         is_ptx = any(option.startswith("-arch=compute_") for option in options)
         image: bytes = binding.getPTX(program) if is_ptx else binding.getCUBIN(program)
-        return image + b"\0"  # CuPy will remove the last byte.
+        return image + b"\0"  # CuPy's binding has removed the last byte.
     finally:
         binding.destroyProgram(program)

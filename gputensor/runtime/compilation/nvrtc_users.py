@@ -181,7 +181,7 @@ def _build(
     head = json.dumps(facts).encode()
     return (
         len(head).to_bytes(4, "little") + head + bytes(image) + b"\0"
-    )  # CuPy removes the last byte.
+    )  # CuPy's binding has removed the last byte.
 
 
 def _text(given: Any) -> str:

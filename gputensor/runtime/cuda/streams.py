@@ -206,7 +206,7 @@ def per_thread_stream(index: int) -> Stream:
 
 
 def stream_of(index: int, of: Any) -> Stream:
-    """Return the Stream for a CuPy stream, which is usually the current one."""
+    """Return the Stream for `of`, a CuPy stream that is current."""
     seen = _streams.get(index)
     return seen[1] if seen is not None and seen[0] is of else _of_cupy(index, of)
 

@@ -109,7 +109,7 @@ class Windows(NamedTuple):
         group, *at = begin
         (of_groups, samples, *out), inner = counts, x._geometry.sizes[1] // self.groups
         # A dimension with one window does not use its step, and a dimension with one tap does not
-        # use its gap. There, both may be larger than any stride.
+        # use its gap. There, both may be too large for a stride.
         walks = [s * (n if m > 1 else 0) for s, n, m in zip(strides, self.steps, self.out)]
         taps = [s * (d if k > 1 else 0) for s, d, k in zip(strides, self.gaps, self.kernel)]
         view = calls.as_strided(

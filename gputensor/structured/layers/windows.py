@@ -35,8 +35,8 @@ _BLOCK = 1 << 16
 
 
 def reach(kernel: Sizes, steps: Sizes, gaps: Sizes, out: Sizes) -> Sizes:
-    """Return, for each dimension, the number of elements from the begin of the first window to the
-    end of the last one.
+    """Return, for each dimension, the number of elements from the first window's first element to
+    the last window's last element.
     """
     each = zip(kernel, steps, gaps, out)
     return tuple([(n - 1) * s + d * (k - 1) + 1 for k, s, d, n in each])
@@ -54,8 +54,8 @@ class Windows(NamedTuple):
 
     @property
     def reach(self) -> Sizes:
-        """Return, for each dimension, the number of elements from the begin of the first window to
-        the end of the last one."""
+        """Return, for each dimension, the number of elements from the first window's first element
+        to the last window's last element."""
         return reach(self.kernel, self.steps, self.gaps, self.out)
 
     def along(self, d: int, tap: int, count: int) -> slice:

@@ -1,8 +1,8 @@
 """Elementwise operators of float8 dtypes. The numbers are decoded to float32, the operator's loop
 runs in float32, and the result is rounded to float8.
 
-The field `dtypes:` of a YAML row declares whether the operator supports float8. Other operators
-raise an error for float8.
+The field `dtypes:` of a YAML row declares whether the operator supports float8. Other operators do
+not compute in float8.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def is_kept(x: Any) -> bool:
 
 
 def fits(entry: Any) -> bool:
-    """Return True if a loop can allocate a result in the planned layout."""
+    """Return True if NumPy allocates a plan's result in the planned layout."""
     geometry = entry.geometry
     return entry.numpy_allocates or not (
         entry.block or not geometry.numel or not geometry.in_numpy

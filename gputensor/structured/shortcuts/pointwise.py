@@ -95,8 +95,8 @@ def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any
 def learn_out(
     table: Table, kernel: Callable[..., Any], entry: Any, inputs: tuple[Any, ...], out: Any
 ) -> None:
-    """Store the short cut of an out form whose `out` keeps its sizes and is not an input. Also
-    store that of an in-place operator of one operand."""
+    """Store the short cut of an out form whose `out` keeps its sizes and is not an input, or of an
+    in-place operator of one operand."""
     if entry.seen is None:  # At the first call, the stored entry has not been used yet.
         entry.seen = True
         return

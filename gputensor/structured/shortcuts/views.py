@@ -21,7 +21,8 @@ from ...tensor.tensor import Tensor
 __all__ = ["learn", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
 
 
-_PLACES = 1 << 8  # A full cache of a layout's offsets is cleared.
+# At most this number of offsets is cached per layout. A full cache is cleared.
+_PLACES = 1 << 8
 
 
 def view(
