@@ -127,8 +127,8 @@ def cuda(family: str) -> ModuleType:
 # The family of fused chains, and the name of its only op. For this family, `plan` is the chain
 # (fusion/running.py).
 CHAIN = "chain"
-# Ops whose operands differ from those of their family. A kernel that is registered for the whole
-# family does not cover them; they must be registered by name.
+# Ops whose operands differ from the operands of their family. A kernel that is registered for the
+# whole family does not cover these ops; they must be registered by name.
 _APART = {("copy", "pack")}
 
 

@@ -158,8 +158,8 @@ def _by_backend(to: Tensor, src: Tensor, non_blocking: bool) -> None:
 
 
 def _copy_from(key_set: int, self: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor:
-    """Copy self into dst, one of which is on a device from another package. `gt.backend.register`
-    registers this kernel."""
+    """Copy self to dst. One of the two tensors is on a device from another package.
+    `gt.backend.register` registers this kernel."""
     if self._device is not dst._device:
         _across(dst, self, non_blocking)
     elif _is_straight(dst._geometry, self._geometry):

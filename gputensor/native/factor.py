@@ -178,7 +178,7 @@ def linalg_cholesky(key_set: int, self: Tensor, upper: bool = False) -> Tensor:
 
         def compute(x: Any) -> Any:
             found, info = factor(x)
-            # If it failed, the kernel runs and reports the error.
+            # After a failure, the kernel runs and reports the error.
             return found if not info.any() else None
 
         short.learn(operators.linalg_cholesky.table, linalg_cholesky, (self, upper), made, compute)

@@ -67,7 +67,7 @@ def _numbers(op: str, **values: Any) -> None:
 
 
 def _real(op: str, **values: Any) -> list[Any]:
-    """Return the values, of which each must be real or have an imaginary part of 0."""
+    """Return the values. Each of them must be real or have an imaginary part of 0."""
     for name, value in values.items():
         if type(value) is complex and value.imag != 0:
             raise errors.must(op, name, "be real", value)

@@ -210,7 +210,8 @@ def _reduce_into(
 
 
 def _parameters(operator: Operator) -> tuple[str, ...]:
-    """Return those of dim, keepdim and dtype that an overload has, according to its schema."""
+    """Return the names among dim, keepdim and dtype that an overload has, according to its
+    schema."""
     text = operator.definition.text if operator.definition else ""
     return tuple([name for name in ("dim", "keepdim", "dtype") if f" {name}" in text])
 

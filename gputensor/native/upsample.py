@@ -280,7 +280,7 @@ def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: A
             made = on.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
         made.fill(0)
     for n, (to, at, by) in enumerate(taps):
-        is_all = len(at) == size  # If True, each index occurs only once.
+        is_all = len(at) == size  # A list of full length contains each index only once.
         starts = is_all and n == 0
         if starts and by is None and made is not None and not on.is_gpu:
             # Mode "clip" is fast, because it does not check indices.

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 class Limits(NamedTuple):
     """The limits of one GPU. threads, blocks, registers, shared_bytes: per multiprocessor.
-    block_shared_bytes: the maximum per block. reserved_shared_bytes: what the system adds to each
-    block. clock_khz, memory_clock_khz, memory_bits: 0 if the driver does not report them."""
+    block_shared_bytes: the maximum per block. reserved_shared_bytes: the shared memory that the
+    system adds to each block. clock_khz, memory_clock_khz, memory_bits: 0 if the driver does not
+    report them."""
 
     multiprocessors: int
     threads: int

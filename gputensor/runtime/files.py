@@ -1,5 +1,5 @@
-"""Atomic file writes, folders that are private to this process, and removal of what killed
-processes left.
+"""Atomic file writes, folders that are private to this process, and removal of killed processes'
+files.
 
 gputensor writes all its files through `whole`.
 

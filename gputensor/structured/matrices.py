@@ -105,8 +105,8 @@ def checked(results: Any, name: str, A: Tensor, check_errors: bool = True) -> An
 
 
 def by_columns(x: Tensor) -> Tensor:
-    """Return a copy of a batch of matrices in column-major order. The strides are those of this
-    order even for matrices of one column and without elements."""
+    """Return a copy of a batch of matrices in column-major order. The strides are exactly
+    column-major, even for matrices of one column and without elements."""
     made = calls.mT(calls.contiguous(calls.mT(x)))
     wanted = matrices(made._geometry.sizes, made._geometry.dtype)
     if made._geometry.strides == wanted.strides:

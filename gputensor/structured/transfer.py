@@ -1,4 +1,4 @@
-"""Copies of bytes between storages: within a device, between devices, from the host and to it.
+"""Copies of bytes between storages: within a device, between devices, and between device and host.
 
 This module copies only ranges of bytes; native/copy.py handles layouts. The runtime of the device
 type makes the copies: CUDA's, or the runtime that another package registered (`runtime.of`).

@@ -28,7 +28,7 @@ _NUMBER = -1
 
 class Choice(NamedTuple):
     """The capability whose loops run. reason: why no better capability runs; "" if this is the
-    best. remedy: what the user can do; "" if there is nothing to do."""
+    best one. remedy: advice for the user; "" if there is none."""
 
     capability: str
     reason: str

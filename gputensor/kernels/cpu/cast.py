@@ -50,13 +50,14 @@ def converter(src: dtype, dst: dtype) -> Converter | None:
 
 
 def convert(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """Return `array` with dtype `to` by the rules above; the array itself if it has that dtype."""
+    """Return `array` cast to dtype `to` by the rules above, or `array` itself if it has this
+    dtype."""
     found = _CONVERTERS[array.dtype, to]
     return array.astype(to, copy=False) if found is None else found(array)
 
 
 def convert_into(dst: np.ndarray, src: np.ndarray) -> None:
-    """Write `src` into `dst` by the rules above; `src` broadcasts."""
+    """Write `src` into `dst`, cast by the rules above. `src` may be broadcast."""
     found = _CONVERTERS[src.dtype, dst.dtype]
     np.copyto(dst, src if found is None else found(src), casting="unsafe")
 

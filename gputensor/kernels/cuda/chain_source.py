@@ -115,8 +115,8 @@ def functor(body: Body, name: str = NAME) -> str:
 
 def epilogue(body: Body) -> str:
     """Return the source of the struct that continues after a reduction. The reduction's result is
-    the first input of `body`. The struct loads the other inputs and stores the outputs. Its
-    addresses are those of the inputs, followed by those of the outputs."""
+    the first input of `body`. The struct loads the other inputs and stores the outputs. It receives
+    the addresses of the inputs, followed by the addresses of the outputs."""
     name = f"{EPILOGUE}_functor"
     given, *inputs = [variants.storage(d) for d in body.inputs]
     outputs = [variants.storage(d) for d in body.dtypes[: len(body.stores)]]

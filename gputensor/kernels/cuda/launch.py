@@ -36,7 +36,7 @@ MAX_NUMEL = 1 << 30
 Operands = tuple[Any, ...]
 # The parts (run, pack, tail) of a launch: `run(pack(*operands, tail))` launches the kernel.
 Straight = tuple[Callable[[Any], None], Callable[..., Any], Any]
-# For a call with one number: where the number comes from, as in `packers`; its packer; the bytes
+# For a call with one number: the source of the number, as in `packers`; its packer; the bytes
 # before the number; the bytes after it.
 Single = tuple[int, Callable[[Any], bytes], bytes, bytes]
 

@@ -63,14 +63,14 @@ class Matmul:
             cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params + more)
 
     def moved(self, rest: bytes, first: int) -> bytes:
-        """Return the parameters `rest`, which follow those of mm, changed for a launch that begins
-        at product `first`."""
+        """Return the parameters `rest`, which follow mm's own parameters, changed for a launch that
+        begins at product `first`."""
         return rest
 
     def plan(
         self, pointers: Sequence[int], sizes: tuple[int, int, int], strides: tuple[Sizes, ...]
     ) -> tuple[int, bytes]:
-        """Return (blocks, parameters). pointers, strides: those of out, a and b. sizes: m, n, k."""
+        """Return (blocks, parameters). pointers, strides: of out, a and b. sizes: m, n, k."""
         m, n, k = sizes
         columns = launch.blocks_for(n, TILE)
         tiles = columns * launch.blocks_for(m, TILE)
@@ -104,7 +104,7 @@ class Addmm(Matmul):
         self._launch(device_index, (out, a, b), (m, n, k), strides, count, rest)
 
     def added(self, pointer: int, strides: Sizes, beta: Any, alpha: Any) -> bytes:
-        """Return the parameters of addmm that follow those of mm."""
+        """Return the additional parameters of addmm, which follow mm's parameters."""
         added = _ADDED.pack(pointer if beta != 0 else 0, *self.in_bytes(strides))
         return added + self.number(beta) + self.number(alpha)
 

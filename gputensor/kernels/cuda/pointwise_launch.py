@@ -66,7 +66,7 @@ class Scaled:
         self.scaled(device_index, operands, scalars)
 
     def __getattr__(self, name: str) -> Any:
-        # This finds entry, defines, grid and block, which are those of the plain kernel.
+        # This finds attributes of the plain kernel, such as entry, defines, grid and block.
         return getattr(self.plain, name)
 
 
@@ -144,7 +144,7 @@ def _by_address(
 def planned(
     family: str, op: str, layout: Any, walk: pointwise_plan.Walk, plan: pointwise_plan.Plan
 ) -> launch.Launch:
-    """Make the launch of a plan. walk: of the whole layout, or of a part of it."""
+    """Make the launch of a plan. walk: the walk of the whole layout, or of a part of it."""
     functor = "add_alpha" if op == "sub_alpha" else op
     common = layout.common_dtype
     scalar, types = _types(family, functor, common, tuple(layout.dtypes))

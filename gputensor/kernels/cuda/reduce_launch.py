@@ -24,8 +24,8 @@ from .launch import (
 # loads.
 _PER_LANE = 4
 _PER_SEGMENT = 8
-# _ENDS: if partial results are combined by another operator, that operator. RESULTS, PARTIALS,
-# EITHER: what a stage writes. EITHER means results if there is one segment, otherwise partial
+# _ENDS: the operator that combines the partial results, if it is another one. RESULTS, PARTIALS,
+# EITHER: the output of a stage. EITHER means results if there is one segment, otherwise partial
 # results.
 _ENDS = {"nansum": "sum"}
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
@@ -225,7 +225,9 @@ class Reduce:
         return stage.bound(self.runs, device_index), pack, stage.tail
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.stages[0][2], name)  # This includes entry, defines, grid and block.
+        return getattr(
+            self.stages[0][2], name
+        )  # The first launch has the attributes that are read here, such as entry and grid.
 
 
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:

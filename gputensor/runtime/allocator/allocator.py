@@ -30,7 +30,7 @@ class Allocator:
         self._lock = threading.RLock()
         self._is_changing = self._is_torn = False
         self._returned: deque[Block] = deque()
-        # For each stream: blocks and the events that they wait for, the first one of that stream.
+        # For each stream: blocks and their events. The first event is on that stream.
         self._waiting: dict[Any, deque[tuple[Block, tuple[tuple[Any, Any], ...]]]] = {}
         self._pools: dict[Any, Pools] = {}
         # Note [Pools of graphs]: pools by handle and stream; reference counts by handle; the
@@ -140,7 +140,8 @@ class Allocator:
             return self._held_bytes
 
     def stats(self) -> dict[str, int]:
-        """Return the counters, which have the names of PyTorch's `memory_stats` if it has them."""
+        """Return the counters under the names of PyTorch's `memory_stats`, where PyTorch has
+        names."""
         with self._lock:
             self._take_back()
             return {
@@ -325,8 +326,7 @@ class Allocator:
     # --- the slow path --------------------------------------------------------------------------
 
     def _find(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
-        """Return a bin with a free block, which another thread may take first; None without
-        memory."""
+        """Return a bin with a free block, or None. Another thread may take the block first."""
         with self._lock:
             if self._returned or self._waiting:
                 self._take_back()

@@ -83,8 +83,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _paths(name: str, beside: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield all files that the name can mean. The including file determines which of them the
-    compiler includes."""
+    """Yield all files that the name can mean. The compiler selects one of them, depending on the
+    including file."""
     for place in (*([beside] if name[0] == '"' else ()), *folders):
         path = os.path.join(place, name[1:])
         if os.path.isfile(path):

@@ -278,8 +278,8 @@ _OBJECT = re.compile(r"\((\S+)\+(0x[0-9a-f]+)\)")
 
 
 def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None:
-    """Return the place, such as `blur.cu:41`. It comes from the compiler's output, or else from the
-    address of an instruction."""
+    """Return the place, such as `blur.cu:41`. It comes from the compiler's output or, if that has
+    none, from the address of an instruction."""
     if file and line:
         return f"{os.path.basename(file)}:{line}"
     in_object = _OBJECT.search(file)  # libasan uses this text for an unknown symbol.

@@ -71,7 +71,7 @@ C_HEADERS = frozenset(
     "stdint.h cstdint stddef.h cstddef stdlib.h cstdlib float.h cfloat limits.h climits".split()
 )
 STANDARD = "gputensor/standard.h"
-# Headers of which we have our own version, which is included after the shim.
+# Our own versions of headers, which are included after the shim.
 OUR_HEADERS = frozenset(
     "cuda_fp16.h cuda_bf16.h cooperative_groups.h cooperative_groups/reduce.h "
     "cooperative_groups/scan.h gputensor/layout.cuh gputensor/standard.h".split()

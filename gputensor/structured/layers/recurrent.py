@@ -123,8 +123,8 @@ def _by_step(x: Tensor, how: How) -> Sequence[Tensor]:
 def _step(
     mode: str, given: Tensor, operands: Operands, state: State
 ) -> tuple[State, Sequence[Tensor], Tensor | None]:
-    """Return the next state, the gates, and what else the backward pass needs: the cell state of an
-    LSTM, or the hidden state's contribution to a GRU's new gate."""
+    """Return the next state, the gates, and a third value for the backward pass: the cell state of
+    an LSTM, or the hidden state's contribution to a GRU's new gate."""
     turned = calls.t(operands.weight_hh)
     if mode == GRU:
         share = calls.linear(state[0], operands.weight_hh, operands.bias_hh)

@@ -100,7 +100,7 @@ def _learn(
     table: Table, kernel: Kernel, args: tuple[Any, ...], entry: Any,
     inputs: tuple[Any, ...], beside: tuple[Any, ...], make: Callable[..., Any],
 ) -> None:  # fmt: skip
-    """Store a short cut if the params are those of the last call."""
+    """Store a short cut if the last call had the same params."""
     if entry.seen is not entry.last_beside:
         entry.seen, entry.is_fresh = entry.last_beside, True
     elif entry.is_fresh:
@@ -146,8 +146,8 @@ def forms(
 
 
 def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
-    """Make a function write(out, inputs, params) that returns `out`. The arguments are those of
-    `compute`."""
+    """Make a function write(out, inputs, params) that returns `out`. `compute` has the same
+    arguments."""
     write = pointwise.write(operator, rule)
 
     def checked_write(
@@ -171,8 +171,8 @@ _KEPT = pointwise.NUMBERS | {type(None), str}
 def _beside(
     operator: Operator, entry: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], prepared: Any
 ) -> tuple[Any, ...]:
-    """Return the params and the numbers among the inputs as loops take them. If they are those of
-    the last call, return the stored result."""
+    """Return the params and the numbers among the inputs as loops take them. If the last call had
+    the same ones, return the stored result."""
     if not params and not entry.has_numbers:
         return ()
     last: tuple[Any, ...]

@@ -34,7 +34,7 @@ Around = tuple[Callable[..., Any], Callable[..., Any] | Any]
 Maker = Callable[[int, tuple[Any, ...], ShortCut, Around], ShortCut | None]
 _now = state.get
 
-# The types of params that a short cut may keep, all of which are immutable.
+# The types of params that a short cut may keep. All of them are immutable.
 _KEPT = NUMBERS | {type(None), str, dtype}
 # For one, two and three operands: the form, and the maximum number of params in it.
 _FORMS = ((forms.one, 3), (forms.two, 2), (forms.three, 2))
