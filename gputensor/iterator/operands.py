@@ -57,8 +57,8 @@ def is_read_write(output: Any, inputs: Operands) -> bool:
 
 
 def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> Any:
-    """Return the common dtype of the inputs that promote. The mask, which precedes them, must be
-    bool."""
+    """Return the common dtype of the inputs that take part in type promotion. A mask, which
+    precedes them, must be bool."""
     start = config.promote_from
     if start:
         for i, x in enumerate(inputs[:start]):
@@ -79,8 +79,8 @@ def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> 
 
 
 def single_dtype(op: str, config: Any, outputs: Operands, inputs: Operands, fallback: Any) -> Any:
-    """Return the dtype of inputs that do not promote: the dtype of the first input, or of the
-    output if there are no inputs."""
+    """Return the dtype for inputs that take no part in type promotion: the dtype of the first
+    input, or of the output if there are no inputs."""
     first = None
     for i, x in enumerate(inputs):
         if type(x) is tuple:

@@ -129,7 +129,7 @@ def check_itself(op: str, out: Any, arg: str = "out") -> None:
 
 
 def _share_bytes(out: Any, x: Any, shape: Any) -> bool:
-    """True if two layouts with gaps share a byte, or if the search takes too long."""
+    """Return True if two layouts with gaps share a byte, or if the search takes too long."""
     shape = shape or out._geometry
     begins = _begins(out, x, shape)
     assert begins is not None

@@ -153,7 +153,8 @@ def build(
 
 
 def over_sizes(model: Plan, sizes: Sizes) -> Plan:
-    """Return `model` for other sizes. The operands must be row-major, and neither empty nor 0-d."""
+    """Return the plan `model`, adapted to other sizes. The operands must be row-major, and neither
+    empty nor 0-d."""
     plan = Plan()
     plan.op, plan.config, plan.sizes = model.op, model.config, sizes
     plan.common_dtype, plan.device = model.common_dtype, model.device

@@ -15,7 +15,7 @@ Strides = Sequence[Shape | None]
 
 
 def can_use_32bit(shape: Shape, stride_bytes: Strides) -> bool:
-    """True if the number of elements and every byte offset fit a signed 32-bit integer."""
+    """Return True if the number of elements and every byte offset fit a signed 32-bit integer."""
     numel = 1
     for size in shape:
         numel *= size

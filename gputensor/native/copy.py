@@ -183,12 +183,12 @@ def _copy_from_and_resize(key_set: int, self: Tensor, dst: Tensor) -> Tensor:
 
 
 def _is_straight(to: Geometry, source: Geometry) -> bool:
-    """True if the copy needs no cast and no change of layout."""
+    """Return True if the copy needs no cast and no change of layout."""
     return to is source and to.is_non_overlapping_and_dense
 
 
 def lays_out(tensor: Tensor) -> bool:
-    """True if the tensor's device has a kernel that copies between layouts and dtypes."""
+    """Return True if the tensor's device has a kernel that copies between layouts and dtypes."""
     return stub.serves("copy", "copy", tensor._device.type)
 
 

@@ -1,4 +1,4 @@
-"""Means over regular or adaptive windows.
+"""Average pooling: means over regular or adaptive windows.
 
 Each operator is one function over NumPy or CuPy arrays, for planes of images. f16 and bf16 are
 computed in f32 and rounded once. Source: aten/src/ATen/native/Pool.h, AveragePool2d.cpp,

@@ -36,7 +36,7 @@ def plus(x: Tensor, y: Tensor, factor: Any, fresh: Fresh = plain) -> Tensor:
 
 
 def add(x: Tensor, y: Tensor, factor: Any, fresh: Fresh = plain) -> None:
-    """x += factor * y."""
+    """Compute x += factor * y in place."""
     if isinstance(factor, Tensor):
         x.add_(fresh(y) * factor)
     else:
@@ -50,7 +50,7 @@ def _rest(kept: float) -> float:
 
 
 def mix(x: Tensor, y: Tensor, kept: Any) -> None:
-    """x = kept * x + (1 - kept) * y."""
+    """Compute x = kept * x + (1 - kept) * y in place."""
     if isinstance(kept, Tensor):
         x.add_((y - x) * (1 - kept))
     else:
@@ -58,7 +58,7 @@ def mix(x: Tensor, y: Tensor, kept: Any) -> None:
 
 
 def mix_square(x: Tensor, y: Tensor, kept: Any) -> None:
-    """x = kept * x + (1 - kept) * y * y."""
+    """Compute x = kept * x + (1 - kept) * y * y in place."""
     x.mul_(kept)
     if isinstance(kept, Tensor):
         x.add_(y.square() * (1 - kept))
@@ -67,7 +67,7 @@ def mix_square(x: Tensor, y: Tensor, kept: Any) -> None:
 
 
 def descend(p: Tensor, direction: Tensor, lr: Any, fresh: Fresh = plain) -> None:
-    """p -= lr * direction."""
+    """Compute p -= lr * direction in place."""
     if isinstance(lr, Tensor):
         p.sub_(fresh(direction) * lr)
     else:

@@ -1,4 +1,4 @@
-"""Counts of values by the compiled loops: see kernels/cpu/histogram.py."""
+"""Counting of values by the compiled loops: see kernels/cpu/histogram.py."""
 
 from __future__ import annotations
 

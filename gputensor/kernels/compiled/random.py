@@ -1,4 +1,4 @@
-"""Random numbers by the compiled loops: see kernels/cpu/random.py."""
+"""Generation of random numbers by the compiled loops: see kernels/cpu/random.py."""
 
 from __future__ import annotations
 

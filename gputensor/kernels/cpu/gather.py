@@ -1,4 +1,4 @@
-"""out[i] = x[position given by the index arrays for i].                             family: gather
+"""out[i] = the element of x at the position that the index arrays give for i.        family: gather
 
 Shapes   `indices` are int64 arrays that broadcast together. `led` contains the dimension of x that
          each of them indexes. In out, the dimensions of the indices replace the indexed

@@ -1,4 +1,4 @@
-"""Indices of nonzero elements, and masked elements, in row-major order.             family: nonzero
+"""Indices of nonzero elements, and elements selected by a mask; row-major order.    family: nonzero
 
 Types    NaN is not zero; masked elements are moved unchanged.
 """

@@ -62,7 +62,7 @@ def keep(
 
 
 def holds(folder: str, text: str, options: Sequence[str]) -> bool:
-    """True if the folder has an undamaged copy of the cubin."""
+    """Return True if the folder has an undamaged copy of the cubin."""
     return kernel_cache.read(_path(folder, text, options)) is not None
 
 

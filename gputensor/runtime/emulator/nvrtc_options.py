@@ -74,7 +74,8 @@ def _split(item: str, following: Iterator[str]) -> tuple[str | None, str]:
 
 
 def check(options: Options, title: str) -> None:
-    """Raises: KernelError for the first option that the emulator does not support."""
+    """Check the options. Raises: KernelError for the first option that the emulator does not
+    support."""
     for other in options.others:
         if other.strip() not in _WITHOUT_EFFECT and not other.strip().startswith(_WITH_A_NUMBER):
             rule = "be among -I, -D, -U and -std where CUDA is emulated"

@@ -20,7 +20,7 @@ OPTIONS = "detect_leaks=0:halt_on_error=0:detect_stack_use_after_return=0:suppre
 
 
 def is_active() -> bool:
-    """True if libasan is loaded in this process."""
+    """Return True if libasan is loaded in this process."""
     return hasattr(ctypes.CDLL(None), "__asan_init")
 
 

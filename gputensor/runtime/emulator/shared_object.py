@@ -28,7 +28,7 @@ _ASKED = frozenset((
 
 
 def check(image: bytes, text: str, entries: Sequence[str], title: str) -> None:
-    """Raises: KernelError if a GPU's compiler would reject the text."""
+    """Check a compiled kernel. Raises: KernelError if a GPU's compiler would reject the text."""
     host = next(_of_the_host(image), None)
     if host is not None:
         log = f"'{host}' is a function of the host, which a kernel cannot call"
