@@ -33,8 +33,8 @@ class Allocator:
         # For each stream: blocks and their events. The first event is on that stream.
         self._waiting: dict[Any, deque[tuple[Block, tuple[tuple[Any, Any], ...]]]] = {}
         self._pools: dict[Any, Pools] = {}
-        # Note [Pools of graphs]: pools by handle and stream; reference counts by handle; the
-        # previous pools of captured streams; handles that finalisers released.
+        # The state for Note [Pools of graphs]: pools by handle and stream; reference counts by
+        # handle; the previous pools of captured streams; handles that finalisers released.
         self._of_graphs: dict[Any, dict[Any, Pools]] = {}
         self._holders: dict[Any, int] = {}
         self._aside: dict[Any, Pools | None] = {}
