@@ -1,1 +1,1 @@
-"""TensorIterator: broadcasting, promotion, and the order of memory accesses."""
+"""TensorIterator: broadcasting, type promotion, and the order of memory accesses."""

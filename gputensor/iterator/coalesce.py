@@ -1,4 +1,4 @@
-"""Coalescing: neighbouring dimensions that have one stride in every operand are merged."""
+"""Coalescing: merge neighbouring dimensions that every operand can cross with a single stride."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags of PyTorch's TensorIteratorConfig: checks and assumptions of an iteration.
+"""The flags of PyTorch's TensorIteratorConfig, which select the checks and rules of an iteration.
 
 `plan.build` implements them. The public builder is `tensor_iterator.TensorIteratorConfig`.
 """
@@ -17,22 +17,22 @@ _DEFAULTS: dict[str, Any] = {
     "check_all_same_device": True,
     # Resize a given output of the wrong size; False makes that an error.
     "resize_outputs": True,
-    # Inputs from this index on promote; inputs before it, such as a mask, do not. None: no input
-    # promotes.
+    # Inputs from this index on take part in type promotion. Earlier inputs, such as a mask, do not.
+    # None: there is no promotion.
     "promote_from": None,
     # Replace a bool or integer result type by the default dtype.
     "promote_integer_inputs_to_float": False,
-    # A given output may have another dtype than the result; kernels cast as they store.
+    # A given output may have a dtype other than the result's; kernels cast when they store.
     "cast_common_dtype_to_outputs": False,
     # A given output must have a dtype to which the result can be cast.
     "enforce_safe_casting_to_output": False,
     # The allowed number of 0-d CPU tensors among operands of another device.
     "cpu_scalars": 0,
-    # Elements are visited in row-major order: the last dimension is fastest.
+    # If True, elements are visited in row-major order: the last dimension is fastest.
     "enforce_linear_iteration": False,
     # The dtype of allocated outputs, independent of the inputs.
     "static_dtype": None,
-    # Names of the inputs, for messages; an output is "out", or "self" where it is also an input.
+    # The inputs' names in messages. An output is named "out", or "self" if it is also an input.
     "arg_names": ("self", "other"),
 }
 
@@ -80,12 +80,12 @@ UNARY_FLOAT = Config(**_PROMOTING, promote_integer_inputs_to_float=True)
 NULLARY = Config(check_all_same_dtype=False, resize_outputs=False)
 # Writing the same value twice is harmless, so fill and zero accept expanded tensors.
 FILL = NULLARY.replace(check_mem_overlap=False)
-# Both branches may be CPU scalars. PyTorch moves them to the condition's device.
+# For `where`: both branches may be CPU scalars. PyTorch moves them to the condition's device.
 _MASKED = _PROMOTING | {"promote_from": 1}
 WHERE = Config(**_MASKED, cpu_scalars=2, arg_names=("condition", "self", "other"))
 COPY = Config(
     check_all_same_dtype=False, check_all_same_device=False, resize_outputs=False,
     cast_common_dtype_to_outputs=True, arg_names=("src",),
 )  # fmt: skip
-# Used only for the names in messages: `build_reduction` has its own rules.
+# `build_reduction` has its own checks. It uses this object only for the names in messages.
 REDUCTION = Config(check_mem_overlap=False, check_all_same_dtype=False, arg_names=("self",))

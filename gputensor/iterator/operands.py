@@ -1,6 +1,6 @@
-"""The common device and dtype of operands, and the action for each output.
+"""Compute the operands' common device and dtype, and the action for each output.
 
-All exceptions about devices and dtypes of an iteration are raised here.
+All exceptions about the devices and dtypes of an iteration are raised here.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ def _named_tensors(config: Any, outputs: Operands, inputs: Operands) -> list[tup
 
 
 def output_name(config: Any, output: Any, inputs: Operands) -> str:
-    """Return the name of an output: `self` for an operand written in place, `out` for a given
-    output."""
+    """Return an output's name in messages: `self` if it is written in place, otherwise `out`."""
     return "self" if not config.resize_outputs or is_read_write(output, inputs) else "out"
 
 
@@ -58,8 +57,8 @@ def is_read_write(output: Any, inputs: Operands) -> bool:
 
 
 def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> Any:
-    """Return the common dtype of the inputs that promote. The mask, which precedes them, must be
-    bool."""
+    """Return the common dtype of the inputs that take part in type promotion. A mask, which
+    precedes them, must be bool."""
     start = config.promote_from
     if start:
         for i, x in enumerate(inputs[:start]):
@@ -68,7 +67,7 @@ def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> 
         inputs = inputs[start:]
     common = None
     for x in inputs:
-        # One dtype and no number, so there is no promotion.
+        # Promote only if an input is a Python number or the dtypes differ.
         if type(x) is not tuple or (common is not None and x[0].dtype is not common):
             common = promotion.result_type(op, inputs, default_dtype)
             break
@@ -80,8 +79,8 @@ def common_dtype(op: str, config: Any, inputs: Operands, default_dtype: Any) -> 
 
 
 def single_dtype(op: str, config: Any, outputs: Operands, inputs: Operands, fallback: Any) -> Any:
-    """Return the dtype of inputs that do not promote: the dtype of the first input, or of the
-    output if there are no inputs."""
+    """Return the dtype for inputs that take no part in type promotion: the dtype of the first
+    input, or of the output if there are no inputs."""
     first = None
     for i, x in enumerate(inputs):
         if type(x) is tuple:
@@ -97,7 +96,8 @@ def single_dtype(op: str, config: Any, outputs: Operands, inputs: Operands, fall
 def output_action(
     op: str, config: Any, output: Any, inputs: Operands, sizes: Sizes, result: Any
 ) -> str:
-    """Return the action for an output. Raise if the result may not be written to it."""
+    """Return the action for an output: allocate, keep or resize. Raise if the result may not be
+    written to it."""
     if output is None:
         return ALLOCATE
     geometry = output[0]

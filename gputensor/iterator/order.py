@@ -1,4 +1,4 @@
-"""The order of the dimensions of an iteration, and strides of results in that order.
+"""The order of an iteration's dimensions, and the strides of new outputs in that order.
 
 Source: ATen/TensorIterator.cpp, compute_fast_setup_type, reorder_dimensions and
 allocate_or_resize_outputs. Checked against PyTorch by tests/oracle/test_iterator_oracle.py.
@@ -15,20 +15,21 @@ Sizes = tuple[int, ...]
 def dimension_order(shape: Sizes, operands: list[Sizes], n_reduced: int = 0) -> list[int]:
     """Return dimension numbers from the innermost outwards.
 
-    operands: strides over `shape` of every operand with a known layout, outputs first. The first
-    `n_reduced` operands are outputs of a reduction, with stride 0 on the reduced dimensions, which
-    become innermost.
+    operands: strides over `shape` of every operand with a known layout, outputs first. In a
+    reduction, the first `n_reduced` operands are outputs. Their stride is 0 in reduced dimensions,
+    and these dimensions become innermost.
 
-    This is a stable insertion sort. A comparison of two dimensions is undecided if no operand
-    determines their order. A dimension moves inward only if a comparison decides so. It then also
-    moves past dimensions with undecided comparisons.
+    The algorithm is a stable insertion sort. Two dimensions are compared by their strides, operand
+    by operand. If no operand decides, the dimensions are not swapped. A dimension moves inward only
+    past a dimension that a comparison places further out. It then also passes the dimensions in
+    between whose comparison was undecided.
     """
     order = list(range(len(shape) - 1, -1, -1))
     for i in range(1, len(order)):
         at = i
         for j in range(i - 1, -1, -1):
             inner, outer = order[j], order[at]
-            # Inlined, because a function call would take a third of a plan's time.
+            # Inlined, because a function call would take a third of the time of a plan.
             verdict = 0
             for k, strides in enumerate(operands):
                 a, b = strides[inner], strides[outer]
@@ -67,8 +68,9 @@ def strides_in_order(shape: Sizes, order: list[int]) -> Sizes:
 
 
 def dense_strides_like(geometry: Geometry) -> Sizes:
-    """Return strides that preserve the layout of `geometry`, for empty_like, clone and to. A dense
-    geometry keeps its strides; others keep the order of dimensions."""
+    """Return strides that preserve the layout of `geometry`, for empty_like, clone and to. The
+    strides of a dense geometry are returned unchanged. For other geometries, only the order of the
+    dimensions is kept."""
     if geometry.is_non_overlapping_and_dense:
         return geometry.strides
     shape = geometry.sizes

@@ -17,16 +17,18 @@ from ..core import errors
 NO, YES, TOO_HARD = range(3)
 FULL, PARTIAL = 3, 4
 
-# Limit of NumPy's search for a shared byte of two layouts with gaps, in candidate solutions.
-_MAX_WORK: Any = 1000  # NumPy's type stubs allow only 0 and -1.
-# The first address of a storage if offsets are used as addresses. NumPy treats address 0 as no
-# memory.
+# The maximum number of candidate solutions in NumPy's search for a byte that two layouts with gaps
+# share.
+# The search takes any limit, but NumPy's type stubs allow only 0 and -1.
+_MAX_WORK: Any = 1000
+# If offsets are used as addresses, a storage begins at this address, because NumPy treats address 0
+# as no memory.
 _BASE = 1 << 12
 
 
 def internal_overlap(geometry: Any) -> int:
-    """Return NO if each index has its own memory, YES if some share memory, TOO_HARD if
-    undecided."""
+    """Return NO if every element has its own memory, YES if some elements share memory, TOO_HARD if
+    this is not determined."""
     if geometry.is_non_overlapping_and_dense:
         return NO
     for size, stride in zip(geometry.sizes, geometry.strides):
@@ -36,10 +38,10 @@ def internal_overlap(geometry: Any) -> int:
 
 
 def pair_overlap(a: Any, a_begin: int, b: Any, b_begin: int) -> int:
-    """Return the overlap of two geometries that begin at the given bytes of one memory.
+    """Return the overlap of two geometries that begin at the given byte offsets of the same memory.
 
-    NO, FULL (the same elements at the same places), PARTIAL, or TOO_HARD if either has gaps.
-    Dimensions of size 1 are ignored.
+    The result is NO, FULL (equal elements at equal places), PARTIAL, or TOO_HARD if either geometry
+    has gaps. Dimensions of size 1 are ignored.
     """
     if a.numel == 0 or b.numel == 0:
         return NO
@@ -59,7 +61,7 @@ def _walk(geometry: Any) -> list[tuple[int, int]]:
 
 
 def relation(out: Any, x: Any, shape: Any = None) -> int:
-    """Return the overlap of a tensor `out` with a tensor `x`, as `pair_overlap` does.
+    """Return the overlap of the tensors `out` and `x`: see `pair_overlap`.
 
     shape: the geometry that `out` will have; by default its present one.
     """
@@ -69,10 +71,11 @@ def relation(out: Any, x: Any, shape: Any = None) -> int:
 
 
 def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
-    """Return the first bytes of two tensors in one memory, or None if they share no memory.
+    """Return the first bytes of tensors `a` and `b` in common memory, or None if they share no
+    memory.
 
-    If a tensor `a` needs more than its storage for geometry `shape`, all tensors of the storage
-    move with it.
+    If `a` with geometry `shape` needs more memory than its storage has, the storage is reallocated
+    and all of its tensors move with it.
     """
     first, second = a._storage, b._storage
     if first is not None and first.is_twin(second):
@@ -93,13 +96,14 @@ def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
 
 
 def check(op: str, out: Any, x: Any, arg: str = "other", shape: Any = None) -> None:
-    """Raise if a tensor `out` partially overlaps an input; full overlap, in place, is allowed."""
+    """Raise if tensor `out` partially overlaps an input. Full overlap, as in an in-place call, is
+    allowed."""
     if relation(out, x, shape) == PARTIAL:
         raise errors.partial_overlap(op, arg)
 
 
 def check_apart(op: str, out: Any, x: Any, arg: str, shape: Any = None) -> None:
-    """Raise if a tensor `out` shares memory with an input that is read after `out` is written."""
+    """Raise if tensor `out` shares memory with an input that is read after `out` is written."""
     if out is not x:
         kind = relation(out, x, shape)
         if kind == NO or kind == TOO_HARD and not _share_bytes(out, x, shape):
@@ -108,9 +112,10 @@ def check_apart(op: str, out: Any, x: Any, arg: str, shape: Any = None) -> None:
 
 
 def check_out(op: str, out: Any, shape: Any = None, **read: Any) -> None:
-    """Raise unless `out`, with its future geometry `shape`, may be written while `read` are read.
+    """Raise unless `out` may be written while the tensors `read` are read. shape: the geometry that
+    `out` will have; by default its present one.
 
-    read: inputs by argument name.
+    read: the inputs, by argument name.
     """
     check_itself(op, out)
     for arg, x in read.items():
@@ -124,7 +129,7 @@ def check_itself(op: str, out: Any, arg: str = "out") -> None:
 
 
 def _share_bytes(out: Any, x: Any, shape: Any) -> bool:
-    """True if two layouts with gaps share a byte, or if the search takes too long."""
+    """Return True if two layouts with gaps share a byte, or if the search takes too long."""
     shape = shape or out._geometry
     begins = _begins(out, x, shape)
     assert begins is not None
@@ -136,7 +141,8 @@ def _share_bytes(out: Any, x: Any, shape: Any) -> bool:
 
 
 class _Bytes:
-    """A layout at an address, for NumPy's overlap check; its memory is never read."""
+    """A layout at an address, as an array interface for NumPy's overlap check. Its memory is never
+    read."""
 
     def __init__(self, geometry: Any, begin: int) -> None:
         self.__array_interface__ = {

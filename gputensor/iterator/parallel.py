@@ -17,14 +17,15 @@ from ..core.geometry import Sizes
 
 # PyTorch's at::internal::GRAIN_SIZE.
 GRAIN = 32768
-# Below this number of elements, waking a second thread costs more time than a single ufunc saves.
+# Below this number of elements, a second thread saves less time in a single ufunc than its wake-up
+# costs.
 POINTWISE_FROM = 1 << 20
-# The elements that a thread takes at a time. BLOCK is for a single ufunc. COMPOSED_BLOCK is for a
-# loop of several ufuncs, whose intermediate results must fit into the cache. Such a loop uses
-# several threads from four blocks on.
+# The number of elements that a thread takes at a time. BLOCK is for a single ufunc. COMPOSED_BLOCK
+# is for a loop of several ufuncs, whose intermediate results must fit into the cache. Such a loop
+# uses several threads if it has at least four blocks.
 BLOCK = 1 << 17
 COMPOSED_BLOCK = 1 << 16
-# More blocks than threads, so that the threads' shares differ little.
+# There are more blocks than threads, so that all threads finish at nearly the same time.
 _BLOCKS_PER_THREAD = 8
 
 
@@ -44,10 +45,11 @@ def for_each(shape: Sizes, work: Callable[[int, int], object], grain: int = GRAI
 
 
 def block_size(shape: Sizes, numel: int, n_blocks: int) -> int:
-    """Return the size of the largest block of whole inner dimensions that gives `n_blocks` blocks.
+    """Return the largest block of whole inner dimensions that still gives at least `n_blocks`
+    blocks.
 
-    Ranges that begin at multiples of this size have no partial rows, which would need additional
-    steps for each dimension.
+    Ranges that begin at multiples of this block size contain no partial rows, which would need
+    additional steps in each dimension.
     """
     block = 1
     for size in shape:
@@ -91,8 +93,8 @@ def slowest_dim(array: np.ndarray[Any, Any], n_parts: int) -> int:
 
 
 def part(x: Any, axis: int, first: int, last: int) -> Any:
-    """Return `x[first:last]` along an axis counted from the end, or x itself if it is broadcast
-    there."""
+    """Return `x[first:last]` along an axis counted from the end. Return x itself if it is a number
+    or is broadcast along that axis."""
     if type(x) is not np.ndarray or x.ndim < -axis or x.shape[axis] == 1:
         return x
     where: tuple[Any, ...] = (..., slice(first, last), *[slice(None)] * (-axis - 1))

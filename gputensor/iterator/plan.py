@@ -1,11 +1,12 @@
 """Plans: decisions of an operator call that depend only on geometries, devices and number types.
 
-`build` and `build_reduction` are called on a plan cache miss. Both are pure functions. A plan
-contains no values and no addresses. Building one neither allocates nor checks partial overlap
-(`overlap.check` does that at each call).
+`build` and `build_reduction` run on a plan cache miss. Both are pure functions. A plan contains no
+values and no addresses. Building a plan neither allocates memory nor checks partial overlap, which
+`overlap.check` does at each call.
 
-The steps are PyTorch's (ATen/TensorIterator.cpp, TensorIteratorBase::build): broadcast, device,
-dtype, outputs of the wrong size, then the fast set-up, or order, strides and coalescing.
+The steps are those of PyTorch's TensorIteratorBase::build (ATen/TensorIterator.cpp): sizes, device,
+dtype, and the actions for outputs. Then the fast set-up fixes the layout of dense operands; for
+other operands, the dimensions are ordered, strides computed, and dimensions coalesced.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from .order import dense_strides_like, dimension_order, strides_in_order
 from .overlap import YES, internal_overlap
 from .split import MAX_32BIT, can_use_32bit
 
-# Strides of one-dimensional iterations: over dense memory, and of a repeated element.
+# Stride bytes of a one-dimensional iteration: over dense memory (by item size), and over one
+# repeated element.
 _DENSE = {itemsize: (itemsize,) for itemsize in (1, 2, 4, 8, 16)}
 _STAY = (0,)
 
 
 class OutputPlan:
-    """An output's geometry and the action for it: ALLOCATE, KEEP (given, fits) or RESIZE."""
+    """An output's geometry and its action: ALLOCATE, KEEP (the given output fits) or RESIZE."""
 
     __slots__ = ("geometry", "action")
     geometry: Geometry
@@ -49,12 +51,12 @@ class Plan:
 
     sizes: the broadcast sizes. common_dtype: the dtype of the computation; without promotion, the
     dtype of the first input. device: None without a tensor operand.
-    dtypes: per operand as stored; common_dtype for numbers and scalar operands.
+    dtypes: the stored dtype of each operand; common_dtype for numbers and scalar operands.
     shape, stride_bytes: the coalesced iteration, index 0 fastest; () where sizes is ().
-    stride_bytes[i] is None for a number, and for a 0-d CPU tensor (`scalar_operands`) among
-    operands of another device, whose value is packed like a number.
+    scalar_operands: 0-d CPU tensors among operands of another device. Their values are packed like
+    numbers. stride_bytes[i] is None for a number and for a scalar operand.
     n_reduced: the number of leading dimensions of `shape` that are reduced (0 unless a reduction).
-    elementwise_dense: the tensor operands have equal sizes and strides and are dense, so that NumPy
+    elementwise_dense: the tensor operands are dense and have equal sizes and strides, so that NumPy
     allocates the result in this plan's layout.
     """
 
@@ -93,11 +95,12 @@ def build(
 ) -> Plan:  # fmt: skip
     """Return the plan of a pointwise operator.
 
-    Operands are (geometry, device) pairs, inputs also Python number types; an output may be None,
-    to be allocated. An output that is also an input is the same pair object in both.
+    Operands are (geometry, device) pairs. An input may also be a Python number type. An output may
+    be None; it is then allocated. An output that is also an input is the same pair object in both.
     out_dtype: the result's dtype if it differs from the common dtype, or a function of the common
-    dtype (abs of complex). is_like_input: a result of another dtype then has the layout of the
-    first input. static_sizes: the outputs' sizes, if operands do not determine them.
+    dtype (as for abs of complex numbers). is_like_input: if the result's dtype differs from the
+    common dtype, it has the layout of the first input. static_sizes: the outputs' sizes, if the
+    operands do not determine them.
     Raises: gputensor's errors about shape, device, dtype and an output's internal overlap.
     """
     plan = Plan()
@@ -150,7 +153,8 @@ def build(
 
 
 def over_sizes(model: Plan, sizes: Sizes) -> Plan:
-    """Return `model` for other sizes. The operands must be row-major, and neither empty nor 0-d."""
+    """Return the plan `model`, adapted to other sizes. The operands must be row-major, and neither
+    empty nor 0-d."""
     plan = Plan()
     plan.op, plan.config, plan.sizes = model.op, model.config, sizes
     plan.common_dtype, plan.device = model.common_dtype, model.device
@@ -167,10 +171,12 @@ def over_sizes(model: Plan, sizes: Sizes) -> Plan:
 def _dense_walk(
     config: Any, sizes: Sizes, known: list[Geometry], has_numbers: bool
 ) -> Sizes | None:
-    """Return strides of new outputs if all operands are dense in one order, or None.
+    """Return the strides of new outputs if all operands are dense in one common order, otherwise
+    None.
 
-    0-d operands and numbers have no strides. PyTorch sorts the dimensions if there are any; for
-    row-major operands the result is the same. Source: compute_fast_setup_type.
+    0-d operands and numbers have no strides. With these operands, PyTorch sorts the dimensions
+    instead of taking the fast path; for row-major operands the result is the same. Source:
+    compute_fast_setup_type.
     """
     model: Any = None
     has_scalars = has_numbers
@@ -207,11 +213,13 @@ def _cast_strides(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     has_numbers: bool,
 ) -> Sizes | None:  # fmt: skip
-    """Return strides of new outputs if PyTorch orders dimensions by its casted copies, or None.
+    """Return the strides of new outputs that follow from operands cast to the common dtype, or None
+    if no cast changes a layout.
 
-    PyTorch casts operands to the common dtype before it reads strides, and copies of operands with
-    gaps or repeats are dense. This function does the same on all devices, so that a result has one
-    layout. Source: TensorIterator.cpp, compute_types.
+    PyTorch casts operands to the common dtype before it reads their strides. The cast copies of
+    operands with gaps or repeated elements are dense. This function follows PyTorch on every
+    device, so that a result has the same layout everywhere. Source: TensorIterator.cpp,
+    compute_types.
     """
     config, common = plan.config, plan.common_dtype
     if config.promote_from is None or KEEP in actions:
@@ -263,7 +271,8 @@ def _lay_out_dense(
     plan.shape = (numel,) if sizes else ()
     plan.elementwise_dense = is_elementwise
     _finish(plan, made, elements, strides, numel)
-    # Only iterations this long can have large offsets, because no element has more than 16 bytes.
+    # Short iterations need no check: an element has at most 16 bytes, so all their offsets fit 32
+    # bits.
     plan.can_use_32bit = numel * 16 <= MAX_32BIT or can_use_32bit(plan.shape, plan.stride_bytes)
 
 
@@ -330,9 +339,9 @@ def build_reduction(
 ) -> Plan:  # fmt: skip
     """Return the plan of a reduction of `self_operand` over the normalised `dims`.
 
-    in_dtype: the dtype of the arithmetic, the plan's common_dtype. A new output is row-major for
-    every layout of the input. The output's strides are 0 in the `n_reduced` leading dimensions of
-    the iteration. Plan.sizes are the input's sizes.
+    in_dtype: the dtype of the arithmetic, which is the plan's common_dtype. A new output is
+    row-major for every layout of the input. The output's strides are 0 in the `n_reduced` leading
+    dimensions of the iteration. Plan.sizes are the input's sizes.
     """
     plan = Plan()
     plan.op, plan.config = op, config
@@ -344,7 +353,7 @@ def build_reduction(
     out_sizes = reduced_sizes(sizes, reduced, keepdim)
     made = _reduction_output(op, config, self_operand, output, out_sizes, out_dtype)
 
-    # The output's strides over the input's sizes: 0 along reduced dimensions.
+    # The output's strides over the input's sizes are 0 along reduced dimensions.
     out_strides = iter(made.geometry.stride_bytes)
     seen = []
     for d in range(len(sizes)):
@@ -376,7 +385,7 @@ def _reduction_output(
         raise errors.dtypes_differ(op, "out", output, out_dtype)
     if given.sizes != sizes:
         return OutputPlan(contiguous_geometry(sizes, out_dtype), RESIZE)
-    # PyTorch allows this, although many rows then write one location.
+    # PyTorch allows such an `out`, although several rows would then write to the same location.
     if internal_overlap(given) == YES:
         raise errors.internal_overlap(op, "out", output)
     return OutputPlan(given, KEEP)

@@ -1,8 +1,7 @@
 """Iteration along one dimension: rows of `n` elements with any strides, for softmax and similar
 operators.
 
-The row's dimension stays separate; all other dimensions are sorted and coalesced, as in the
-iterator.
+The iteration that `stub.bind` receives: operands of equal sizes, iterated along one dimension.
 """
 
 from __future__ import annotations

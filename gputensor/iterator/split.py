@@ -1,4 +1,4 @@
-"""Division of an iteration into pieces with 32-bit offsets, and of a range into 2-d steps.
+"""Division of an iteration into pieces with 32-bit offsets, and of a linear range into 2-d steps.
 
 The functions take coalesced shapes, innermost dimension first, and stride bytes per operand (None
 for an operand without memory).
@@ -15,7 +15,7 @@ Strides = Sequence[Shape | None]
 
 
 def can_use_32bit(shape: Shape, stride_bytes: Strides) -> bool:
-    """True if the number of elements and every byte offset fit a signed 32-bit integer."""
+    """Return True if the number of elements and every byte offset fit a signed 32-bit integer."""
     numel = 1
     for size in shape:
         numel *= size
@@ -34,8 +34,8 @@ def can_use_32bit(shape: Shape, stride_bytes: Strides) -> bool:
 class Piece:
     """A part of an iteration whose offsets fit 32 bits.
 
-    offset_bytes: the first byte of each operand (None without memory). accumulate: an earlier piece
-    wrote to the same outputs. is_final: no later piece writes to them.
+    offset_bytes: the byte offset of each operand's first element (None without memory). accumulate:
+    an earlier piece wrote to the same outputs. is_final: no later piece writes to them.
     """
 
     __slots__ = ("shape", "offset_bytes", "accumulate", "is_final")
@@ -57,7 +57,7 @@ class Piece:
     def halves(self, dim: int, stride_bytes: Strides, is_reduced: bool) -> tuple[Piece, Piece]:
         """Split dimension `dim` into its first floor(n/2) elements and the rest.
 
-        Halves of a reduced dimension share outputs.
+        If the dimension is reduced, both halves write to the same outputs.
         """
         size = self.shape[dim]
         first = size // 2
@@ -72,8 +72,8 @@ class Piece:
 
 
 def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
-    """Return the dimension with the largest extent in bytes, in any operand. If several are equal,
-    return the outermost.
+    """Return the dimension with the largest extent in bytes over all operands. Of several equal
+    dimensions, return the outermost.
 
     Source: ATen/TensorIterator.cpp, get_dim_to_split.
     """
@@ -89,8 +89,8 @@ def dim_to_split(shape: Shape, stride_bytes: Strides) -> int:
 
 
 def split_32bit(shape: Shape, stride_bytes: Strides, n_reduced: int = 0) -> Iterator[Piece]:
-    """Return pieces with 32-bit offsets that together cover the iteration once, in memory order of
-    the split dimensions.
+    """Return pieces with 32-bit offsets that together cover the iteration once. The pieces follow
+    the memory order of the split dimensions.
 
     n_reduced: the number of leading reduced dimensions.
     """
@@ -130,8 +130,8 @@ class DimCounter:
         return self.offset >= self.end
 
     def max_2d_step(self) -> tuple[int, int]:
-        """Return the size of the largest step from here: (columns, rows) of the two innermost
-        dimensions, or (n, 1) within a row.
+        """Return the size of the largest step from the current element: (columns, rows) of the two
+        innermost dimensions, or (n, 1) within a row.
         """
         shape, values, left = self.shape, self.values, self.end - self.offset
         if not shape:
@@ -143,7 +143,7 @@ class DimCounter:
 
     def increment(self, step: tuple[int, int]) -> None:
         self.offset += step[0] * step[1]
-        # After a step over whole rows the innermost index is 0.
+        # After a step over whole rows, the innermost index is 0.
         dim, carry = (0, step[0]) if step[1] == 1 else (1, step[1])
         while carry and dim < len(self.shape):
             value = self.values[dim] + carry

@@ -1,6 +1,6 @@
 """Factorisations by cuSOLVER, through CuPy's low-level bindings.
 
-CuPy's own `lu_factor` waits for the device twice and warns of a singular matrix, and its `cholesky`
+CuPy's own `lu_factor` waits for the device twice and warns of a singular matrix; its `cholesky`
 discards `info`. The functions here return `info` in device memory, with LAPACK's values, and do not
 wait for the device. cuSOLVER expects column-major matrices.
 """
@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
-_LOWER, _UPPER = 0, 1  # CUBLAS_FILL_MODE_LOWER, _UPPER
+_LOWER, _UPPER = 0, 1  # CUBLAS_FILL_MODE_LOWER and CUBLAS_FILL_MODE_UPPER
 
 
 def getrf(namespace: Any, a: Any) -> Any:
-    """Return LU, pivots counted from 1, and info of one matrix."""
+    """Return LU, pivots (counted from 1) and info of one matrix."""
     np, (routines, handle) = namespace.np, namespace.cusolver()
     letter = _LETTERS[a.dtype.char]
     m, n = a.shape
@@ -28,8 +28,8 @@ def getrf(namespace: Any, a: Any) -> Any:
 
 
 def potrf(namespace: Any, a: Any) -> Any:
-    """Return lower Cholesky factors and infos of a matrix or a batch. Only the lower triangle is
-    read.
+    """Return the lower Cholesky factors and infos of a matrix or a batch. Only the lower triangle
+    of a is read.
 
     cuSOLVER reads a row-major matrix as its transpose, so the upper triangle is passed.
     """
@@ -52,7 +52,8 @@ def potrf(namespace: Any, a: Any) -> Any:
 
 
 def sytrf(namespace: Any, a: Any) -> Any:
-    """Return LD, LAPACK's pivots, and info of one symmetric matrix. Its lower triangle is read.
+    """Return LD, LAPACK's pivots, and info of one symmetric matrix. Only the lower triangle of a is
+    read.
 
     cuSOLVER has no factorisation of complex Hermitian matrices.
     """
@@ -70,10 +71,10 @@ def sytrf(namespace: Any, a: Any) -> Any:
 
 
 def sytrs(ld: Any, pivots: list[int], b: Any, hermitian: bool) -> Any:
-    """Return X of A X = B, given the factorisation of A into L D L^T or L D L^H by `sytrf`. CuPy
-    has no function for this.
+    """Return X of A X = B. `sytrf` has factorised A into L D L^T or L D L^H. CuPy has no function
+    for this.
 
-    pivots: on the host. Source: LAPACK, SRC/dsytrs.f and SRC/zhetrs.f, lower triangle.
+    pivots are in host memory. Source: LAPACK, SRC/dsytrs.f and SRC/zhetrs.f, lower triangle.
     """
     x, n = b.copy(), len(pivots)
 

@@ -1,9 +1,9 @@
 """Factorisations of matrices and of batches by LAPACK and cuSOLVER.
 
-Each function takes a `Library` and arrays. On the CPU, SciPy's LAPACK computes: the compiled
-library calls it for each matrix. Without the library, Python calls it, or NumPy's batched function
-runs. On a GPU, CuPy's cuSOLVER computes. `info` is LAPACK's: 0, or the number of the pivot that
-failed. Values never cause an exception. Pivots count from 1.
+Each function takes a `Library` and arrays. On the CPU, the compiled library calls SciPy's LAPACK
+for each matrix. Without the library, Python calls LAPACK for each matrix, or NumPy's batched
+function runs. On a GPU, CuPy's cuSOLVER computes. `info` is LAPACK's: 0, or the number of the pivot
+that failed. No value of a matrix causes an exception. Pivots count from 1.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
 def routine(namespace: Any, name: str, x: Any, of: str = "lapack") -> Callable[..., Any]:
-    """Return the LAPACK routine, such as `getrf`, for the array's dtype. Not available on a GPU,
-    because CuPy has no LAPACK."""
+    """Return the LAPACK routine, such as `getrf`, for the array's dtype. It is not available on a
+    GPU, because CuPy has no LAPACK."""
     module = getattr(namespace.scipy("linalg"), of)
     found: Callable[..., Any] = getattr(module, _LETTERS[x.dtype.char] + name)
     return found
 
 
 def each(namespace: Any, function: Callable[..., Any], *batches: Any) -> Any:
-    """Call `function` for each matrix of batches of one size. Returns a tuple of its stacked
-    results; matrices are column-major, as in LAPACK."""
+    """Call `function` for each matrix of batches of one size. Return a tuple of the stacked
+    results. Matrices in it are column-major, as in LAPACK."""
     np = namespace.np
     batch = batches[0].shape[:-2]
     if not batch:
@@ -49,7 +49,8 @@ def each(namespace: Any, function: Callable[..., Any], *batches: Any) -> Any:
 
 
 def _compiled_on_host(generic: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `generic`: on the CPU, try the compiled function of the same name first."""
+    """Wrap `generic` in a function that, on the CPU, first tries the compiled function of the same
+    name."""
     found: Callable[..., Any] = getattr(compiled, generic.__name__)
 
     @wraps(generic)
@@ -84,8 +85,8 @@ def lu_factor(namespace: Any, a: Any) -> Any:
 
 @_compiled_on_host
 def lu_solve(namespace: Any, lu: Any, pivots: Any, b: Any, transposed: bool) -> Any:
-    """Return X of A X = B, or of A^T X = B. All batches have the same size. lu, pivots: the results
-    of lu_factor, perhaps broadcast. b: None for the identity."""
+    """Return X of A X = B, or of A^T X = B if `transposed`. All batches have the same size. lu,
+    pivots: the results of lu_factor, perhaps broadcast. b: None for the identity."""
     if b is None:
         b = namespace.np.broadcast_to(namespace.np.eye(lu.shape[-1], dtype=lu.dtype), lu.shape)
 
@@ -125,12 +126,12 @@ def slogdet(namespace: Any, lu: Any, pivots: Any) -> Any:
 
 @_compiled_on_host
 def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
-    """Return the factor and info."""
+    """Return the Cholesky factor and info."""
     np = namespace.np
 
     def on_host(x: Any) -> Any:
         found, info = routine(namespace, "potrf", x)(x, lower=not upper, clean=1)
-        # OpenBLAS would continue after a failed pivot, with NaN
+        # OpenBLAS may report no failed pivot and continue with NaN.
         failed = np.isnan(found.diagonal())
         return found, np.int32(failed.argmax() + 1 if not info and failed.any() else info)
 
@@ -144,7 +145,7 @@ def cholesky(namespace: Any, a: Any, upper: bool) -> Any:
 def solve_triangular(
     namespace: Any, a: Any, b: Any, upper: bool, left: bool, unitriangular: bool
 ) -> Any:
-    """Return X of A X = B, or of X A = B."""
+    """Return X of A X = B, or of X A = B if not `left`."""
 
     def one(a: Any, b: Any) -> Any:
         trsm = routine(namespace, "trsm", a, "blas")
@@ -164,7 +165,7 @@ def solve_triangular(
 
 
 def ldl_factor(namespace: Any, a: Any, hermitian: bool) -> Any:
-    """Return LD, pivots and info. A GPU does not factorise complex Hermitian matrices."""
+    """Return LD, pivots and info. On a GPU, complex Hermitian matrices are not supported."""
     np = namespace.np
     if namespace.is_gpu:
         if hermitian and a.dtype.kind == "c":
@@ -174,7 +175,7 @@ def ldl_factor(namespace: Any, a: Any, hermitian: bool) -> Any:
 
     def one(x: Any) -> Any:
         ld, pivots, info = routine(namespace, name, x)(x, lower=1)
-        # SciPy returns LAPACK's pivots: counted from 1, negative for 2 x 2 blocks
+        # SciPy returns LAPACK's pivots: counted from 1, negative in blocks of 2 x 2
         return np.tril(ld), pivots.astype(np.int32), np.int32(info)
 
     return each(namespace, one, a)
@@ -197,7 +198,7 @@ def ldl_solve(namespace: Any, ld: Any, pivots: Any, b: Any, hermitian: bool) -> 
 
 @_compiled_on_host
 def geqrf(namespace: Any, a: Any) -> Any:
-    """Return the reflectors below R, and their factors."""
+    """Return the reflectors, which are stored below R, and their factors."""
     found, tau = namespace.np.linalg.qr(a, mode="raw")
     return found.swapaxes(-1, -2), tau
 
@@ -241,9 +242,9 @@ def matrix_exp(namespace: Any, a: Any) -> Any:
 
 
 def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
-    """Return solution, rank and singular values.
+    """Return the solution, rank and singular values.
 
-    Values that the driver does not compute are zeros.
+    Results that the driver does not compute are zeros.
     """
     np = namespace.np
     m, n = a.shape[-2:]
@@ -277,8 +278,8 @@ def lstsq(namespace: Any, a: Any, b: Any, rcond: float, driver: str) -> Any:
 
 
 def _least_squares(namespace: Any, a: Any, b: Any, rcond: float | None) -> Any:
-    """`lstsq` for one matrix: by QR if the matrix is assumed to have full rank (`rcond` is None),
-    otherwise by SVD. CuPy lacks LAPACK's drivers."""
+    """Compute `lstsq` for one matrix: by QR if the matrix is assumed to have full rank (`rcond` is
+    None), otherwise by SVD. CuPy lacks LAPACK's drivers."""
     np = namespace.np
     m, n = a.shape
     k = min(m, n)

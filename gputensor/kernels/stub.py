@@ -1,12 +1,12 @@
-"""Lookup of kernels by (family, op, device): a NumPy loop, a CUDA launch, or a kernel of a further
-device.
+"""Lookup of kernels by (family, op, device): a NumPy loop, a CUDA launch, or a kernel of a device
+from another package.
 
-There is no list: `kernels/cpu/<family>.py` and `kernels/cuda/<family>.cu` are found by their path,
-and a further device registers its own `bind`. Native code binds once per plan and calls the result.
-The CPU's callables take arrays. All other callables take (device index, operands, scalars), where
-an operand is a pointer or a Python number.
+Kernels are not listed anywhere: `kernels/cpu/<family>.py` and `kernels/cuda/<family>.cu` are found
+by their paths, and a device from another package registers its own `bind`. Native code binds once
+per plan and calls the result. On the CPU the result takes arrays. On other devices it takes (device
+index, operands, scalars), where an operand is a pointer or a Python number.
 
-A user's family is declared first, so that a misspelled name raises:
+A user declares a new family first, so that a misspelled name raises:
     gelu = declare_stub("gelu")
     gelu.register("cuda", bind_gelu)              # bind_gelu(op, plan) -> callable, as above
     gelu.bind("gelu", "cuda", plan)(0, (out, x), ())
@@ -29,15 +29,17 @@ from .compiled import library
 
 Bind = Callable[[str, Any], Callable[..., None]]
 
-# (device type, family, op) -> bind(op, plan); op "" stands for all ops without an entry.
+# From (device type, family, op) to bind(op, plan). The op "" stands for all ops without an entry of
+# their own.
 _registered: Registry[tuple[str, str, str], Bind] = Registry()
 _declared: dict[str, Stub] = {}
 _cpu_loops: dict[str, Any] = {}
 
 
 def cpu(family: str) -> Any:
-    """Return the CPU loops of a family by name: the functions of `kernels/compiled/<family>.py` and
-    of the library, otherwise NumPy's functions in `kernels/cpu/<family>.py`."""
+    """Return an object with the CPU loops of a family as attributes: the functions of
+    `kernels/compiled/<family>.py` and of the library or, if they do not exist, NumPy's functions in
+    `kernels/cpu/<family>.py`."""
     found = _cpu_loops.get(family)
     if found is None:
         plain = importlib.import_module(f"{__package__}.cpu.{family}")
@@ -86,19 +88,21 @@ def cpu_loop(
 
 
 def is_compiled(loop: object) -> bool:
-    """True if `cpu_loop` returned a compiled loop, which uses threads itself."""
+    """Return True if `cpu_loop` returned a compiled loop, which divides its work among threads
+    itself."""
     return type(loop) is BuiltinFunctionType
 
 
 def looks_at_values(loop: object) -> bool:
-    """True if the loop raises an error for some values. Chains must not delay such a loop."""
+    """Return True if the loop raises an error for some values. Chains must not delay such a
+    loop."""
     if is_compiled(loop):
         return getattr(loop, "__name__", "") == "looking_loop"
     return getattr(loop, "looks_at_values", False)
 
 
 class _Numpys:
-    """NumPy's loop of an operator. It is bound at the first call."""
+    """NumPy's loop of an operator, which is bound at the first call."""
 
     __slots__ = ("bound", "loop")
 
@@ -120,11 +124,11 @@ def cuda(family: str) -> ModuleType:
     return binding.launches(family)
 
 
-# The family of fused chains, and its op. The `plan` of this family is the chain
+# The family of fused chains, and the name of its only op. For this family, `plan` is the chain
 # (fusion/running.py).
 CHAIN = "chain"
-# Ops whose operands differ from those of their family. A stub for the whole family does not cover
-# them; a stub must name them.
+# Ops whose operands differ from the operands of their family. A kernel that is registered for the
+# whole family does not cover these ops; they must be registered by name.
 _APART = {("copy", "pack")}
 
 
@@ -137,13 +141,15 @@ def registered(family: str, op: str, device_type: str) -> Bind | None:
 
 
 def serves(family: str, op: str, device_type: str) -> bool:
-    """True if `bind` finds a kernel for this op on the device. Always true for built-in devices."""
+    """Return True if `bind` finds a kernel for this op on the device. For built-in devices, the
+    result is always True."""
     return device_type in ("cpu", "cuda", "meta") or registered(family, op, device_type) is not None
 
 
 def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., None]:
-    """Bind `op` to a plan's layout on a device other than the CPU. Returns callable(device index,
-    (pointer or number per operand, outputs first), scalars). On meta the callable does nothing."""
+    """Bind `op` to a plan's layout on a device other than the CPU. Return callable(device index,
+    operands, scalars). operands: a pointer or number for each operand, outputs first. On meta the
+    callable does nothing."""
     if device_type == "meta":
         return nothing
     found = registered(family, op, device_type)
@@ -161,14 +167,14 @@ def bind(family: str, op: str, device_type: str, plan: Any) -> Callable[..., Non
 
 
 def nothing(device_index: int, operands: tuple[Any, ...], scalars: tuple[Any, ...] = ()) -> None:
-    """The kernel for meta tensors. It does nothing, because they have no elements."""
+    """Do nothing: the kernel for meta tensors, which have no elements."""
 
 
 # --- registration -------------------------------------------------------------------------------
 
 
 class Stub:
-    """A user-declared family of kernels. See the docstring of this module."""
+    """A family of kernels that a user declared. See the docstring of this module."""
 
     __slots__ = ("family",)
 
@@ -176,47 +182,49 @@ class Stub:
         self.family: str = family
 
     def register(self, device_type: str, bind_op: Bind, *ops: str) -> Callable[[], None]:
-        """`register_stub` for this family."""
+        """Call `register_stub` for this family."""
         return register_stub(device_type, self.family, bind_op, *ops)
 
     def bind(self, op: str, device_type: str, plan: Any) -> Callable[..., None]:
-        """Bind `op` to the plan on the device. Raises: DispatchError without a kernel."""
+        """Bind `op` to the plan on the device. Raises: DispatchError if there is no kernel."""
         return bind(self.family, op, device_type, plan)
 
     def remove(self) -> None:
-        """Remove the family. Its registrations stay until they are undone."""
+        """Remove the family. Its registrations are not undone."""
         if _declared.get(self.family) is self:
             del _declared[self.family]
 
 
 def declare_stub(family: str) -> Stub:
-    """Make a new family. Raises: RegistrationError if there is one of this name."""
+    """Make a new family. Raises: RegistrationError if a family of this name exists."""
     if family in families():
         raise errors.stub_taken(family)
     return _declared.setdefault(family, Stub(family))
 
 
 def families() -> list[str]:
-    """Return the families with loops for CPU and CUDA, the family of chains, and declared ones."""
+    """Return the families with loops for CPU and CUDA, the family of chains, and declared
+    families."""
     return sorted({*_ours(), CHAIN, *_declared})
 
 
 @functools.cache
 def _ours() -> frozenset[str]:
-    here = os.path.dirname(__file__)  # pathlib would add 2 ms to the import of gputensor
+    here = os.path.dirname(__file__)  # pathlib would add 2 ms to the import of gputensor.
     loops = {name.removesuffix(".py") for name in os.listdir(os.path.join(here, "cpu"))}
     kernels = {name.removesuffix(".cu") for name in os.listdir(os.path.join(here, "cuda"))}
     return frozenset(loops & kernels - {"__init__", "__pycache__"})
 
 
 def ops_of(family: str) -> frozenset[str]:
-    """The ops of a built-in family: those with a loop in its CPU file."""
+    """Return the ops of a built-in family: those with a loop in its CPU file."""
     if family == CHAIN:
         return frozenset((CHAIN,))
     module = importlib.import_module(f"{__package__}.cpu.{family}")
     ops = getattr(module, "OPS", None) or getattr(module, "LOOPS", None)
-    if ops is None:  # A file without `OPS` has a function for each op.
-        # For a partial, use the function inside it.
+    # A file without `OPS` or `LOOPS` has a function for each op.
+    if ops is None:
+        # A partial has no `__module__` of its own, so the function inside it is tested.
         functions = {n: getattr(f, "func", f) for n, f in vars(module).items()}
         own = [n for n, f in functions.items() if getattr(f, "__module__", "") == module.__name__]
         ops = [name for name in own if not name.startswith("_")]
@@ -224,11 +232,11 @@ def ops_of(family: str) -> frozenset[str]:
 
 
 def register_stub(device_type: str, family: str, bind_op: Bind, *ops: str) -> Callable[[], None]:
-    """Register `bind_op(op, plan)` for a family, or for some of its ops. Return a function that
+    """Register `bind_op(op, plan)` for a family, or only for the given ops. Return a function that
     undoes the registration.
 
-    The plan contains coalesced shape and stride bytes, and dtypes. The newest registration that was
-    not undone is used. Registrations may be undone in any order.
+    The plan contains the coalesced shape and stride bytes, and dtypes. Of several registrations,
+    the newest that was not undone is used. Registrations may be undone in any order.
     Raises: ArgumentError for an unknown family, op or device type.
     """
     if family not in families():

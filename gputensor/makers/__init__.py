@@ -1,1 +1,2 @@
-"""Kernels that are made from an operator's schema when its slot is computed."""
+"""Makers: functions that make a kernel from an operator's schema when a slot of its dispatch table
+is computed."""

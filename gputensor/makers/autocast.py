@@ -1,7 +1,7 @@
 """The kernel at an Autocast key, for any operator and policy. It casts the operands and calls the
 operator again.
 
-The second call excludes the device's Autocast key, so inner calls are not cast.
+The second call excludes the device's Autocast key, so the operators inside it are not cast again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .autograd import shape_of
 Policy = str | dtype
 Maker = Callable[[Table, int], Callable[..., Any]]
 
-# key -> operator -> policy, from native_functions.yaml.
+# From the name of a key to the policies of operators, as in native_functions.yaml.
 shipped: dict[str, dict[str, Policy]] = {"AutocastCPU": {}, "AutocastCUDA": {}}
 
 
@@ -65,8 +65,8 @@ def _casting(table: Table, policy: Policy) -> Callable[..., Any]:
 
 
 def general(operator: Operator, fixed: dtype | None, is_widest: bool) -> Callable[..., Any]:
-    """Make the kernel for any schema. shapes.py has faster versions for the schemas of our
-    operators.
+    """Make the kernel for any schema. For the schemas of our operators, shapes.py has faster
+    kernels.
     """
     places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
     get, put = _state.get, _state.set
@@ -93,7 +93,7 @@ def general(operator: Operator, fixed: dtype | None, is_widest: bool) -> Callabl
 
 def _in_float32(operator: Operator, appends: bool) -> Callable[..., Any]:
     """Make a kernel that lets the operator compute in float32, by its argument `dtype` or by an
-    overload with that argument."""
+    overload that has this argument."""
     arguments = operator.schema.arguments
     places = [n for n, a in enumerate(arguments) if a.type.has_tensor]
     at = next((n for n, a in enumerate(arguments) if takes_dtype(a, "ScalarType?")), -1)
@@ -125,7 +125,7 @@ def takes_dtype(argument: Any, type_name: str) -> bool:
 
 
 def with_dtype(operator: Operator) -> Operator | None:
-    """Return the overload with the operator's arguments, followed by a dtype."""
+    """Return the overload that takes the operator's arguments, followed by a dtype."""
     wanted = [*(a.name for a in operator.schema.arguments), "dtype"]
     for other in dispatcher.overloads(operator.name):
         if other.is_defined:

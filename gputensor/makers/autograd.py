@@ -1,7 +1,7 @@
 """Kernels of the Autograd keys: they record a node and redispatch.
 
-A kernel first checks whether an operand requires grad. What it does then depends on the schema and
-on the node's class, which saves the values for the derivative.
+A kernel first checks whether an operand requires grad. The rest of its work depends on the schema
+and on the node's class, which saves the values that the derivative needs.
 
 Note [Shapes]
 One letter for each argument: T a tensor, N a tensor or a number, P an optional tensor, Q a tensor,
@@ -31,7 +31,8 @@ Maker = Callable[[Table, int], Function]
 
 
 def shape_of(table: Table, inputs: tuple[str, ...] | None = None) -> str:
-    """Return the shape of Note [Shapes]. inputs: arguments that have derivatives."""
+    """Return the shape of an operator: see Note [Shapes]. inputs: the arguments that have
+    derivatives."""
     definition, signature = table.definition, table.signature
     numbers = () if definition is None else definition.numbers
     return "".join([_letter(a, inputs, numbers) for a in signature.schema.arguments])
@@ -53,7 +54,7 @@ def _letter(argument: Argument, inputs: tuple[str, ...] | None, numbers: tuple[s
 
 
 def records(kind: type[Node]) -> Maker:
-    """Return the maker of the kernel that records nodes of a class."""
+    """Return the maker of kernels that record nodes of class `kind`."""
 
     def make(table: Table, key_set: int) -> Function:
         schema = table.signature.schema
@@ -71,9 +72,9 @@ def records(kind: type[Node]) -> Maker:
 
 
 def _recording(table: Table, kind: type[Node], behind: tuple[Any, ...]) -> Any:
-    """Return the kernel's work before and after the redispatch, for short cuts. Return None if the
-    kernel does more than make a node and attach it to the result. behind: the arguments after the
-    operands."""
+    """Return two functions for short cuts: the kernel's work before and after the redispatch.
+    Return None if the kernel does more than make a node and attach it to the result. behind: the
+    arguments after the operands."""
     shape, schema = shape_of(table, kind.inputs), table.signature.schema
     if schema.kind == "functional" and shape.strip("V") == "L":
 
@@ -131,7 +132,7 @@ def _finish(table: Table, kind: type[Node]) -> Function:
 
 
 def _with_result(finish: Function, readers: tuple[int, ...]) -> Function:
-    """Make the kernel of operators whose derivative needs the result. readers: see Node."""
+    """Wrap `finish` for operators whose derivative needs the result. readers: see Node."""
 
     def keep_result(result: Any, node: Any) -> Any:
         node.saved_result = save_result(result)
@@ -146,7 +147,8 @@ def _with_result(finish: Function, readers: tuple[int, ...]) -> Function:
 
 
 def _first_of_several(kind: type[Node]) -> Function:
-    """Make a kernel that differentiates the first result; the derivative may need the others."""
+    """Return a function that attaches the node to the first of several results. The derivative may
+    need the other results."""
 
     def finish(result: Any, node: Node) -> Any:
         for slot, number in kind.others:
@@ -158,7 +160,7 @@ def _first_of_several(kind: type[Node]) -> Function:
 
 
 def _some_of_several(kind: type[Node]) -> Function:
-    """Make a kernel that differentiates the results whose gradients a formula reads."""
+    """Return a function that attaches the node to those results whose gradients a formula reads."""
 
     def finish(result: Any, node: Node) -> Any:
         for slot, number in kind.others:
@@ -172,12 +174,13 @@ def _some_of_several(kind: type[Node]) -> Function:
 
 
 def refuses_out(table: Table, key_set: int) -> Function:
-    """Make the kernel of an out form, which cannot be recorded."""
+    """Make the kernel of an out form, which raises if it would have to be recorded."""
     made: Function = vars(shapes)[f"refuses_{shape_of(table)}"](table.operator, check_out)
     return made
 
 
 def refuses_resize(table: Table, key_set: int) -> Function:
-    """Make the kernel of an operator that changes a tensor's sizes or storage."""
+    """Make the kernel of an operator that changes a tensor's sizes or storage, which raises if it
+    would have to be recorded."""
     made: Function = vars(shapes)[f"refuses_{shape_of(table)}"](table.operator, check_resize)
     return made

@@ -1,4 +1,5 @@
-"""The kernel at BackendSelect of an operator without tensors: `device` selects the backend."""
+"""The BackendSelect kernel of an operator without tensor arguments: the argument `device` selects
+the backend."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from ..dispatch.operator import Operator, Table
 
 
 def selects(table: Table, key_set: int) -> Callable[..., Any]:
-    """Make the kernel. If a call has no device, it passes the default device."""
+    """Make the kernel. It passes the default device if a call gives none."""
     operator = table.operator
     place = device_argument(operator)
     assert place is not None
@@ -20,8 +21,8 @@ def selects(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def general(operator: Operator, place: int) -> Callable[..., Any]:
-    """Make the kernel for any schema. shapes.py has faster versions for the schemas of our
-    operators.
+    """Make the kernel for any schema. For the schemas of our operators, shapes.py has faster
+    kernels.
     """
 
     def kernel(key_set: int, *args: Any) -> Any:

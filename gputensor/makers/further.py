@@ -1,7 +1,7 @@
 """Built-in kernels that a device of another package registers at its own key.
 
-Families are installed on first use, so listeners are called for each family that is installed
-later.
+A family is installed on first use, perhaps after such a device was registered. So the device's
+listener is called for each family that is installed later.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any
 from ..dispatch import families
 from ..dispatch.operator import Operator
 
-# (operator, loop or "", kernel of all devices except the CPU, place of the operator's row).
+# An operator; the name of its loop, or ""; its kernel for all devices except the CPU; the file and
+# line of its row.
 Entry = tuple[Operator, str, Any, str]
 
-# family -> its entries.
+# From a family to its entries.
 entries: dict[str, list[Entry]] = {}
-# Called with the family and the entry, under the dispatcher's lock.
+# Functions that are called with the family and the entry, under the dispatcher's lock.
 listeners: list[Callable[[str, Entry], None]] = []
 
 

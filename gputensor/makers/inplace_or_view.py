@@ -1,6 +1,6 @@
 """The kernel at ADInplaceOrView: it counts writes and records the base of views.
 
-Composite implicit operators have no kernel at this key; the operators that they call have one.
+Composite implicit operators have no kernel at this key. The operators that they call have one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def tracks(table: Table, key_set: int) -> Function:
 
 
 def replays(table: Table, key_set: int) -> Function:
-    """Make the kernel of a view that reinterprets elements, which as_strided cannot do."""
+    """Make the kernel of a view that reinterprets elements. as_strided could not rebuild such a
+    view, so the operator itself is replayed."""
     operator = table.operator
 
     def replay(key_set: int, x: Any) -> Any:
@@ -57,8 +58,8 @@ def of_custom(table: Table, key_set: int) -> Function:
 
 
 def general(table: Table, written: list[int]) -> Function:
-    """Make the kernel for any schema. shapes.py has faster versions for the schemas of our
-    operators.
+    """Make the kernel for any schema. For the schemas of our operators, shapes.py has faster
+    kernels.
     """
     operator, schema = table.operator, table.signature.schema
     places = [argument_of(schema.arguments, r.type) for r in schema.returns]
@@ -87,7 +88,8 @@ def _track(source: Any, made: Any) -> None:
 
 
 def argument_of(arguments: tuple[Argument, ...], returned: Type) -> int | None:
-    """Return the argument that a result may alias: `Tensor(a) x` for `-> Tensor(a)`."""
+    """Return the index of the argument that a result may alias, such as `Tensor(a) x` for `->
+    Tensor(a)`."""
     names = {name for alias in returned.aliases for name in alias.before}
     sets = [{name for x in a.type.aliases for name in x.before} for a in arguments]
     return next((n for n, found in enumerate(sets) if names & found), None)

@@ -1,9 +1,9 @@
-"""Functions for the rows of `_generated/kernels/<family>.py`: one row registers one operator.
+"""Functions that the rows of `_generated/kernels/<family>.py` call. One row registers one operator:
 
     impl(_operators.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
 
-A row has the operator's own kernels, followed by the kernels above them. Dumps of tables show the
-row's file and line.
+A row lists the operator's own kernel, followed by the kernels at higher dispatch keys. A dump of a
+dispatch table shows the row's file and line.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from . import autocast, autograd, backend_select, further, inplace_or_view
 AUTOGRAD = key("Autograd")
 IMPLICIT = key("CompositeImplicitAutograd")
 
-# A function that registers a kernel for an operator and the row's file and line; or a node class.
+# Either a function that registers a kernel, called with the operator and the row's file and line,
+# or a node class.
 Rule = Callable[[Operator, str], None] | type[Node]
 
-# Operator -> (kernel factory, loop); fusion reads it.
+# From operator to (kernel factory, loop), for operators registered by `bind`. Fusion reads it.
 bound: dict[Operator, tuple[Any, str]] = {}
 
 
 def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule, loop: str = "") -> None:
-    """Register a kernel at one key or several, or at none if only further devices have kernels.
+    """Register a kernel at one or several keys. With no key, only devices from other packages have
+    kernels.
 
-    loop: the stub's op on further devices, if it differs from the operator's name.
+    loop: the stub's op for devices from other packages, if it differs from the operator's name.
     """
     site = caller_site()
     for name in filter(None, keys.split(", ")):
@@ -43,16 +45,16 @@ def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule, loop: str = "
 
 
 def _is_of_a_library(kernel: Any) -> bool:
-    """True for a kernel that calls NumPy or CuPy, which further devices cannot use. Its family sets
-    BY_LIBRARY."""
+    """Return True for a kernel that calls NumPy or CuPy, which devices from other packages cannot
+    use. Families mark this by BY_LIBRARY."""
     return kernel.__module__ == library.__name__ or hasattr(
         sys.modules[kernel.__module__], "BY_LIBRARY"
     )
 
 
 def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
-    """Register the kernel that a family's factory makes: one kernel for all devices, or a pair: the
-    CPU's kernel, and the kernel of all other devices.
+    """Register the kernel that a family's factory makes: one kernel for all devices, or a pair of
+    the CPU's kernel and the kernel of all other devices.
     """
     site = caller_site()
     bound[operator] = (factory, loop)
@@ -66,7 +68,8 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
 
 
 def forwards(operator: Operator, of: Operator) -> None:
-    """Register the kernels of `of` for other overloads and names with the same arguments."""
+    """Let `operator` call the kernels of `of`, which has the same arguments: for overloads and
+    other names."""
 
     def forward(key_set: int, *args: Any) -> Any:
         return of.table[key_set](key_set, *args)
@@ -103,15 +106,15 @@ refuses_resize: Rule = _rule("Autograd", autograd.refuses_resize)
 
 
 def passes(operator: Operator, site: str) -> None:
-    """A rule for operators without differentiable results: calls skip the Autograd keys.
+    """The rule for operators without differentiable results: calls skip the Autograd keys.
 
-    Keys of devices from other packages use the fallback.
+    The keys of devices from other packages use the fallback.
     """
     register_kernel(operator, AUTOGRAD, None, "fallthrough", site)
 
 
 def casts(**policies: str) -> Rule:
-    """A rule for autocast. policies: by device type, such as `casts(CPU="fp32")`."""
+    """Return the rule for autocast. policies: by device type, such as `casts(CPU="fp32")`."""
 
     def rule(operator: Operator, site: str) -> None:
         for device, policy in policies.items():

@@ -1,4 +1,5 @@
-"""Activations and their gradients: pointwise operators whose other arguments are numbers."""
+"""Activations and their gradients: pointwise operators whose arguments after the tensors are
+numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ functional, inplace, out = elementwise.forms(rule)
 
 
 def _by_approximation(make: Callable[..., Any]) -> Callable[[Operator, str], Kernel]:
-    """Make a kernel whose argument `approximate` selects the loop and is not passed to it.
+    """Make a kernel whose argument `approximate` selects the loop and is not passed to the loop.
     make(operator, rule) returns a function of (inputs, arguments after `approximate`, the kernel,
     all arguments)."""
 
@@ -112,7 +113,8 @@ def relu6_(key_set: int, self: Tensor) -> Tensor:
 
 
 def prelu(key_set: int, self: Tensor, weight: Tensor) -> Tensor:
-    """Source: ATen/native/Activation.cpp, prelu."""
+    """Return the leaky ReLU with slope `weight` for each channel. Source:
+    ATen/native/Activation.cpp, prelu."""
     shape, given = self._geometry, weight._geometry
     if given.ndim > 1:
         raise errors.must("prelu", "weight", "have at most one dimension", weight)
@@ -140,8 +142,8 @@ def glu(key_set: int, self: Tensor, dim: int) -> Tensor:
     size = shape.sizes[arguments.dim("glu", dim, shape.ndim)]
     if size % 2:
         raise errors.must("glu", "self", f"have an even size along dim {dim}", self)
-    # Split self by one operator: the derivative of the halves is one concatenation, while two calls
-    # of narrow would each fill a tensor of zeros.
+    # Split self by one operator: its derivative is one concatenation, whereas the derivatives of
+    # two calls of narrow would each fill a tensor with zeros.
     first, second = calls.split_with_sizes(self, (size // 2, size // 2), dim)
     made = calls._gated(first, second)
     if self._device is CPU and made._geometry.in_numpy:
@@ -174,10 +176,11 @@ def log_sigmoid(key_set: int, self: Tensor) -> Tensor:
 
 
 def log_sigmoid_forward(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
-    """Source: ATen/native/cpu/Activation.cpp, log_sigmoid_cpu_kernel."""
+    """Return the result and a buffer for the derivative. Source: ATen/native/cpu/Activation.cpp,
+    log_sigmoid_cpu_kernel."""
     if not self._geometry.dtype.is_floating_point:
         raise errors.wrong_dtype("log_sigmoid", "self", "be floating", self)
-    self = calls.contiguous(self)  # both results have the layout of self
+    self = calls.contiguous(self)  # Both results have the layout of self.
     buffer = calls.exp(calls.neg(calls.abs(self)))
     least = calls.hardtanh(self, -math.inf, 0)
     return calls.sub_Tensor(least, calls.log1p(buffer), 1), buffer
@@ -198,7 +201,7 @@ def rrelu_with_noise(
 
 
 def _drawn(self: Tensor, lower: Any, upper: Any, generator: Any) -> Tensor:
-    """Draw a slope for each element; it is 1 for positive elements."""
+    """Return random slopes between `lower` and `upper`; the slope of positive elements is 1."""
     lower, upper = _slopes(lower, upper)
     slope = calls.uniform_(calls.empty_like(self), lower, upper, generator)
     return functions.where(calls.le_Tensor(calls.detach(self), 0), slope, 1)

@@ -34,7 +34,7 @@ from ..structured.resizing import resize_output
 class _Entry:
     """A plan over one dimension and its loop.
 
-    is_fresh: no call has used the stored entry yet. The first call that uses it stores a short cut.
+    is_fresh: no call has used the stored entry yet. The first call that uses it adds a short cut.
     """
 
     __slots__ = ("plan", "geometry", "run", "axis", "keepdim", "is_fresh")
@@ -75,8 +75,8 @@ class _Entry:
 
 
 def _flat(op: str, self: Tensor, dim: Any, keepdim: bool) -> tuple[Tensor, int, bool]:
-    """Return the operand, the dimension, and True if the dimension is kept. Without a dimension,
-    the operand is flattened in row-major order."""
+    """Return the operand, the dimension to search, and True if the dimension is kept. If `dim` is
+    None, the operand is flattened in row-major order."""
     geometry = self._geometry
     if dim is not None:
         return self, arguments.dim(op, dim, geometry.ndim), keepdim
@@ -120,7 +120,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 _both = stub.compiled("reduce", "aminmax")
-_LARGE = 1 << 15  # from this number of elements on, one pass is faster than two calls
+_LARGE = 1 << 15  # For at least this many elements, one pass for both results is faster than two.
 
 
 # --- max and min ----------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
-"""Attention: softmax of the products of queries and keys, times values. Composed of other
+"""Attention: softmax of the products of queries and keys, times values, composed of other
 operators.
 
-In the cases in which PyTorch uses its fused kernel, and with a mask that needs a gradient, scores
-are computed tile by tile, forward and backward. On the CPU the compiled library does this. On CUDA
-kernels do it for f32, f16 and bf16 with rows of up to 128 elements (kernels/cuda/attention.cu).
-Otherwise operators do it; their tiles have some queries of some heads and all keys that these
-attend to. The backward pass computes the scores again, and their softmax from the logarithm of each
-query's sum. Both passes draw the random numbers of dropout by the position of a weight, so no mask
-is stored. f16 and bf16 are computed in f32 and rounded once.
+Scores are computed tile by tile, forward and backward, where PyTorch uses its fused kernel, and
+also with a mask that needs a gradient. On the CPU the compiled library does this. On CUDA, kernels
+do it for f32, f16 and bf16 with rows of up to 128 elements (kernels/cuda/attention.cu). In other
+cases operators compute the tiles; a tile has some queries of some heads, and all keys to which
+these queries attend. The backward pass computes the scores again, and their softmax from the stored
+logarithm of each query's sum. Both passes draw the random numbers of dropout by the position of a
+weight, so no mask is stored. f16 and bf16 are computed in f32 and rounded once.
 
 Source: aten/src/ATen/native/transformers/attention.cpp and sdp_utils_cpp.cpp; Dao et al.,
 FlashAttention, 2022.
@@ -93,8 +93,8 @@ def _of_own_heads(grad: Tensor, heads: int, x: Tensor) -> Tensor:
 
 
 def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
-    """Return scores with the mask added, and -inf where a query must not attend to a key. With
-    is_causal, these are the keys after the query."""
+    """Return the scores with the mask added, and with -inf where a query must not attend to a key.
+    With is_causal, a query must not attend to later keys."""
     sizes = scores._geometry.sizes
     _check_mask(mask, sizes)
     if mask is not None:
@@ -109,8 +109,9 @@ def _added(scores: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
 
 
 def _is_fused(query: Tensor, key: Tensor, value: Tensor, served: Sequence[int]) -> bool:
-    """True if PyTorch uses its fused kernel for these operands, assuming that no mask needs a
-    gradient and that there is no dropout. The result then has the layout of query."""
+    """Return True if PyTorch would use its fused kernel for these operands, given that no mask
+    needs a gradient and that there is no dropout. The result of that kernel has the layout of
+    query."""
     q, k, v = query._geometry, key._geometry, value._geometry
     return (
         q.ndim == k.ndim == v.ndim == 4
@@ -124,9 +125,9 @@ def _is_fused(query: Tensor, key: Tensor, value: Tensor, served: Sequence[int]) 
 def _is_by_tiles(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
 ) -> bool:
-    """True if tiles of scores are faster than all scores at once: if a kernel computes them, or if
-    there are many scores. Transforms (vmap, jvp) have rules for random numbers of operators, not of
-    tiles."""
+    """Return True if computing the scores by tiles is faster than computing all scores at once: if
+    a kernel computes the tiles, or if there are many scores. Under transforms (vmap, jvp), dropout
+    is not drawn by tiles, because their rules for random numbers apply to operators."""
     is_drawn_here = query._device.type in _TYPES and not tls.state.get()[0] & (BATCHED | DUAL)
     if dropout_p and not is_drawn_here:
         return False
@@ -180,12 +181,12 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float,
     is_causal: bool, scale: float | None,
 ) -> Tensor:  # fmt: skip
-    """Compute attention with all scores at once, in the dtype of the computation."""
+    """Compute attention with all scores at once."""
     scaled = calls.mul_Tensor(wide(query), _scale(query, scale))
     scores = calls.matmul(scaled, calls.transpose_int(wide(key), -2, -1))
     scores = _added(scores, mask, is_causal)
-    # Without a mask every query attends to at least one key, so plain softmax has no row of only
-    # -inf.
+    # Without a mask, every query attends to at least one key. So no row of scores is all -inf, and
+    # plain softmax suffices.
     weights = calls._softmax(scores, -1, False) if mask is None else calls._safe_softmax(scores, -1)
     if dropout_p:
         weights = calls.dropout(weights, dropout_p, True)
@@ -204,7 +205,7 @@ def _scale(query: Tensor, scale: float | None) -> float:
 
 # Devices that can draw random numbers from any position of a generator's stream.
 _TYPES = ("cpu", "cuda")
-# Up to this number of scores, one pass over all of them is faster than a pass per tile.
+# Up to this number of scores, one pass over all of them is faster than one pass per tile.
 _FEW = 1 << 15
 
 
@@ -220,7 +221,7 @@ def _scores(tile: Tile, query: Tensor, key: Tensor) -> Tensor:
 
 
 def _hide_later(scores: Tensor, tile: Tile) -> None:
-    """Mask the keys after each query. Keys before the tile's first query need no mask."""
+    """Mask the keys after each query in place. Keys before the tile's first query need no mask."""
     first, behind = tile.queries[0], scores._geometry.sizes[2]
     if behind > first + 1:
         edge = calls.slice_Tensor(scores, 2, first, behind, 1)
@@ -250,8 +251,8 @@ def _fit(
 
 
 def _weights(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the softmax of the scores. Without a mask every query attends to at least one key, so
-    plain softmax has no row of only -inf."""
+    """Return the softmax of the scores. Without a mask, every query attends to at least one key. So
+    no row of scores is all -inf, and plain softmax suffices."""
     return calls._softmax(scores, 2, False) if mask is None else calls._safe_softmax(scores, 2)
 
 
@@ -302,12 +303,13 @@ def _made(
         if is_causal:
             _hide_later(scores, tile)
         weights = _weights(scores, attn_mask)
-        # The largest weight is 1 / (sum of exponentials). This formula is cheaper than logsumexp.
+        # The largest weight is 1 / (sum of exponentials), so the sum's logarithm follows from it.
+        # This is cheaper than logsumexp.
         most, share = calls.amax(scores, (2,), True), calls.amax(weights, (2,), True)
         weights = _without_dropped(weights, dropout, tile, query, key)
         fill_part(tile.of_queries(made), calls.bmm(weights, tile.of_keys(v)))
         found = calls.sub_Tensor(most, calls.log(share), 1)
-        if attn_mask is not None:  # PyTorch returns 0 for a query without keys
+        if attn_mask is not None:  # PyTorch returns 0 for a query without keys.
             found = calls.where_self(calls.eq_Tensor(share, 0), 0.0, found)
         fill_part(tile.of_queries(sums), found)
     sums = calls.transpose_int(calls.view(sums, (samples, heads, length)), 1, 2)
@@ -318,7 +320,8 @@ def _made(
 def _without_dropped(
     x: Tensor, dropout: Dropout | None, tile: Tile, query: Tensor, key: Tensor
 ) -> Tensor:
-    """Return a tile with zeros where dropout drops a weight, and the kept weights scaled."""
+    """Return a tile of weights x after dropout: dropped weights are zeros, and the kept weights are
+    scaled."""
     if dropout is None:
         return x
     kept = draw_kept(dropout, query, key, tile.heads, tile.queries)
@@ -329,15 +332,15 @@ def _without_dropped(
 def draw_kept(
     dropout: Dropout, query: Tensor, key: Tensor, heads: tuple[int, int], rows: tuple[int, int]
 ) -> Tensor:
-    """Draw (heads, rows, keys): True where dropout keeps a weight. Heads are numbered over all
-    samples."""
+    """Return a bool tensor (heads, rows, keys) that is True where dropout keeps a weight. The heads
+    of all samples are numbered consecutively."""
     length, seen = query._geometry.sizes[2], key._geometry.sizes[2]
     count, place = (rows[1] - rows[0]) * seen, query._device
     drawn_on = place if place.type in _TYPES else CPU
 
     def drawn(head: int, count: int) -> Tensor:
         first = (head * length + rows[0]) * seen
-        lead = first % 4  # a call begins with a whole block
+        lead = first % 4  # Random numbers are drawn in blocks of four.
         made = calls.empty_memory_format((lead + count,), bool_, None, drawn_on, None, None)
         draw("bernoulli", made, dropout.seed, dropout.block + first // 4, dropout.limit, 0)
         kept = calls.slice_Tensor(made, 0, lead, lead + count, 1)

@@ -1,4 +1,4 @@
-"""Products of batches of matrices: bmm, baddbmm, and addbmm, which sums the products."""
+"""Products of batches of matrices: bmm, baddbmm, and addbmm, which adds up the products."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .matmul import added_into, by_library, check_scales, multiply, walk
 
 
 def _check(op: str, first: str, batch1: Tensor, second: str, batch2: Tensor) -> Geometry:
-    """Check the operands; return the layout of a new result."""
+    """Check the operands and return the layout of a new result."""
     a, b = batch1._geometry, batch2._geometry
     for arg, x in ((first, batch1), (second, batch2)):
         if x._geometry.ndim != 3:
@@ -43,7 +43,8 @@ def _into(out: Tensor, a: Tensor, b: Tensor) -> Tensor:
         return out
     count, m, n = shape.sizes
     k = a._geometry.sizes[2]
-    if out._device.type != "cuda":  # the device has its own registered kernel for matrix products
+    # A registered device has its own kernel, which is called for each matrix.
+    if out._device.type != "cuda":
         if k == 0:
             return calls.zero_(out)
         for i in range(count):
@@ -122,8 +123,8 @@ def baddbmm_out(
 def addbmm(
     key_set: int, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    """Compute the sum of products as one product of longer rows. Additions are in the order of that
-    product.
+    """Compute the sum of products as one product of longer rows. This product determines the order
+    of the additions.
     """
     _check_added("addbmm", self, batch1, batch2, beta, alpha)
     count, rows, inner = batch1._geometry.sizes

@@ -1,4 +1,4 @@
-"""Operators of two inputs that promote: add, sub, mul, div, minimum, maximum.
+"""Operators of two inputs that take part in type promotion: add, sub, mul, div, minimum, maximum.
 
 add and sub take `alpha`, a factor of `other`; div takes a rounding mode.
 """
@@ -25,7 +25,8 @@ from ..structured.pointwise import Kernel, Rule
 
 
 _WITH_ALPHA = ("add", "sub")
-# Python has one object for each small int, so alpha=1 is recognised by identity and not multiplied.
+# CPython has one object for each small int, so alpha=1 is recognised by identity, and no
+# multiplication is done.
 _ONE = 1
 
 
@@ -38,13 +39,13 @@ def rule(loop: str) -> Rule:
     return found
 
 
-# The config of operands that do not promote.
+# The config of operators whose operands do not take part in type promotion.
 SAME = UNARY.replace(arg_names=("self", "values"))
 
 
 def _check_nextafter(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    """Reject unsupported dtypes. Device kernels compute 16-bit floats in f32, where the
-    neighbouring numbers differ."""
+    """Reject unsupported dtypes. Device kernels compute 16-bit floats in f32, so they would return
+    the neighbouring f32 number."""
     common, is_exact = plan.common_dtype, plan.device.type in ("cpu", "meta")
     if common.category != FLOATING or not is_exact and common.itemsize == 2:
         rule = "be floating" if is_exact else "be float32 or float64 on devices"
@@ -103,7 +104,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def rsub(key_set: int, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
-    """Return other - alpha * self. `other` may be a number, so the key set is the one of self."""
+    """Return other - alpha * self. The key set is that of self, because `other` may be a number."""
     table = operators.sub_Tensor.table
     return table[key_set](key_set, other, self, alpha)
 
@@ -117,8 +118,8 @@ def rsub_Tensor_out(key_set: int, self: Tensor, other: Any, alpha: Any, out: Ten
 
 
 def _by_exponent(operator: Operator, tensors: Kernel, numbers: Kernel) -> Kernel:
-    """Make a kernel from two kernels: one for exponents that are tensors, one for exponents that
-    are numbers. Exponent 2 is computed as a product and 0.5 as a root."""
+    """Make a kernel from two kernels: one for tensors as exponents, one for numbers as exponents.
+    Exponent 2 is computed as a product, and 0.5 as a root."""
 
     def kernel(key_set: int, self: Any, exponent: Any, *out: Tensor) -> Tensor:
         if type(exponent) in pointwise.NUMBERS:
@@ -147,7 +148,7 @@ def pow_out(operator: Operator, loop: str) -> Kernel:
 
 
 def float_power(key_set: int, self: Any, exponent: Any) -> Tensor:
-    """pow in double precision. Source: ATen/native/Pow.cpp, float_power."""
+    """Return pow in double precision. Source: ATen/native/Pow.cpp, float_power."""
     is_complex = COMPLEX in (_category(self), _category(exponent))
     to = complex128 if is_complex else float64
     operands = [_as(x, to) for x in (self, exponent)]
@@ -171,8 +172,8 @@ def float_power_(key_set: int, self: Tensor, exponent: Any) -> Tensor:
 
 
 def ldexp(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    """Multiply self by a power of two. With integer exponents the result has the dtype of self; the
-    powers may exceed the range of f16."""
+    """Multiply self by a power of two. With integer exponents the result has the dtype of self. For
+    f16 the powers may be outside of the dtype's range."""
     of = self._geometry.dtype
     is_whole = of.category == FLOATING and other._geometry.dtype.category == INTEGER
     if is_whole:
@@ -212,10 +213,11 @@ _MODES = {None: "div", "trunc": "div_trunc", "floor": "div_floor"}
 
 
 def _by_mode(operator: Operator, make: Callable[[Operator, str], Any]) -> Kernel:
-    """Make a kernel whose third argument selects the loop. make: makes the kernel of one loop.
+    """Make a kernel whose third argument selects the loop. make: a function that makes the kernel
+    of one loop.
 
-    The loops share one table of plans, so plans must be keyed by the loop's name too. The fast
-    paths of `pointwise_cpu.binary` do not use the name in the key and cannot be used here.
+    All loops share one table of plans, so the loop's name must be part of a plan's key. The fast
+    paths of `pointwise_cpu.binary` leave out the name and cannot be used here.
     """
     made = {mode: make(operator, loop) for mode, loop in _MODES.items()}
 
@@ -251,8 +253,8 @@ def mode_out(operator: Operator, loop: str) -> Kernel:
 
 
 def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> Any:
-    """Return alpha as a Python number that fits the operands' kind: not a float for integers, not a
-    complex number for reals. Source: ATen/native/BinaryOps.h, alpha_check."""
+    """Return alpha as a Python number. Raise if its kind does not fit the operands: a float for
+    integers, or a complex number for reals. Source: ATen/native/BinaryOps.h, alpha_check."""
     kind = type(alpha)
     if kind is int:
         return alpha
@@ -266,7 +268,7 @@ def check_alpha(operator: Operator, self: Any, other: Any, alpha: Any) -> Any:
 
 
 def check_scale(op: str, arg: str, value: Any, highest: int) -> None:
-    """Raise for a number of a higher kind than the operands. highest: the operands' highest
+    """Raise if a number is of a higher category than the operands. highest: the operands' highest
     category."""
     kind = type(value)
     if kind is bool and highest != BOOL:

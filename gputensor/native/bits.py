@@ -1,4 +1,4 @@
-"""Operators on the bits of numbers: frexp, and hash_tensor, composed of other operators.
+"""Operators on the bits of numbers: frexp, and hash_tensor, which is composed of other operators.
 
 Source: ATen/native/UnaryOps.cpp, frexp; ATen/native/ReduceOps.cpp, hash_tensor.
 """
@@ -33,7 +33,7 @@ def frexp(key_set: int, self: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _parts(library: Any, x: Any) -> Any:
-    """frexp of an array. The exponent of non-finite numbers is 0; C does not specify it."""
+    """Return frexp of an array. The exponent of non-finite numbers is 0; C does not specify it."""
     np = library.np
     mantissa, exponent = np.frexp(x)
     return mantissa, np.where(np.isfinite(x), exponent, 0).astype("int32")
@@ -42,8 +42,8 @@ def _parts(library: Any, x: Any) -> Any:
 def hash_tensor(
     key_set: int, self: Tensor, dim: Any = (), keepdim: bool = False, mode: int = 0
 ) -> Tensor:
-    """Return the exclusive or of all elements as 64-bit numbers: floats as float64, integers as
-    int64."""
+    """Return the exclusive or of all elements as 64-bit numbers. Floats are read as float64,
+    integers as int64."""
     op, given = "hash_tensor", self._geometry
     if given.dtype.category == COMPLEX:
         raise errors.wrong_dtype(op, "self", "be real", self)
@@ -67,7 +67,7 @@ def hash_tensor(
 
 
 def _folded(bits: Tensor) -> Tensor:
-    """Combine the halves of each row until one element remains."""
+    """Reduce each row to one element: combine both halves until one element remains."""
     if bits._device is CPU:
         return over_array(np.asarray(np.bitwise_xor.reduce(bits._get_array(), -1)))
     n = bits._geometry.sizes[-1]

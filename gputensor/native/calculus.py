@@ -1,6 +1,6 @@
-"""Differences and integrals along a dimension: diff, gradient's finite differences, trapezoid.
+"""Differences and integrals along a dimension: diff, gradient (finite differences), trapezoid.
 
-Made of other operators. Source: aten/src/ATen/native/ReduceOps.cpp, Integration.cpp.
+They are composed of other operators. Source: aten/src/ATen/native/ReduceOps.cpp, Integration.cpp.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def diff(
     for arg, x in (("prepend", prepend), ("append", append)):
         if x is not None and x._geometry.ndim != ndim:
             raise errors.wrong_shape("diff", arg, f"have {ndim} dimensions, as self", x)
-    if n == 0:  # prepend and append are ignored too, as in PyTorch
+    if n == 0:  # For n = 0, prepend and append are ignored, as in PyTorch.
         return calls.clone(self)
     parts = [x for x in (prepend, self, append) if x is not None]
     found = calls.cat(parts, axis) if len(parts) > 1 else self
@@ -120,7 +120,8 @@ def cumulative_trapezoid_dx(key_set: int, y: Tensor, dx: Any = 1, dim: int = -1)
 def gradient(
     key_set: int, self: Tensor, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> list[Tensor]:
-    """spacing: one number; or for each dimension a number, or a tensor of coordinates.
+    """Return the finite differences along each dimension. spacing: one number, or for each
+    dimension a number or a tensor of coordinates.
 
     Source: aten/src/ATen/native/ReduceOps.cpp, gradient.
     """
@@ -147,8 +148,8 @@ def gradient_array(key_set: int, self: Tensor, dim: Any, edge_order: int = 1) ->
 
 
 def _slope(f: Tensor, spacing: Any, d: int, order: int) -> Tensor:
-    """Return the gradient along one dimension. Inner points use three neighbours, border points use
-    the `order` + 1 elements at the border."""
+    """Return the gradient along one dimension. Inner points use three neighbours. Points at the
+    border use the `order` + 1 elements at that border."""
     n = f._geometry.sizes[d]
 
     def at(first: int, count: int = 1) -> Tensor:
@@ -187,6 +188,6 @@ def _slope(f: Tensor, spacing: Any, d: int, order: int) -> Tensor:
 
 
 def _parabola(f0: Tensor, f1: Tensor, f2: Tensor, h1: Tensor, h2: Tensor) -> Tensor:
-    """Return the slope at f0 of the parabola through three points with these distances."""
+    """Return the slope at f0 of the parabola through f0, f1 and f2, which are h1 and h2 apart."""
     whole = h1 + h2
     return -(h1 + whole) / (h1 * whole) * f0 + whole / (h1 * h2) * f1 - h1 / (h2 * whole) * f2

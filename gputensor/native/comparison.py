@@ -18,7 +18,7 @@ from ..structured import arguments, pointwise
 from ..structured.pointwise import cpu as pointwise_cpu, device as pointwise_device
 from ..structured.pointwise import Kernel, Rule
 
-# The number of elements that `equal` compares first on the CPU.
+# On the CPU, `equal` compares this number of elements first.
 _FIRST = 1 << 12
 
 
@@ -55,7 +55,8 @@ def isclose(
     key_set: int, self: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Source: ATen/native/TensorCompare.cpp, isclose."""
+    """Return an elementwise test for near equality. Source: ATen/native/TensorCompare.cpp,
+    isclose."""
     of = self._geometry.dtype
     if other._geometry.dtype is not of:
         raise errors.dtypes_differ("isclose", "other", (other._geometry, other._device), of)
@@ -92,7 +93,7 @@ def equal(key_set: int, self: Tensor, other: Tensor) -> bool:
         return False
     if self._device is CPU and self._geometry.numel > _FIRST and self._geometry.is_contiguous:
         if other._geometry.is_contiguous:
-            # different tensors usually differ in their first elements
+            # Different tensors usually differ in their first elements.
             first = [calls.slice_Tensor(calls.view(x, (-1,)), 0, 0, _FIRST) for x in (self, other)]
             if not calls.all(calls.eq_Tensor(*first)):
                 return False

@@ -17,7 +17,7 @@ from ..tensor.tensor import Tensor
 from ..structured import missing
 from ..structured.view_kernel import remember
 
-# Dtypes of the parts of complex numbers.
+# The dtypes that the parts of complex numbers can have.
 _PARTS = (dtypes.float16, dtypes.float32, dtypes.float64)
 _BE_PARTS = "be float16, float32 or float64"
 _PAIR = BINARY.replace(arg_names=("real", "imag"))
@@ -105,7 +105,8 @@ def view_as_complex(key_set: int, self: Tensor) -> Tensor:
 def real(key_set: int, self: Tensor) -> Tensor:
     if not self._geometry.dtype.is_complex:
         return self
-    # A number and its conjugate have the same real part.
+    # A number and its conjugate have the same real part, so the conjugation is undone instead of
+    # computed.
     plain = calls._conj(self) if self._keys & CONJUGATE else self
     return calls.select_int(calls.view_as_real(plain), -1, 0)
 
@@ -138,7 +139,7 @@ def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     given = ((real._geometry, real._device), (imag._geometry, imag._device))
     shape = real._geometry
     if shape is imag._geometry and shape.is_contiguous and real._device is imag._device is CPU:
-        if shape.numel < _MANY and shape.dtype.itemsize > 2:  # NumPy has no complex32
+        if shape.numel < _MANY and shape.dtype.itemsize > 2:  # NumPy has no complex32.
             of = shape.dtype.to_complex
             made = allocate(contiguous_geometry(shape.sizes, of), CPU)
             array = made._get_array()
@@ -151,7 +152,7 @@ def complex(key_set: int, real: Tensor, imag: Tensor) -> Tensor:
     pairs = calls.view_as_real(made)
     for number, part in enumerate((real, imag)):
         place = calls.select_int(pairs, -1, number)
-        # this copy is not counted as a write
+        # This copy into a new tensor is not counted as a write.
         missing.ask_inplace(operators.copy_, place, part, False)
     return made
 

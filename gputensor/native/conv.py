@@ -1,9 +1,9 @@
 """Convolution in any number of dimensions.
 
-On the CPU the compiled loops compute it and its gradients, in up to three dimensions. Otherwise
-windows are copied and multiplied in blocks (structured/layers/window_products.py). A transposed
-convolution is a plain convolution of the input, with zeros between its elements, with reversed
-weights. f16 and bf16 are computed in f32 and rounded once.
+On the CPU, the compiled loops compute a convolution and its gradients in up to three dimensions.
+Otherwise, windows are copied and multiplied in blocks (structured/layers/window_products.py). A
+transposed convolution becomes a plain one: zeros are inserted between the input's elements, and the
+weights are reversed. f16 and bf16 are computed in f32 and rounded once.
 
 Source: aten/src/ATen/native/Convolution.cpp.
 """
@@ -54,7 +54,7 @@ def convolution(
         table.remember(key, plan)
     steps, pads, gaps, more, out, sizes, form = plan
     made = None
-    if 0 in out:  # the padding removed the whole output of a transposed convolution
+    if 0 in out:  # Padding has removed all output of a transposed convolution.
         return calls.contiguous(calls.new_zeros(input, sizes), form)
     x, w, b = wide(input), wide(weight), None if bias is None else wide(bias)
     if _has_loops(x) and x._geometry.numel and 0 not in sizes:
@@ -71,8 +71,8 @@ def _planned(
     op: str, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Sizes,
     dilation: Sizes, transposed: bool, output_padding: Sizes, groups: int,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Check the arguments. Returns the numbers for each dimension, the output's sizes along the
-    dimensions, the result's sizes and its memory format."""
+    """Check the arguments. Return the numbers of each dimension (stride, padding, dilation, output
+    padding), the output's spatial sizes, the result's sizes, and its memory format."""
     count = weight._geometry.ndim - 2
     _check(op, input, weight, bias, count, transposed, groups)
     steps = per_dim(op, "stride", stride, count, 1)
@@ -122,7 +122,7 @@ def _composed(
     x: Tensor, w: Tensor, bias: Tensor | None, out: Any, steps: Sizes, pads: Sizes, gaps: Sizes,
     transposed: bool, more: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """Compute a convolution as products of the weights and copies of windows."""
+    """Compute a convolution as products of the weights and of copied windows."""
     count = len(steps)
     none = (1,) * count
     spread = Spread(pads, pads, none)
@@ -169,7 +169,8 @@ def _format(input: Tensor, weight: Tensor, count: int) -> Any:
 
 
 def _turned_round(weight: Tensor, groups: int) -> Tensor:
-    """Reverse and transpose the weights of a transposed convolution for a plain one."""
+    """Reverse and transpose the weights of a transposed convolution, as the equivalent plain
+    convolution needs them."""
     outer, inner, *kernel = weight._geometry.sizes
     each = calls.reshape(weight, (groups, outer // groups, inner, *kernel))
     turned = calls.flip(calls.transpose_int(each, 1, 2), tuple(range(3, 3 + len(kernel))))
@@ -184,8 +185,8 @@ def convolution_backward(
     padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int,
     output_mask: Any,
 ) -> Three:  # fmt: skip
-    """Return the gradients as convolutions. The input's gradient is a transposed convolution, the
-    weights' gradient a convolution that sums over samples.
+    """Return the gradients, which are convolutions too: for the input a transposed convolution, for
+    the weights a convolution that sums over samples.
     """
     op, count = "convolution_backward", weight._geometry.ndim - 2
     for arg, x in (("grad_output", grad_output), ("input", input)):
@@ -239,9 +240,9 @@ def _of_input(
     grad: Tensor, weight: Tensor, steps: Sizes, pads: Sizes, gaps: Sizes, transposed: bool,
     more: list[int], given: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """Return the gradient of the input.
+    """Return the gradient of a convolution's input.
 
-    Elements at the end that no window reads, because of the stride, get 0.
+    The stride may leave elements at the end that no window reads. Their gradient is 0.
     """
     fits = all(m < max(s, d) for m, s, d in zip(more, steps, gaps))
     least = more if fits else [0] * len(more)
@@ -251,7 +252,8 @@ def _of_input(
             sizes = list(made._geometry.sizes)
             sizes[d] = m
             made = calls.cat([made, calls.new_zeros(made, sizes)], d)
-    # an output_padding of the stride or more adds windows
+    # If output_padding is not smaller than the stride, the result has additional windows, which are
+    # cut off.
     for d, n in enumerate(given, 2):
         made = calls.slice_Tensor(made, d, 0, n, 1)
     return made
@@ -261,7 +263,7 @@ def _convolution_weight_gradient(
     key_set: int, input: Tensor, grad_output: Tensor, kernel_size: Any, stride: Any, padding: Any,
     dilation: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """Return the gradient of the weights. It is an operator of its own, because autograd does not
+    """Return the gradient of the weights. This is a separate operator, because autograd does not
     record the loops."""
     _check_gradient(input, grad_output, kernel_size, groups)
     count = len(kernel_size)
@@ -290,8 +292,8 @@ def _convolution_weight_gradient(
 def _of_weight(
     x: Tensor, grad: Tensor, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, groups: int
 ) -> Tensor:
-    """Return the gradient of the weights, as a convolution that uses channels of x as samples and
-    samples as channels, with stride and dilation exchanged."""
+    """Return the gradient of the weights. It is a convolution in which the channels of x are the
+    samples and the samples are the channels; stride and dilation are exchanged."""
     samples, channels, *sizes = x._geometry.sizes
     outer, *out = grad._geometry.sizes[1:]
     inner, count = channels // groups, len(kernel)
@@ -317,7 +319,7 @@ def _of_weight(
 
 
 def _batched(op: str, input: Tensor, count: int) -> tuple[Tensor, bool]:
-    """Return the input with a dimension of samples, and True if it already had this dimension."""
+    """Return the input with a dimension of samples, and True if the input already had it."""
     if input._geometry.ndim not in (count + 1, count + 2):
         rule = f"have {count + 1} dimensions, or {count + 2} with samples"
         raise errors.wrong_shape(op, "input", rule, input)
@@ -348,8 +350,8 @@ def _conv(
 def _named_padding(
     op: str, x: Tensor, weight: Tensor, stride: Any, padding: str, dilation: Any, count: int
 ) -> tuple[Tensor, Sizes]:
-    """Return the padding for `valid` and `same`. If the total padding of `same` is odd, the end
-    gets one element more than the begin."""
+    """Return the input and the padding for `valid` or `same`. If `same` needs an odd total, one
+    more element is added at the end, by padding the input first."""
     if padding == "valid":
         return x, (0,) * count
     if padding != "same":

@@ -35,10 +35,11 @@ def _to(
 ) -> Tensor:  # fmt: skip
     """Return self if it matches the request and `copy` is False, otherwise a copy.
 
-    Note [to and the suggested format]: `form` is compared with the format that the strides suggest,
-    not with the contiguity flag, as in PyTorch. So x.to(memory_format=contiguous_format) is x
-    itself for a transposed x, or an x with gaps, that does not look channels_last. Use `contiguous`
-    for a guaranteed layout.
+    Note [to and the suggested format]: as in PyTorch, `form` is compared with the memory format
+    that the strides suggest, not with the contiguity flag. A transposed x, or an x with gaps,
+    suggests contiguous_format unless its strides look like channels_last.
+    x.to(memory_format=contiguous_format) then returns x itself. Use `contiguous` for a guaranteed
+    layout.
     """
     shape = self._geometry
     if element is None:
@@ -111,7 +112,7 @@ def _to_copy(
     return made
 
 
-# From this number of bytes on, a short cut would save a negligible part of a cast's time.
+# From this number of bytes on, a short cut would save only a negligible part of a cast's time.
 _LARGE_BYTES = 1 << 20
 
 
@@ -148,7 +149,8 @@ def item(key_set: int, self: Tensor) -> Any:
 
 
 def _item(self: Tensor) -> Any:
-    """The short cut of `item`, which autograd does not record."""
+    """Return the element as the short cut of `item`, or None if the dispatcher must be used.
+    Autograd does not record `item`."""
     if self._keys is not CPU_KEYS:
         return None
     now = _now()
@@ -156,7 +158,7 @@ def _item(self: Tensor) -> Any:
 
 
 def _local_scalar_dense(key_set: int, self: Tensor) -> Any:
-    """Return the element as a Python number. Waits for the device."""
+    """Return the element as a Python number. The call waits for the device."""
     if self._device is not CPU:
         self = calls.to_device(self, CPU, self._geometry.dtype, False, False, None)
     if self._geometry.dtype.is_float8:

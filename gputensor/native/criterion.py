@@ -1,4 +1,4 @@
-"""Elementwise losses, with their mean, their sum, or no reduction.
+"""Elementwise losses, with a mean, a sum, or no reduction.
 
 mse, smooth_l1, huber and binary_cross_entropy and their gradients have loops. Gradients of a mean
 are divided by the number of elements. Other losses are composed of operators.
@@ -48,7 +48,7 @@ def per_element(op: str, gradient: Tensor, reduction: int) -> Tensor:
 
 # --- losses with loops --------------------------------------------------------------------------
 
-# Rules for numeric arguments.
+# The condition that each numeric argument must fulfil.
 _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "beta": ("not be negative", lambda x: x >= 0),
     "delta": ("be positive", lambda x: x > 0),
@@ -56,8 +56,8 @@ _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
 
 
 def functional(operator: Operator, loop: str) -> Kernel:
-    """Make the kernel of a loss whose arguments are `_OPERANDS`, an optional weight, the reduction,
-    and numbers.
+    """Make the kernel of a loss. Its arguments are some of `_OPERANDS`, an optional weight, the
+    reduction, and numbers.
     """
     op, names = operator.short_name, tuple([a.name for a in operator.schema.arguments])
     inputs = tuple([name for name in names if name in _OPERANDS])

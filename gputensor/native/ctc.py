@@ -1,10 +1,11 @@
-"""Connectionist temporal classification: the loss over all alignments of a text with time steps.
+"""Connectionist temporal classification: a loss over all alignments of a label sequence with time
+steps.
 
 An alignment of S labels has 2 S + 1 states: the labels, with blanks between and around them.
 log_alpha[n, t, s] is the log-probability of all alignments up to step t and state s. Each step is
-computed for the whole batch; states beyond the end of a shorter text have probability 0. As in
-PyTorch, the gradient is with respect to the input of log_softmax and has sum 0 along the classes,
-so log_softmax's backward does not change it. The contribution of an impossible step is 0, not NaN.
+computed for the whole batch; states beyond the end of a shorter sequence have probability 0. As in
+PyTorch, the gradient is the one for the input of log_softmax. It adds up to 0 over the classes, so
+the backward of log_softmax does not change it. An impossible step contributes 0, not NaN.
 Source: aten/src/ATen/native/LossCTC.cpp; A. Graves et al., Connectionist Temporal Classification,
 2006.
 """
@@ -84,8 +85,9 @@ def _checked(
 
 
 def _states(on: Any, targets: Any, texts: Lengths, blank: int) -> tuple[Any, Any, Any]:
-    """Return arrays of sizes (samples, states): the label of each state, a mask of the states that
-    exist in the sample's text, and a mask of the states that may be entered from two states before.
+    """Return three arrays (samples, states): the label of each state, a mask of the states that
+    exist in the sample's label sequence, and a mask of the states that an alignment may enter from
+    two states before, without the blank between them.
     """
     xp, longest = on.np, max(texts)
     length = xp.asarray(np.array(texts, np.int64))[:, None]
@@ -122,7 +124,7 @@ def _added(on: Any, *logs: Any) -> Any:
 
 
 def _shifted(on: Any, x: Any, by: int) -> Any:
-    """Shift the states by `by`. States beyond the ends have probability 0."""
+    """Shift the states by `by` positions. States beyond the ends have probability 0."""
     made = on.np.full_like(x, -math.inf)
     if by > 0:
         made[:, by:] = x[:, :-by]
@@ -150,13 +152,15 @@ def _forward(
     largest = likely.max(1)
     base = xp.where(largest == -math.inf, 0, largest)
     loss = -xp.log(xp.exp(likely - base[:, None]).sum(1)) - base
-    without = [0.0 if not m else math.inf for m in texts]  # the loss of samples without steps
+    # These are the losses of samples without time steps.
+    without = [0.0 if not m else math.inf for m in texts]
     is_empty = xp.asarray(np.array(spans) == 0)
     return xp.where(is_empty, xp.asarray(np.array(without)), loss), xp.moveaxis(alpha, 0, 1)
 
 
 def _is_last(on: Any, labels: Any, texts: Lengths) -> Any:
-    """Return a mask of states that may end an alignment: last label, or blank after it."""
+    """Return a mask of the states in which an alignment may end: the last label, or the blank after
+    it."""
     last = on.np.asarray(np.array(texts))[:, None] * 2
     places = on.np.arange(labels.shape[1])[None]
     return (places == last) | (places == last - 1)
@@ -176,7 +180,7 @@ def _backward(
     for t in range(len(logs) - 1, -1, -1):
         skipped = _shifted(on, xp.where(skips, beta, -math.inf), -2)
         beta = _added(on, beta, _shifted(on, beta, -1), skipped)
-        beta = xp.where(ends == t, first, beta)  # the log-probability of all steps after t
+        beta = xp.where(ends == t, first, beta)  # beta is the log-probability of the steps after t.
         both = alpha[:, t] + beta
         likely = both > -math.inf
         shares[t] = xp.where(likely, xp.exp(xp.where(likely, both, 0) + loss[:, None]), 0)
@@ -198,7 +202,7 @@ def _by_loop(
     texts: Lengths, after: tuple[Tensor, ...], *numbers: int,
 ) -> bool:  # fmt: skip
     """Run the CPU's loop `(*before, logs, targets, spans, texts, *after, *numbers)`. Operands are
-    made dense; results are dense already. Returns True if the loop ran."""
+    made dense; the results already are. Return True if the loop ran."""
     if any([t._device is not CPU for t in (*before, log_probs, targets, *after)]):
         return False
     found: bool = loop(
@@ -264,7 +268,7 @@ def _ctc_loss_backward(
 
 
 def _listed(op: str, arg: str, lengths: Tensor) -> list[int]:
-    """Return the values as a list. Waits for the device."""
+    """Return the values as a list. The call waits for the device."""
     if lengths._geometry.dtype.category != INTEGER:
         raise errors.wrong_dtype(op, arg, "hold integers", lengths)
     found: list[int] = calls.reshape(lengths, (lengths._geometry.numel,)).tolist()
@@ -283,7 +287,7 @@ def _by_tensors(
     )  # fmt: skip
 
 
-# The overloads with lengths in tensors. `ctc_loss` also applies a reduction.
+# The overloads whose lengths are tensors. Only `ctc_loss` applies the reduction.
 _ctc_loss_Tensor = ctc_loss_Tensor = _by_tensors
 
 

@@ -90,7 +90,7 @@ def linalg_vector_norm(
 
 
 def _loop(self: Tensor, p: Any) -> Callable[..., None] | None:
-    """Return the CPU loop that computes this norm in one pass."""
+    """Return the CPU loop that computes this norm in one pass, or None."""
     given = self._geometry
     if self._device is not CPU or not given.ndim or type(p) not in (int, float):
         return None
@@ -182,7 +182,7 @@ def cdist(
     return calls._cdist_forward(x1, x2, p, compute_mode)
 
 
-# From this number of points on, distances are found by matrix products. Source: Distance.cpp.
+# From this number of points on, distances are computed by matrix products. Source: Distance.cpp.
 _MANY = 25
 
 
@@ -241,8 +241,8 @@ def _slopes_by_loop(grad: Tensor, x: Tensor, y: Tensor, lengths: Tensor, p: floa
 
 
 def _euclidean_dist(key_set: int, x1: Tensor, x2: Tensor) -> Tensor:
-    """Return the square roots of |a|^2 - 2 ab + |b|^2. One matrix product computes the whole
-    sum."""
+    """Return the square root of |a|^2 - 2 ab + |b|^2 for all pairs. One matrix product computes the
+    whole sum."""
     padded = []
     for x, factor in ((x1, -2), (x2, 1)):
         squares = calls.sum_dim_IntList(x * x, (-1,), True)
@@ -264,7 +264,7 @@ def _pdist_forward(key_set: int, self: Tensor, p: float = 2.0) -> Tensor:
     if self._geometry.ndim != 2:
         raise errors.wrong_shape("pdist", "self", "have two dimensions", self)
     rows = self._geometry.sizes[0]
-    # allocate first: a result that is too large raises here, before any computation
+    # Allocate before any computation, so that a result that is too large raises at once.
     sized = calls.new_empty(self, (rows * (rows - 1) // 2,))
     if rows < 2 or self._device is META:
         return sized
@@ -306,7 +306,7 @@ def _pdist_backward(key_set: int, grad: Tensor, self: Tensor, p: float, pdist: T
     return distances.pdist_slope(grad, self, p, pdist)
 
 
-# The number of differences that are computed at a time, before their norms.
+# The number of differences that are stored at a time.
 _AT_A_TIME = 1 << 18
 
 
@@ -349,7 +349,8 @@ def cosine_similarity(
 
 
 def _unit(x: Tensor, axis: int, least: float) -> Tensor:
-    """Return x / max(norm, least). The gradient uses the norm even if it is below `least`."""
+    """Return x / max(norm, least). The denominator's derivative is always that of the norm, even
+    where the norm is below `least`."""
     size = calls.linalg_vector_norm(x, 2, (axis,), True)
     over = calls.clamp_max(calls.sub_Tensor(calls.detach(size), least), 0)
     return calls.div_Tensor(x, calls.sub_Tensor(size, over))

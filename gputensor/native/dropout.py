@@ -20,8 +20,8 @@ from ..tensor.tensor import Tensor
 def native_dropout(
     key_set: int, input: Tensor, p: float, train: bool | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the input with each element set to zero with probability p and the kept elements
-    scaled, and the mask of kept elements.
+    """Return two tensors: the input, where each element is set to zero with probability p and the
+    kept elements are scaled; and the mask of kept elements.
     """
     p = _checked_p("native_dropout", p)
     if train is not None and not train:
@@ -48,8 +48,8 @@ def _checked_p(op: str, p: Any) -> float:
 
 
 def _noise(input: Tensor, p: float, *, by_feature: bool) -> Tensor:
-    """Return a tensor with one where an element is kept, otherwise zero. For feature dropout, whole
-    channels of the first two dimensions are kept. Source: make_feature_noise of
+    """Return a tensor of ones for kept elements and zeros for dropped ones. by_feature: whole
+    channels (of the first two dimensions) are kept or dropped. Source: make_feature_noise of
     ATen/native/Dropout.cpp."""
     if not by_feature:
         made = calls.empty_like(input, None, None, None, None, None)
@@ -74,8 +74,8 @@ def _dropped(key_set: int, op: str, input: Tensor, p: float, train: bool) -> Ten
     noise = _noise(input, p, by_feature=op.startswith("feature"))
     if "alpha" not in op:
         return multiply(input, calls.div__Tensor(noise, 1 - p))
-    # The negative limit of SELU. Dropping to it keeps mean and variance. Source:
-    # ATen/native/Dropout.cpp.
+    # SELU's limit for negative inputs. Dropped elements are set to it, which lets mean and variance
+    # be restored. Source: ATen/native/Dropout.cpp.
     alpha = 1.7580993408473766
     a = 1 / math.sqrt((alpha * alpha * p + 1) * (1 - p))
     shift = calls.add_Tensor(

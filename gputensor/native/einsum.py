@@ -1,8 +1,8 @@
-"""einsum, and operators that are computed in the same way: tensordot, bilinear, _trilinear.
+"""einsum, and operators that are computed like it: tensordot, bilinear, _trilinear.
 
-Two operands at a time become a batch of matrix products. Dimensions of both operands that are
-needed later are the batch. Dimensions of both operands that are not needed later are summed in the
-product. Source: aten/src/ATen/native/Linear.cpp.
+Two operands at a time are multiplied as a batch of matrix products. A dimension that both operands
+have becomes a batch dimension if it is needed later. Otherwise the product sums over it. Source:
+aten/src/ATen/native/Linear.cpp.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def einsum(
 
 @lru_cache(maxsize=256)
 def _parsed(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
-    """Return the labels of each operand, and of the result if the equation has an arrow."""
+    """Return the labels of each operand, and the labels of the result, or None for an equation
+    without an arrow."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = [_labels(term, equation) for term in left.split(",")]
     return terms, _labels(right, equation) if arrow else None
@@ -53,8 +54,8 @@ def _parsed(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
 
 @lru_cache(maxsize=256)
 def _named(equation: str, ndims: Sizes) -> tuple[list[list[str]], list[str], int]:
-    """Return the labels of each operand with ellipses expanded, all labels in the order of the
-    computation, and the number of labels of the result."""
+    """Return the labels of each operand with expanded ellipses, all labels in the order of the
+    computation, and the number of labels in the result."""
     terms, right = _parsed(equation)
     wide = max([n - len(term) + 1 for n, term in zip(ndims, terms) if ... in term], default=0)
     rest = [f"...{i}" for i in range(wide)]
@@ -102,8 +103,8 @@ def _spread(labels: list[Any], ndim: int, rest: list[str]) -> list[str]:
 
 
 def _aligned(x: Tensor, labels: list[str], order: list[str]) -> Tensor:
-    """Return the operand with one dimension per label, in the order `order`. A repeated label takes
-    the diagonal."""
+    """Return the operand with one dimension per label, in the order `order`. For a repeated label,
+    the diagonal is taken."""
     kept: list[str] = []
     for label in labels:
         if label in kept:
@@ -131,7 +132,8 @@ def _check_sizes(operands: list[Tensor], order: list[str], equation: str) -> Non
 
 
 def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -> Tensor:
-    """Contract the operands from left to right. Sum over the dimensions from index `kept` on."""
+    """Contract the operands from left to right. Sum over the dimensions with index `kept` and
+    above."""
     ndim = operands[0]._geometry.ndim
     steps = list(path) if path is not None else []
     while len(operands) > 1:
@@ -141,7 +143,7 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
             raise errors.must("einsum", "path", rule, tuple(path or ()))
         b, a = (operands.pop(max(i, j)), operands.pop(min(i, j)))
         summed = [d for d in range(kept, ndim) if all(x._geometry.sizes[d] == 1 for x in operands)]
-        for d in summed:  # sum before the product, because only one operand has this dimension
+        for d in summed:  # Only one operand has this dimension, so sum before the product.
             if a._geometry.sizes[d] == 1 and b._geometry.sizes[d] != 1:
                 b = calls.sum_dim_IntList(b, (d,), True, None)
             elif b._geometry.sizes[d] == 1 and a._geometry.sizes[d] != 1:
@@ -159,7 +161,7 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
 
 
 def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
-    """Multiply two operands and sum over dimensions, which keep size 1."""
+    """Multiply two operands and sum over the dimensions `summed`, which remain with size 1."""
     if not summed:
         return calls.mul_Tensor(a, b)
     groups: dict[str, list[int]] = {"both": [], "a": [], "b": [], "sum": []}
@@ -177,7 +179,7 @@ def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
         else:
             groups["b" if in_b else "a"].append(d)
     both, of_a, of_b, over = groups["both"], groups["a"], groups["b"], groups["sum"]
-    # exchanging the operands makes the result closer to row-major
+    # If the operands are exchanged here, the result is closer to row-major.
     if of_a and of_b and of_a[-1] > of_b[0]:
         a, b, of_a, of_b = b, a, of_b, of_a
     rest = [d for d in summed if d not in over]
@@ -201,7 +203,7 @@ def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:
 
 
 def tensordot(key_set: int, self: Tensor, other: Tensor, dims_self: Any, dims_other: Any) -> Tensor:
-    """Source: aten/src/ATen/native/Linear.cpp, tensordot."""
+    """Contract dimensions of two tensors. Source: aten/src/ATen/native/Linear.cpp, tensordot."""
     first = arguments.ints("tensordot", "dims_self", dims_self)
     second = arguments.ints("tensordot", "dims_other", dims_other)
     if len(first) != len(second):
@@ -239,7 +241,8 @@ def _trilinear(
     key_set: int, i1: Tensor, i2: Tensor, i3: Tensor, expand1: Any, expand2: Any, expand3: Any,
     sumdim: Any, unroll_dim: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Source: aten/src/ATen/native/Linear.cpp, _trilinear, but without splitting it into steps."""
+    """Return the sum of the products of three tensors, in a single step. Source:
+    aten/src/ATen/native/Linear.cpp, _trilinear."""
     ndim = i1._geometry.ndim + len(expand1)
     arguments.dim("_trilinear", unroll_dim, ndim, "unroll_dim")
     operands: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""Lookups of a table's rows: embedding and embedding_bag, composed of other operators.
+"""Lookups of rows in a table: embedding and embedding_bag, composed of other operators.
 
 Source: aten/src/ATen/native/Embedding.cpp and EmbeddingBag.cpp.
 """
@@ -101,7 +101,7 @@ def _counts(grad: Tensor, at: Tensor, num_weights: int) -> Tensor:
 def embedding_renorm_(
     key_set: int, self: Tensor, indices: Tensor, max_norm: float, norm_type: float
 ) -> Tensor:
-    """Scale each indexed row whose norm exceeds max_norm to the norm max_norm."""
+    """Scale the indexed rows whose norm exceeds max_norm to this norm."""
     _check_weight("embedding_renorm_", self)
     index_dtype("embedding_renorm_", indices, int64, int32, arg="indices")
     at = _flat(indices)
@@ -114,7 +114,7 @@ def embedding_renorm_(
 
 
 def _norm(rows: Tensor, kind: float) -> Tensor:
-    """Return the norm of each row, as a column."""
+    """Return the norms of the rows as a column."""
     sizes = calls.abs(rows)
     if kind == math.inf:
         return calls.amax(sizes, (1,), True)
@@ -130,8 +130,8 @@ def _norm(rows: Tensor, kind: float) -> Tensor:
 
 
 class Bags:
-    """The bag of each index, the mask of counted indices, and the number of counted indices per
-    bag."""
+    """The bag to which each index belongs, the mask of indices that are counted, and their number
+    per bag."""
 
     __slots__ = ("of", "counted", "sizes", "count")
 
@@ -180,10 +180,10 @@ def _bagged(
     scale_grad_by_freq: bool, mode: int, sparse: bool, per_sample_weights: Tensor | None,
     include_last_offset: bool, padding_idx: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the reduced bags, the bag of each index, the sizes of the bags and the indices of
-    maxima.
+    """Return the reduced bags, the bag of each index, the bag sizes, and the indices of maxima.
 
-    Source of the further results' sizes: aten/src/ATen/native/EmbeddingBag.cpp, make_*_out.
+    Source of the sizes of the last three results: aten/src/ATen/native/EmbeddingBag.cpp,
+    make_*_out.
     """
     _check_bag("embedding_bag", weight, indices, offsets, mode, per_sample_weights)
     bags = (indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
@@ -207,7 +207,7 @@ _embedding_bag_forward_only: Kernel = given(_bagged, is_forward_only=True)
 _embedding_bag: Kernel = given(_bagged, is_forward_only=False)
 
 
-# The bags, the bag of each index, the sizes of bags and, for mode max, the indices of maxima.
+# The reduced bags, the bag of each index, the bag sizes and, for mode max, the indices of maxima.
 _Parts = tuple[Tensor, Tensor, Tensor, Tensor | None]
 
 
@@ -215,7 +215,7 @@ def _at_once(
     weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, weights: Tensor | None,
     include_last_offset: bool, padding_idx: int,
 ) -> _Parts | None:  # fmt: skip
-    """Compute the bags in one pass on the CPU. Return None if there is no loop."""
+    """Compute the bags in one pass on the CPU. Return None if there is no compiled loop."""
     given = [x for x in (weight, indices, offsets, weights) if x is not None]
     if any([x._device is not CPU for x in given]):
         return None
@@ -260,19 +260,20 @@ def _by_parts(
     return made, bags.of, bags.sizes, places
 
 
-# Dtypes whose sums do not need the bag of each index, if no index is ignored.
+# Dtypes in which bags are summed without the bag of each index, if no index is ignored.
 _SUMMED_AT_ONCE = (float32, float16, bfloat16)
 
 
 def _extremes(made: Tensor, rows: Tensor, bags: Bags, indices: Tensor) -> Tensor:
-    """Write the elementwise maximum of each bag's rows. Returns the indices of the maxima."""
+    """Write the elementwise maximum of each bag's rows to `made`. Return the indices of the
+    maxima."""
     count, width = rows._geometry.sizes
     low = bags.without_padding(rows, float("-inf"))
     ask_inplace(operators.index_reduce_, made, 0, bags.of, low, "amax", False)
     is_empty = calls.unsqueeze(calls.eq_Tensor(bags.sizes, 0), 1)
     ask_inplace(operators.copy_, made, calls.where_self(is_empty, 0, made), False)
     is_largest = calls.eq_Tensor(low, calls.index_select(made, 0, bags.of))
-    is_largest = calls.logical_or(is_largest, calls.ne_Tensor(low, low))  # also true for NaN
+    is_largest = calls.logical_or(is_largest, calls.ne_Tensor(low, low))  # NaN counts as a maximum.
     numbers = calls.unsqueeze(calls.arange(count, int64, None, rows._device, None), 1)
     first = allocate(contiguous_geometry((bags.count, width), int64), rows._device)
     ask_inplace(operators.fill__Scalar, first, count)
@@ -311,7 +312,7 @@ embedding_bag_padding_idx = embedding_bag
 
 
 def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
-    """Source: aten/src/ATen/native/Onehot.cpp."""
+    """Return the one-hot encoding of indices. Source: aten/src/ATen/native/Onehot.cpp."""
     op, given = "one_hot", self._geometry
     if given.dtype is not int64:
         raise errors.wrong_dtype(op, "self", "be int64", self)
@@ -336,13 +337,13 @@ def one_hot(key_set: int, self: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def _marking(made: Tensor) -> Any:
-    """Return the function of an array that computes `made` by one_hot. The function returns None
-    for an index out of range."""
+    """Return a function that computes one_hot for an array, with the result's sizes from `made`. It
+    returns None for an index out of range."""
     *sizes, classes = made._geometry.sizes
     begins = np.arange(math.prod(sizes)) * classes
 
     def compute(x: Any) -> Any:
-        if x.view(np.uint64).max() >= classes:  # as uint64, negative indices are large
+        if x.view(np.uint64).max() >= classes:  # As uint64, negative indices are large, too.
             return None
         array = np.zeros((*sizes, classes), np.int64)
         array.reshape(-1)[x.reshape(-1) + begins] = 1

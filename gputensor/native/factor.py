@@ -1,7 +1,7 @@
-"""Factorisations of matrices: LU, Cholesky, LDL, QR, and determinants.
+"""Factorisations of matrices: LU, Cholesky, LDL and QR; determinants.
 
-Results are column-major, as in PyTorch. Only `_linalg_check_errors` reads values, so no other
-function waits for a GPU.
+Results are column-major, as in PyTorch. Only `_linalg_check_errors` reads values on the host, so no
+other function waits for a GPU.
 Source: aten/src/ATen/native/BatchLinearAlgebra.cpp and LinearAlgebra.cpp.
 """
 
@@ -29,7 +29,7 @@ BY_LIBRARY = True
 
 
 def _is_turned(A: Tensor) -> bool:
-    """True for a row-major matrix. PyTorch factorises its transpose."""
+    """Return True for a real row-major matrix, whose transpose PyTorch factorises."""
     return A._geometry.is_contiguous and not A._geometry.dtype.is_complex
 
 
@@ -59,7 +59,8 @@ def linalg_lu(key_set: int, A: Tensor, pivot: bool = True) -> Any:
 
 
 def _linalg_check_errors(key_set: int, info: Tensor, api_name: str, is_matrix: bool) -> None:
-    """Source: aten/src/ATen/native/BatchLinearAlgebra.cpp, _linalg_check_errors."""
+    """Raise an error for the first nonzero info. Source:
+    aten/src/ATen/native/BatchLinearAlgebra.cpp, _linalg_check_errors."""
     if info._device.type == "meta":
         return
     values = calls.reshape(info, (-1,)).tolist()
@@ -177,7 +178,8 @@ def linalg_cholesky(key_set: int, self: Tensor, upper: bool = False) -> Tensor:
 
         def compute(x: Any) -> Any:
             found, info = factor(x)
-            return found if not info.any() else None  # the kernel reports the error
+            # After a failure, the kernel runs and reports the error.
+            return found if not info.any() else None
 
         short.learn(operators.linalg_cholesky.table, linalg_cholesky, (self, upper), made, compute)
     return made
@@ -259,9 +261,9 @@ def _reflected(
     reflectors: Tensor, tau: Tensor, x: Tensor, from_left: bool, conjugated: bool,
     backwards: bool,
 ) -> Tensor:  # fmt: skip
-    """Multiply x by all reflectors H_i = 1 - tau_i v_i v_i^H, from the left or the right.
+    """Multiply x from the left or from the right by all reflectors H_i = 1 - tau_i v_i v_i^H.
 
-    backwards: the last one is multiplied first.
+    backwards: the product begins with the last reflector.
     """
     m = reflectors._geometry.sizes[-2]
     count = tau._geometry.sizes[-1]

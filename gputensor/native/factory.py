@@ -1,8 +1,8 @@
-"""Operators that create tensors: empty in all formats, filled tensors, and their _like and new_
-forms.
+"""Operators that create tensors: empty tensors in all formats, filled tensors, and the _like and
+new_ forms.
 
-BackendSelect chooses the key before `empty` and `empty_strided` run. All other operators are
-composed of these two. pin_memory, layout and the other options are checked here, once.
+BackendSelect chooses the dispatch key before `empty` and `empty_strided` run. All other operators
+are composed of these two. pin_memory, layout and the other options are checked only here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _np_empty = np.empty
 
 
 def _options(op: str, element: Any, form: Any) -> dtype:
-    """Check the options of a factory call; return its dtype."""
+    """Check the options of a factory call and return its dtype."""
     if form is not None and form is not strided:
         kind = errors.ArgumentError if isinstance(form, layout) else errors.ArgumentTypeError
         raise errors.must(op, "layout", "be gputensor.strided", form, kind=kind)
@@ -97,7 +97,7 @@ def _pinned(op: str, wanted: Geometry, device: Any) -> Tensor:
     return made
 
 
-# (size, dtype, memory_format) -> Geometry, for repeated calls of `empty`. Cleared when full.
+# Geometries for repeated calls of `empty`, by (size, dtype, memory_format). Cleared when full.
 _EMPTY: dict[Any, Seen] = {}
 
 
@@ -234,7 +234,7 @@ def new_empty_strided(
 
 
 def _fill(key_set: int, made: Tensor, value: Any) -> Tensor:
-    if isinstance(value, Tensor):  # a tensor with one element in place of a number
+    if isinstance(value, Tensor):  # A tensor with one element may stand for a number.
         value = value.item()
     key_set = (key_set | made._keys) & BELOW_ADINPLACEORVIEW
     return operators.fill__Scalar.redispatch_table[key_set](key_set, made, value)
@@ -249,7 +249,7 @@ _BY_NUMBER = {bool: dtypes.bool_, int: dtypes.int64}
 
 
 def dtype_of_number(value: Any) -> dtype:
-    """The dtype of a Python number without other operands. Source: torch.full."""
+    """Return the dtype of a tensor that is filled with a Python number. Source: torch.full."""
     if type(value) is complex:
         return defaults.get_default_dtype().to_complex
     return _BY_NUMBER.get(type(value)) or defaults.get_default_dtype()
@@ -275,12 +275,13 @@ def full(
     return made
 
 
-# Not for complex numbers: short cuts could not distinguish parts of 0.0 and -0.0.
+# Complex numbers are excluded, because short cuts could not distinguish 0.0 from -0.0 in their
+# parts.
 _BY_VALUE = frozenset((bool, int, float))
 
 
 def _learn_full(table: Table, made: Tensor, value: Any) -> None:
-    """Store the short cuts of a factory that fills with `value`. See `_learn_filled`."""
+    """Store the short cuts of a factory that fills with `value`: see `_learn_filled`."""
     shape = made._geometry
     known = seen(shape, ("full", exact(value)))
     if not shortcuts.is_due(known, table):
@@ -311,7 +312,7 @@ ones: Kernel = _of_size("ones", 1)
 
 
 def _learn_filled(table: Table, kernel: Any, made: Tensor, self: Tensor | None = None) -> None:
-    """Store the short cuts of a factory that fills with one number, at the second call."""
+    """Store the short cuts of a factory that fills with one number, once a call is repeated."""
     shape = made._geometry
     known = seen(shape if self is None else self._geometry, table.operator.name)
     if not shortcuts.is_due(known, table):
@@ -375,8 +376,9 @@ def _uninitialised(shape: Geometry, made: Tensor) -> Any:
 def _learn_new(
     kernel: Kernel, self: Tensor, size: Any, options: tuple[Any, ...], made: Tensor, fill: Any
 ) -> None:
-    """Store the short cut of a `new_` factory at the second call. fill(geometry, made): returns a
-    function that makes the result's array, or None if the fill value is an argument."""
+    """Store the short cut of a `new_` factory, once a call is repeated. fill(geometry, made)
+    returns a function that makes the result's array. fill is None if the fill value is an argument
+    of the call."""
     dtype, layout, device, pin_memory = (*options, None, None, None, None)[:4]
     shape, place = made._geometry, made._device
     is_plain = layout is None and pin_memory is None and type(size) is tuple

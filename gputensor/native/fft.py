@@ -1,5 +1,4 @@
-"""Discrete Fourier transforms: the three operators that call libraries, and torch.fft's
-functions.
+"""Discrete Fourier transforms: three operators that call libraries, and the functions of torch.fft.
 
 SciPy's pocketfft computes on the CPU, in float32 for float32; cuFFT computes on CUDA. The strides
 of results follow PyTorch. Source: aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp.
@@ -32,10 +31,10 @@ BY_LIBRARY = True
 Dims = tuple[int, ...]
 _COMPLEX_OF = {float32: complex64, float64: complex128}
 _REAL_OF = {complex64: float32, complex128: float64}
-# True for forward, False for inverse transforms -> SciPy's names of the norm, indexed by
-# `normalization`: 0 for no division, 1 for division by the root of n, 2 for division by n.
+# SciPy's names for the norm: for forward transforms (True) and inverse transforms (False), indexed
+# by `normalization`. 0 means no division, 1 a division by the root of n, 2 a division by n.
 _NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
-_SEVERAL_THREADS = 1 << 15  # from this number of elements on, SciPy's threads are faster
+_SEVERAL_THREADS = 1 << 15  # From this number of elements on, SciPy's threads are faster.
 
 
 # --- the transforms that the libraries provide --------------------------------------------------
@@ -56,7 +55,7 @@ def _check(op: str, self: Tensor, dim: Any, takes: dict[dtype, dtype]) -> Dims:
 
 
 def _sorted(self: Tensor, dims: Dims, last: int = 0) -> Dims:
-    """Sort dimensions by their strides. The `last` dimensions keep their positions."""
+    """Sort dimensions by their strides. The last `last` dimensions keep their positions."""
     strides = self._geometry.strides
     count = len(dims) - last
     return (*sorted(dims[:count], key=lambda d: -strides[d]), *dims[count:])
@@ -66,10 +65,10 @@ def _transform(
     op: str, self: Tensor, sizes: Dims, dims: Dims, of: dtype, function: Callable[..., Any],
     table: Table, kernel: Callable[..., Tensor], *params: Any,
 ) -> Tensor:  # fmt: skip
-    """Call function(fft, x, axes, threads) with the transformed axes last and the other axes sorted
-    by stride.
+    """Call function(fft, x, axes, threads) on a view of x in which the transformed axes come last
+    and the other axes are sorted by stride.
 
-    table, kernel, params: of the call, for storing a short cut.
+    table, kernel, params: what a short cut of the call needs.
     """
     strides = self._geometry.strides
     batch = sorted([d for d in range(len(sizes)) if d not in dims], key=lambda d: -strides[d])
@@ -84,7 +83,7 @@ def _transform(
         more = {} if namespace.is_gpu else {"workers": get_num_threads()}
         named = more if x.size >= _SEVERAL_THREADS else {}
         if namespace.is_gpu and x.dtype.kind == "f" and x.data.ptr % (2 * x.dtype.itemsize):
-            x = x.copy()  # cuFFT requires addresses that are multiples of a complex element's size
+            x = x.copy()  # cuFFT requires addresses that are multiples of a complex element's size.
         return function(fft, x.transpose(order), axes, named).transpose(back)
 
     made = library.call(op, compute, (wanted,), self)[0]
@@ -102,7 +101,8 @@ def _norm(op: str, forward: bool, normalization: int) -> str:
 
 
 def _of_library(name: str, norm: str) -> Callable[..., Any]:
-    """Return a function that calls the library's `name`, or `name` + "n" for several axes."""
+    """Return a function that calls the library's function `name`, or `name` + "n" for several
+    axes."""
 
     def compute(fft: Any, x: Any, axes: Dims, named: Any) -> Any:
         if len(axes) == 1:
@@ -248,7 +248,8 @@ def _complex_to_complex(
     return made
 
 
-# The tuple for each dimension exists once, because short cuts compare params by identity.
+# One tuple for each dimension. It must always be the same object, because short cuts compare params
+# by identity.
 _ALONE = tuple([(d,) for d in range(64)])
 
 
@@ -256,12 +257,12 @@ def _learn(
     op: str, kernel: Callable[..., Tensor], args: tuple[Any, ...], to: Operator,
     behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Store a short cut of a function that passes its operand directly to a library."""
+    """Store a short cut of a function that passes its operand unchanged to a library."""
     short.learn_forward(getattr(operators, f"fft_{op}").table, kernel, args, to.table, behind)
 
 
 def _ahead(op: str, forward: bool, onesided: bool) -> Callable[..., Tensor]:
-    """Make fft and ifft. With onesided, make rfft and ihfft, the inverse transform of real
+    """Make fft and ifft or, if onesided, rfft and ihfft. ihfft is an inverse transform of real
     signals."""
 
     def kernel(
@@ -275,7 +276,7 @@ def _ahead(op: str, forward: bool, onesided: bool) -> Callable[..., Tensor]:
 
 
 def _back(op: str, forward: bool) -> Callable[..., Tensor]:
-    """Make irfft and hfft. hfft is the forward transform of Hermitian signals."""
+    """Make irfft and hfft. hfft is a forward transform of Hermitian signals."""
 
     def kernel(
         key_set: int, self: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
@@ -312,8 +313,8 @@ for _kernel in (fft_fft, fft_ifft, fft_rfft):
 
 
 def _dims_and_sizes(op: str, self: Tensor, s: Any, dim: Any) -> tuple[Dims, list[int]]:
-    """Return the dimensions and the signal's sizes along them. A size of -1 means the input's
-    size."""
+    """Return the dimensions and the signal's sizes along them. A size of -1 in `s` means the
+    input's size."""
     ndim = self._geometry.ndim
     sizes = None if s is None else arguments.ints(op, "s", s)
     if dim is not None:
@@ -434,7 +435,7 @@ def _shifted(key_set: int, op: str, self: Tensor, dim: Any) -> Tensor:
         size = self._geometry.sizes[d]
         cut = (
             size // 2 if op == "ifftshift" else (size + 1) // 2
-        )  # the first of the elements that move to the front
+        )  # This is the first index that moves to the front.
         front = calls.narrow(self, d, cut, size - cut)
         self = calls.cat((front, calls.narrow(self, d, 0, cut)), d)
     return self if dims else calls.clone(self, None)

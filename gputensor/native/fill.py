@@ -1,5 +1,4 @@
-"""fill_ and zero_: write one value to every element. Expanded tensors are allowed, as in
-PyTorch."""
+"""fill_ and zero_ write one value to every element. Expanded tensors are allowed, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -28,7 +27,8 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
     if type(value) not in pointwise.NUMBERS:
         raise errors.wrong_type("fill_", "value", "be a number or a 0-d tensor", value)
     geometry = self._geometry
-    # Numbers that every dtype can represent need no check; the comparisons are False for NaN.
+    # Numbers that every dtype can represent need no check. For NaN the comparisons are False, so it
+    # is checked.
     if type(value) is complex or not (
         0 <= value <= 127 or geometry.dtype.category == FLOATING and -1e38 < value < 1e38
     ):
@@ -57,7 +57,7 @@ def fill_(key_set: int, self: Tensor, value: Any) -> Tensor:
 
 
 def fill_tensor_(key_set: int, self: Tensor, value: Any) -> Tensor:
-    if type(value) in pointwise.NUMBERS:  # a boxed call accepts a number in place of a tensor
+    if type(value) in pointwise.NUMBERS:  # A boxed call may pass a number instead of a tensor.
         return fill_(key_set, self, value)
     if value._geometry.ndim:
         raise errors.must("fill_", "value", "be a number or a 0-d tensor", value)
@@ -98,7 +98,7 @@ def zero_(key_set: int, self: Tensor) -> Tensor:
 
 
 def fill_diagonal_(key_set: int, self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
-    """Source: aten/src/ATen/native/Fill.cpp, fill_diagonal_."""
+    """Write to the diagonal. Source: aten/src/ATen/native/Fill.cpp, fill_diagonal_."""
     given = self._geometry
     if given.ndim < 2:
         raise errors.wrong_shape("fill_diagonal_", "self", "have at least two dimensions", self)

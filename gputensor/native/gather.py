@@ -1,4 +1,5 @@
-"""Reading elements by indices: x[i, j], gather, index_select, take, and operators composed of them.
+"""Reads of elements by indices: x[i, j], gather, index_select, take, and operators composed of
+them.
 
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
 """
@@ -36,7 +37,8 @@ _LAYOUT = Config(check_mem_overlap=False, check_all_same_dtype=False, arg_names=
 
 
 def expanded(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Return the indices as int64 tensors on self's device; masks become the indices of True.
+    """Return the indices as int64 tensors on self's device. A mask is replaced by the indices of
+    its True elements.
 
     Source: aten/src/ATen/native/IndexingUtils.h, expandTensors.
     """
@@ -71,7 +73,7 @@ def _check_mask(op: str, self: Tensor, mask: Tensor, dim: int) -> None:
     sizes, wanted = mask._geometry.sizes, self._geometry.sizes[dim : dim + mask._geometry.ndim]
     if sizes == wanted:
         return
-    # In the array API, as in NumPy, an empty dimension of a mask selects nothing.
+    # In the array API, as in NumPy, a mask may have a dimension of size 0, which selects nothing.
     is_lenient = defaults.get_type_promotion() == "array_api" and len(sizes) == len(wanted)
     if not is_lenient or not _is_part(sizes, wanted):
         rule = f"have sizes {list(wanted)}, those of self from dimension {dim} on"
@@ -88,8 +90,8 @@ def _moved(index: Tensor, self: Tensor) -> Tensor:
 
 
 def places(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> Places:
-    """Return the selected places of `self[indices]`. If the indices are not adjacent, their
-    dimensions move to the front."""
+    """Return the places that `self[indices]` selects. If the indexed dimensions are not adjacent,
+    the dimensions of the indices move to the front."""
     found = expanded(op, self, indices)
     given = [(d, i) for d, i in enumerate(found) if i is not None]
     if not given:
@@ -118,8 +120,8 @@ def places(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> Places:
 
 
 def _layout_of(at: Places) -> Geometry:
-    """Return the result's geometry. It is computed as for an iterator over the tensor and the
-    indices."""
+    """Return the result's geometry, computed as PyTorch does: by an iterator over the tensor and
+    the indices."""
     table = operators.index_Tensor.table
     key = (at.target._geometry, at.sizes, at.begin, *at.led, *[i._geometry for i in at.indices])
     found: Geometry = table.plans.get(key) or table.remember(key, _laid_out(at))
@@ -132,7 +134,7 @@ def _laid_out(at: Places) -> Geometry:
     before, after = (1,) * begin, (1,) * (len(at.sizes) - begin - len(shape))
     operands: list[Any] = [(geometry(at.sizes, at.strides(), of.dtype), place)]
     sizes = (*before, *shape, *after)
-    # otherwise the comparison of layouts would include strides that are never used
+    # With size 0 or 1, the comparison of layouts must ignore strides that are never used.
     is_plain = 0 not in at.sizes and 1 not in at.sizes
     for i in at.indices:
         over = at.index_strides(i._geometry)[begin : begin + len(shape)]
@@ -167,9 +169,10 @@ def index_Tensor(key_set: int, self: Tensor, indices: Sequence[Tensor | None]) -
 
 
 def _of_mask(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor | None:
-    """Return the elements that a mask with self's sizes selects.
+    """Return the elements that a mask with self's sizes selects, or None.
 
-    If nonzero and indexing have no users' kernels, family nonzero does both in one step.
+    The family nonzero does this in one step, unless users registered kernels for nonzero or
+    indexing.
     """
     mask, of = indices[0] if len(indices) == 1 else None, self._geometry
     if mask is None or getattr(mask, "_keys", None) is not CPU_KEYS:
@@ -190,7 +193,7 @@ _unsafe_index_Tensor = index_Tensor
 
 
 def clamped(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The indices clamped to the valid range.
+    """Return the indices clamped to the valid range.
 
     Source: TensorAdvancedIndexing.cpp, _unsafe_masked_index.
     """
@@ -207,9 +210,9 @@ def clamped(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | Non
 def _unsafe_masked_index(
     key_set: int, self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Any
 ) -> Tensor:
-    """Return self[indices] where mask is true, and fill elsewhere. Where mask is false, indices may
-    be out of range."""
-    if self._geometry.numel == 0:  # PyTorch computes the sizes in the same way
+    """Return self[indices] where `mask` is true, and `fill` elsewhere. Where `mask` is false,
+    indices may be out of range."""
+    if self._geometry.numel == 0:  # PyTorch computes the sizes in the same way.
         pairs = zip(indices, self._geometry.sizes)
         sizes = tuple([
             size if i is None or not i._geometry.numel else i._geometry.sizes[-1]
@@ -226,11 +229,11 @@ def _unsafe_masked_index(
 def check_along(
     op: str, self: Tensor, dim: Any, index: Tensor, other: Tensor | None = None, arg: str = "src"
 ) -> int:
-    """Return the dimension of a gather or scatter. Raises if the index is larger than an
-    operand."""
+    """Check the operands of a gather or scatter and return the dimension. Raise if the index is
+    larger than an operand."""
     d = arguments.dim(op, dim, self._geometry.ndim)
     arguments.check_device(op, "self", self, "index", index)
-    # an empty index may have any dtype. Source: ScatterGatherChecks.h
+    # An empty index may have any dtype. Source: ScatterGatherChecks.h.
     if index._geometry.numel == 0:
         return d
     index_dtype(op, index)
@@ -260,7 +263,7 @@ def with_dims(x: Tensor) -> Tensor:
 
 
 def along(op: str, self: Tensor, d: int, index: Tensor) -> Places:
-    """Return the places of a gather or scatter for each element of the index."""
+    """Return the place that a gather or scatter accesses for each element of the index."""
     x, i = with_dims(self), with_dims(as_int64(index))
     return Places(op, x, i._geometry.sizes, [i], [d], None, wraps=False)
 
@@ -279,7 +282,7 @@ def gather(
 
 
 def rows(op: str, self: Tensor, dim: Any, index: Tensor, *, wraps: bool = False) -> Places:
-    """Return the places of whole slices along a dimension. A 0-d self counts as one slice."""
+    """Return the places of the indexed slices along a dimension. A 0-d self counts as one slice."""
     index_dtype(op, index)
     if index._geometry.ndim > 1:
         raise errors.wrong_index(op, "index", "have at most one dimension", index)
@@ -307,7 +310,7 @@ def index_select(key_set: int, self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def flat_places(op: str, self: Tensor, index: Tensor) -> Places:
-    """Return the places of elements by their row-major indices. Self is made dense for this."""
+    """Return the places of elements, given their row-major indices. self is made dense for this."""
     index_dtype(op, index, int64)
     arguments.check_device(op, "self", self, "index", index)
     if not self._geometry.numel and index._geometry.numel:
@@ -336,7 +339,7 @@ def take_along_dim(key_set: int, self: Tensor, indices: Tensor, dim: int | None 
     if common is None:
         raise errors.not_broadcastable("take_along_dim", self, indices)
     n = x[d] if x else 1
-    below = calls.lt_Tensor(indices, 0)  # negative indices count from the end
+    below = calls.lt_Tensor(indices, 0)  # Negative indices count from the end.
     indices = calls.where_self(below, calls.add_Tensor(indices, n), indices)
     if not common:
         return calls.gather(self, d, indices, False)

@@ -1,7 +1,8 @@
-"""Products of groups of matrices whose numbers of rows, columns or inner elements may differ.
+"""Products of groups of matrices. The groups may differ in the number of rows, of columns or of
+inner elements.
 
-Each group is one product, computed by the operators of `mm`. On a device the host waits for the
-bounds of the groups. Source: ATen/native/GroupedMMUtils.h.
+Each group is one product, computed by the operators of `mm`. On a device, the host must wait for
+the values of the groups' bounds. Source: ATen/native/GroupedMMUtils.h.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from ..structured import arguments
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
-# (dimensions of self, dimensions of mat2) -> the dimensions of self, mat2 and the result that are
-# divided into groups. None: the first of three dimensions is the group index.
+# From (dimensions of self, dimensions of mat2) to the dimension of self, of mat2 and of the result
+# that is divided into groups. None: the first of three dimensions is the index of the group.
 _DIVIDED: dict[tuple[int, int], tuple[int | None, int | None, int | None]] = {
     (2, 3): (0, None, 0), (3, 2): (None, 1, 1), (2, 2): (1, 0, None),
 }  # fmt: skip
@@ -63,7 +64,8 @@ def _of_group(x: Tensor, divided: int | None, group: int, start: int, end: int) 
 def _check(
     op: str, self: Tensor, mat2: Tensor, offs: Tensor | None
 ) -> tuple[int | None, int | None, int | None] | None:
-    """Return the dimensions that are divided into groups. None: all groups have equal sizes."""
+    """Return the dimensions of self, mat2 and the result that are divided into groups. Return None
+    if there is no division, because self and mat2 are batches."""
     for arg, x in (("self", self), ("mat2", mat2)):
         if x._geometry.ndim not in (2, 3):
             raise errors.wrong_shape(op, arg, "have 2 or 3 dimensions", x)

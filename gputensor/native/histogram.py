@@ -1,4 +1,4 @@
-"""Counts of values: bincount, histc, histogram, and histogramdd with its parts.
+"""Counts of values: bincount, histc, histogram, and histogramdd with the operators that it calls.
 
 Source: aten/src/ATen/native/SummaryOps.cpp, Histogram.cpp.
 """
@@ -28,8 +28,8 @@ BY_LIBRARY = True
 # --- counts of integers ---------------------------------------------------------------------------
 
 
-# A number of bins that exceeds any memory: near 2**63 NumPy allocates 0 bins and writes out of
-# bounds.
+# The maximum number of bins. It exceeds any memory. For numbers near 2**63, NumPy would allocate 0
+# bins and write out of bounds.
 _MOST_BINS = 1 << 59
 
 
@@ -75,9 +75,9 @@ def _count(library: Any, x: Any, weights: Any, minlength: int) -> Any:
 
 
 def _outer(op: str, x: Tensor, least: float, most: float, apart: float) -> tuple[float, float]:
-    """Return the outermost edges: the given edges, or the extremes of the data.
+    """Return the outermost edges: [least, most], widened if both are equal.
 
-    `apart` is added between edges that are equal.
+    `apart` is the distance by which equal edges are moved outwards.
     """
     if not (math.isfinite(least) and math.isfinite(most)):
         raise errors.must(op, "self", "have a finite range", errors.Got(f"[{least}, {most}]"))
@@ -121,7 +121,7 @@ def _evenly(library: Any, x: Any, bins: int, least: float, most: float) -> Any:
     return _in_parts(library, len(x), count).astype(x.dtype)
 
 
-# The number of elements processed at a time on the CPU, so that they stay in the cache.
+# The number of elements that the CPU processes at a time, so that they stay in the cache.
 _PART = 1 << 15
 
 
@@ -189,7 +189,8 @@ def _tally(
 
 
 def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
-    """even: True if the edges are evenly spaced. Then a division finds the approximate bin."""
+    """Return the histogram of points. even: if True, the edges are evenly spaced, and a division
+    finds the approximate bin."""
     np = library.np
     if not library.is_gpu:
         found = stub.cpu("histogram").points(x, weight, even, edges)
@@ -218,13 +219,15 @@ def _points(library: Any, x: Any, weight: Any, even: bool, *edges: Any) -> Any:
 
 
 def _beside(np: Any, edges: Any, x: Any) -> Any:
-    """For x within the edges, return the number of evenly spaced edges that are at most x.
+    """Return the number of edges that are at most x. The edges are evenly spaced, and x is within
+    them.
 
     A division gives an approximate index. It is then compared with the three nearest edges.
     """
     least, most, bins = edges[0], edges[-1], len(edges) - 1
     guess = (x - least) / (most - least) * bins
-    # with an infinite range there are no bins
+    # Clamp the index: rounding can move it beyond the edges, and it is NaN if the range is
+    # infinite.
     guess = np.fmin(np.fmax(guess, 0), bins).astype("int64")
     ends = np.full(1, math.inf, edges.dtype)
     padded = np.concatenate((-ends, edges, ends))
@@ -284,7 +287,7 @@ def histogram_bins_tensor(
 
 
 def _column(op: str, self: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Return each element as a point with one coordinate."""
+    """Return each element as a point with one coordinate, and the weights."""
     if weight is not None and weight._geometry.sizes != self._geometry.sizes:
         raise errors.wrong_shape(op, "weight", "have self's sizes", weight)
     points = calls.reshape(self, (self._geometry.numel, 1))

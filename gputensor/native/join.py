@@ -1,4 +1,5 @@
-"""Operators that join tensors, such as cat and stack. Each copies into views of its result.
+"""Operators that join tensors, such as cat and stack. Each operator copies into views of its
+result.
 
 Source of the rules: aten/src/ATen/native/TensorShape.cpp, cat's meta function.
 """
@@ -30,10 +31,10 @@ from ..structured.shortcuts import joined as short
 from .copy import copies_are_ours, fill_part
 from .view import unsqueeze, view_strides
 
-# If the result has at most _SMALL bytes, calls store short cuts. Below _TINY bytes, NumPy joins
-# faster than our loop.
+# Calls store short cuts if the result has at most _SMALL bytes. NumPy joins faster than our loop if
+# it has less than _TINY bytes.
 _SMALL, _TINY = 1 << 18, 1 << 14
-_FEW = 16  # up to this number of 0-d parts, assigning single elements is faster
+_FEW = 16  # Up to this number of 0-d tensors, assigning single elements is faster.
 
 _join_arrays = stub.cpu("copy_pieces").join
 
@@ -51,7 +52,8 @@ def checked_tensors(op: str, tensors: Any, on_one_device: bool = True) -> list[T
 
 
 def _is_skipped(x: Tensor) -> bool:
-    """True for a 1-d tensor without elements. It may be joined with any tensor, as in PyTorch."""
+    """Return True for a 1-d tensor without elements, which may be joined with any tensor, as in
+    PyTorch."""
     return x._geometry.sizes == (0,)
 
 
@@ -81,7 +83,7 @@ def _cat_sizes(op: str, tensors: list[Tensor], dim: int) -> tuple[int, tuple[int
 
 
 def _cat_format(tensors: list[Tensor]) -> Any:
-    """The memory format that all inputs suggest; row-major if they differ."""
+    """Return the memory format that all inputs suggest; contiguous_format if they differ."""
     suggested = None
     for x in tensors:
         if _is_skipped(x):
@@ -96,7 +98,7 @@ def _cat_format(tensors: list[Tensor]) -> Any:
 def _cat_plan(tensors: list[Tensor], dim: int) -> tuple[int, Geometry]:
     first = tensors[0]._geometry
     is_alike = first.ndim and first.numel and all([x._geometry is first for x in tensors])
-    if is_alike and type(dim) is int:  # True equals 1 and must be rejected
+    if is_alike and type(dim) is int:  # An int, because True equals 1 but must be rejected.
         return _plan_of_alike(first, len(tensors), dim)
     d, sizes = _cat_sizes("cat", tensors, dim)
     element = _common_dtype(tensors)
@@ -123,15 +125,16 @@ def _join(out: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
 
 
 def _is_joined(out: Tensor, tensors: list[Tensor], dim: int) -> bool:
-    """Write the result in one step and return True, if that is faster than part by part."""
+    """Write the result in one step and return True. If separate copies are faster, write nothing
+    and return False."""
     arrays = [x._get_array() for x in tensors if not _is_skipped(x)]
     done: bool = _join_arrays(out._get_array(), arrays, dim)
     return done
 
 
 def _is_plain(made: Tensor, tensors: list[Tensor]) -> bool:
-    """True if no cast is needed and `copy_` has no user's kernel, which would have to be called for
-    each copy.
+    """Return True if no operand needs a cast, and there is no user's kernel of `copy_`, which would
+    have to be called for each copy.
     """
     element = made._geometry.dtype
     key_set = made._keys
@@ -173,8 +176,8 @@ def _of_parts(join: Any, parts: list[int]) -> Any:
 
 
 def _joined(shape: Geometry, sizes: tuple[int, ...], dim: int, are_rows: bool = False) -> Any:
-    """Return a function that joins arrays to a new array with these sizes, of geometry `shape`.
-    are_rows: all arrays are row-major, so that NumPy's result is row-major too."""
+    """Return a function that joins arrays into a new array of `sizes`, for a result of geometry
+    `shape`. are_rows: all arrays are row-major, so NumPy's result is row-major too."""
     element, is_tiny = shape.dtype.np, shape.nbytes < _TINY
     if is_tiny and are_rows and sizes is shape.sizes:
         return lambda arrays: np.concatenate(arrays, dim)
@@ -238,7 +241,7 @@ def stack(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 
 def _stacking(shape: Geometry, dim: int) -> Any:
-    """Return a function that stacks arrays to a new array of a geometry."""
+    """Return a function that stacks arrays into a new array of this geometry."""
     sizes, element = shape.sizes, shape.dtype.np
     dim %= len(sizes)
     if len(sizes) == 1 and sizes[0] <= _FEW:
@@ -250,7 +253,7 @@ def _stacking(shape: Geometry, dim: int) -> Any:
             return made
 
         return assigned
-    # concatenate along the existing dimension, then split this dimension in two
+    # Concatenate along an existing dimension, which is then split in two.
     if dim < len(sizes) - 1:
         joined = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
         return _joined(shape, joined, dim)
@@ -271,7 +274,7 @@ def _stacked(found: list[Tensor], dim: int) -> Tensor:
     sizes, count = found[0]._geometry.sizes, len(found)
     if d == len(sizes) or (form := _cat_format(found)) is formats.contiguous_format:
         return calls.cat(parts, d)
-    # PyTorch concatenates along d and then splits d, which keeps the memory format.
+    # Like PyTorch, concatenate along d and then split d, which keeps the memory format.
     element, joined = _common_dtype(found), (*sizes[:d], count * sizes[d], *sizes[d + 1 :])
     split = (*sizes[:d], count, *sizes[d:])
     whole = geometry(joined, formats.strides_for("stack", joined, form), element)
@@ -283,7 +286,7 @@ def _stacked(found: list[Tensor], dim: int) -> Tensor:
 
 def stack_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     parts, d = _unsqueezed(tensors, dim)
-    key_set &= BELOW_ADINPLACEORVIEW  # the caller has already counted the write
+    key_set &= BELOW_ADINPLACEORVIEW  # The caller has already counted the write.
     return operators.cat_out.redispatch_table[key_set](key_set, parts, d, out)
 
 
@@ -296,7 +299,7 @@ def concat(key_set: int, tensors: Any, dim: int = 0) -> Tensor:
 
 def concat_out(key_set: int, tensors: Any, dim: int, out: Tensor) -> Tensor:
     into = operators.cat_out.redispatch_table
-    key_set &= BELOW_ADINPLACEORVIEW  # the caller has already counted the write
+    key_set &= BELOW_ADINPLACEORVIEW  # The caller has already counted the write.
     made: Tensor = into[key_set](key_set, tensors, dim, out)
     return made
 
@@ -305,8 +308,8 @@ concatenate_out = concat_out
 
 
 def _stacks(op: str, prepare: Any) -> tuple[Kernel, Kernel]:
-    """Make hstack and similar operators: cat with the tensors and the dimension that `prepare`
-    returns."""
+    """Make the kernels of hstack and similar operators. They call cat with the tensors and the
+    dimension that `prepare` returns."""
 
     def kernel(key_set: int, tensors: Any) -> Tensor:
         return calls.cat(*prepare(checked_tensors(op, tensors)))
@@ -372,7 +375,8 @@ def broadcast_tensors(key_set: int, tensors: Any) -> tuple[Tensor, ...]:
 
 
 def _chunk_cat(key_set: int, tensors: Any, dim: int, num_chunks: int) -> Tensor:
-    """Source: TensorShape.cpp, _pad_chunk."""
+    """Pad tensors, split them into chunks, and concatenate the chunks. Source: TensorShape.cpp,
+    _pad_chunk."""
     found = checked_tensors("_chunk_cat", tensors)
     num_chunks = arguments.integer("_chunk_cat", "num_chunks", num_chunks, least=1)
     if dim < 0 and len({x._geometry.ndim for x in found}) > 1:

@@ -1,4 +1,4 @@
-"""Matrix powers and exponentials, and vector products: operators without a factorisation.
+"""Matrix powers and exponentials, and products of vectors: linear algebra without factorisations.
 
 Source: aten/src/ATen/native/LinearAlgebra.cpp and BatchLinearAlgebra.cpp.
 """
@@ -40,7 +40,8 @@ def matrix_exp(key_set: int, self: Tensor) -> Tensor:
 
 
 def matrix_power(key_set: int, self: Tensor, n: int) -> Tensor:
-    """Source: aten/src/ATen/native/LinearAlgebra.cpp, linalg_matrix_power_impl."""
+    """Return self to the power of n. Source: aten/src/ATen/native/LinearAlgebra.cpp,
+    linalg_matrix_power_impl."""
     n = arguments.integer("matrix_power", "n", n)
     if self._geometry.ndim < 2 or self._geometry.sizes[-1] != self._geometry.sizes[-2]:
         rule = "be a square matrix or a batch of them"
@@ -111,12 +112,13 @@ def linalg_cross(key_set: int, self: Tensor, other: Tensor, dim: int = -1) -> Te
     return made
 
 
-# Dtypes whose products and differences are bitwise equal in NumPy and in our operators.
+# In these dtypes, products and differences have the same bits in NumPy and in our operators.
 _AS_NUMPY = (float32, float64, int32, int64)
 
 
 def _crossing(made: Tensor, dim: int) -> Any:
-    """Return the function of arrays that computes `made` by linalg_cross."""
+    """Return a function that computes linalg_cross for arrays, with the result's layout from
+    `made`."""
     sizes, element = made._geometry.sizes, made._geometry.dtype.np
 
     def compute(a: Any, b: Any) -> Any:
@@ -142,7 +144,7 @@ shortcuts.jumps(linalg_cross, lambda: (
 
 
 def cross(key_set: int, self: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
-    """Return the cross product. Without `dim`, it is along the first dimension of size 3."""
+    """Return the cross product along `dim`, by default along the first dimension of size 3."""
     if dim is None:
         found = [d for d, size in enumerate(self._geometry.sizes) if size == 3]
         if not found:

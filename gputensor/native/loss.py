@@ -1,7 +1,8 @@
-"""Classification losses: nll_loss with its gradient, and cross_entropy_loss, which is composed.
+"""Classification losses: nll_loss and its gradient; cross_entropy_loss, which is composed of other
+operators.
 
-Note [Targets outside the classes]: on the CPU an IndexError names the first target that is not a
-class. On CUDA the host does not wait, so an assertion fails in the kernel, and the next
+Note [Targets outside the classes]: on the CPU, an IndexError names the first target that is not a
+class. On CUDA, the host does not wait: an assertion fails in the kernel, and the next
 synchronisation reports it, as in PyTorch. In both cases no memory outside the operands is read or
 written. Source: aten/src/ATen/native/LossNLL.cpp.
 """
@@ -32,12 +33,12 @@ IGNORE_INDEX = -100
 class Targets:
     """The plan of nll_loss and nll_loss_backward. target selects one element of x in each row.
 
-    rows, classes: sizes of x. dtypes, stride_bytes: of x (row, class), target (row) and weight
-    (class); None without a weight. The operands of a nll_loss call are the outputs loss and
-    total_weight, then x, target and weight. The operands of a nll_loss_backward call are the output
-    grad_input (row-major), then grad, target, weight and total_weight. 0 stands for a missing
-    weight. scalars: (ignore_index,). grad_stride_bytes: for the derivative, the stride of the rows'
-    gradients; 0 if all rows share one gradient.
+    rows, classes: the sizes of x. dtypes, stride_bytes: those of x (row, class), target (row) and
+    weight (class); None without a weight. nll_loss has the operands loss, total_weight (its
+    outputs), x, target, weight. nll_loss_backward has the operands grad_input (its output,
+    row-major), grad, target, weight, total_weight. 0 stands for a missing weight. scalars:
+    (ignore_index,). grad_stride_bytes: in nll_loss_backward, the stride of the rows' gradients; 0
+    if all rows share one gradient.
     """
 
     __slots__ = (
@@ -78,7 +79,7 @@ def nll_loss_forward(
     ignore_index = arguments.integer("nll_loss", "ignore_index", ignore_index)
     given = self._geometry
     if reduction == NONE and given.ndim == 1:
-        reduction = SUM  # with one row, the total weight is that row's weight
+        reduction = SUM  # For a single row, the total weight is that row's weight.
     each = (given.sizes[0],) if reduction == NONE else ()
     if self._device is CPU:
         return _on_the_cpu(self, target, weight, reduction, ignore_index, each)
@@ -98,8 +99,8 @@ def _on_the_cpu(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
     each: tuple[int, ...],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the loss, of sizes `each`, and the total weight. Classes are dimension 1, or the only
-    dimension of a 1-d x."""
+    """Return the loss, with the sizes `each`, and the total weight. Classes are dimension 1 of x,
+    or its only dimension."""
     of = self._geometry.dtype
     loss, total = [allocate(contiguous_geometry(sizes, of), CPU) for sizes in (each, ())]
     run(
@@ -197,8 +198,8 @@ def _check_weight(op: str, self: Tensor, weight: Tensor | None, classes: tuple[i
 
 
 def _check_total(op: str, self: Tensor, sizes: tuple[int, ...], **given: Tensor) -> None:
-    """Check that grad_output has these sizes, and that it and the total weight have self's dtype
-    and device."""
+    """Check that grad_output has these sizes. Check that grad_output and the total weight have
+    self's dtype and device."""
     of = self._geometry.dtype
     for arg, x in given.items():
         arguments.check_device(op, "self", self, arg, x)
@@ -219,7 +220,7 @@ def nll_loss_nd(
     key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
     ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:  # fmt: skip
-    """Return the loss of tensors with more dimensions. The classes are dimension 1 of self; all
+    """Return the loss for a self of any number of dimensions. The classes are dimension 1; all
     other dimensions together are the rows."""
     sizes = self._geometry.sizes
     if len(sizes) <= 2:
@@ -335,7 +336,8 @@ def _cross_entropy_backward(
     made = backward(grad_output, logs, target, weight, reduction, ignore_index, total_weight)
     if made._device is not CPU:
         return calls._log_softmax_backward_data(made, logs, dim, logs._geometry.dtype)
-    # Computed in place: with many classes, allocating an array costs more than the computation.
+    # Computed in place: with many classes, the allocation of an array costs more than the
+    # computation.
     array = made._get_array()
     run(stub.cpu("softmax").log_softmax_backward, array, logs._get_array(), dim, array)
     return made
@@ -379,7 +381,7 @@ def _smoothed(
     logs: Tensor, of_targets: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: int, smoothing: float, dim: int,
 ) -> Tensor:  # fmt: skip
-    """Return a weighted sum: each target's loss plus the mean loss over all classes."""
+    """Return a weighted sum of each target's loss and of the mean loss over all classes."""
     terms = logs if weight is None else logs * _along(weight, dim, logs._geometry.ndim)
     each = -calls.sum_dim_IntList(terms, (dim,), False)
     ignored = calls.eq_Tensor(target, ignore_index)
@@ -392,8 +394,8 @@ def _smoothed(
 
 
 def _total_weight(target: Tensor, ignored: Tensor, weight: Tensor | None, of: dtype) -> Tensor:
-    """Return the sum of the weights of targets that are not ignored. Without weights, return the
-    number of these targets."""
+    """Return the sum of the weights of all targets that are not ignored. Without weights, return
+    the number of these targets."""
     if weight is None:
         return calls.sum(calls.to_dtype(~ignored, of))
     rows = (target._geometry.numel,)

@@ -1,8 +1,9 @@
-"""Losses of margins between classes, with their gradients: multi_margin_loss has one target per
-row, multilabel_margin_loss several.
+"""Losses of margins between classes, and their gradients. multi_margin_loss has one target per row,
+multilabel_margin_loss has several.
 
-Composed of other operators; on the CPU, both have loops. f16 and bf16 are computed
-in f32 and rounded once. A mean over no rows is NaN, where PyTorch returns uninitialised memory.
+On the CPU, both losses have compiled loops; otherwise they are composed of other operators. f16 and
+bf16 are computed in f32 and rounded once. A mean over no rows is NaN, where PyTorch returns
+uninitialised memory.
 Source: aten/src/ATen/native/LossMultiMargin.cpp and LossMultiLabelMargin.cpp.
 """
 
@@ -45,7 +46,7 @@ def _rows(op: str, self: Tensor) -> Tensor:
 
 
 def _targets(op: str, self: Tensor, target: Tensor, sizes: tuple[int, ...], least: int) -> None:
-    """Raise for a wrong dtype or device, and on the CPU for an invalid class: see Note [Targets
+    """Raise for a wrong dtype or device and, on the CPU, for an invalid class: see Note [Targets
     outside the classes] in loss.py."""
     if target._geometry.dtype is not dtypes.int64:
         raise errors.wrong_dtype(op, "target", "hold classes as int64", target)
@@ -71,8 +72,8 @@ def _share(op: str, grad: Tensor, rows: int, reduction: int) -> Tensor:
 def _checked(
     op: str, self: Tensor, target: Tensor, p: Any, weight: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Check the arguments; return the input as (rows, classes), and the weights, both in the dtype
-    of the computation."""
+    """Check the arguments. Return the input as (rows, classes), and the weights. Both are in the
+    dtype of the computation."""
     x = _rows(op, self)
     rows, classes = x._geometry.sizes
     if target._geometry.ndim > 1 or target._geometry.numel != rows:
@@ -94,7 +95,7 @@ def _lacking(
     x: Tensor, target: Tensor, margin: Any, weight: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the margin violations of all classes except the target, the targets as a column, and
-    their weights."""
+    the weights of the targets."""
     rows = x._geometry.sizes[0]
     at = calls.reshape(target, (rows, 1))
     if weight is not None:
@@ -102,15 +103,15 @@ def _lacking(
             calls.index_select(weight, 0, calls.reshape(target, (rows,))), (rows, 1)
         )
     apart = x - calls.gather(x, 1, at) + margin
-    lacking = calls.where_self(apart > 0, apart, 0)  # NaN becomes 0 too
+    lacking = calls.where_self(apart > 0, apart, 0)  # NaN becomes 0
     return calls.scatter_value(lacking, 1, at, 0), at, weight
 
 
 def _by_multi(
     loop: Callable[..., bool], sizes: Sizes, x: Tensor, operands: Sequence[Any], *numbers: Any
 ) -> Tensor | None:
-    """Call the CPU's loop `(*operands, result, *numbers)`, of which x is an operand; None if there
-    is no loop. sizes: of the result."""
+    """Call the CPU's loop `(*operands, result, *numbers)` and return the result, of sizes `sizes`.
+    Return None if the loop cannot be used. x is one of the operands."""
     given = [t for t in operands if t is not None]
     if any([t._device is not CPU for t in given]) or not x._geometry.numel:
         return None
@@ -172,7 +173,7 @@ def multilabel_margin_loss(
     return calls.multilabel_margin_loss_forward(self, target, reduction)[0]
 
 
-# The number of elements of (rows, targets, classes) processed at a time.
+# The number of elements (rows x targets x classes) that are computed at a time.
 _BLOCK = 1 << 20
 
 
@@ -186,9 +187,9 @@ def _of_rows(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_loop(loop: Callable[..., bool], wanted: Sequence[Sizes], at: int, *given: Any) -> Results:
-    """Call the CPU's loop `(*operands, *results, *numbers)` and return its results, which have the
-    sizes `wanted`; None if there is no loop. at: the number of operands among `given`. The
-    second-last of them is x.
+    """Call the CPU's loop `(*operands, *results, *numbers)` and return the results, which have the
+    sizes `wanted`. Return None if the loop cannot be used. The first `at` of `given` are the
+    operands; the second-last operand is x.
     """
     operands, numbers = given[:at], given[at:]
     x = operands[-2]
@@ -203,8 +204,9 @@ def _by_loop(loop: Callable[..., bool], wanted: Sequence[Sizes], at: int, *given
 def _pairs(
     op: str, self: Tensor, x: Tensor, target: Tensor
 ) -> tuple[Iterator[Tensor], Tensor, Tensor, Tensor]:
-    """Return the margin violations of non-target classes for some targets at a time, a mask of
-    target classes, the targets (0 for an absent target), and a mask of the targets that exist."""
+    """Return an iterator over the margin violations of non-target classes, for some targets at a
+    time. Also return a mask of target classes, the targets (0 for an absent target), and a mask of
+    the targets that exist."""
     sizes = x._geometry.sizes
     _targets(op, self, target, sizes, -1)
     valid = calls.cumprod(cast(target >= 0, dtypes.int64), 1)
@@ -242,7 +244,8 @@ def multilabel_margin_loss_forward(
 
 
 def _multilabel_of(op: str, self: Tensor, x: Tensor, target: Tensor) -> list[Tensor]:
-    """Return the loss of each row and the mask of target classes, computed by operators."""
+    """Return the loss of each row and the mask of target classes. Both are computed by
+    operators."""
     parts, is_target, _, _ = _pairs(op, self, x, target)
     sums = [calls.sum_dim_IntList(each, (1, 2), False) for each in parts]
     return [functools.reduce(calls.add_Tensor, sums) / x._geometry.sizes[1], is_target]
@@ -269,7 +272,7 @@ def multilabel_margin_loss_backward(
 
 
 def _slopes(op: str, self: Tensor, x: Tensor, target: Tensor) -> Tensor:
-    """Return the derivatives of each row's sum of violations, computed by operators."""
+    """Return the derivatives of each row's sum of violations. They are computed by operators."""
     parts, _, at, is_there = _pairs(op, self, x, target)
     of_classes, of_targets = [], []
     for each in parts:

@@ -1,6 +1,7 @@
 """Operators with a mask: masked_fill, masked_select, masked_scatter.
 
-On the CPU the last two are loops of family nonzero; otherwise they are composed of other operators.
+On the CPU the last two are loops of the family nonzero. On other devices they are composed of other
+operators.
 
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
 """
@@ -39,7 +40,7 @@ def _check_mask(op: str, self: Tensor, mask: Tensor) -> None:
 
 
 def _broadcast(op: str, self: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both operands, broadcast to their common sizes."""
+    """Return self and mask, broadcast to their common sizes."""
     _check_mask(op, self, mask)
     if self._geometry.sizes == mask._geometry.sizes:
         return self, mask
@@ -51,7 +52,7 @@ def _broadcast(op: str, self: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _over(op: str, self: Tensor, mask: Tensor) -> Tensor:
-    """Return the mask with the sizes of self, which the operator writes to."""
+    """Return the mask, expanded to the sizes of self, to which the operator writes."""
     _check_mask(op, self, mask)
     sizes = self._geometry.sizes
     if broadcast_sizes(mask._geometry.sizes, sizes) != sizes:
@@ -64,7 +65,7 @@ def _over(op: str, self: Tensor, mask: Tensor) -> Tensor:
 
 
 def _filled(op: str, self: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    """Write a 0-d tensor of self's dtype where the mask is true."""
+    """Write value, a 0-d tensor of self's dtype, where the mask is true."""
     mask = _over(op, self, mask)
     if overlap.relation(self, mask) != overlap.NO:
         mask = calls.clone(mask)
@@ -198,7 +199,8 @@ def masked_scatter(key_set: int, self: Tensor, mask: Tensor, source: Tensor) -> 
 
 
 def masked_scatter_backward(key_set: int, grad_output: Tensor, mask: Tensor, sizes: Any) -> Tensor:
-    """Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp, masked_scatter_backward."""
+    """Return the gradient of source. Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp,
+    masked_scatter_backward."""
     count = math.prod(sizes)
     found = calls.masked_select(grad_output, mask)
     missing = count - found._geometry.numel

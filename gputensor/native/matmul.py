@@ -1,7 +1,7 @@
-"""Matrix products: mm of two matrices, addmm and linear; matmul of any dimensions.
+"""Matrix products: mm, addmm and linear for matrices; matmul for any number of dimensions.
 
 On CUDA, cuBLAS computes large products of the dtypes that it supports, through
-structured/library.py. Our own kernel, which accepts any strides, computes all others.
+structured/library.py. Our own kernel, which accepts any strides, computes all other products.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from ..structured.shortcuts import computed as short, pointwise as short_pointwi
 from ..structured.pointwise import Kernel
 
 
-# Python has one object for each small int. The usual alpha and beta are recognised by identity and
-# need no range check.
+# CPython has one object for each small int. The usual alpha and beta are recognised by identity and
+# need no check of their range.
 _ONE = 1
 _BLAS = frozenset((float32, float64, complex64, complex128))
 _CUBLAS = _BLAS | {float16}
-# From this number of multiplications on, cuBLAS saves more time than its call through CuPy costs,
-# about 20 us on the host. This is an estimate from peak rates.
+# From this number of multiplications on, cuBLAS saves more time than its call through CuPy costs
+# (about 20 us on the host). The number is an estimate from peak rates.
 LARGE = 1 << 24
 
 
-# Dtypes of products that cuBLAS has computed. In a graph capture, where CuPy 14 does not allow
-# cuBLAS, our kernels compute them: see `ready_for_capture`.
+# Dtypes of products that cuBLAS has computed. CuPy 14 does not allow cuBLAS in a graph capture,
+# where our kernels compute these products: see `ready_for_capture`.
 _sent: set[dtype] = set()
 
 
@@ -57,19 +57,21 @@ def by_library(of: dtype, multiplications: int) -> bool:
 
 
 def ready_for_capture(device_index: int) -> None:
-    """Load the kernels that replace cuBLAS in a capture, because a capture cannot load kernels."""
+    """Load the kernels that replace cuBLAS in a capture, because kernels cannot be loaded during a
+    capture."""
     for of in _sent:
         for op in ("mm", "addmm"):
             getattr(stub.cuda("matmul"), op)(of).ready(device_index)
 
 
 def multiply(of: Any, out: Any, a: Any, b: Any) -> None:
-    """Compute mm; `library.write` calls this."""
+    """Compute mm. `library.write` calls this function."""
     of.np.matmul(a, b, out=out)
 
 
 def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> None:
-    """Write the result of addmm to `out`, which may be `self`. `library.write` calls this."""
+    """Write the result of addmm to `out`, which may be `self`. `library.write` calls this
+    function."""
     if beta == 0 and alpha == 1:
         multiply(of, out, a, b)
         return
@@ -82,7 +84,7 @@ def multiply_added(of: Any, out: Any, self: Any, a: Any, b: Any, beta: Any, alph
 
 
 def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> Geometry:
-    """Check the operands; return the layout of a new result."""
+    """Check the operands and return the layout of a new result."""
     a, b = self._geometry, mat2._geometry
     if a.ndim != 2:
         raise errors.wrong_shape(op, first, "be a matrix", self)
@@ -98,9 +100,9 @@ def _result(op: str, self: Tensor, mat2: Tensor, first: str = "self") -> Geometr
 
 
 class Product:
-    """The plan of `mm` for registered stubs: out[m, n] = sum over k of a[m, k] * b[k, n].
+    """The plan of `mm` for registered stubs. out[m, n] is the sum over k of a[m, k] * b[k, n].
 
-    shape: (m, n, k). stride_bytes, dtypes: of out, a and b; strides are (row, column).
+    shape: (m, n, k). stride_bytes, dtypes: those of out, a and b. Strides are (row, column).
     """
 
     __slots__ = ("op", "shape", "stride_bytes", "dtypes", "common_dtype", "numel", "n_outputs")
@@ -139,22 +141,22 @@ def _product(out: Tensor, self: Tensor, mat2: Tensor) -> Tensor:
 
 
 def _is_by_columns(out: Geometry, mat2: Geometry) -> bool:
-    """True if the loop `mm` is faster than a direct call of BLAS."""
+    """Return True if the loop `mm` is faster than a direct call of BLAS."""
     k, n = mat2.sizes
     found: bool = stub.cpu("matmul").by_columns(out.sizes[0], n, k, mat2.strides == (1, k))
     return found and out.dtype is float32
 
 
 class _CpuEntry:
-    """The entry of small products for two layouts on the CPU, with short cuts. See the entries of
-    structured/pointwise/."""
+    """The cached entry for small products of two layouts on the CPU, which stores short cuts. See
+    the entries of structured/pointwise/."""
 
     __slots__ = ("geometry", "loop", "numpy_allocates", "block", "is_fresh")
 
     def __init__(self, geometry: Geometry, mat2: Geometry) -> None:
         self.geometry, self.block, self.is_fresh = geometry, 0, True
-        # BLAS returns a row-major result. Large results are allocated here, so that they are
-        # aligned.
+        # BLAS returns a row-major result. Large results are allocated here instead, so that they
+        # are aligned.
         self.numpy_allocates = (
             geometry.dtype in _BLAS and geometry.nbytes > 0 and mat2.numel > 0 and geometry.in_numpy
             and not _is_by_columns(geometry, mat2)
@@ -215,7 +217,7 @@ def matmul(key_set: int, self: Tensor, other: Any) -> Tensor:
 
 
 def _folds(self: Tensor, other: Tensor) -> bool:
-    """True if the batches of one operand can be joined to the rows of one matrix."""
+    """Return True if the batches of one operand can be joined into the rows of one matrix."""
     first = self._geometry.ndim >= other._geometry.ndim
     large, small = (self, other) if first else (calls.mT(other), self)
     if large._geometry.ndim < 3 or small._geometry.ndim > 2:
@@ -244,7 +246,7 @@ def _folded(self: Tensor, other: Tensor) -> Tensor:
 
 def _batched(self: Tensor, other: Tensor) -> Tensor:
     a, b = self._geometry.sizes, other._geometry.sizes
-    # fold into one matrix, because an expanded gradient would be large
+    # Without folding, the gradient of the expanded operand would be large.
     if len(a) == len(b) == 3 and a[0] != b[0]:
         if a[0] == 1 and self.requires_grad:
             return matmul(0, calls.squeeze_dim(self, 0), other)
@@ -272,7 +274,7 @@ def _batched(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Geometry:
-    """Check the operands; return the layout of a new result."""
+    """Check the operands and return the layout of a new result."""
     wanted, given = _result("addmm", mat1, mat2, "mat1"), self._geometry
     (rows, columns), element = wanted.sizes, wanted.dtype
     arguments.check_alike("addmm", "mat1", mat1, "self", self)
@@ -286,7 +288,7 @@ def _addmm_result(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: An
 
 
 def check_scales(op: str, element: dtype, beta: Any, alpha: Any) -> None:
-    """Raise unless both are numbers that fit the operands' dtype."""
+    """Raise unless beta and alpha are numbers that fit the operands' dtype."""
     for arg, x in (("beta", beta), ("alpha", alpha)):
         if type(x) not in NUMBERS:
             raise errors.wrong_type(op, arg, "be a number", x)
@@ -295,7 +297,8 @@ def check_scales(op: str, element: dtype, beta: Any, alpha: Any) -> None:
 
 
 def cut(element: dtype, scale: Any) -> Any:
-    """Return beta or alpha in the operands' dtype. For integers the fraction is truncated.
+    """Return beta or alpha as a number of the operands' dtype. For integers, the fraction is
+    truncated.
 
     Source: aten/src/ATen/native/LinearAlgebra.cpp, `beta.to<scalar_t>()`.
     """
@@ -307,8 +310,8 @@ def cut(element: dtype, scale: Any) -> Any:
 def _added_without_cuda(
     out: Tensor, self: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any, multiply: Any
 ) -> bool:
-    """Write beta * self + alpha * multiply(a, b) to `out`. On CUDA it writes nothing and returns
-    False, because the caller launches a kernel."""
+    """Write beta * self + alpha * multiply(a, b) to `out` and return True. On CUDA, write nothing
+    and return False, so that the caller launches a kernel."""
     if out._geometry.numel == 0 or out._device.type == "meta":
         return True
     if out._device is CPU:
@@ -320,7 +323,7 @@ def _added_without_cuda(
         return True
     if out._device.type == "cuda":
         return False
-    # composed of `multiply` and pointwise operators, so that a device need not implement addmm
+    # `multiply` and pointwise operators suffice, so a device need not implement addmm.
     product = multiply(a, b)
     scaled = product if alpha == 1 else calls.mul_Tensor(product, alpha)
     calls.copy_(out, scaled if beta == 0 else calls.add_Tensor(scaled, self, beta), False)
@@ -358,7 +361,7 @@ def added_into(
 
 
 def walk(strides: Sizes) -> Sizes:
-    """Return the strides of rows, of columns and, for a batch, of matrices."""
+    """Return the strides in the order rows, columns and, for a batch, matrices."""
     return (*strides[-2:], *strides[:-2])
 
 
@@ -420,7 +423,7 @@ def added_out(operator: Operator, loop: str) -> Kernel:
 
 
 def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None) -> None:
-    """Raise linear's own errors for operands that mm and addmm would reject."""
+    """Raise an error in the terms of linear for operands that mm and addmm would reject."""
     features, shape = given.sizes[-1], weight._geometry
     if features != shape.sizes[1]:
         rule = f"have {features} columns, as input has features"
@@ -435,21 +438,21 @@ def _name_what_does_not_fit(given: Geometry, weight: Tensor, bias: Tensor | None
 
 
 def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return addmm if input is a matrix and there is a bias. Otherwise multiply the input as a
-    matrix of rows, and add the bias, as PyTorch does.
+    """Return addmm if input is a matrix and there is a bias. Otherwise, like PyTorch, multiply the
+    input as one matrix of rows, then add the bias.
     """
     given = input._geometry
     if weight._geometry.ndim not in (1, 2):
         raise errors.wrong_shape("linear", "weight", "be a matrix or a vector", weight)
     if not given.ndim:
         raise errors.wrong_shape("linear", "input", "have a dimension of features", input)
-    # a weight with one feature is a vector, and the result lacks the dimension
+    # A vector is the weight of one feature, and the result has no dimension of features.
     if weight._geometry.ndim == 1:
         made = calls.linear(input, calls.unsqueeze(weight, 0))
         made = calls.squeeze_dim(made, -1)
         return made if bias is None else calls.add_Tensor(made, bias)
     rows = input
-    if given.ndim != 2:  # the number of features may be 0
+    if given.ndim != 2:  # -1 is not used, because the number of features may be 0.
         rows = calls.reshape(input, (math.prod(given.sizes[:-1]), given.sizes[-1]))
     turned = calls.t(weight)
     try:

@@ -1,8 +1,8 @@
-"""Maxima over windows and their indices, and gradients of maxima by the indices.
+"""Maxima over windows and their indices, and the gradients, which are computed from the indices.
 
-One function over NumPy or CuPy arrays computes all planes of images. The gradient is a scatter. The
-first of equal maxima is chosen. NaN is larger than all numbers; the last of several NaN is chosen.
-Source: aten/src/ATen/native/DilatedMaxPool2d.cpp and AdaptiveMaxPooling2d.cpp.
+One function over NumPy or CuPy arrays computes all planes of images. The gradient is a scatter. Of
+equal maxima, the first is chosen. NaN is larger than all numbers; of several NaN, the last is
+chosen. Source: aten/src/ATen/native/DilatedMaxPool2d.cpp and AdaptiveMaxPooling2d.cpp.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _made(
 
 
 def _grid(parts: Any) -> Any:
-    """Return the sums of all combinations of one number per dimension."""
+    """Return the sums of one number of each part, for all combinations."""
     total = numpy.zeros((), numpy.int64)
     for part in parts:
         total = total[..., None] + part
@@ -85,7 +85,7 @@ def _maxima(at: Windows, least: Any, on: Any, x: Any, first: int, best: Any, pla
     begins[0] += first * at.steps[0]
     if any(
         at.pads
-    ):  # padding must not be chosen, even if all elements of the window have the lowest value
+    ):  # Padding must not be chosen, even if all elements of the window have the lowest value.
         skipped = [-(numpy.minimum(b, 0) // gap) for b, gap in zip(begins, at.gaps)]
         steps = [prod(at.kernel[d + 1 :]) for d in range(count)]
         inner = _grid([n * s for n, s in zip(skipped, steps)]).astype(which.dtype)
@@ -97,7 +97,7 @@ def _maxima(at: Windows, least: Any, on: Any, x: Any, first: int, best: Any, pla
 
 
 def _first_of(on: Any, parts: list[Any], best: Any) -> Any:
-    """Return the index of the first part with the maximum, or of the last part with a NaN."""
+    """Return the index of the first part that has the maximum, or of the last part that is NaN."""
     np, number = on.np, numpy.min_scalar_type(len(parts))
     if len(parts) == 1:
         return np.zeros(best.shape, number)
@@ -176,7 +176,8 @@ def _place_of_best(on: Any, x: Any) -> Any:
 
 
 def _adapted(out: Sizes, on: Any, x: Any, first: int, best: Any, places: Any) -> None:
-    """Return each window as a row. Shorter windows repeat their last element."""
+    """Write the maxima of adaptive windows and their indices. Windows are compared as rows of equal
+    lengths, in which a shorter window repeats its last element."""
     np, count = on.np, len(out)
     sizes = x.shape[1 : 1 + count]
     lines: list[Any] = []
@@ -227,7 +228,7 @@ def adaptive_max_pool1d(key_set: int, self: Tensor, output_size: Any) -> Two:
 
 
 def planes(x: Tensor, count: int) -> Tensor:
-    """Return x with its window dimensions flattened into one."""
+    """Return x with its spatial dimensions flattened into one."""
     sizes = x._geometry.sizes
     before = sizes[: len(sizes) - count]
     return calls.reshape(x, (*before, prod(sizes[len(before) :])))
@@ -245,7 +246,8 @@ def check_indices(op: str, indices: Tensor, like: Tensor, arg: str) -> None:
 def scattered(
     op: str, count: int, grad: Tensor, self: Tensor, indices: Tensor, keeps: bool
 ) -> Tensor:
-    """Return a gradient with self's sizes. keeps: the gradient also has self's memory format."""
+    """Scatter `grad` to a tensor with self's sizes. keeps: the result also has self's memory
+    format."""
     check_indices(op, indices, grad, "grad_output")
     sizes, values = self._geometry.sizes, planes(wide(grad), count)
     before = sizes[: len(sizes) - count]
@@ -260,7 +262,8 @@ def scattered(
 
 
 def _by_planes(values: Tensor, at: Tensor, sizes: Sizes) -> Tensor | None:
-    """Run the CPU's loop for all planes; None for unsupported layouts and dtypes."""
+    """Run the CPU's loop for all planes. Return None for layouts and dtypes that it does not
+    support."""
     if not values._geometry.numel or not sizes[-1]:
         return None
     made = calls.new_empty(values, sizes)

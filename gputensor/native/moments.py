@@ -1,8 +1,9 @@
 """Variance, standard deviation, cov, corrcoef and nanmean.
 
-There are two passes. The second one sums the squared differences from the mean. f16 and bf16 are
-computed in f32. The sum is divided by the number of elements minus `correction`, or by zero if this
-number is negative. Source: aten/src/ATen/native/ReduceOps.cpp, Correlation.cpp.
+There are two passes; the second one sums the squared differences from the mean. f16 and bf16 are
+computed in f32. The sum is divided by the number of elements minus `correction`. If this difference
+is negative, the sum is divided by zero. Source: aten/src/ATen/native/ReduceOps.cpp,
+Correlation.cpp.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ Pair = tuple[Tensor, Tensor]
 def _moments(
     op: str, self: Tensor, dim: Any, correction: Any, keepdim: bool, wants_mean: bool = False
 ) -> Pair:
-    """Return variance and mean (if requested) in the dtype of the computation."""
+    """Return the variance and, if `wants_mean`, the mean. Both are in the dtype of the
+    computation."""
     given = self._geometry
     arguments.check_is_floating(op, "self", self, or_complex=True)
     keepdim = arguments.boolean(op, "keepdim", keepdim)
@@ -56,7 +58,7 @@ def _moments(
 
 
 def _reduced(given: Geometry, op: str, dim: Any, correction: Any) -> tuple[tuple[int, ...], float]:
-    """Return the dimensions, and the divisor of the sum of squares."""
+    """Return the reduced dimensions, and the divisor of the sum of squares."""
     dims = () if dim is None else arguments.dims(op, dim, given.ndim)
     dims = (dims or tuple(range(given.ndim))) if given.ndim else ()
     count = 1
@@ -100,7 +102,7 @@ def std_correction(
 
 
 def _is_of_the_loop(self: Tensor) -> bool:
-    """True if the CPU has a loop for these operands."""
+    """Return True if the CPU has a loop for this operand."""
     given = self._geometry
     is_plain = given.ndim > 0 and given.numel > 0 and given.dtype.category == FLOATING
     return is_plain and self._device is CPU
@@ -135,8 +137,8 @@ def std_mean_correction(
 
 
 def _of_unbiased(name: str) -> Kernel:
-    """Make the overload `name` of var or std that takes `unbiased`: True means correction 1, and
-    False correction 0."""
+    """Make the overload `name` of var or std with the argument `unbiased`. True means correction 1,
+    False means correction 0."""
     is_var = name.startswith("var")
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:

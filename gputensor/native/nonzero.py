@@ -1,4 +1,4 @@
-"""Indices of nonzero elements. On a device the host waits for the number of them.
+"""Indices of nonzero elements. On a device, the host waits for the number of these elements.
 
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp, nonzero_out_cpu.
 """
@@ -17,16 +17,18 @@ from ..tensor.tensor import Tensor
 
 out = forms.out_of_functional
 
-PER_BLOCK = 2048  # elements per block, as in kernels/cuda/nonzero.cu
+# A block has this number of elements, as in kernels/cuda/nonzero.cu.
+PER_BLOCK = 2048
 
 
 class Marks:
-    """The plan of family nonzero for stubs: the marks of a tensor of these sizes in row-major
-    order, one byte per element.
+    """The plan of the family nonzero for stubs. The operand `marks` is row-major and has one byte
+    per element of a tensor; a mark is set where the element is nonzero.
 
     nonzero_count: operands (counts, marks). It writes to the int64 counts[b] the number of set
-    marks before block b of PER_BLOCK marks, and the total to the last entry. nonzero: operands
-    (out, marks, counts). It writes the coordinates of set marks to out, dimension by dimension.
+    marks before block b, where a block has PER_BLOCK marks; the last entry is the total. nonzero:
+    operands (out, marks, counts). It writes the coordinates of set marks to out, dimension by
+    dimension.
     """
 
     __slots__ = ("op", "sizes", "shape", "stride_bytes", "dtypes", "common_dtype", "numel",
@@ -47,7 +49,7 @@ class Marks:
 def nonzero(key_set: int, self: Tensor) -> Tensor:
     of, place = self._geometry, self._device
     if place is CPU:
-        if of.dtype.is_opaque:  # -0.0 is zero, but its bytes are not all 0
+        if of.dtype.is_opaque:  # -0.0 is zero, but not all of its bits are 0.
             self = calls.ne_Tensor(self, 0)
         found = stub.cpu("nonzero").nonzero(self._get_array())
         return from_array(found.T, _columns(found.shape[1], of.ndim))
@@ -68,7 +70,8 @@ def nonzero(key_set: int, self: Tensor) -> Tensor:
 
 
 def _columns(count: int, ndim: int) -> Geometry:
-    """Return a column-major matrix with one row per nonzero element, as in PyTorch."""
+    """Return the geometry of a column-major matrix with one row per nonzero element, as in
+    PyTorch."""
     return geometry((count, ndim), (1, count), int64)
 
 

@@ -1,8 +1,8 @@
 """Normalisations to mean 0 and variance 1 over some dimensions, followed by a scale and a shift.
 
-On the CPU they are kernels of this family; on devices they are composed of other operators. f16 and
-bf16 are computed in f32 and rounded once; statistics are f32 if the weights are f32 and the input
-is f16 or bf16.
+On the CPU, they are loops of this family; on devices, they are composed of other operators. f16 and
+bf16 are computed in f32 and rounded once. If the input is f16 or bf16 and the weights are f32, the
+statistics are f32.
 
 Source: aten/src/ATen/native/layer_norm.cpp, group_norm.cpp and Normalization.cpp.
 """
@@ -39,7 +39,8 @@ from ..structured.layers.precision import check_floating, cast, wide
 
 
 def _normalized(op: str, input: Tensor, normalized_shape: Any) -> tuple[int, ...]:
-    """Return normalized_shape. Raises: ShapeError unless the last sizes equal it."""
+    """Return normalized_shape as a tuple. Raises: ShapeError unless the input's last sizes equal
+    it."""
     wanted = arguments.sizes(op, normalized_shape, "normalized_shape")
     sizes = input._geometry.sizes
     if not wanted:
@@ -87,8 +88,8 @@ def _by_rows(
     input: Tensor, rows: tuple[int, ...], params: list[Any], eps: Any,
     layouts: tuple[Geometry, Geometry],
 ) -> Three:  # fmt: skip
-    """Normalise the input on the CPU, reshaped to `rows`, over all dimensions but the first.
-    Returns the result and the statistics. layouts: the layouts of the result and of the statistics.
+    """Reshape the input to `rows` and normalise it on the CPU over all dimensions but the first.
+    Return the result and the statistics. layouts: the layouts of the result and of the statistics.
     """
     eps = real("norm", "eps", eps)
     made, mean, rstd = [allocate(layouts[n], CPU) for n in (0, 1, 1)]
@@ -200,7 +201,7 @@ def native_group_norm(
 
 
 def _channels(x: Tensor | None, times: int, rows: tuple[int, ...]) -> Any:
-    """Return one number per channel of each group, as an array that broadcasts with the rows."""
+    """Return one number per channel of each group, as an array that broadcasts over the rows."""
     if x is None:
         return None
     return np.broadcast_to(x._get_array(), (times, x._geometry.numel)).reshape(*rows[:2], 1)
@@ -357,7 +358,7 @@ def _mixed(old: Any, now: Any, momentum: float) -> Any:
 
 
 def _by_channels(x: Tensor, form: Any) -> Any:
-    """Return a tensor's array as (N, C, S); in channels_last format as (N S, C, 1)."""
+    """Return a tensor's array as (N, C, S), or as (N S, C, 1) in channels_last format."""
     sizes = x._geometry.sizes
     if form is formats.contiguous_format:
         if not x._geometry.is_contiguous:
@@ -480,7 +481,8 @@ def instance_norm(
         return None if x is None else calls.repeat(x, (samples,))
 
     def statistics(x: Tensor | None) -> Tensor | None:
-        """Check statistics that may have any floating dtype, as in PyTorch."""
+        """Return the statistics for all samples, cast to the input's dtype. They may have any
+        floating dtype, as in PyTorch."""
         made = repeated(x)
         return None if made is None else calls.to_dtype(made, input.dtype)
 

@@ -1,7 +1,8 @@
-"""Steps of optimizers over lists of parameters, in place, with the formulas of structured/steps.py.
+"""Optimizer steps on lists of parameters, in place, with the formulas of structured/steps.py.
 
-With grad_scale the gradients are first divided by it, in place. If found_inf is not 0, no tensor
-changes. With a found_inf on a GPU the kernels select elements, so that the host does not wait.
+If grad_scale is given, the gradients are first divided by it, in place. If found_inf is not 0, no
+tensor changes. If found_inf is on a GPU, the kernels select between old and new elements, so that
+the host does not wait.
 
 Source: aten/src/ATen/native/FusedAdam.cpp, FusedSGD.cpp and FusedAdagrad.cpp.
 """
@@ -27,7 +28,7 @@ def _check(
     op: str, params: Tensors, states: dict[str, Tensors], lr: Any, grad_scale: Tensor | None,
     found_inf: Tensor | None,
 ) -> None:  # fmt: skip
-    """Check all operands before anything is written."""
+    """Check all operands before any tensor is written."""
     for arg, one in {"lr": lr, "grad_scale": grad_scale, "found_inf": found_inf}.items():
         if isinstance(one, Tensor):
             _check_number(op, arg, one)
@@ -49,7 +50,7 @@ def _check_number(op: str, arg: str, x: Tensor) -> None:
 
 
 def _steps(op: str, params: Tensors, state_steps: Tensors) -> list[Any]:
-    """Return the step of each parameter, in the form of `_number`."""
+    """Return the step number of each parameter, in the form that `_number` returns."""
     if len(state_steps) != len(params):
         rule = f"hold {len(params)} tensors, as self"
         raise errors.must(op, "state_steps", rule, len(state_steps))
@@ -67,7 +68,7 @@ def _each(
     grad_scale: Tensor | None, found_inf: Tensor | None, step: Callable[..., None],
 ) -> None:  # fmt: skip
     """Call step(number, parameter, gradient, *states) for each parameter, without recording for
-    autograd. written: for each state, a list with one tensor per parameter.
+    autograd. written: for each kind of state, a list with one tensor per parameter.
     """
     with AutoDispatchBelowAutograd():
         _all(params, grads, written, maximize, grad_scale, found_inf, step)
@@ -94,8 +95,8 @@ def _all(
 
 
 def _number(x: Any) -> Any:
-    """Return a step or a rate: on the CPU as a number, on other devices as a 0-d tensor, which the
-    host does not read.
+    """Return a step number or a rate: as a number on the CPU, as a 0-d tensor on other devices, so
+    that the host does not wait.
     """
     if not isinstance(x, Tensor):
         return x

@@ -1,7 +1,7 @@
 """Order statistics along one dimension: median, mode, kthvalue, quantile.
 
-A row is sorted stably with NaN last. Of equal elements, `mode` returns the last index and the other
-operators return the first; PyTorch does not specify which. Source:
+A row is sorted stably, with NaN last. Of equal elements, `mode` returns the last index and the
+other operators return the first. PyTorch does not specify the choice. Source:
 aten/src/ATen/native/Sorting.cpp, cpu/SortingKernel.cpp.
 """
 
@@ -31,7 +31,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def _checked(op: str, self: Tensor, dim: Any, keepdim: Any) -> tuple[Tensor, int]:
-    """Return self with at least one dimension, and the checked dimension."""
+    """Check the arguments. Return self with at least one dimension, and the dimension."""
     given = self._geometry
     if given.dtype.category == COMPLEX or given.dtype.category == BOOL and op != "mode":
         rule = "be real" if given.dtype.category == COMPLEX else "not be bool"
@@ -52,8 +52,8 @@ def _finished(self: Tensor, found: Pair, keepdim: bool, axis: int) -> Pair:
 
 
 def _select(op: str, compute: Any, x: Tensor, axis: int, *rest: Any) -> Pair:
-    """Return values and indices, of size 1 along the axis. The indices are those that
-    `compute(library, array, axis, *rest)` returns."""
+    """Return values and indices, both of size 1 along the axis. `compute(library, array, axis,
+    *rest)` returns the indices."""
     of = x._geometry.dtype
     wide = calls.to_dtype(x, dtypes.float32) if of is dtypes.bfloat16 else x
     sizes = tuple([1 if d == axis else n for d, n in enumerate(x._geometry.sizes)])
@@ -71,8 +71,8 @@ def _learn(
     table: Table, kernel: Kernel, args: tuple[Any, ...], made: Any, compute: Any, axis: int,
     *rest: Any,
 ) -> None:  # fmt: skip
-    """Store the short cut of a call. args: arguments of the call, self first. made: its result or
-    results. compute: as in `_select`."""
+    """Store the short cut of a call. args: the arguments of the call, self first. made: its result
+    or results. compute: as in `_select`."""
     of, is_one = args[0]._geometry, type(made) is not tuple
     if of.dtype is dtypes.bfloat16:
         return
@@ -89,7 +89,8 @@ def _learn(
 
 
 def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
-    """Return the index of the k-th element. Equal elements count in their order in the row."""
+    """Return the index of the k-th element of each row. Equal elements are ordered by their
+    indices."""
     np = library.np
     if not library.is_gpu:
         along = x.swapaxes(axis, -1)
@@ -101,8 +102,8 @@ def _kth(library: Any, x: Any, axis: int, k: int) -> Any:
 
 
 def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
-    """Return the index of the lower of the two medians. For a row with NaN, return the first NaN,
-    unless NaN is ignored."""
+    """Return the index of the median, or of the lower one of two medians. For a row with NaN,
+    return the index of the first NaN, unless NaN is ignored."""
     np = library.np
     n = x.shape[axis]
     if x.dtype.kind != "f":
@@ -119,7 +120,7 @@ def _median(library: Any, x: Any, axis: int, ignores_nan: bool) -> Any:
     nans = np.sum(is_nan, axis=axis, keepdims=True)
     order = places_in_order(library, x, axis, False)
     middle = np.maximum((n - nans - 1) // 2, 0)
-    if not ignores_nan:  # a stable sort puts NaN last
+    if not ignores_nan:  # A stable sort puts NaN last.
         middle = np.where(nans > 0, n - nans, (n - 1) // 2)
     return np.take_along_axis(order, middle, axis)
 
@@ -137,7 +138,7 @@ def kthvalue(key_set: int, self: Tensor, k: int, dim: int = -1, keepdim: bool = 
 
 
 def _medians(op: str) -> tuple[Kernel, Kernel]:
-    """Make `median` or `nanmedian`: along a dimension, and of all elements."""
+    """Make the kernels of `median` or `nanmedian`: along a dimension, and over all elements."""
     ignores_nan = op == "nanmedian"
 
     def along(key_set: int, self: Tensor, dim: int, keepdim: bool = False) -> Pair:
@@ -180,15 +181,16 @@ for _kernel in (kthvalue, mode, median_dim, nanmedian_dim, median, nanmedian):
 
 
 def _mode(library: Any, x: Any, axis: int) -> Any:
-    """Return an index per row: of the most frequent values, the smallest; of the elements with this
-    value, the last."""
+    """Return one index per row. Of the most frequent values, the smallest is chosen; of the
+    elements with this value, the last."""
     np = library.np
     order = places_in_order(library, x, axis, False)
     rows = np.moveaxis(np.take_along_axis(x, order, axis), axis, -1)
     n = rows.shape[-1]
     ends = np.ones(rows.shape, bool)
     ends[..., :-1] = rows[..., 1:] != rows[..., :-1]
-    # The number of runs before each element. It gives the begin of each run.
+    # The number of runs of equal elements before each element, which is the number of the element's
+    # run.
     before = np.cumsum(ends, -1) - ends
     numbers = np.arange(rows.size // n if n else 0).reshape((*rows.shape[:-1], 1)) * n
     lengths = np.bincount((before + numbers).reshape(-1), minlength=rows.size)
@@ -205,7 +207,7 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 def _quantile(
     key_set: int, op: str, self: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
 ) -> Tensor:
-    """Compute quantiles. q: a tensor, or a number."""
+    """Compute quantiles. q: a tensor or a number."""
     if not isinstance(q, Tensor):
         if not 0 <= q <= 1:
             raise errors.must(op, "q", "be in [0, 1]", q)
@@ -222,7 +224,7 @@ def _quantile(
         raise errors.wrong_value(op, "interpolation", rule, interpolation)
     if given.numel == 0:
         raise errors.must(op, "self", "have elements", self)
-    # As in PyTorch, the values of q are checked only on the CPU and outside of vmap.
+    # As in PyTorch, the values of q are checked only on the CPU and not under vmap.
     is_seen = q._device.type == "cpu" and not q._keys & BATCHED
     if is_seen and not bool(calls.all((q >= 0) * (q <= 1))):
         raise errors.must(op, "q", "be in [0, 1]", q)
@@ -242,7 +244,7 @@ def _quantile(
 
 
 def _between_ranks(x: Tensor, q: Tensor, interpolation: str, ignores_nan: bool) -> Tensor:
-    """Interpolate quantiles along the last dimension of x, for each position in q."""
+    """Return quantiles, interpolated along the last dimension of x, for each q."""
     n = x._geometry.sizes[-1]
     ordered = calls.sort(x)[0]
     is_nan = ordered != ordered

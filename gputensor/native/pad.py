@@ -28,8 +28,8 @@ from ..tensor.tensor import Tensor
 from .copy import copies_are_ours
 
 Kernel = Callable[..., Tensor]
-# From this number of elements on, filling only the edges of a dimension is faster than filling the
-# whole result.
+# From this number of elements on, it is faster to fill only the edges of a dimension than to fill
+# the whole result first.
 _MANY = 1 << 16
 
 
@@ -38,7 +38,8 @@ def _cut(x: Tensor, d: int, start: int, end: int) -> Tensor:
 
 
 def _pairs(op: str, arg: str, pad: Any, ndim: int) -> list[tuple[int, int, int]]:
-    """Return (dimension, before, after) of each padded dimension, the last one first."""
+    """Return (dimension, before, after) for each padded dimension, beginning with the last
+    dimension."""
     found = arguments.ints(op, arg, pad)
     if len(found) % 2 or len(found) > 2 * ndim:
         raise errors.must(op, arg, f"hold 2 numbers for each of at most {ndim} dimensions", found)
@@ -57,7 +58,7 @@ def _grown(op: str, arg: str, x: Tensor, pairs: list[tuple[int, int, int]]) -> t
 # --- in one pass on the CPU -----------------------------------------------------------------------
 
 Pairs = list[tuple[int, int, int]]
-# (size, before, after) -> the pieces of a padded dimension
+# A function from (size, before, after) to the pieces of a padded dimension.
 PiecesOfOne = Callable[[int, int, int], list[Piece]]
 _place = stub.cpu("copy_pieces").place
 
@@ -91,7 +92,7 @@ def _wrapped_pieces(size: int, before: int, after: int) -> list[Piece]:
 
 
 def _is_on_cpu(self: Tensor) -> bool:
-    """True if `copy_` is our kernel for these CPU elements, not a user's."""
+    """Return True if self is on the CPU and `copy_` is our kernel, not a user's."""
     return self._device is CPU and copies_are_ours(self._keys)
 
 
@@ -114,7 +115,7 @@ def _plan(
     op: str, given: Geometry, pairs: tuple[tuple[int, int, int], ...], of_one: PiecesOfOne,
     form: Any,
 ) -> tuple[Geometry, Pieces]:  # fmt: skip
-    """Return the result's geometry, and the source of each piece of each dimension."""
+    """Return the result's geometry, and the pieces of each dimension with their sources."""
     of: list[tuple[Piece, ...]] = [(Piece(n, 0, 1),) for n in given.sizes]
     for d, before, after in pairs:
         found = of_one(given.sizes[d], before, after)
@@ -202,8 +203,8 @@ def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
 
 
 def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int, int, int]]:
-    """Check the pairs of an operator that pads `planes` dimensions; one or two other dimensions
-    come before them. Return the pairs."""
+    """Return the checked pairs of an operator that pads `planes` dimensions, before which there are
+    one or two other dimensions."""
     shape = self._geometry
     if shape.ndim not in (planes + 1, planes + 2) or 0 in shape.sizes[-planes - 1 :]:
         rule = f"have {planes + 1} or {planes + 2} dimensions, none but the batch's empty"
@@ -298,7 +299,7 @@ def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
         rule = f"have 1 or 2 dimensions beside the {len(pairs)} of pad"
         raise errors.wrong_shape(op, "self", rule, self)
     _grown(op, "pad", self, pairs)
-    # autograd differentiates the operators called below
+    # Autograd must record the operators below, so operands with a history skip this fast path.
     is_plain = self._autograd is None and self._keys is CPU_KEYS and shortcuts.is_plain_thread()
     if is_plain and _is_on_cpu(self):
         for d, before, after in pairs:

@@ -1,7 +1,7 @@
-"""Means over regular or adaptive windows.
+"""Average pooling: means over regular or adaptive windows.
 
 Each operator is one function over NumPy or CuPy arrays, for planes of images. f16 and bf16 are
-computed in f32 and rounded once. Source: aten/src/ATen/native/Pool.h, AveragePool2d.cpp and
+computed in f32 and rounded once. Source: aten/src/ATen/native/Pool.h, AveragePool2d.cpp,
 AdaptiveAveragePooling.cpp.
 """
 
@@ -34,7 +34,8 @@ Sizes = tuple[int, ...]
 
 
 def _made(op: str, x: Tensor, self: Tensor, out: Sizes, work: windows.Work, **how: Any) -> Tensor:
-    """Return the result in self's dtype and, for 2 dimensions, in self's memory format."""
+    """Return the result of `work` in self's dtype and, for two dimensions, in self's memory
+    format."""
     x, like = wide(x), self if len(out) == 2 else None
     (made,) = windows.made_of(op, x, like, out, (x._geometry.dtype,), work, **how)
     return cast(made, self._geometry.dtype)
@@ -49,7 +50,7 @@ def _kernels(op: str) -> tuple[Table, Kernel]:
 
 @lru_cache(maxsize=256)
 def _divisor(sizes: Sizes, at: Windows, count_include_pad: bool) -> Any:
-    """Return the divisors of windows: one number, or an array for each dimension."""
+    """Return the divisors of the windows: one number, or an array for each dimension."""
     found = []
     for n, k, s, p, m in zip(sizes, at.kernel, at.steps, at.pads, at.out):
         begins = numpy.arange(m) * s - p
@@ -78,13 +79,13 @@ def _arguments(
 
 
 def _divide(on: Any, x: Any, by: Any, first: int, count: int, out: Any) -> None:
-    """Divide windows by their divisors. first: the first window's index."""
+    """Divide the sums of windows by their divisors. first: the index of the first window."""
     if type(by) is list:
         by = [by[0][first : first + x.shape[1]], *by[1:]]
         each = [n.reshape(-1, *[1] * (x.ndim - 2 - d)) for d, n in enumerate(by)]
         by = on.constant(numpy.prod(numpy.broadcast_arrays(*each), 0).astype(x.dtype))
     np = on.np
-    if x.dtype.kind == "i":  # round towards 0
+    if x.dtype.kind == "i":  # Division rounds towards 0.
         np.floor_divide(x - np.fmod(x, by), by, out=out)
     else:
         np.divide(x, by, out=out)
@@ -119,7 +120,7 @@ def _avg_pool(
 
 
 def _spread(at: Windows, by: Any, on: Any, x: Any, first: int, made: Any) -> None:
-    """Add each gradient, divided by its divisor, to all elements of its window."""
+    """Divide each gradient by its window's divisor, and add it to all elements of the window."""
     np, count = on.np, len(at.out)
     grad = on.empty(x.shape, x.dtype)
     _divide(on, x, by, 0, count, grad)
@@ -171,8 +172,8 @@ avg_pool3d_backward: Kernel = given(_avg_pool_backward, count=3)
 
 @lru_cache(maxsize=256)
 def _lengths(sizes: Sizes, out: Sizes, further: int) -> Any:
-    """Return the number of elements in each window. further: the number of dimensions after the
-    window dimensions."""
+    """Return the number of elements in each window, shaped for broadcasting. further: the number of
+    dimensions after the window dimensions."""
     total = numpy.ones((), numpy.int64)
     for size, n in zip(sizes, out):
         of = windows.parts(size, n)
@@ -189,9 +190,10 @@ def _adapted(count: int, on: Any, x: Any, first: int, made: Any) -> None:
 
 @lru_cache(maxsize=256)
 def _taps(size: int, out: int, element: str) -> tuple[Any, Any, bool]:
-    """Return three arguments of the compiled loop: the indices of the windows that cover each
-    element of a dimension, with -1 for an absent window; their weights, all 1; and True if some
-    elements have fewer windows than others."""
+    """Return three arguments of the compiled loop. The first contains, for each element of a
+    dimension, the indices of the windows that cover it; -1 stands for an absent window. The second
+    contains their weights, which are all 1. The third is True if some elements have fewer windows
+    than others."""
     of = windows.coverers(size, out)
     at = of.at.T.astype(numpy.int32, order="C")
     if of.outside is not None:
@@ -200,7 +202,7 @@ def _taps(size: int, out: int, element: str) -> tuple[Any, Any, bool]:
 
 
 def _covered(on: Any, x: Any, axis: int, size: int) -> Any:
-    """For each of `size` elements of a dimension, return the sum of the windows that cover it."""
+    """Return, for each of `size` elements of a dimension, the sum of the windows that cover it."""
     n = x.shape[axis]
     if not on.is_gpu and x.dtype.kind == "f":
         out = on.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
@@ -221,14 +223,14 @@ def _adaptive_avg_pool(key_set: int, count: int, self: Tensor, output_size: Any)
     op = f"adaptive_avg_pool{count}d"
     out = windows.output_size(op, self, output_size, count)
     arguments.check_is_floating(op, "self", self, or_complex=True)
-    # blocks may run in any order: each element is a sum over its own windows
+    # Blocks may run in any order, because each element is a sum over its own windows.
     reads = math.prod(self._geometry.sizes[-count:]) // 4
 
     def loop(x: Any, made: Any) -> bool:
         done: bool = _adaptive_loop(x, made, count)
         return done
 
-    # the row of three dimensions has no `short`
+    # There is no short cut for three dimensions: the YAML row lacks `short`.
     call = windows.Call(*_kernels(f"_{op}"), (self, output_size)) if count == 2 else None
     return _made(op, self, self, out, partial(_adapted, count), reads=reads, loop=loop, call=call)
 
@@ -256,8 +258,8 @@ def adaptive_avg_pool1d(key_set: int, self: Tensor, output_size: Any) -> Tensor:
 
 
 def _adaptive_or_mean(key_set: int, count: int, self: Tensor, output_size: Any) -> Tensor:
-    """Compute a single window over the whole input by `mean`. The result then has the layout of
-    `mean`."""
+    """If there is a single window, compute it by `mean`. The result then has the layout of `mean`'s
+    result."""
     out = windows.output_size(f"adaptive_avg_pool{count}d", self, output_size, count)
     if out == (1,) * count:
         return calls.mean_dim(self, tuple(range(-count, 0)), True, None)

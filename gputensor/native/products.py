@@ -1,4 +1,4 @@
-"""Products of vectors and of several matrices, computed by mm and pointwise operators."""
+"""Products of vectors, and of several matrices, computed by mm and pointwise operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..tensor.tensor import Tensor
 from .binary import check_scale
 
 
-BY_LIBRARY = True  # dot and vdot call NumPy or CuPy
+BY_LIBRARY = True  # dot and vdot call NumPy or CuPy.
 
 
 def _check_vector(op: str, arg: str, x: Tensor) -> None:
@@ -65,8 +65,8 @@ def _has_blas(wanted: Any) -> bool:
 
 
 def _dot(op: str, function: Any, wanted: Any, a: Tensor, b: Tensor) -> Tensor:
-    """Compute the product of vectors: dtypes that BLAS supports by BLAS; half types, integers and
-    bool as a product of two matrices."""
+    """Return the product of two vectors. BLAS computes it for the dtypes that it supports. Half
+    types, integers and bool are computed as a product of two matrices."""
     if _has_blas(wanted):
         return library.call(op, function, (wanted,), a, b)[0]
     made = calls.mm(calls.unsqueeze(a, 0), calls.unsqueeze(b, 1))
@@ -125,7 +125,7 @@ def addmv(
 
 
 def _plain(op: str, arg: str, value: Any) -> Any:
-    """Convert a NumPy number to a Python number."""
+    """Return a Python number for a Python or NumPy number."""
     found = number(value)
     if found is None:
         raise errors.wrong_type(op, arg, "be a number", value)
@@ -133,7 +133,7 @@ def _plain(op: str, arg: str, value: Any) -> Any:
 
 
 def _scale(arg: str, value: Any, highest: int) -> Any:
-    """Return alpha or beta of addr. highest: the operands' highest category."""
+    """Return alpha or beta of addr as a checked number. highest: the operands' highest category."""
     found = in_64_bits("addr", arg, _plain("addr", arg, value))
     if type(found) is complex and not found.imag and highest == FLOATING:
         return found.real
@@ -144,8 +144,8 @@ def _scale(arg: str, value: Any, highest: int) -> Any:
 def addr(
     key_set: int, self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    """Source: aten/src/ATen/native/LinearAlgebra.cpp, math_addr. For bool, sum and product are `or`
-    and `and`."""
+    """Return beta * self + alpha * (outer product). For bool, sum and product are `or` and `and`.
+    Source: aten/src/ATen/native/LinearAlgebra.cpp, math_addr."""
     _check_vector("addr", "vec1", vec1)
     _check_vector("addr", "vec2", vec2)
     sizes = [*vec1._geometry.sizes, *vec2._geometry.sizes]
@@ -176,7 +176,7 @@ def _common(self: Tensor, product: Tensor) -> Any:
 
 
 def kron(key_set: int, self: Tensor, other: Tensor) -> Tensor:
-    """Source: aten/src/ATen/native/LinearAlgebra.cpp, KronImpl."""
+    """Return the Kronecker product. Source: aten/src/ATen/native/LinearAlgebra.cpp, KronImpl."""
     ndim = max(self._geometry.ndim, other._geometry.ndim)
     first = (1,) * (ndim - self._geometry.ndim) + self._geometry.sizes
     second = (1,) * (ndim - other._geometry.ndim) + other._geometry.sizes
@@ -223,7 +223,8 @@ def chain_matmul(key_set: int, matrices: Sequence[Tensor]) -> Tensor:
 
 
 def linalg_multi_dot(key_set: int, tensors: Sequence[Tensor]) -> Tensor:
-    """Source: aten/src/ATen/native/LinearAlgebra.cpp, multi_dot_impl."""
+    """Return the product of several matrices. Source: aten/src/ATen/native/LinearAlgebra.cpp,
+    multi_dot_impl."""
     op, count = "multi_dot", len(tensors)
     if count < 2:
         raise errors.must(op, "tensors", "hold two tensors at least", count)
@@ -243,7 +244,8 @@ def linalg_multi_dot(key_set: int, tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _chained(factors: list[Tensor]) -> Tensor:
-    """Source: Cormen et al., Introduction to Algorithms, MATRIX-CHAIN-ORDER."""
+    """Multiply matrices in the cheapest order. Source: Cormen et al., Introduction to Algorithms,
+    MATRIX-CHAIN-ORDER."""
     count = len(factors)
     sizes = [factors[0]._geometry.sizes[0], *[x._geometry.sizes[1] for x in factors]]
     cost = [[0] * count for _ in factors]

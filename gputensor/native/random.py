@@ -1,7 +1,7 @@
-"""Random tensors from Philox4x64-10. Equal seeds produce equal streams on all devices.
+"""Random tensors from Philox4x64-10. Equal seeds give equal streams on all devices.
 
-A call draws one counter block per four elements, in row-major order for any strides. It continues
-after the blocks of the generator's previous call.
+A call uses one counter block for four elements, which are numbered in row-major order for any
+strides. The next call continues with the following block of the generator.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _fill(op: str, loop: str, out: Tensor, generator: Any, first: Any, second: A
 def _learn(
     table: Table, kernel: Kernel, args: tuple[Any, ...], name: str, first: Any, second: Any
 ) -> None:
-    """Store the short cut of a fill by the default generator. name: the name of the loop."""
+    """Store the short cut of a fill by the default generator. name: the loop's name."""
     shape, place = args[0]._geometry, args[0]._device
     if place is not CPU or not shape.numel or shape.dtype.category == COMPLEX:
         return
@@ -74,13 +74,13 @@ def _learn(
     short.learn_again(table, kernel, args, short.written_by(fill, ()))
 
 
-# Hook that records a fill for later execution: (loop, tensor, (generator, number of elements),
-# seed, block, first, second) -> True if the fill was recorded.
+# Hook for lazy execution: called with (loop, tensor, (generator, number of elements), seed, block,
+# first, second). It returns True if it recorded the fill.
 later: Callable[..., bool] | None = None
 
 
 def draw(loop: str, out: Tensor, seed: int, block: int, first: Any, second: Any) -> None:
-    """Fill `out` with random numbers, from `block` of the stream of `seed`."""
+    """Fill `out` with random numbers of the stream of `seed`, beginning at `block`."""
     shape, place = out._geometry, out._device
     if place is CPU:
         run(getattr(stub.cpu("random"), loop), out._get_array(), seed, block, first, second)
@@ -89,7 +89,7 @@ def draw(loop: str, out: Tensor, seed: int, block: int, first: Any, second: Any)
     else:
         dense = calls.empty_memory_format(shape.sizes, shape.dtype, None, place, None, None)
         _launch(loop, dense, (seed, block, first, second))
-        # not counted as a write, because the caller counts one write to `out`
+        # Not counted as a write, because the caller counts the write to `out`.
         missing.ask_inplace(operators.copy_, out, dense, False)
 
 
@@ -144,7 +144,7 @@ def normal_(
     of = self._geometry.dtype
     check_floating("normal_", of, "self")
     _check_std("normal_", std)
-    if of.category == COMPLEX:  # the total variance is shared equally by both parts
+    if of.category == COMPLEX:  # Each part gets half of the variance.
         std = std / math.sqrt(2)
     made = _fill("normal_", "normal", self, generator, float(mean), float(std))
     args, params = (self, mean, std), (float(mean), float(std))
@@ -209,7 +209,8 @@ def normal_tensors(
 
 
 def normal_tensors_out(key_set: int, mean: Any, std: Any, generator: Any, out: Tensor) -> Tensor:
-    """An operand may also be `out`: it is read before the write. PyTorch does not do this."""
+    """Draw normal numbers into `out`. Unlike in PyTorch, an operand may share memory with `out`,
+    because it is copied before the write."""
 
     def apart(arg: str, x: Any) -> Any:
         if not isinstance(x, Tensor):
@@ -257,15 +258,15 @@ def geometric_(key_set: int, self: Tensor, p: float, generator: Any = None) -> T
 
 # --- integers -------------------------------------------------------------------------------------
 
-# The smallest positive integer that a floating dtype cannot represent is this number plus one.
+# A floating dtype represents all integers from 0 to this number, but not the next one.
 WHOLE = {"f64": 1 << 53, "f32": 1 << 24, "f16": 1 << 11, "bf16": 1 << 8}
 
 
 def random__from(
     key_set: int, self: Tensor, from_: int, to: int | None = None, generator: Any = None
 ) -> Tensor:
-    """Draw integers in [from_, to). Without `to`, the upper bound is the largest integer for which
-    the dtype represents all smaller positive integers."""
+    """Draw integers in [from_, to). Without `to`, the largest result is the largest integer up to
+    which the dtype represents all positive integers."""
     of = self._geometry.dtype
     check_real("random_", of)
     low = arguments.integer("random_", "from", from_)
@@ -291,7 +292,7 @@ random_ = given(random__from, from_=0, to=None)
 
 
 def bounds(of: dtype) -> tuple[int, int]:
-    """Return the smallest and the largest integer that are drawn for a dtype."""
+    """Return the smallest and the largest integer that can be drawn for a dtype."""
     if of.category == FLOATING:
         from ..tensor.type_info import finfo
 
@@ -348,7 +349,8 @@ def multinomial(
     key_set: int, self: Tensor, num_samples: Any, replacement: bool = False, generator: Any = None
 ) -> Tensor:
     """Draw indices with given weights. Without replacement: the indices of the smallest quotients
-    of exponential numbers and weights. With replacement: a search in the running sums.
+    of exponential numbers and weights. With replacement: a search for random numbers in the
+    cumulative sums.
 
     Source: ATen/native/Distributions.cpp, multinomial_out; native/cpu/MultinomialKernel.cpp.
     """
@@ -378,7 +380,8 @@ def multinomial(
             missing.ask_inplace(operators.uniform_, drawn, 0.0, 1.0, generator), total
         )
         places = calls.searchsorted_Tensor(sums, drawn, False, True, None, None)
-        # A product that is rounded up to the total would select an index beyond the last one.
+        # A product may be rounded up to the total. Its index would be beyond the last one, so
+        # indices are limited.
         last = calls.searchsorted_Tensor(sums, total, False, False, None, None)
         return calls.minimum(places, last)
     race = missing.ask_inplace(operators.exponential_, calls.empty_like(weights), 1.0, generator)
@@ -389,7 +392,8 @@ def multinomial(
 
 
 def _drawn_on_cpu(op: str, weights: Tensor, count: int, generator: Any) -> Tensor:
-    """`multinomial` with replacement on the CPU, without a dispatched call for each step."""
+    """Compute `multinomial` with replacement on the CPU, without a dispatched call for each
+    step."""
     if generator is not None:
         generators.check(op, generator, CPU.type)
     x = weights._get_array()
@@ -406,7 +410,7 @@ def _drawn_on_cpu(op: str, weights: Tensor, count: int, generator: Any) -> Tenso
     if x.ndim > 1:
         run(np.multiply, drawn, total, drawn)
     places = _places(sums, drawn, True)
-    if np.maximum.reduce(places, None) == x.shape[-1]:  # a product was rounded up to the total
+    if np.maximum.reduce(places, None) == x.shape[-1]:  # A product was rounded up to the total.
         np.minimum(places, _places(sums, total, False), out=places)
     return from_array(places, contiguous_geometry(places.shape, int64))
 

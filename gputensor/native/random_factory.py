@@ -1,6 +1,7 @@
 """Factories of random tensors: rand, randn, randint, randperm, and their _like forms.
 
-The in-place operators of native/random.py fill the tensors. A device may register its own.
+The in-place operators of native/random.py fill the tensors. A device may register kernels of its
+own for them.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def _of_size(op: str, fill: Fill) -> Callable[..., Tensor]:
 
 
 def _of_default(op: str, kernel: Callable[..., Tensor], loop: str) -> Callable[..., Tensor]:
-    """Make the overload without a generator. loop: draws the numbers, with parameters 0 and 1."""
+    """Make the overload without a generator. loop: the loop that draws the numbers, with parameters
+    0 and 1."""
 
     def of_default(
         key_set: int, size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -79,7 +81,7 @@ def _over(loop: str) -> Any:
 
 
 def _learn(table: Table, kernel: Any, shape: Geometry, loop: str) -> None:
-    """Store the short cuts of a size at the second call."""
+    """Store the short cuts for a size, once a call is repeated."""
     known = seen(shape, table.operator.name)
     if not shortcuts.is_due(known, table):
         return
@@ -93,14 +95,15 @@ def _learn(table: Table, kernel: Any, shape: Geometry, loop: str) -> None:
 
 
 def _drawing(shape: Geometry, loop: str) -> Callable[[], Any] | None:
-    """Return a function that draws the array of a tensor, with parameters 0 and 1."""
+    """Return a function that makes an array of random numbers, with parameters 0 and 1; None for
+    empty tensors and for unsupported dtypes."""
     if not shape.numel or shape.dtype.category != FLOATING or not shape.in_numpy:
         return None
     return _drawn_by(shape, stub.cpu("random").standard(loop, shape.dtype.np))
 
 
 def _drawn_by(shape: Geometry, fill: Callable[..., Any], *params: int) -> Callable[[], Any]:
-    """Return a function that makes an array and calls fill(array, seed, block, *params)."""
+    """Return a function that makes an array and fills it by fill(array, seed, block, *params)."""
     sizes, element, numel = shape.sizes, shape.dtype.np, shape.numel
     generator = generators.default_generator(CPU)
 
@@ -134,7 +137,7 @@ def _like(op: str, fill: Fill) -> Callable[..., Tensor]:
 
 
 def _like_of_default(op: str, kernel: Callable[..., Tensor], loop: str) -> Callable[..., Tensor]:
-    """`_of_default` for an operator that takes the layout of a tensor."""
+    """Like `_of_default`, for an operator whose result has the layout of a tensor."""
 
     def of_default(key_set: int, self: Tensor, *options: Any) -> Tensor:
         made, shape = kernel(key_set, self, None, *options), self._geometry
@@ -199,8 +202,8 @@ def randint(key_set: int, high: Any, size: Any, dtype: Any = int64, *options: An
 def _learn_integers(
     table: Table, kernel: Kernel, made: Tensor, bounds: tuple[Any, ...], low: Any
 ) -> None:
-    """Store the short cuts of a size and bounds at the second call. bounds: the bounds of the
-    call."""
+    """Store the short cuts for a size and bounds, once a call is repeated. bounds: the bounds as
+    they were passed."""
     shape, high = made._geometry, bounds[-1]
     is_plain = type(made) is Tensor and made._device is CPU and shape.in_numpy and shape.numel
     if not is_plain or not all([type(n) is int for n in (low, high)]):
@@ -233,8 +236,8 @@ def randint_like_low_generator_dtype(
     layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     made = calls.empty_like(self, dtype, layout, device, pin_memory, memory_format)
-    # Another overload allows a tensor for `high`, so the public function does not convert 0-d
-    # tensors to numbers. The conversion is done here.
+    # Another overload accepts a tensor for `high`, so the public function does not convert 0-d
+    # tensors to numbers. They are converted here.
     low, high = (number_in(x) if isinstance(x, Tensor) else x for x in (low, high))
     return _drawn("randint_like", made, low, high, generator)
 
@@ -300,7 +303,8 @@ randperm_out = given(randperm_generator_out, generator=None)
 
 
 def _permuted(out: Tensor, generator: Any) -> Tensor:
-    """Return a random permutation: the argsort of 64-bit numbers of the device's stream."""
+    """Write a random permutation to `out` and return it: the argsort of 64-bit random numbers of
+    the device."""
     of, n = out._geometry.dtype, out._geometry.numel
     check_real("randperm", of)
     largest = bounds(of)[1]

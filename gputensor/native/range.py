@@ -1,4 +1,4 @@
-"""Tensors whose values depend on the index: arange, linspace, eye.
+"""Tensors whose values depend only on the index: arange, linspace, eye.
 
 Source of sizes and dtypes: aten/src/ATen/native/RangeFactories.cpp and TensorFactories.cpp.
 """
@@ -35,7 +35,7 @@ from ..structured.resizing import resize_output
 
 
 def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor:
-    """Run a loop of family range over `out`, which has the right sizes."""
+    """Run a loop of the family range on `out`, which already has the right sizes."""
     if out._geometry.numel == 0 or out._device.type == "meta":
         return out
     if out._geometry.dtype is dtypes.complex32:
@@ -52,9 +52,9 @@ def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor
 
 
 def _has_none(made: Tensor, loop: str) -> bool:
-    """True if the device of `made` has no loop of family range.
+    """Return True if the device of `made` has no loop of the family range.
 
-    The caller must then use the `out` form.
+    The caller must then call the `out` form.
     """
     return made._device is not CPU and not stub.serves("range", loop, made._device.type)
 
@@ -67,7 +67,7 @@ def _numbers(op: str, **values: Any) -> None:
 
 
 def _real(op: str, **values: Any) -> list[Any]:
-    """Return the numbers, which must be real or have an imaginary part of 0."""
+    """Return the values. Each of them must be real or have an imaginary part of 0."""
     for name, value in values.items():
         if type(value) is complex and value.imag != 0:
             raise errors.must(op, name, "be real", value)
@@ -101,7 +101,7 @@ def _arange_step(
         integers = all(isinstance(v, int) for v in (start, end, step))
         dtype = dtypes.int64 if integers else defaults.get_default_dtype()
     length = 0
-    if isinstance(dtype, dtypes.dtype):  # without this check, `empty` rejects the dtype
+    if isinstance(dtype, dtypes.dtype):  # For other values, `empty` raises the error.
         length, start, step = _arange(dtype, start, end, step)
     made = calls.empty_memory_format((length,), dtype, layout, device, pin_memory, None)
     if _has_none(made, "arange"):
@@ -111,8 +111,8 @@ def _arange_step(
 
 def _arange(element: dtype, start: Any, end: Any, step: Any) -> tuple[int, Any, Any]:
     """Return (length, start, step). For an integer dtype, start and step are truncated to integers;
-    for int64 before the length is computed. Source: aten/src/ATen/native/RangeFactories.cpp,
-    arange_out."""
+    for int64 this is done before the length is computed. Source:
+    aten/src/ATen/native/RangeFactories.cpp, arange_out."""
     start, end, step = _real("arange", start=start, end=end, step=step)
     length = _arange_length(start, end, step)
     if element.category != INTEGER:
@@ -134,14 +134,14 @@ def _arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
     return _arange_step(key_set, start, end, 1, *options)
 
 
-# Up to _KEPT_BYTES, a short cut stores the result and copies it. Up to _SMALL_BYTES, the short cut
-# of a range of ints runs the loop again.
+# A short cut stores a result of up to _KEPT_BYTES and copies it. For a range of ints of up to
+# _SMALL_BYTES, it runs the loop again.
 _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 
 def repeated(operator: str, kernel: Kernel, count: int, of_ints: dtype | None = None) -> Kernel:
-    """Make the kernel of a factory whose first `count` arguments are numbers. It stores short cuts
-    for small results; equal numbers give equal results.
+    """Make the kernel of a factory whose first `count` arguments are numbers. Equal numbers give
+    equal results, so it stores short cuts for small results.
 
     of_ints: the result's dtype if all numbers are ints and no dtype is given; None means the
     default dtype.
@@ -158,14 +158,14 @@ def repeated(operator: str, kernel: Kernel, count: int, of_ints: dtype | None = 
                 short_make.learn_numbers(table, repeated, numbers, made, array, unnamed)
         return made
 
-    repeated.__module__ = kernel.__module__  # the operator's family is the name of this module
+    repeated.__module__ = kernel.__module__  # The module's name is the operator's family.
     shortcuts.jumps(repeated, _over_filling)
     return repeated
 
 
 def _again(operator: str, made: Tensor, ends: tuple[Any, ...]) -> Callable[[], np.ndarray] | None:
     """Return a function that makes the array of a small result again. Return None for a large
-    result, and for float8, which has no array."""
+    result and for float8, which has no array."""
     shape = made._geometry
     is_range = operator in ("arange", "arange_start") and all([type(n) is int for n in ends])
     if not 0 < shape.nbytes <= (_SMALL_BYTES if is_range else _KEPT_BYTES) or shape.dtype.is_float8:
@@ -210,7 +210,8 @@ def arange_out(key_set: int, start: Any, end: Any, step: Any, out: Tensor) -> Te
 
 
 def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
-    """Write a 1-d result to an `out` with as many elements. Use a copy if `out` is not flat."""
+    """Write a 1-d result to `out`, which has the same number of elements. If `out` cannot be viewed
+    as 1-d, write to a new tensor and copy."""
     if out._geometry.ndim == 1:
         write(out)
     elif out._geometry.is_contiguous:
@@ -218,7 +219,7 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
     else:
         element, place = out._geometry.dtype, out._device
         flat = write(calls.empty_memory_format(sizes, element, None, place, None, None))
-        # the caller has already counted the write to `out`
+        # The caller has already counted the write to `out`.
         key_set = out._keys & BELOW_ADINPLACEORVIEW
         shaped = calls.view(flat, out._geometry.sizes)
         operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
@@ -229,7 +230,7 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
 
 
 def _ends(element: dtype, start: Any, end: Any, length: int) -> tuple[Any, Any]:
-    """Return start and end as they are stored in elements. Integers wrap."""
+    """Return start and end as they are stored in an element. Integers wrap around."""
     if element.category != COMPLEX and complex in (type(start), type(end)):
         raise errors.must("linspace", "start", f"be real for {element.name}, and end", (start, end))
     ends = []
@@ -320,7 +321,8 @@ def eye_out(key_set: int, n: int, m: int, out: Tensor) -> Tensor:
 
 
 def _end(op: str, arg: str, value: Any) -> Any:
-    """Return a number or a 0-d tensor's value, waiting for its device; 0 on the meta device."""
+    """Return a number, or the value of a 0-d tensor, for which the call waits for its device. On
+    the meta device, return 0."""
     if not isinstance(value, Tensor):
         return value
     if value._geometry.ndim:
@@ -337,7 +339,8 @@ def linspace_of_tensors(key_set: int, start: Any, end: Any, steps: int, *options
 
 def linspace_of_tensors_out(key_set: int, start: Any, end: Any, steps: int, out: Tensor) -> Tensor:
     ends = _end("linspace", "start", start), _end("linspace", "end", end)
-    key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has already counted the write to `out`
+    # The caller has already counted the write to `out`.
+    key_set = out._keys & BELOW_ADINPLACEORVIEW
     into = operators.linspace_out.redispatch_table[key_set]
     made: Tensor = into(key_set, *ends, steps, out)
     return made
@@ -362,7 +365,8 @@ def logspace(
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
     """Return base to the power of linspace, computed in the widest dtype of the category and
-    rounded once. For integers, the ends are computed as in RangeFactories.cpp, logspace_out."""
+    rounded once. For integers, start and end are truncated first, as in RangeFactories.cpp,
+    logspace_out."""
     _numbers("logspace", start=start, end=end, base=base)
     is_complex = complex in (type(start), type(end))
     if dtype is None:
@@ -373,7 +377,7 @@ def logspace(
         raise errors.must("logspace", "start", f"be real for {dtype.name}, and end", (start, end))
     if dtype.category < dtypes.FLOATING:
         steps = arguments.integer("logspace", "steps", steps)
-        if steps == 1:  # truncate the power to an integer, not the exponent
+        if steps == 1:  # The power is truncated to an integer, not the exponent.
             value = run(np.power, float(base), float(start)).item()
             number_range.check("logspace", "start", value, dtype)
             made = calls.empty_memory_format((1,), dtype, layout, device, pin_memory, None)
@@ -391,7 +395,7 @@ def logspace_out(
     made = logspace(key_set, start, end, steps, base, out._geometry.dtype, None, out._device, None)
     if out._geometry.numel != made._geometry.numel:
         resize_output("logspace", out, made._geometry)
-    key_set = out._keys & BELOW_ADINPLACEORVIEW  # the caller has already counted the write
+    key_set = out._keys & BELOW_ADINPLACEORVIEW  # The caller has already counted the write.
     shaped = calls.view(made, out._geometry.sizes)
     operators.copy_.redispatch_table[key_set](key_set, out, shaped, False)
     return out

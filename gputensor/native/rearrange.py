@@ -1,4 +1,4 @@
-"""Operators that move elements to other positions. Each copies views into its result.
+"""Operators that move elements to other positions. Each operator copies views into its result.
 
 Source of the semantics: aten/src/ATen/native/TensorTransformations.cpp, PixelShuffle.cpp,
 ChanelShuffle.cpp and Im2Col.cpp.
@@ -30,8 +30,7 @@ _place = stub.cpu("copy_pieces").place
 
 
 def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
-    """Return an empty tensor of these sizes, in the memory format that the strides of self
-    suggest."""
+    """Return an empty tensor of these sizes, in the memory format that self's strides suggest."""
     strides = formats.strides_for(op, sizes, suggest_memory_format(self))
     return allocate(geometry(sizes, strides, self._geometry.dtype), self._device)
 
@@ -74,11 +73,11 @@ def _rolled_at_once(self: Tensor, moves: Sizes, axes: Sizes) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _rolls(given: Geometry, moves: Sizes, axes: Sizes, form: Any) -> tuple[Geometry, Pieces]:
-    """Return the result's geometry, and the source of each piece of each dimension."""
+    """Return the result's geometry, and the pieces of each dimension with their sources."""
     sizes = given.sizes
     starts = [0] * len(sizes)
     for shift, d in zip(moves, axes):
-        if not shift % sizes[d]:  # a single roll by a multiple of the size is a clone
+        if not shift % sizes[d]:  # A roll by a multiple of the size is a clone.
             form = formats.contiguous_format
         starts[d] = (starts[d] - shift) % sizes[d]
     pieces = tuple([
@@ -105,10 +104,10 @@ def _rolled(self: Tensor, shift: int, dim: int) -> Tensor:
 
 
 def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
-    """Return a copy with reversed dimensions. Kernels of devices read with negative strides."""
+    """Return a copy with reversed dimensions. Kernels of devices read it with negative strides."""
     shape = self._geometry
     is_known = type(dims) is tuple and self._device is CPU and copies_are_ours(self._keys)
-    # exclude bool, because True equals 1 as a dict key
+    # bool is excluded, because True equals 1 as a key.
     is_known = is_known and all([type(d) is int for d in dims])
     plan: Any = operators.flip.table.plans.get((shape, dims)) if is_known else None
     if plan is not None:
@@ -134,7 +133,8 @@ def flip(key_set: int, self: Tensor, dims: Any) -> Tensor:
             operators.flip.table.remember((shape, dims), (made._geometry, index))
         return made
     strides = tuple([-n if d in chosen else n for d, n in enumerate(shape.strides)])
-    reversed_shape = geometry(shape.sizes, strides, shape.dtype)  # only the plan uses this geometry
+    # Only the plan uses this geometry.
+    reversed_shape = geometry(shape.sizes, strides, shape.dtype)
     plan = build(
         "flip", COPY, ((made._geometry, made._device),), ((reversed_shape, self._device),),
         default_dtype=None,
@@ -174,7 +174,7 @@ def flipud(key_set: int, self: Tensor) -> Tensor:
 
 
 def _plane(op: str, self: Tensor, factor: int, arg: str) -> tuple[Sizes, int, int, int]:
-    """Return (batch sizes, channels, height, width)."""
+    """Check the operand; return (batch sizes, channels, height, width)."""
     if self._geometry.ndim < 3:
         raise errors.wrong_shape(op, "self", "have at least 3 dimensions", self)
     factor = arguments.integer(op, arg, factor, least=1)
@@ -234,7 +234,7 @@ def channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:
 
 
 class _Windows:
-    """The arguments of im2col and col2im as pairs (vertical, horizontal)."""
+    """The arguments of im2col and col2im, as pairs (vertical, horizontal)."""
 
     __slots__ = ("kernel", "dilation", "padding", "stride")
 
@@ -245,7 +245,7 @@ class _Windows:
         self.stride = _pair(op, "stride", stride, 1)
 
     def counts(self, op: str, arg: str, plane: Sizes) -> Sizes:
-        """The number of windows in each direction."""
+        """Return the number of windows in each direction."""
         found = tuple([
             (plane[k] + 2 * self.padding[k] - self.dilation[k] * (self.kernel[k] - 1) - 1)
             // self.stride[k] + 1

@@ -1,9 +1,9 @@
-"""One layer of an LSTM, a GRU or an RNN in one direction, over all steps.
+"""One layer of an LSTM, a GRU or an RNN, in one direction, over all time steps.
 
-On the CPU the products with the input are computed for all steps at once, and all steps are one
-call of the library; f16 and bf16 are computed in f32 and rounded once. On other devices, and with
-projections, a step is composed of operators: structured/layers/recurrent.py. Source:
-aten/src/ATen/native/RNN.cpp. Order and names of the gates are PyTorch's.
+On the CPU, the products with the input are computed for all steps at once, and one call of the
+library computes all steps; f16 and bf16 are computed in f32 and rounded once. On other devices, and
+for LSTMs with projections, each step is composed of operators: structured/layers/recurrent.py. The
+order and the names of the gates are PyTorch's. Source: aten/src/ATen/native/RNN.cpp.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _dense(x: Tensor | None) -> Tensor | None:
 
 
 def _state(x: Tensor | None, of: dtype, *sizes: int) -> Tensor:
-    """Return a dense copy, or zeros for None."""
+    """Return a dense copy of the state x, or zeros for None."""
     made = _new(of, *sizes)
     array = made._get_array()
     array[...] = 0 if x is None else wide(x)._get_array()
@@ -131,7 +131,7 @@ def _loop(of: str, operands: Operands) -> tuple[Any, dtype]:
 
 
 def _of_input(operands: Operands, dense: Operands, how: How) -> Tensor:
-    """Return the input's contribution to the gates, in f32 for half types."""
+    """Return the contribution of the input to the gates. For half types it is in f32."""
     if operands.input._geometry.dtype not in HALVES:
         return recurrent.of_input(dense, how)
     rows, weight = recurrent.flat(operands.input), operands.weight_ih

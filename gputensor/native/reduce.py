@@ -1,4 +1,4 @@
-"""Reductions: sum, nansum, mean, prod, amax, amin, any, all, over some dimensions or over all.
+"""Reductions over some or all dimensions: sum, nansum, mean, prod, amax, amin, any, all.
 
 The result is row-major for any input layout. Sums of bool and integers are int64. any and all
 return bool, or uint8 for uint8. Source: aten/src/ATen/native/ReduceOps.cpp.
@@ -64,21 +64,22 @@ def _dtypes(op: str, given: dtype, wanted: dtype | None) -> tuple[dtype, dtype]:
     return found, found
 
 
-# Reductions that combine bools.
+# For bool tensors, these reductions are replaced by other ones.
 _OF_BOOLS = {"sum": "any", "nansum": "any", "prod": "all"}
-# Reductions that have no result for zero elements.
+# Reductions that are undefined for zero elements.
 _NO_IDENTITY = ("amax", "amin")
-# For these reductions an empty tuple of dimensions means no dimension; for others it means all.
+# For these reductions, an empty tuple of dimensions means no dimension. For others, it means all
+# dimensions.
 _EMPTY_MEANS_NONE = ("any", "all")
 
 # --- plans ----------------------------------------------------------------------------------------
 
 
 class _Entry:
-    """A plan of a reduction, with a NumPy loop and its axes, or with a launch. loop: the kernel's
+    """A plan of a reduction, with a NumPy loop and its axes, or with a launch. loop: the loop's
     name.
 
-    is_fresh: no call has found the entry yet; the first call that finds it stores a short cut.
+    is_fresh: no call has found the entry yet. The first call that finds it stores a short cut.
     """
 
     __slots__ = ("plan", "loop", "geometry", "run", "axes", "keepdim", "is_fresh")
@@ -121,14 +122,15 @@ def _make_entry(
     compute, result = _dtypes(op, given.dtype, _wanted(op, wanted, out))
     loop_name = op
     if compute is dtypes.bool_ and op in _OF_BOOLS:
-        loop_name, compute = _OF_BOOLS[op], given.dtype  # the loop converts elements to bool first
+        loop_name, compute = _OF_BOOLS[op], given.dtype  # The loop converts elements to bool.
     if out is not None and op in _EMPTY_MEANS_NONE:
         if out._geometry.dtype in (dtypes.bool_, dtypes.uint8):
             result = out._geometry.dtype
     out_spec = None if out is None else (out._geometry, out._device)
     plan = build_reduction(op, (given, self._device), out_spec, dims, keepdim, compute, result)
     if self._device is CPU:
-        # In f16 and bf16 each addition would round, so that large sums would stop growing.
+        # f16 and bf16 are combined in f32: with a rounding at each addition, large sums would stop
+        # growing.
         combine = dtypes.float32 if compute in (dtypes.float16, dtypes.bfloat16) else compute
         loop = stub.cpu("reduce").bind(loop_name, given.dtype, combine, result, given.numel)
         axes = None if len(dims) == given.ndim else dims
@@ -165,7 +167,7 @@ def _check_not_empty(op: str, sizes: Sizes, dims: Sizes, dim: Any) -> None:
 
 
 def _wide(op: str, self: Tensor, wanted: Any) -> Tensor:
-    """Return float8 numbers as float32. Raises if the result would be float8."""
+    """Return float8 numbers as float32. Raise if the result would be float8."""
     of = self._geometry.dtype
     if LOOPS["reduce"][op] != "any" and _wanted(op, wanted, None) is None:
         raise errors.not_computed(op, "self", of, errors.Got(of.short))
@@ -208,7 +210,8 @@ def _reduce_into(
 
 
 def _parameters(operator: Operator) -> tuple[str, ...]:
-    """Return which of dim, keepdim and dtype an overload has, read from its schema's text."""
+    """Return the names among dim, keepdim and dtype that an overload has, according to its
+    schema."""
     text = operator.definition.text if operator.definition else ""
     return tuple([name for name in ("dim", "keepdim", "dtype") if f" {name}" in text])
 
@@ -233,7 +236,7 @@ def functional(operator: Operator, loop: str) -> Kernel | tuple[Kernel, Kernel]:
 
 
 def _over_all_cpu(operator: Operator, loop: str) -> Kernel:
-    """Make a CPU reduction to one element, which calls the plan's loop directly."""
+    """Make the CPU kernel of a reduction to one element. It calls the plan's loop directly."""
 
     def kernel(key_set: int, self: Tensor, dtype: Any = None) -> Tensor:
         key = (self._geometry, dtype)
@@ -295,7 +298,7 @@ def logsumexp(key_set: int, self: Tensor, dim: Any, keepdim: bool = False) -> Te
         keepdim = arguments.boolean("logsumexp", "keepdim", keepdim)
         over = dims or tuple(range(given.ndim))
         return reduced(x, stub.cpu("moments").bind("logsumexp", kind, kind), over, keepdim, kind)
-    if not given.numel:  # there is no maximum without elements
+    if not given.numel:  # amax is undefined for zero elements.
         return calls.log(calls.sum_dim_IntList(calls.exp(x), dims, keepdim, dtype=None))
     is_complex = given.dtype.is_complex
     top = calls.amax(

@@ -1,4 +1,4 @@
-"""Operators that repeat elements: repeat, tile, repeat_interleave, grids and combinations."""
+"""Operators that repeat elements: repeat, tile, repeat_interleave, meshgrid and combinations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     if made._geometry.numel == self._geometry.numel:
         fill_part(made, self)
         return made
-    # The result has a view (n0, s0, n1, s1, …). self is expanded to it with stride 0 in each n.
+    # Viewed as (n0, s0, n1, s1, …), the result is self, expanded with stride 0 in each n.
     paired = tuple([n for pair in zip(counts, sizes) for n in pair])
     source = calls.view(self, tuple([n for s in sizes for n in (1, s)]))
     fill_part(calls.view(made, paired), calls.expand(source, paired, False))
@@ -51,7 +51,7 @@ def tile(key_set: int, self: Tensor, dims: Any) -> Tensor:
 
 
 def meshgrid_indexing(key_set: int, tensors: Any, indexing: str) -> tuple[Tensor, ...]:
-    """Source: TensorShape.cpp, meshgrid."""
+    """Return grids of coordinates. Source: TensorShape.cpp, meshgrid."""
     if type(indexing) is not str or indexing not in ("ij", "xy"):
         raise errors.must("meshgrid", "indexing", "be 'ij' or 'xy'", indexing)
     found = checked_tensors("meshgrid", tensors)
@@ -85,7 +85,8 @@ def cartesian_prod(key_set: int, tensors: Any) -> Tensor:
 
 
 def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """Return combinations of elements. The host computes the indices from the sizes."""
+    """Return combinations of elements. The host computes the indices, which depend only on
+    sizes."""
     if self._geometry.ndim != 1:
         raise errors.wrong_shape("combinations", "self", "have 1 dimension", self)
     if not 0 <= (r := arguments.integer("combinations", "r", r)) < 1 << 31:
@@ -105,8 +106,8 @@ def combinations(key_set: int, self: Tensor, r: int = 2, with_replacement: bool 
 def repeat_interleave_Tensor(
     key_set: int, repeats: Tensor, output_size: int | None = None
 ) -> Tensor:
-    """The size of the result depends on values, so this waits for the device. Source:
-    ATen/native/Repeat.cpp."""
+    """Return each index, repeated as often as `repeats` says. The result's size depends on values,
+    so the call waits for the device. Source: ATen/native/Repeat.cpp."""
     op, shape = "repeat_interleave", repeats._geometry
     if shape.dtype not in (int32, int64):
         raise errors.wrong_dtype(op, "repeats", "be int32 or int64", repeats)
@@ -126,7 +127,7 @@ def repeat_interleave_Tensor(
 
 
 def _along(op: str, self: Tensor, dim: int | None) -> tuple[Tensor, int]:
-    """Repeat along a dimension. Without a dimension, self is flattened."""
+    """Return self and the dimension of the repetition. Without a dimension, self is flattened."""
     if dim is None:
         return calls.reshape(self, (-1,)), 0
     if not self._geometry.ndim:

@@ -1,4 +1,4 @@
-"""Changing a tensor's storage and geometry: resize_, resize_as_, set_.
+"""Changes of a tensor's storage and geometry: resize_, resize_as_, set_.
 
 Source: aten/src/ATen/native/Resize.cpp.
 """
@@ -47,7 +47,7 @@ def set_storage_offset_(
     stride: Any = (),
 ) -> Tensor:  # fmt: skip
     storage_offset = arguments.integer("set_", "storage_offset", storage_offset)
-    # self then uses the source's storage from the source's first element on
+    # self then uses the source's storage, beginning at the source's first element.
     if isinstance(source, Tensor):
         if source._geometry.dtype is not self._geometry.dtype:
             raise errors.must("set_", "source", f"have self's dtype {self.dtype.short}", source)

@@ -1,13 +1,13 @@
 """Images sampled at the points of a grid, and grids of affine transforms.
 
-In each dimension a point has taps: neighbouring elements, their weights, and the derivatives of the
-weights. Results and gradients are sums over all combinations of taps. On the CPU the compiled
-library computes both. On CUDA, and without the library, one function over NumPy or CuPy arrays
-computes the result, for some or all points of a sample at a time. Other operators then compute the
-gradients; they also do so if gradients are differentiated themselves. f16 and bf16 are computed in
-f32 and rounded once. A NaN point is outside the image, or at the first element if the padding has
-no outside; PyTorch's CPU kernels crash there. Source: aten/src/ATen/native/GridSampler.h and
-AffineGridGenerator.cpp.
+In each dimension, a point has taps: neighbouring elements, with their weights and the derivatives
+of the weights. Results and gradients are sums over all combinations of taps. On the CPU, the
+compiled library computes both. On CUDA, and without the library, one function over NumPy or CuPy
+arrays computes the result, for some or all points of a sample at a time; the gradients are composed
+of other operators. They are also composed of operators if gradients are themselves differentiated.
+f16 and bf16 are computed in f32 and rounded once. A NaN point is outside the image; if the padding
+mode has no outside, it is at the first element. PyTorch's CPU kernels crash for NaN. Source:
+aten/src/ATen/native/GridSampler.h and AffineGridGenerator.cpp.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _backward_loop = stub.compiled("sampling", "grid_sample_backward")
 
 
 class Tap(NamedTuple):
-    """A neighbouring element in one dimension. outside: a mask of points whose element is outside
-    the image, or None if there are none. by: (weight, derivative); None means weight 1 and
-    derivative 0."""
+    """A neighbouring element in one dimension. at: its index. outside: a mask of points whose
+    element is outside the image, or None. by: the weights; None means 1. change: their derivatives;
+    None means 0."""
 
     at: Any
     outside: Any
@@ -87,7 +87,8 @@ _OF_TENSORS = SimpleNamespace(
 
 
 def _to_pixels(place: Any, axis: Axis) -> tuple[Any, float]:
-    """Map coordinates in [-1, 1] to positions in elements; return their derivative too."""
+    """Map coordinates in [-1, 1] to positions in elements. Return the positions and their
+    derivative."""
     if axis.align:
         by = (axis.size - 1) / 2
         return (place + 1) * by, by
@@ -95,7 +96,7 @@ def _to_pixels(place: Any, axis: Axis) -> tuple[Any, float]:
 
 
 def _inside(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
-    """Move positions into the image by the padding rule. Return the positions and their
+    """Move positions into the image according to the padding mode. Return the positions and their
     derivatives."""
     change: Any = 1
     if axis.padding == ZEROS:
@@ -104,7 +105,7 @@ def _inside(of: Any, x: Any, axis: Axis) -> tuple[Any, Any]:
         x, change = _reflected(of, x, axis)
     last = axis.size - 1
     is_inside = (x > 0) & (x < last)
-    # np.clip would not remove NaN
+    # np.clip would keep NaN.
     kept = of.where(is_inside, x, of.as_numbers(x >= last, x) * last)
     return kept, of.as_numbers(is_inside, x) * change
 
@@ -132,8 +133,7 @@ def _tap(of: Any, place: Any, axis: Axis, by: Any, change: Any) -> Tap:
 
 
 def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
-    """Return the taps of one dimension. change: the derivative of a position in elements with
-    respect to the given coordinate."""
+    """Return the taps of one dimension."""
     x, by = _to_pixels(place, axis)
     if mode == BICUBIC:
         before = of.floor(x)
@@ -148,13 +148,13 @@ def _taps(of: Any, place: Any, mode: int, axis: Axis) -> list[Tap]:
     before, by = of.floor(x), change * by
     part = x - before
     after = before + 1
-    if axis.padding != ZEROS:  # a point on the last element has no next element
+    if axis.padding != ZEROS:  # A point on the last element has no next element.
         after = of.at_most(after, axis.size - 1)
     return [_tap(of, before, axis, 1 - part, -by), _tap(of, after, axis, part, by)]
 
 
 def _cubic(t: Any) -> list[tuple[Any, Any]]:
-    """Return the weights of the four surrounding elements, and the derivatives of the weights."""
+    """Return the weights of the four neighbouring elements, and the derivatives of the weights."""
     a = -0.75
     far = [(((a * x - 5 * a) * x + 8 * a) * x - 4 * a, (3 * a * x - 10 * a) * x + 8 * a)
            for x in (t + 1, 2 - t)]  # fmt: skip
@@ -168,7 +168,7 @@ def _cubic(t: Any) -> list[tuple[Any, Any]]:
 
 
 class How(NamedTuple):
-    """The parameters of a call. sizes: an image's sizes, without samples and channels."""
+    """The parameters of a call. sizes: the spatial sizes of an image."""
 
     sizes: Sizes
     mode: int
@@ -177,16 +177,16 @@ class How(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """One input element for each of the (N, P) points. at: flat indices. outside: a mask of points
-    whose element is outside the image, or None. taps: one tap for each dimension."""
+    """One input element for each of the (N, P) points. at: flat indices. outside: a mask of the
+    points whose element is outside the image, or None. taps: one tap for each dimension."""
 
     at: Any
     outside: Any
     taps: tuple[Tap, ...]
 
     def weight(self, changed: int = -1) -> Any:
-        """Return the product of the weights of all dimensions. The weight of dimension `changed` is
-        replaced by its derivative. None means 1."""
+        """Return the product of the weights of all dimensions; None means 1. In dimension
+        `changed`, the weight is replaced by its derivative."""
         total = None
         for d, tap in enumerate(self.taps):
             by = tap.change if d == changed else tap.by
@@ -196,7 +196,7 @@ class Spot(NamedTuple):
 
 
 def _spots(of: Any, grid: Any, how: How) -> Iterator[Spot]:
-    """Yield the input elements that are combined for the points of the grid, (N, P, dimensions)."""
+    """Yield the input elements that are combined for the points of the grid (N, P, dimensions)."""
     count = len(how.sizes)
     each = [
         _taps(of, grid[..., count - 1 - d], how.mode, Axis(n, how.padding, how.align))
@@ -214,7 +214,8 @@ def _spots(of: Any, grid: Any, how: How) -> Iterator[Spot]:
 
 
 def _part(on: Any, x: Any, spot: Spot) -> Any:
-    """Return (N, C, P): weighted elements of x (N, C, elements); 0 for points outside."""
+    """Return the elements of x (N, C, elements) at a spot, multiplied by its weights, as (N, C, P).
+    Elements outside the image are 0."""
     if on.is_gpu:
         found = on.np.take_along_axis(x, spot.at[:, None], 2)
     else:
@@ -274,7 +275,7 @@ def _check(op: str, count: int, input: Tensor, grid: Tensor, mode: int, padding:
         raise errors.wrong_shape(op, "input", "have no size 0 but of samples and channels", input)
     if mode not in range(2 if count == 3 else 3):
         rule = "be 0 (bilinear), 1 (nearest) or 2 (bicubic)"
-        if count == 3:  # PyTorch's wording of the error
+        if count == 3:  # This is PyTorch's wording of the error.
             rule = "be 0 (bilinear) or 1 (nearest): bicubic interpolation only supports 4D input"
         raise errors.must(op, "interpolation_mode", rule, mode)
     if padding not in range(3):
@@ -369,7 +370,7 @@ def _gradients_by_loop(
     x, places, flat = wide(input), wide(grid), calls.reshape(wide(grad), (*channels, -1))
     of_input = calls.new_zeros(x, x._geometry.sizes) if wanted[0] else None
     of_grid = calls.new_zeros(places, places._geometry.sizes) if wanted[1] else None
-    # with NEAREST the grid has no gradient, so the loop is not needed
+    # With NEAREST the gradient of the grid is zero, so it need not be computed.
     looped = None if numbers[0] == NEAREST else of_grid
     arrays = [None if t is None else t._get_array() for t in (flat, x, places, of_input, looped)]
     if not _backward_loop(*arrays, *map(int, numbers)):
@@ -424,8 +425,8 @@ def affine_grid_generator(key_set: int, theta: Tensor, size: Any, align_corners:
 
 
 def _spread(theta: Tensor, n: int, align_corners: bool) -> Tensor:
-    """Return coordinates from -1 to 1. The ends are the centres of the outermost elements, or their
-    outer edges."""
+    """Return coordinates from -1 to 1. If align_corners, these are the centres of the outermost
+    elements, otherwise their outer edges."""
     of, place = theta._geometry.dtype, theta._device
     if n == 1:
         return calls.new_zeros(theta, (1,))

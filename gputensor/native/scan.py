@@ -1,4 +1,4 @@
-"""Scans: cumsum, cumprod, logcumsumexp, and cummax and cummin with indices, along one dimension.
+"""Scans along one dimension: cumsum, cumprod, logcumsumexp, and cummax and cummin with indices.
 
 Results are row-major for any operand layout. Integers and bool are computed as int64.
 Source: aten/src/ATen/native/ReduceOps.cpp.
@@ -30,8 +30,8 @@ from ..structured.pointwise import Kernel
 
 
 def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) -> bool:
-    """Write the results, in any layout with self's sizes. Returns True if the entry was found for
-    the second time, so that a short cut may be stored."""
+    """Write the results to `outs`, which may have any layout with self's sizes. Return True if the
+    cached entry was found for the second time, so that a short cut may be stored."""
     given, device = self._geometry, self._device
     key = (given, device, exact(dim), *[x._geometry for x in outs])
     table = operator.table
@@ -61,7 +61,7 @@ def _scan(operator: Operator, loop: str, self: Tensor, dim: Any, *outs: Tensor) 
 
 
 def _operand(op: str, self: Tensor, wanted: Any) -> Tensor:
-    """Return self, cast to the dtype of the computation."""
+    """Return self in the dtype of the computation."""
     given = self._geometry.dtype
     RULES[LOOPS["scan"][op]].check(op, "self", given, self)
     if given.is_opaque and wanted in (None, given):
@@ -132,7 +132,7 @@ def out(operator: Operator, loop: str) -> Kernel:
 
 
 def select_functional(operator: Operator, loop: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Make the kernel that returns running extremes and their indices."""
+    """Make the kernel that returns the running extremes and their indices."""
 
     def kernel(key_set: int, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         x = _operand(loop, self, None)

@@ -1,6 +1,6 @@
-"""Writing elements by indices: x[i, j] = v, scatter, index_add and similar, put.
+"""Writes of elements by indices: x[i, j] = v, scatter, index_add and similar, put.
 
-If values are combined, elements narrower than 32 bits are widened, combined and rounded once.
+If values are combined, elements of less than 32 bits are widened, combined and rounded once.
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
 """
 
@@ -38,14 +38,15 @@ _REDUCTIONS = "sum prod mean amax amin"
 
 
 def _loop(reduce: str) -> str:
-    """Return the loop of kernels/*/scatter for a reduction. A mean uses the loop of the sum."""
+    """Return the name of the loop in kernels/*/scatter for a reduction. A mean uses the loop of the
+    sum."""
     if reduce == "sum" or reduce == "mean":
         return "scatter_add"
     return "scatter_multiply" if reduce == "prod" else f"scatter_{reduce}"
 
 
 def _number(value: Any, like: Tensor) -> Tensor:
-    """A number as a 0-d tensor on like's device."""
+    """Return a number as a 0-d tensor on like's device."""
     number_range.check("scatter", "value", value, like._geometry.dtype)
     return calls.scalar_tensor(value, like._geometry.dtype, None, like._device, None)
 
@@ -57,7 +58,7 @@ def _same_dtype(op: str, self: Tensor, value: Tensor, arg: str) -> None:
 
 
 def _apart(op: str, self: Tensor, *read: Tensor) -> list[Tensor]:
-    """Return the operands that the operator reads. An operand that shares memory with self is
+    """Return the operands that the operator reads. Operands that share memory with self are
     copied."""
     if overlap.internal_overlap(self._geometry) == overlap.YES:
         raise errors.internal_overlap(op, "self", (self._geometry, self._device))
@@ -65,7 +66,8 @@ def _apart(op: str, self: Tensor, *read: Tensor) -> list[Tensor]:
 
 
 def _combine(loop: str, self: Tensor, at: Any, value: Tensor) -> None:
-    """Run a loop over the places `at(self)`. Elements narrower than 32 bits are widened first."""
+    """Combine `value` with the elements at the places `at(self)`. Elements of less than 32 bits are
+    widened first."""
     if self._geometry.dtype.is_float8:
         raise errors.not_computed(loop, "self", self._geometry.dtype, self)
     wide = wide_dtype(self._geometry.dtype)
@@ -171,7 +173,7 @@ def _scatter(
 
 
 def _scatters(operator: str, op: str, loop: str) -> Kernel:
-    """Make the kernel of an operator without reduction. loop: a loop of family scatter."""
+    """Make the kernel of an operator without reduction. loop: a loop of the family scatter."""
 
     def kernel(key_set: int, self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         table = getattr(operators, operator).table
@@ -189,7 +191,7 @@ def _along(op: str) -> Any:
 
 
 def _learn(table: Table, kernel: Kernel, args: tuple[Any, ...], loop: str, find: Any) -> None:
-    """Store the short cut of a call whose value needs no conversion, at the second equal call.
+    """Store the short cut of a call whose value needs no conversion, once the call is repeated.
     find(self, dim, index) returns the places.
     """
     self, dim, index, value = args[:4]
@@ -227,7 +229,7 @@ def _checked_reduction(op: str, self: Tensor, reduce: Any, allowed: str) -> None
 
 
 def _identity(self: Tensor, reduce: str) -> Any:
-    """Return the identity element of a reduction."""
+    """Return the identity element of a reduction for self's dtype."""
     of = self._geometry.dtype
     if _loop(reduce) == "scatter_add":
         return 0
@@ -258,7 +260,7 @@ def scatter_reduce__two(
 
 
 def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bool) -> None:
-    """Combine values with the elements at the places. With include_self=False, combine only the
+    """Combine values with the elements at the places. If include_self is False, combine only the
     values.
     """
     wide = wide_dtype(self._geometry.dtype)
@@ -293,8 +295,8 @@ def _rows(op: str, *, wraps: bool = False) -> Any:
 
 
 def _sources(op: str, self: Tensor, dim: Any, index: Tensor, source: Tensor) -> tuple[Any, Tensor]:
-    """Return two values: a function from a tensor to the places of whole slices in it, and the
-    slices."""
+    """Return a function from a tensor to the places of the indexed slices in it, and the slices of
+    the source."""
     _same_dtype(op, self, source, "source")
     index, source = _apart(op, self, index, source)
     at = rows(op, self, dim, index)

@@ -1,4 +1,4 @@
-"""Positions in sorted sequences, and membership: searchsorted, bucketize, isin.
+"""Positions in sorted sequences (searchsorted, bucketize), and membership (isin).
 
 Source of the rules: aten/src/ATen/native/Bucketization.cpp and TensorCompare.cpp, isin.
 """
@@ -34,11 +34,10 @@ BY_LIBRARY = True
 def _places(
     on: Any, sequence: Any, x: Any, right: bool, is_narrow: bool, sorter: Any = None
 ) -> Any:
-    """Return the index at which each element of `x` can be inserted into its sorted row of
+    """Return, for each element of `x`, the index at which it can be inserted into its sorted row of
     `sequence`.
 
-    All elements are searched at once, by binary search. NaN compares as the largest number, as in
-    PyTorch.
+    A binary search finds all elements at once. NaN counts as the largest number, as in PyTorch.
     """
     np, n = on.np, sequence.shape[-1]
     if sorter is not None:
@@ -109,7 +108,8 @@ def _search(
 def _learn(
     table: Table, kernel: Any, args: tuple[Any, ...], first: int, made: Tensor, right: bool
 ) -> None:
-    """Store the short cut of a search without promotion. first: the position of the sequence."""
+    """Store the short cut of a search without type promotion. first: the index of the sequence
+    among the arguments."""
     sequence, x = args[first]._geometry, args[1 - first]._geometry
     if sequence.dtype is not x.dtype or sequence.dtype is bfloat16:
         return
@@ -122,7 +122,8 @@ def _learn(
 
 
 def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both operands promoted. bfloat16 becomes float32, because CuPy lacks bfloat16."""
+    """Return both operands, cast to their promoted dtype. bfloat16 becomes float32, because CuPy
+    lacks bfloat16."""
     operands = ((a._geometry, a._device), (b._geometry, b._device))
     common = result_type(op, operands, defaults.get_default_dtype())
     common = float32 if common is bfloat16 else common
@@ -131,7 +132,7 @@ def _met(op: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _as_tensor(op: str, arg: str, value: Any, beside: Tensor) -> Tensor:
-    """Return a number as a 0-d tensor. Its dtype is the promoted dtype of the number and
+    """Return a number as a 0-d tensor. Its dtype is the promoted dtype of the number and of
     `beside`."""
     if type(value) not in NUMBERS:
         raise errors.wrong_type(op, arg, "be a number", value)
@@ -193,8 +194,8 @@ def _is_in(on: Any, x: Any, among: Any, invert: bool) -> Any:
     return numpy.logical_not(found, found) if invert else found
 
 
-# Up to this length, comparing with each element is fastest; for few elements, a binary search is
-# faster than `isin` of NumPy.
+# If there are at most _FEW test elements, a comparison with each of them is fastest. If both
+# operands have at most _SMALL elements, a binary search is faster than NumPy's `isin`.
 _FEW, _SMALL = 4, 4096
 
 

@@ -1,7 +1,7 @@
-"""segment_reduce: sums, means, products and extremes of runs of a dimension.
+"""segment_reduce: sums, means, products and extremes of runs along a dimension.
 
-Composed of scatter_reduce by the run number of each position. Positions outside of any run go to an
-extra last run, which is dropped. Source: ATen/native/SegmentReduce.cpp.
+It is scatter_reduce with the run number of each position as index. Positions outside of all runs go
+to an additional last run, which is dropped. Source: ATen/native/SegmentReduce.cpp.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..core.device import CPU
 from ..structured import arguments
 from ..tensor.tensor import Tensor
 
-# For each reduction: the result of an empty run, and scatter_reduce's name of the reduction.
+# For each reduction: the result of an empty run, and the name of scatter_reduce's reduction.
 _REDUCTIONS = {
     "sum": (0.0, "sum"), "mean": (0.0, "sum"), "prod": (1.0, "prod"),
     "max": (-math.inf, "amax"), "min": (math.inf, "amin"),
@@ -49,13 +49,14 @@ def segment_reduce(
     index = calls.expand(_beside(index, given.ndim - place - 1), given.sizes, False)
     made = calls.scatter_reduce_two(made, place, index, x, name, True)
     made = calls.contiguous(calls.narrow(made, place, 0, count))
-    # clamp, because an element equal to the initial value receives the whole gradient
+    # Clamp after the reduction: an element that equals the initial value then receives the whole
+    # gradient.
     if bounds is not None:
         beyond = (calls.lt_Tensor if reduce == "max" else calls.gt_Tensor)(made, bounds)
         made = calls.masked_fill_Scalar(made, beyond, bounds)
     if reduce == "mean":
         size = _beside(calls.sub_Tensor(ends, starts), given.ndim - place - 1)
-        if initial is not None:  # the mean of an empty run is the initial value
+        if initial is not None:  # An empty run then gives the initial value.
             size = calls.clamp_min(size, 1)
         made = calls.div_Tensor(made, size)
     return made if x is data else calls.to_dtype(made, given.dtype)
@@ -101,5 +102,5 @@ def _numbers(starts: Tensor, ends: Tensor, n: int, count: int) -> Tensor:
 
 
 def _beside(x: Tensor, behind: int) -> Tensor:
-    """Return `x` with `behind` trailing dimensions of size 1."""
+    """Return `x`, viewed with `behind` additional last dimensions of size 1."""
     return calls.view(calls.contiguous(x), (*x._geometry.sizes, *(1,) * behind))

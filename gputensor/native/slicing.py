@@ -1,4 +1,5 @@
-"""Operators that return views of parts: slices in one or several dimensions, and windows.
+"""Operators that return views of parts of a tensor: slices in one or several dimensions, and
+windows.
 
 Source of the semantics: aten/src/ATen/native/TensorShape.cpp.
 """
@@ -125,7 +126,7 @@ def narrow_copy(key_set: int, self: Tensor, dim: int, start: int, length: int) -
 
 
 def _diagonal_rule(shape: Geometry, offset: Any, dim1: Any, dim2: Any) -> Seen:
-    """Return the view's geometry, and the number of elements that is added to self's offset."""
+    """Return the view's geometry, and the number of elements to add to self's offset."""
     a = arguments.dim("diagonal", dim1, shape.ndim, "dim1")
     b = arguments.dim("diagonal", dim2, shape.ndim, "dim2")
     if a == b or shape.ndim < 2:
@@ -147,7 +148,7 @@ def diagonal(key_set: int, self: Tensor, offset: int = 0, dim1: int = 0, dim2: i
     shape, table, args = self._geometry, operators.diagonal.table, (offset, dim1, dim2)
     try:
         known = shape.views["diagonal", exact(offset), exact(dim1), exact(dim2)]
-    except (KeyError, TypeError):  # the rule is not cached yet, or an argument is a list
+    except (KeyError, TypeError):  # The rule is not cached, or an argument is a list.
         known = errors.plainly(remember, shape, "diagonal", args, _diagonal_rule)
     else:
         if known.short is not table.short and not known.value[1]:
@@ -263,9 +264,9 @@ def unsafe_chunk(key_set: int, self: Tensor, chunks: int, dim: int = 0) -> tuple
     return calls.unsafe_split_Tensor(self, step, dim)
 
 
-# Source of the following: TensorShape.cpp, tensor_split and hsplit.
+# Source of the functions below: TensorShape.cpp, tensor_split and hsplit.
 
-# The largest number of tensors. A larger number would take minutes.
+# The maximum number of tensors. More tensors would take minutes.
 _MOST_SECTIONS = 1 << 20
 
 
@@ -333,8 +334,8 @@ dsplit_int, dsplit_array = _split_along("dsplit", 3)
 
 
 def _clone_with_strides(self: Tensor) -> Tensor:
-    """Return a copy with the strides of self, including gaps. Source: TensorFactories.cpp,
-    clone_preserve_strides."""
+    """Return a copy with the strides of self, including the gaps between elements. Source:
+    TensorFactories.cpp, clone_preserve_strides."""
     shape = self._geometry
     if shape.is_non_overlapping_and_dense or overlap.internal_overlap(shape) == overlap.YES:
         return calls.clone(self)

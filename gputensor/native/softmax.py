@@ -31,7 +31,7 @@ from ..structured.resizing import resize_output
 
 
 class _Entry:
-    """A plan: the layout of the result, the row's dimension, and the loop.
+    """A cached plan: the layout of the result, the dimension of the rows, and the loop.
 
     is_fresh: no call has found the entry yet. The first call that finds it stores a short cut.
     """

@@ -58,7 +58,7 @@ def _linalg_solve_ex(
         shape = b.shape[:-2]
         all_lu = np.broadcast_to(lu, shape + lu.shape[-2:])
         all_pivots = np.broadcast_to(pivots, shape + pivots.shape[-1:])
-        # X A = B is A^T X^T = B^T
+        # X A = B is equivalent to A^T X^T = B^T.
         given = b if left else b.swapaxes(-1, -2)
         found = lapack.lu_solve(namespace, all_lu, all_pivots, given, not left)
         found = found if left else found.swapaxes(-1, -2)
@@ -100,7 +100,8 @@ def linalg_inv(key_set: int, A: Tensor) -> Tensor:
 
         def compute(a: Any) -> Any:
             found, info = invert(a)
-            return found if not info.any() else None  # the kernel reports the error
+            # After a failure, the kernel runs and reports the error.
+            return found if not info.any() else None
 
         short.learn(operators.linalg_inv.table, linalg_inv, (A,), made, compute)
     return made
@@ -238,8 +239,9 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 def linalg_lstsq(
     key_set: int, self: Tensor, b: Tensor, rcond: float | None = None, driver: str | None = None
 ) -> Any:
-    """With gelsd and gelss the size of the residuals depends on the ranks, so the host reads the
-    ranks. On the meta device full ranks are assumed.
+    """Return the solution, residuals, ranks and singular values. With gelsd and gelss, the size of
+    the residuals depends on the ranks, so the host reads the ranks. On the meta device, full ranks
+    are assumed.
     """
     op = "lstsq"
     check_matrix(op, "self", self)

@@ -1,4 +1,4 @@
-"""Sorting along one dimension: sort, argsort, msort, topk. NaN sorts last. Equal elements always
+"""Sorting along one dimension: sort, argsort, msort, topk. NaN comes last. Equal elements always
 keep their order, as on PyTorch's CPU.
 
 Source of the rules: aten/src/ATen/native/Sorting.cpp.
@@ -77,8 +77,8 @@ def sorted_by_digits(
 def _rows_sorted(
     self: Tensor, values: Geometry, indices: Geometry, descending: bool
 ) -> Pair | None:  # fmt: skip
-    """`sort` of a contiguous CPU tensor along its last dimension, by the CPU's loop; None for other
-    tensors.
+    """Sort a contiguous CPU tensor along its last dimension by the CPU's loop. Return None if the
+    loop declines.
     """
     x, n = self._get_array(), values.sizes[-1]
     pair = allocate(values, CPU), allocate(indices, CPU)
@@ -89,21 +89,22 @@ def _rows_sorted(
 
 
 def taken(on: Any, x: Any, places: Any, dim: int) -> Any:
-    """Return the elements at indices along a dimension. In all other dimensions, `places` has the
-    sizes of x."""
+    """Return the elements at the indices `places` along a dimension. In all other dimensions,
+    `places` has the sizes of x."""
     if on.is_gpu:
         return on.np.take_along_axis(x, places, dim)
     return stub.cpu("gather").taken(x, places, dim)
 
 
 def _is_short(on: Any, x: Any, dim: int) -> bool:
-    """True on the CPU if an element together with its index fits into 64 bits."""
+    """Return True on the CPU if an element and its index fit together into 64 bits."""
     return x.dtype.itemsize <= 4 and not on.is_gpu and 1 < x.shape[dim] < 1 << 32
 
 
 def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
-    """Sort 64-bit numbers composed of key and index. NumPy sorts them with vector instructions,
-    several times faster than its stable argsort."""
+    """Return the sorting indices of elements of at most 32 bits: sort 64-bit numbers composed of
+    key and index. NumPy sorts them with vector instructions, several times faster than its stable
+    argsort."""
     key = _keys_of_short(x, dim, descending)
     cpu.share_rows(key.shape, dim, lambda part: key[part].sort(dim))
     key &= 0xFFFFFFFF
@@ -111,7 +112,8 @@ def _order_of_short(x: Any, dim: int, descending: bool) -> Any:
 
 
 def _order_of_long(on: Any, x: Any, dim: int, descending: bool) -> Any:
-    """`_order_of_short` for 64-bit integers within a small range; None for other tensors."""
+    """Like `_order_of_short`, for 64-bit integers within a small range. Return None for other
+    arrays."""
     n = x.shape[dim]
     if on.is_gpu or x.dtype.kind not in "iu" or x.dtype.itemsize != 8 or n < 2 or not x.size:
         return None
@@ -132,14 +134,15 @@ def _order_of_long(on: Any, x: Any, dim: int, descending: bool) -> Any:
 
 
 def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
-    """Return int64 numbers. The upper half is a key that orders the elements, which have at most 32
-    bits. The lower half is the index along `dim`."""
+    """Return int64 numbers that sort like the elements, which have at most 32 bits. The upper half
+    is a key with the order of the elements, the lower half is the index along `dim`."""
     np = numpy
     if x.dtype.kind == "f":
-        bits = (x + np.float32(0)).astype(np.float32).view(np.int32)  # -0.0 equals 0.0
+        # Adding 0 turns -0.0 into 0.0, so that both sort as equal.
+        bits = (x + np.float32(0)).astype(np.float32).view(np.int32)
         bits = np.where(np.isnan(x), np.int32(0x7FFFFFFF), bits ^ (bits >> 31 & 0x7FFFFFFF))
     elif x.dtype == np.uint32:
-        # map the bits to signed integers of the same order
+        # Map the unsigned numbers to signed integers of the same order.
         bits = (x ^ np.uint32(1 << 31)).view(np.int32)
     else:
         bits = x
@@ -152,7 +155,7 @@ def _keys_of_short(x: Any, dim: int, descending: bool) -> Any:
 
 
 def _sorted(on: Any, x: Any, dim: int, descending: bool, k: int | None = None) -> Any:
-    """Return values and indices of the first k elements."""
+    """Return the values and indices of the first k elements in sorted order; k is None for all."""
     if not x.ndim:
         return x.reshape(1)[: 1 if k is None else k].reshape(x.shape) if k != 0 else x, 0
     x = x.view("u1") if x.dtype == bool else x
@@ -176,8 +179,8 @@ def _check(op: str, self: Tensor, dim: int) -> tuple[Geometry, int]:
 
 
 def _found(op: str, self: Tensor, wanted: tuple[Geometry, Geometry], *rest: Any) -> Pair:
-    """Return the sorted result. bfloat16 is sorted as float32, because CuPy cannot sort it; the
-    conversion is exact."""
+    """Return the values and indices. bfloat16 is sorted as float32, because CuPy cannot sort it;
+    the conversion is exact."""
     if self._geometry.dtype is not dtypes.bfloat16:
         first, second = library.call(op, _sorted, wanted, self, *rest)
         return first, second
@@ -212,8 +215,8 @@ def _learn(
     *rest: Any,
     of: int | None = None,
 ) -> None:
-    """Store the short cut of a sort. of: the index of the result, if the operator returns only
-    one."""
+    """Store the short cut of a sort. of: if the operator returns only one of (values, indices), its
+    index."""
     if args[0]._geometry.dtype is dtypes.bfloat16:
         return
 
@@ -221,7 +224,7 @@ def _learn(
         found = _sorted(HOST, x, *rest)
         return found if of is None else found[of]
 
-    is_new = len(rest) == 2 and args[0]._geometry.ndim > 0  # otherwise views of it may exist
+    is_new = len(rest) == 2 and args[0]._geometry.ndim > 0  # Otherwise the result may have views.
     short.learn(table, kernel, args, made, compute, is_new)
 
 
@@ -285,12 +288,12 @@ def topk(
     return made
 
 
-# A row is sorted as a whole unless k is less than 1 / _FEW of its length.
+# If k is at least 1 / _FEW of a row's length, the whole row is sorted.
 _FEW = 4
 
 
 def _first(on: Any, x: Any, dim: int, descending: bool, k: int) -> Any:
-    """`_sorted` on the CPU, but only the first k elements are sorted."""
+    """Like `_sorted` on the CPU, but only the first k elements are sorted."""
     rows = x.swapaxes(dim, -1)
     flat = numpy.ascontiguousarray(rows).reshape(-1, rows.shape[-1])
     values, places = stub.cpu("order").first(flat, k, descending)

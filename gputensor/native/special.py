@@ -16,7 +16,7 @@ from ..tensor.tensor import Tensor
 
 
 def _prepare(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
-    """Check the numbers: the order of polygamma, and eps of logit.
+    """Return the checked numbers: the order of polygamma, or eps of logit.
 
     A negative eps stands for an absent eps.
     """
@@ -34,7 +34,7 @@ functional, inplace, out = elementwise.forms(
 
 
 def mvlgamma(key_set: int, self: Tensor, p: int) -> Tensor:
-    """Source: mvlgamma of ATen/native/UnaryOps.cpp."""
+    """Return the multivariate log-gamma function. Source: mvlgamma of ATen/native/UnaryOps.cpp."""
     if (p := arguments.integer("mvlgamma", "p", p)) < 1:
         raise errors.must("mvlgamma", "p", "be at least 1", p)
     of = self.dtype if self.dtype.category >= FLOATING else None

@@ -1,4 +1,4 @@
-"""Eigenvalues and singular values; pseudo-inverses, ranks, norms and condition numbers.
+"""Eigenvalues and singular values; pseudo-inverses, ranks, matrix norms and condition numbers.
 
 Source: aten/src/ATen/native/BatchLinearAlgebra.cpp and LinearAlgebra.cpp.
 """
@@ -126,8 +126,8 @@ def svd(key_set: int, self: Tensor, some: bool = True, compute_uv: bool = True) 
 
 
 def _tolerances(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
-    """Return the tolerances. rtol is eps times the larger size, unless a positive atol is given.
-    Source: get_atol_rtol."""
+    """Return the absolute and the relative tolerance. By default, rtol is eps times the larger size
+    of the matrix, or 0 if a positive atol is given. Source: get_atol_rtol."""
     if atol is not None and not isinstance(atol, Tensor):
         atol = given.real(op, "atol", atol)
     if rtol is not None and not isinstance(rtol, Tensor):
@@ -143,7 +143,7 @@ def _tolerances(op: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 
 def _threshold(values: Tensor, atol: Any, rtol: Any) -> Tensor:
-    """Return max(atol, rtol * the largest value), with a last dimension that broadcasts with the
+    """Return max(atol, rtol * largest value), with a last dimension so that it broadcasts with the
     values."""
     largest = calls.amax(values, (-1,), True)
     atol = calls.unsqueeze(atol, -1) if isinstance(atol, Tensor) else atol
@@ -236,7 +236,8 @@ def linalg_matrix_norm(
         raise errors.must(op, "dim", "name two dimensions", dims)
     x = self if dtype is None else calls.to_dtype(self, dtype, False, False, None)
     if ord in (1, 2, math.inf) and 0 in [x._geometry.sizes[d] for d in dims]:
-        return calls.sum_dim_IntList(calls.abs(x), dims, keepdim, None)  # PyTorch returns 0 as well
+        # The norm is 0, as in PyTorch.
+        return calls.sum_dim_IntList(calls.abs(x), dims, keepdim, None)
     if ord == "fro":
         square = calls.abs(x)
         total = calls.sum_dim_IntList(calls.mul_Tensor(square, square), dims, keepdim, None)
@@ -267,7 +268,7 @@ def linalg_norm(
     key_set: int, self: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False,
     dtype: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Source: linalg_norm of ATen/native/LinearAlgebra.cpp."""
+    """Return a vector or matrix norm. Source: linalg_norm of ATen/native/LinearAlgebra.cpp."""
     ndim = self._geometry.ndim
     if ord is None and dim is None:
         return calls.linalg_vector_norm(self, 2, None, keepdim, dtype=dtype)

@@ -26,8 +26,8 @@ def rule(operator: Operator, loop: str) -> Rule:
 
 
 def _check_quotient(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    """Reject quotients of integers. PyTorch reserves them for a rounding mode, which this operator
-    does not have."""
+    """Reject quotients of integers, as PyTorch does, because the operator has no argument for the
+    rounding mode."""
     if all([x._geometry.dtype.category < FLOATING for x in inputs[1:]]):
         rule = "be floating or complex where 'tensor1' is not"
         raise errors.must(op, "tensor2", rule, inputs[2], kind=errors.DtypeError)
@@ -47,7 +47,7 @@ def _largest(of: dtype) -> float:
 
 
 def _in_place_of(operator: Operator, common: dtype, params: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the replacements for NaN and the infinities. Integers need none."""
+    """Return the numbers that replace NaN and the infinities. Integers need no replacement."""
     if common.category < FLOATING:
         return (0, 0, 0)
     most = _largest(common)
@@ -61,7 +61,7 @@ finite_functional, finite_inplace, finite_out = elementwise.forms(rule, _in_plac
 
 # --- clamp: bounds may be numbers, and may be left out ------------------------------------------
 
-# Loops of clamp, keyed by (min is given, max is given).
+# The loops of clamp, by (min is given, max is given).
 _BOUNDED = {(True, True): "clamp", (True, False): "clamp_min", (False, True): "clamp_max"}
 
 

@@ -60,7 +60,7 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
     made = allocate(contiguous_geometry(shape.sizes, shape.dtype), self._device)
     key_set = (made._keys | self._keys) & BELOW_ADINPLACEORVIEW
     into = operators.where_self_out.redispatch_table[key_set]
-    # False has the lowest category, so the result has self's dtype
+    # The number is False, because bool has the lowest category: the result then has self's dtype.
     into(key_set, mask, self, False, made)
     if self._device is CPU and rows * columns <= _KEPT and shape.dtype.np.kind in "biufc":
         operator, kernel = (operators.tril, tril) if op == "tril" else (operators.triu, triu)
@@ -71,8 +71,8 @@ def _triangle(op: str, self: Tensor, diagonal: int, keeps: Any) -> Tensor:
 
 
 def _kept(mask: np.ndarray) -> Callable[..., None]:
-    """Return a function that copies x to out where the mask is true, and sets the other elements of
-    out to 0."""
+    """Return a function that copies x to out where the mask is true, and writes 0 to out
+    elsewhere."""
 
     def loop(x: np.ndarray, out: np.ndarray) -> None:
         out.fill(0)
@@ -88,9 +88,9 @@ for _kernel in (tril, triu):
     )
 
 
-# From this row length on, each row is copied by its own NumPy call on the CPU.
+# On the CPU, rows of at least this length are each copied by a separate NumPy call.
 _LONG = 256
-# The largest mask of a triangle that is cached, in elements, and the number of cached masks.
+# _KEPT: the maximum number of elements of a cached mask. _MASKS: the number of cached masks.
 _KEPT, _MASKS = 1 << 20, 8
 
 
@@ -113,13 +113,14 @@ def _indices(
     key_set: int, op: str, find: Any, row: int, col: int, offset: int, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Return the indices. They are computed on the host, as for `tensor(...)`."""
+    """Return the indices that `find` computes. They are computed on the host, like the elements of
+    `tensor(...)`."""
     for arg, value in (("row", row), ("col", col)):
         arguments.integer(op, arg, value, least=0)
     shift = max(-row, min(arguments.integer(op, "offset", offset), col))
     try:
         found = np.stack(find(row, shift, col)).astype(np.int64)
-    except ValueError as error:  # NumPy raises this error for sizes above its limit
+    except ValueError as error:  # NumPy raises this error for sizes above its limit.
         raise errors.host_memory_exhausted(op, error) from None
     element = dtypes.int64 if dtype is None else dtype
     place = CPU if device is None else resolve(as_device(device))
@@ -161,13 +162,14 @@ def diag(key_set: int, self: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _embedding(made: Tensor, offset: int, dim1: int, dim2: int) -> Any:
-    """Return the function of arrays that computes `made` by diag_embed."""
+    """Return a function that computes diag_embed for arrays, with the result's sizes from
+    `made`."""
     sizes, element = made._geometry.sizes, made._geometry.dtype.np
 
     def compute(x: Any) -> Any:
         array = np.zeros(sizes, element)
         place = array.diagonal(offset, dim1, dim2)
-        place.flags.writeable = True  # NumPy marks such a view read-only
+        place.flags.writeable = True  # NumPy marks such a view read-only.
         place[...] = x
         return array
 

@@ -27,7 +27,7 @@ from ..structured.resizing import resize_output
 
 def rule(loop: str) -> Rule:
     found = pointwise.rule("unary", loop, UNARY, UNARY_FLOAT)
-    if loop == "logical_not":  # this operator alone may write its bool result to any dtype
+    if loop == "logical_not":  # Only this operator may write its bool result to any dtype.
         found.config = found.config.replace(cast_common_dtype_to_outputs=True)
     return found
 
@@ -84,7 +84,7 @@ flip_inplace = flip_out = _flips(_into)
 
 
 def angles_functional(operator: Operator, loop: str) -> Kernel:
-    """Make the functional kernel of angle. Angles of complex numbers are row-major. Source:
+    """Make the functional kernel of angle. For complex numbers its result is row-major. Source:
     ATen/native/UnaryOps.cpp, angle."""
     of_real = pointwise.functional(operator, rule(loop))
     write = pointwise.write(operator, rule(loop))
@@ -100,7 +100,7 @@ def angles_functional(operator: Operator, loop: str) -> Kernel:
 
 
 def angles_out(operator: Operator, loop: str) -> Kernel:
-    """Make the out kernel of angle. If `out` is resized, it becomes row-major too."""
+    """Make the out kernel of angle. If it resizes `out`, then `out` becomes row-major."""
     general = out(operator, loop)
 
     def kernel(key_set: int, self: Tensor, out: Tensor) -> Tensor:
@@ -146,7 +146,8 @@ def round_decimals(key_set: int, self: Tensor, decimals: int) -> Tensor:
 
 
 def square(key_set: int, self: Tensor) -> Tensor:
-    if self._geometry.dtype is bool_:  # as in pow, the exponent takes part in promotion
+    # As in pow, the integer exponent takes part in type promotion.
+    if self._geometry.dtype is bool_:
         return calls.mul_Tensor(self, 1)
     return calls.mul_Tensor(self, self)
 
@@ -173,15 +174,15 @@ def conj_physical_out(key_set: int, self: Tensor, out: Tensor) -> Tensor:
 
 
 def _has_loop(self: Tensor) -> bool:
-    """True if the device has a loop for this dtype. On devices other than the CPU only complex
-    numbers have a loop; real numbers are copied."""
+    """Return True if the device has a conjugation loop for this dtype. Devices other than the CPU
+    have one only for complex numbers; real numbers are copied."""
     return self._geometry.dtype.is_complex or self._device is CPU
 
 
 _RULES = Rule("copy", "copy", UNARY), Rule("unary", "conj_physical", UNARY)
 
 
-# Made at the first call, because this module must not use operators while it is loading.
+# Made at the first call, because this module must not use operators while it is being imported.
 @cache
 def _functional(is_turned: bool) -> Kernel:
     return pointwise.functional(operators._conj_physical, _RULES[is_turned])

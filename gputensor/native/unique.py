@@ -1,5 +1,5 @@
 """Distinct elements and slices. Their number depends on values, so the host waits for the device.
-Each NaN counts as distinct.
+Every NaN counts as distinct.
 
 Source of the rules: aten/src/ATen/native/Unique.cpp.
 """
@@ -22,7 +22,7 @@ Triple = tuple[Tensor, ...]
 
 
 def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
-    """Return the distinct rows, for each row the index of its value among them, and the counts."""
+    """Return the distinct rows, the index of each row's value among them, and the counts."""
     np, n = on.np, len(rows)
     flat = rows.reshape(n, rows.size // n if n else 1)
     order = np.arange(n)
@@ -40,8 +40,9 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
 
 
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
-    """Return distinct elements. wants_places: also return each element's index among them."""
-    if not wants_places and x.size:  # sorting values is faster than sorting indices
+    """Return the distinct elements and the counts. wants_places: if True, also return the index of
+    each element's value among them."""
+    if not wants_places and x.size:  # Sorting values is faster than sorting indices.
         ordered = _in_order(on, x.reshape(-1)) if sorts else x.reshape(-1)
         is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))
         starts = on.np.nonzero(is_first)[0]
@@ -64,7 +65,7 @@ def _along(on: Any, x: Any, dim: int, sorts: bool) -> Any:
 def _found(
     op: str, self: Tensor, function: Any, rest: tuple[Any, ...], inverse: bool, counts: bool
 ) -> Triple:
-    """Return the results. Results that were not requested are empty."""
+    """Return (values, inverse indices, counts). Results that were not requested are empty."""
     shape = self._geometry
     if shape.dtype.category == COMPLEX:
         raise errors.wrong_dtype(op, "self", "not be complex", self)

@@ -1,6 +1,6 @@
-"""Pooling with windows or indices given by tensors: max_unpool, and fractional_max_pool.
+"""Pooling whose windows or indices are given by tensors: max_unpool and fractional_max_pool.
 
-Composed of gathers and scatters, which reject indices outside a plane.
+They are composed of gathers and scatters, which reject indices outside a plane.
 Source: aten/src/ATen/native/MaxUnpooling.cpp and FractionalMaxPool2d.cpp, FractionalMaxPool3d.cpp.
 """
 
@@ -96,11 +96,11 @@ def _windows(
 
 
 def _begins(sample: Tensor, n: int, k: int, m: int) -> Tensor:
-    """Return the first indices of m windows, (..., m), from one random number in [0, 1) per
-    plane."""
+    """Return the first index of each of m windows, (..., m), computed from one random number in [0,
+    1) per plane."""
     if m == 1:
         return calls.new_full(sample, (*sample._geometry.sizes, 1), n - k, dtypes.int64)
-    # the quotient and the products have the dtype of self
+    # The quotient and the products have the dtype of `sample`, as in PyTorch.
     step = calls.div_Tensor(calls.new_full(sample, (), n - k), m - 1)
     sample = calls.unsqueeze(sample, -1)
     i = calls.arange(m - 1, sample._geometry.dtype, None, sample._device, None)
@@ -122,7 +122,7 @@ def _pooled(
     samples = calls.slice_Tensor(random_samples, 0, 0, before[0] if len(before) == 2 else 1, 1)
     first: Any = 0
     for d, (n, k, m) in enumerate(zip(inner, kernel, out)):
-        # 2-d samples are in the order (width, height)
+        # In two dimensions, the samples are in the order (width, height).
         sample = calls.select_int(samples, -1, d if count == 3 else count - 1 - d)
         ones = [1] * (count - 1 - d)
         first = first * n + calls.reshape(_begins(sample, n, k, m), (*before, *[1] * d, m, *ones))

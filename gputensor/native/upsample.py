@@ -1,9 +1,9 @@
-"""Resampling of images: all upsample_* operators, by tables of elements and weights.
+"""Resampling of images: all upsample_* operators, by tables of input elements and weights.
 
-For each dimension, the mode determines a table: the input elements and weights of each result
-element. Dimensions are processed one after the other, the last one first. A gradient uses the
-transposed table. NumPy computes on the CPU, CuPy on CUDA. f16 and bf16 are computed in f32 and
-rounded once. uint8 is computed in fixed point and rounded after each dimension, as in PyTorch.
+The mode determines a table for each dimension: the input elements and weights of each result
+element. Dimensions are processed one after the other. A gradient uses the transposed table. NumPy
+computes on the CPU, CuPy on CUDA. f16 and bf16 are computed in f32 and rounded once. uint8 is
+computed in fixed point and rounded after each dimension, as in PyTorch.
 Source: aten/src/ATen/native/UpSample.h and cpu/UpSampleKernel.cpp.
 """
 
@@ -32,8 +32,9 @@ Sizes = tuple[int, ...]
 
 
 class Tap(NamedTuple):
-    """A term of a weighted sum: `by` times the elements `at` is added to the results `to`. None
-    means weight 1 for `by`, and all results for `to`."""
+    """One term of weighted sums: the elements at the indices `at`, times the weights `by`, are
+    added to the results at the indices `to`. by: None means weight 1. to: None means all
+    results."""
 
     to: Any
     at: Any
@@ -41,7 +42,8 @@ class Tap(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One dimension, which is resized from n to m elements. scale: the given scale, or None."""
+    """One dimension, which is resized from n to m elements. scale: the scale of the call, or
+    None."""
 
     mode: str
     n: int
@@ -54,7 +56,7 @@ class Line(NamedTuple):
 
 
 def _ratio(line: Line, of: Any) -> Any:
-    """The number of input elements per result element, rounded as in PyTorch."""
+    """Return the number of input elements per result element, rounded as in PyTorch."""
     if line.align:
         return of(line.n - 1) / of(line.m - 1) if line.m > 1 else of(0)
     if line.scale is not None and line.scale > 0:
@@ -78,7 +80,7 @@ def _nearest(line: Line, of: Any) -> tuple[Any, Any]:
 
 
 def _floor(line: Line, real: Any, of: Any) -> tuple[Any, Any]:
-    """Return the element before each position, and the distance from it."""
+    """Return the index of the element before each position, and the position's distance from it."""
     at = np.minimum(np.floor(real).astype(np.int64), line.n - 1)
     return at, np.clip(real - at.astype(of), of(0), of(1))
 
@@ -118,7 +120,7 @@ def _lanczos(x: Any) -> Any:
     return np.where(abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0).astype(x.dtype)
 
 
-# For antialiasing modes: the filter, and its radius.
+# For each antialiasing mode: the filter and its radius.
 _FILTERS: dict[str, tuple[Callable[[Any], Any], int]] = {
     "linear_aa": (_triangle, 1), "cubic_aa": (_spline, 2), "lanczos_aa": (_lanczos, 3),
 }  # fmt: skip
@@ -150,16 +152,16 @@ _MODES: dict[str, Callable[[Line, Any], tuple[Any, Any]]] = {
 
 @lru_cache(maxsize=256)
 def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int]:
-    """Return the taps of a dimension. If the weights are integers, also return their number of
-    binary digits.
+    """Return the taps of a dimension and, if the weights are integers, their number of fractional
+    binary digits (otherwise 0).
 
-    turned: return the transposed table, from results to elements, which gradients use.
+    turned: return the transposed table, from results to input elements, which gradients use.
     """
     of = {"u1": np.float64, "f8": np.float64}.get(element, np.float32)
     at, by = _MODES[line.mode](line, of)
     places = 0
     if element == "u1" and by is not None:
-        # an element that is used twice gets the sum of both weights, rounded once
+        # If an element is used twice, it gets the sum of both weights, which is rounded once.
         for k in range(1, len(at)):
             twice = np.where(at[k] == at[k - 1], by[k - 1], 0)
             by[k] += twice
@@ -177,8 +179,8 @@ def _table(line: Line, element: str, turned: bool) -> tuple[tuple[Tap, ...], int
 
 
 def _binary_places(most: float) -> int:
-    """Return the number of fractional binary digits of the weights, which PyTorch stores in 16
-    bits."""
+    """Return the number of fractional binary digits of the integer weights, which fit into 16 bits
+    as in PyTorch."""
     for places in range(22):
         if int(0.5 + most * (1 << (places + 1))) >= 1 << 15:
             return places
@@ -186,14 +188,16 @@ def _binary_places(most: float) -> int:
 
 
 def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
-    """Return the transposed taps: for each input element, its results and weights."""
-    kept = at.T >= 0  # keep the order of the results
+    """Return the transposed taps: for each input element, the results that use it, and their
+    weights."""
+    kept = at.T >= 0  # The order of the results is kept.
     elements = at.T[kept]
     results = np.broadcast_to(np.arange(at.shape[1])[:, None], kept.shape)[kept]
     order = np.argsort(elements, kind="stable")
     elements, results = elements[order], results[order]
     weights = None if by is None else by.T[kept][order]
-    if weights is not None and len(weights):  # each result uses an element at most once
+    # Merge weights, so that each result uses an element only once.
+    if weights is not None and len(weights):
         first = np.ones(len(elements), bool)
         first[1:] = (np.diff(elements) != 0) | (np.diff(results) != 0)
         weights = np.add.reduceat(weights, np.flatnonzero(first))
@@ -209,7 +213,7 @@ def _turned(at: Any, by: Any) -> tuple[Tap, ...]:
 
 
 def _run(places: Any) -> Any:
-    """Return consecutive sorted indices as a slice."""
+    """Return sorted indices as a slice if they are consecutive, otherwise unchanged."""
     if len(places) and places[-1] - places[0] == len(places) - 1:
         return slice(int(places[0]), int(places[-1]) + 1)
     return places
@@ -220,8 +224,8 @@ def _run(places: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
-    """Return (axis, taps, binary places, size, dense taps) of each dimension that changes, in the
-    order in which they are processed."""
+    """Return (axis, taps, binary digits, size, dense taps) of each dimension that changes, in the
+    order of processing."""
     found = []
     for axis, line in enumerate(lines, 1):
         is_same = line.n == line.m and (line.scale is None or line.mode in _FILTERS)
@@ -229,16 +233,17 @@ def _steps(lines: tuple[Line, ...], element: str, turned: bool) -> list[Any]:
             continue
         taps, places = _table(line, element, turned)
         given, size = (line.m, line.n) if turned else (line.n, line.m)
-        # Dimensions that shrink come first, so that dropped elements are not processed. Among them
-        # the first dimension comes first, because whole rows are faster than single elements.
+        # Dimensions that shrink are processed first, so that dropped elements are not computed. Of
+        # these, the first dimension comes first, because whole rows are faster than single
+        # elements.
         order = axis if size < given and not places else 9 - axis
         found.append((order, (axis, taps, places, size, _dense(taps, size))))
     return [step for _, step in sorted(found, key=lambda step: step[0])]
 
 
 def _dense(taps: tuple[Tap, ...], size: int) -> Any:
-    """Return elements and weights of all taps and results for the compiled loop, and True if some
-    are missing. Return None if elements have no weights."""
+    """Return the taps as arrays (tap, result) for the compiled loop: elements, weights, and True if
+    some elements are missing. Return None if the taps have no floating weights."""
     if not taps or any([tap.by is None or tap.by.dtype.kind != "f" for tap in taps]):
         return None
     at = np.full((len(taps), size), -1, np.int32)
@@ -268,17 +273,18 @@ def _compute(lines: tuple[Line, ...], turned: bool, on: Any, x: Any, first: int,
 
 
 def _along(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], size: int, made: Any = None) -> Any:
-    """Apply the taps along an axis. Write to `made` if it is given."""
+    """Apply the taps along an axis. If `made` is given, write to it."""
     np, shape = on.np, (-1, *[1] * (x.ndim - axis - 1))
     if not taps or len(taps[0].at) < size:
         if made is None:
             made = on.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
         made.fill(0)
     for n, (to, at, by) in enumerate(taps):
-        is_all = len(at) == size  # each index occurs only once
+        is_all = len(at) == size  # A list of full length contains each index only once.
         starts = is_all and n == 0
         if starts and by is None and made is not None and not on.is_gpu:
-            x.take(at, axis, made, "clip")  # mode "clip" is fast, because it does not check indices
+            # Mode "clip" is fast, because it does not check indices.
+            x.take(at, axis, made, "clip")
             continue
         part = x.take(on.constant(at), axis)
         total = part if made is None else made
@@ -302,7 +308,7 @@ def _in_fixed_point(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], places: i
     return on.np.clip(found, 0, 255).astype("u1")
 
 
-# operators whose row has `short`
+# Operators with the field `short` in their YAML row.
 _WITH_SHORT_CUTS = ("upsample_nearest2d", "upsample_bilinear2d")
 
 
@@ -310,7 +316,7 @@ class _Leaf(NamedTuple):
     op: str
     mode: str
     dims: int
-    keeps: bool  # True if the result keeps the memory format of the incoming gradient
+    keeps: bool  # True if the result has the memory format of the incoming gradient.
 
     @property
     def has_align(self) -> bool:
@@ -318,7 +324,8 @@ class _Leaf(NamedTuple):
 
 
 def _check(op: str, arg: str, x: Tensor, count: int, whole: Sizes, out: Sizes) -> None:
-    """Check the sizes. whole: all sizes of the input. out: the last sizes of the result."""
+    """Check the sizes of an operand. whole: all sizes of the input. out: the last sizes of the
+    result."""
     if len(whole) != count + 2:
         raise errors.wrong_shape(op, arg, f"have {count + 2} dimensions", x)
     if 0 in whole[1:]:
@@ -365,7 +372,8 @@ def _made(
 
 
 def _leaves(name: str, mode: str, count: int, keeps: bool = True) -> tuple[Any, Any, Any]:
-    """Return the operator, its gradient, and the overload that takes scale factors."""
+    """Return the kernels of an operator, of its gradient, and of the overload with scale
+    factors."""
     leaf = _Leaf(name, mode, count, keeps)
 
     def forward(key_set: int, self: Tensor, output_size: Any, *options: Any) -> Tensor:

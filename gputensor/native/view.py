@@ -1,5 +1,5 @@
-"""Operators that return views of all elements with other sizes or in another order. No element is
-moved.
+"""Operators that return views of all elements, with other sizes or in another order. They move no
+element.
 
 Source of the semantics: aten/src/ATen/native/TensorShape.cpp.
 """
@@ -27,7 +27,7 @@ from ..structured.view_kernel import MEMO_BOUND, Kernel, like, remember, seen, v
 
 
 def infer_size(op: str, size: Any, numel: int) -> Sizes:
-    """Return sizes in which a -1 is replaced by the quotient of `numel` and the other sizes."""
+    """Return the sizes, in which -1 is replaced by `numel` divided by the other sizes."""
     sizes = arguments.ints(op, "size", size)
     known, unknown = 1, -1
     for number, n in enumerate(sizes):
@@ -51,8 +51,8 @@ def infer_size(op: str, size: Any, numel: int) -> Sizes:
 
 
 def view_strides(shape: Geometry, sizes: Sizes) -> Sizes | None:
-    """The strides with which a view of `shape` has `sizes`; None if that needs a copy. Source:
-    ATen/TensorUtils.cpp, computeStride."""
+    """Return the strides of a view of `shape` with sizes `sizes`. Return None if such a view needs
+    a copy. Source: ATen/TensorUtils.cpp, computeStride."""
     if shape.numel == 0:
         return shape.strides if sizes == shape.sizes else formats.contiguous_strides(sizes)
     strides = [0] * len(sizes)
@@ -91,7 +91,7 @@ view: Kernel = view_kernel("view", _view_rule)
 
 
 def view_copy(key_set: int, self: Tensor, size: Any) -> Tensor:
-    """Return a copy of the view, also for sizes that a view cannot have. Source:
+    """Return a copy with other sizes, even if no view can have them. Source:
     torchgen/gen_functionalization_type.py."""
     sizes = infer_size("view", size, self._geometry.numel)
     return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
@@ -118,7 +118,7 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
     try:
         known = memo["reshape", exact(shape)]
         sizes, strides = known.value
-    except (KeyError, TypeError):  # the rule is not cached yet, or the argument is a list
+    except (KeyError, TypeError):  # The rule is not cached, or the argument is a list.
         sizes = errors.plainly(infer_size, "reshape", shape, self._geometry.numel)
         strides = view_strides(self._geometry, sizes)
         if len(memo) >= MEMO_BOUND:
@@ -141,10 +141,10 @@ jumps(reshape, lambda: ((operators._reshape_alias, CPU_CALL, _reshape_alias),))
 
 
 def with_sizes(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """Set other sizes on `made`, a new tensor. The call is recorded, but not as a view.
+    """Set other sizes on a new tensor `made`. The call is recorded for autograd, but not as a view.
 
-    The key set lacks the key that tracks views. Source: TensorShape.cpp, reshape, which calls
-    _unsafe_view.
+    This is because the key set lacks the key that tracks views. Source: TensorShape.cpp, reshape,
+    which calls _unsafe_view.
     """
     include, keep = _state.get()
     key_set = (made._keys | include) & keep & ~AD_INPLACE_OR_VIEW
@@ -204,8 +204,8 @@ def unflatten(key_set: int, self: Tensor, dim: int, sizes: Any) -> Tensor:
 
 
 def _view_dtype_rule(shape: Geometry, target: dtype) -> Geometry:
-    """Return the geometry of the bytes reinterpreted as another dtype. Source:
-    aten/src/ATen/native/TensorConversions.cpp, view_dtype."""
+    """Return the geometry that results from reinterpreting the elements' bytes as another dtype.
+    Source: aten/src/ATen/native/TensorConversions.cpp, view_dtype."""
     if not isinstance(target, dtype):
         raise errors.wrong_type("view", "dtype", "be a dtype", target)
     old, new = shape.dtype.itemsize, target.itemsize
@@ -399,8 +399,8 @@ def _expand_rule(shape: Geometry, size: Any, implicit: Any = False) -> Geometry:
                 raise errors.must("expand", "size", rule, sizes)
             stride = 0
         elif d < extra and not is_0d:
-            # Source: ATen/ExpandUtils.cpp: an expanded 0-d tensor has stride 0 everywhere;
-            # otherwise a new dimension gets the stride that keeps the view dense.
+            # An expanded 0-d tensor has stride 0 everywhere. Otherwise a new dimension gets the
+            # stride that keeps the view dense. Source: ATen/ExpandUtils.cpp.
             stride = out_sizes[d + 1] * strides[d + 1] if d + 1 < len(sizes) else 1
         out_sizes[d], strides[d] = wanted, stride
     return like(shape, tuple(out_sizes), tuple(strides))
@@ -478,7 +478,7 @@ detach: Kernel = view_kernel("detach", _alias_rule)
 
 
 def _inplace(rule: Callable[..., Geometry]) -> Kernel:
-    """Make an in-place operator that sets the view's geometry on the tensor."""
+    """Make an in-place operator, which gives the tensor the geometry of the view."""
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
         self._get_storage()

@@ -79,7 +79,8 @@ def functional(operator: Operator, loop: str) -> Kernel:
 
 
 def _codes(self: Any, other: Any) -> tuple[Any, Any]:
-    """Return operands in which float8 numbers are replaced by their bytes."""
+    """Return the operands; a number beside a float8 tensor is replaced by its float8 code as
+    uint8."""
     for x, y in ((self, other), (other, self)):
         if isinstance(x, Tensor) and x._geometry.dtype.is_float8 and type(y) in NUMBERS:
             place = x._device

@@ -1,6 +1,6 @@
-"""Windows of signals, and short-time Fourier transforms: hann_window, stft, istft.
+"""Windows of signals (such as hann_window), and short-time Fourier transforms: stft, istft.
 
-Composed of other operators. Source: ATen/native/TensorFactories.cpp, SpectralOps.cpp.
+They are composed of other operators. Source: ATen/native/TensorFactories.cpp, SpectralOps.cpp.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def _window(
     key_set: int, op: str, shape: Shape, window_length: Any, periodic: bool, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Make a window: `shape(positions from 0 to last, last)` in float64, rounded once."""
+    """Make a window. shape(positions, last) computes it in float64 for the positions 0 to last; it
+    is rounded once."""
     n = arguments.integer(op, "window_length", window_length, least=0)
     of = defaults.get_default_dtype() if dtype is None else dtype
     if of.category != FLOATING:
@@ -43,7 +44,7 @@ def _window(
 
 
 def _cosines(*factors: float) -> Shape:
-    """Return a function that computes the sum of factors[k] cos(2 pi k x)."""
+    """Return a function of positions and last that computes the sum of factors[k] cos(2 pi k x)."""
 
     def shape(places: Tensor, last: float) -> Tensor:
         turns = [math.tau * k / last for k in range(1, len(factors))]
@@ -123,7 +124,7 @@ def _lengths(op: str, n_fft: Any, hop_length: Any, win_length: Any) -> tuple[int
 
 
 def _padded(op: str, window: Tensor | None, size: int, n: int, like: Tensor) -> Tensor:
-    """Pad the window, or ones, with zeros on both sides."""
+    """Return the window, or ones, padded with zeros on both sides."""
     if window is None:
         window = calls.new_full(like, (size,), 1.0, dtype=like._geometry.dtype.to_real)
     elif window._geometry.sizes != (size,):

@@ -1,10 +1,10 @@
 """One interface for all devices: memory, streams, copies, and compiling and launching kernels.
 
 `cuda()` returns the module for CUDA devices. `GPUTENSOR_CUDA` selects it once per process: `auto`
-(the default: CuPy and a driver, or `no_cuda`), `emulator` (the same kernels on the CPU), `off`, or
-`required` (an error without a device). CuPy is not imported before a CUDA device is needed.
-`INTERFACE` lists the names that each module defines. This package works with pointers and bytes,
-never with operators, tensors or dtypes.
+(the default: CuPy if it has a driver, otherwise `no_cuda`), `emulator` (the same kernels on the
+CPU), `off`, or `required` (an error without a device). CuPy is not imported before a CUDA device is
+needed. `INTERFACE` lists the names that each module defines. This package works with pointers and
+bytes, never with operators, tensors or dtypes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CHOICES = ("auto", "emulator", "off", "required")
 _SPAWN = "start it with multiprocessing.get_context('spawn')"
 FORKED = f"this process was forked after its parent used CUDA; {_SPAWN}"
 
-# The required and the optional names of a runtime for a further device, which registers an object
-# with these names (backend.py). `copy_async` takes -1 for the host.
+# A device from another package registers an object with these names (backend.py). REQUIRED: the
+# names that it must have. OPTIONAL: the names that it may have. `copy_async` takes -1 for the host.
 REQUIRED = (
     "device_count current_device exchange_device allocate copy_async current_stream synchronize"
 ).split()
@@ -48,15 +48,15 @@ _further: Registry[str, Any] = Registry()
 
 
 def cuda() -> ModuleType:
-    """The module that implements CUDA devices in this process."""
+    """Return the module that implements CUDA devices in this process."""
     return _chosen or _choose()
 
 
 def of(device_type: str) -> Any:
-    """Return the runtime of a device type: CUDA's module, or the object that a further device
+    """Return the runtime of a device type: the module for CUDA, or the object that another package
     registered.
 
-    Raises: DeviceError for a type without a runtime.
+    Raises: DeviceError for a device type without a runtime.
     """
     if device_type == "cuda":
         return cuda()
@@ -67,7 +67,7 @@ def of(device_type: str) -> Any:
 
 
 def with_streams(device_type: str) -> Any:
-    """Return the runtime of a device type if users can choose its streams; otherwise None."""
+    """Return the runtime of a device type, or None if users cannot choose its streams."""
     if device_type == "cuda":
         return _chosen or _choose()
     found = _further.get(device_type)
@@ -75,7 +75,7 @@ def with_streams(device_type: str) -> Any:
 
 
 def register(device_type: str, runtime: Any) -> Callable[[], None]:
-    """Register the runtime of a device type; return a function that undoes it.
+    """Register the runtime of a device type. Return a function that undoes the registration.
 
     Raises: RegistrationError that lists the missing names of `REQUIRED`.
     """
@@ -86,14 +86,14 @@ def register(device_type: str, runtime: Any) -> Callable[[], None]:
 
 
 def in_use() -> list[Any]:
-    """The runtimes that may have been used: CUDA's if it was chosen and has a device, and all
-    others."""
+    """Return the runtimes that may have been used: CUDA's, if it was chosen and has a device, and
+    all registered ones."""
     chosen = [] if _chosen is None or not _chosen.is_available() else [_chosen]
     return [*chosen, *[module for _, module in _further.items()]]
 
 
 def is_further(device_type: str) -> bool:
-    """True for a device type that was registered from outside the package."""
+    """Return True for a device type that another package registered."""
     return device_type in _further
 
 
@@ -123,19 +123,20 @@ def _choose() -> ModuleType:
 
 
 def choose_again() -> ModuleType:
-    """Read `GPUTENSOR_CUDA` again. For test runners, before any device is used."""
+    """Read `GPUTENSOR_CUDA` again. Test runners call this before any device is used."""
     global _chosen
     _chosen = None
     return _choose()
 
 
 def _real_or_none() -> ModuleType:
-    """The CuPy runtime, or `no_cuda` with the reason why CuPy cannot be used."""
+    """Return the CuPy runtime, or `no_cuda` with the reason why CuPy cannot be used."""
     from . import no_cuda
 
     try:
         module = import_module(f"{__name__}.cuda")
-    # import cupy also raises OSError if its cache directory cannot be written
+    # Every exception counts: `import cupy` raises an OSError if its cache directory is not
+    # writable.
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
             return no_cuda.because("cupy is not installed")
@@ -146,7 +147,7 @@ def _real_or_none() -> ModuleType:
 
 
 def reset_after_fork() -> None:
-    """In a forked child, replace a CUDA runtime used by the parent with one that raises."""
+    """In a forked child, replace a CUDA runtime that the parent used with one that raises."""
     global _chosen
     if _chosen is not None and _chosen.name != "no_cuda":
         from . import no_cuda
@@ -156,8 +157,8 @@ def reset_after_fork() -> None:
 
 
 class _Package(ModuleType):
-    """The module's class. It keeps the function `cuda` in place when the submodule `cuda` is
-    imported, because an import would replace the function."""
+    """The class of this module. An import of the submodule `cuda` would replace the function `cuda`
+    of the same name; this class prevents that."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "cuda" or not isinstance(value, ModuleType):
@@ -169,7 +170,8 @@ os.register_at_fork(after_in_child=reset_after_fork)
 
 _asked = (os.environ.get("GPUTENSOR_CUDA"), os.environ.get("GPUTENSOR_EMULATOR_SANITIZE"))
 if _asked == ("emulator", "1"):
-    # libasan must be loaded when a process starts; if it is not, this call restarts the process
+    # libasan must be loaded when a process starts. If it is missing, this call restarts the
+    # process.
     from .emulator import sanitizer
 
     sanitizer.ensure_preloaded()

@@ -1,9 +1,10 @@
-"""Limit the threads of OpenBLAS in NumPy and SciPy where threads make small matrices slower.
+"""Limits on the threads of OpenBLAS in NumPy and SciPy, because many threads make small matrices
+slower.
 
 LAPACK calls BLAS for every few columns, and each call waits for all BLAS threads. For a small
-matrix this gains nothing. If another program uses one of the CPUs, each wait lasts a scheduler time
-slice: on a busy machine of two CPUs, the eigenvectors of 256 rows took 1,150 ms with two threads
-and 9 ms with one. A BLAS other than OpenBLAS is not changed.
+matrix the threads gain nothing. If another program uses one of the CPUs, each wait lasts a time
+slice of the scheduler: on a busy machine with two CPUs, the eigenvectors of 256 rows took 1,150 ms
+with two threads and 9 ms with one thread. Only OpenBLAS is limited, no other BLAS.
 """
 
 from __future__ import annotations
@@ -22,26 +23,27 @@ import numpy as np
 
 from . import cpu
 
-# The largest number of rows and columns of a small matrix.
+# The maximum number of rows and of columns of a small matrix.
 SMALL = 512
 
-# The size in bytes of an OpenBLAS buffer with its alignment.
+# The bytes of one OpenBLAS buffer, including its alignment.
 _BUFFER = 64 << 20
 
-_lock = threading.RLock()  # reentrant, because a signal handler may compute too
+_lock = threading.RLock()  # The lock is reentrant, because a signal handler may compute too.
 _users = 0
-_wanted = 0  # the number last passed to set_num_threads; 0 if it was not called
+_wanted = 0  # The number that set_num_threads received last; 0 without a call.
 _kept: list[tuple[Callable[[int], object], int]] = []
-# package -> (getter, setter) of the thread count of its OpenBLAS; None for another BLAS.
+# For each package: the getter and the setter of the thread count of its OpenBLAS; None for another
+# BLAS.
 _found: dict[str, tuple[Callable[[], int], Callable[[int], object]] | None] = {}
 
 
 def take_memory() -> None:
-    """Let NumPy's OpenBLAS allocate its buffer for a product while memory is available.
+    """Let NumPy's OpenBLAS allocate its buffer for products while memory is available.
 
-    OpenBLAS ends the process if it cannot allocate a buffer, and keeps its buffers. The product of
-    a matrix and its transpose needs one at any size. If the buffer does not fit now, this function
-    does nothing.
+    OpenBLAS ends the process if it cannot allocate a buffer, and never frees its buffers. The
+    product of a matrix and its transpose needs a buffer at every size. If there is no memory for a
+    buffer now, this function does nothing.
     """
     try:
         mmap.mmap(-1, _BUFFER).close()
@@ -72,7 +74,7 @@ class one_thread:
     def __exit__(self, *error: object) -> None:
         global _users
         with _lock:
-            # the count was set to 0 in a child that was forked inside the context
+            # In a child that was forked inside the context, the count was set to 0.
             _users = max(_users - self._is_inside, 0)
             if not _users:
                 for to, count in _kept:
@@ -81,7 +83,8 @@ class one_thread:
 
 
 def is_limited() -> bool:
-    """True if BLAS is limited to one thread now, including a BLAS imported inside the context."""
+    """Return True if BLAS is limited to one thread. This also limits a BLAS that was imported
+    inside the context."""
     with _lock:
         if _users:
             _limit()
@@ -89,8 +92,8 @@ def is_limited() -> bool:
 
 
 def set_threads(count: int) -> None:
-    """Let OpenBLAS use `count` threads, once no caller is inside `one_thread`. Limited to the
-    number of CPUs, since its threads wait for each other."""
+    """Let OpenBLAS use `count` threads, as soon as no caller is inside `one_thread`. The number is
+    limited to the number of CPUs, because OpenBLAS's threads wait for each other."""
     global _wanted
     count = min(count, os.cpu_count() or 1)
     with _lock:
@@ -108,7 +111,7 @@ def _limit() -> None:
         known = len(_kept)
         count, to = loaded[known]
         threads = count()
-        if len(_kept) == known:  # False if a signal handler has changed the table
+        if len(_kept) == known:  # Otherwise a signal handler has changed the table.
             _kept.append((to, threads))
             to(1)
 
@@ -123,7 +126,8 @@ def _loaded() -> list[Any]:
 
 
 def _functions(package: Path) -> Any:
-    """The thread functions of the OpenBLAS library in a package's wheel."""
+    """Return the getter and the setter of the thread count of OpenBLAS in a package's wheel, or
+    None."""
     library, end = _openblas(package)
     if library is None:
         return None
@@ -134,7 +138,7 @@ def _functions(package: Path) -> Any:
 
 
 def _openblas(package: Path) -> tuple[ctypes.CDLL | None, str]:
-    """Return the OpenBLAS library in a package's wheel, and the ending of its function names: "64_"
+    """Return the OpenBLAS library in a package's wheel, and the suffix of its function names: "64_"
     if its integers have 64 bits."""
     for path in package.parent.glob(f"{package.name}.libs/libscipy_openblas*"):
         library = ctypes.CDLL(str(path))
@@ -146,8 +150,8 @@ def _openblas(package: Path) -> tuple[ctypes.CDLL | None, str]:
 
 @functools.cache
 def gemm(letter: str) -> tuple[int, bool] | None:
-    """Return the address of NumPy's `sgemm`, `dgemm`, … for compiled code, and whether its integers
-    have 64 bits. None if NumPy's BLAS is not OpenBLAS."""
+    """Return the address of NumPy's `sgemm`, `dgemm`, … for compiled code, and True if its integers
+    have 64 bits. Return None if NumPy's BLAS is not OpenBLAS."""
     library, end = _openblas(Path(sys.modules["numpy"].__path__[0]))
     found = getattr(library, f"scipy_{letter}gemm_{end}", None)
     address = found and ctypes.cast(found, ctypes.c_void_p).value
@@ -155,8 +159,8 @@ def gemm(letter: str) -> tuple[int, bool] | None:
 
 
 def reset_after_fork() -> None:
-    """Reset the state in a forked child: no caller is inside a context there, and the lock may be
-    held by a thread of the parent for ever."""
+    """Reset the state in a forked child. There, no caller is inside a context, and a thread of the
+    parent may hold the lock for ever."""
     global _lock, _users
     if _users:
         for to, count in _kept:

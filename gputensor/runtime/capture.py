@@ -1,17 +1,16 @@
-"""The common part of CUDA graph captures: participating streams, and calls that are rejected during
-a capture.
+"""The common part of CUDA graph captures: the streams that take part, and the calls that are
+rejected during a capture.
 
-Work on a captured stream is recorded and not run. A runtime begins a `Capture` on a stream. Another
+Work on a captured stream is recorded but not run. A runtime begins a `Capture` on a stream. Another
 stream joins when it waits for an event of the capture, and the first stream must wait for it before
-the capture ends. Some calls need a result, or are rejected by the driver during a capture. They are
-rejected here first, with the operator's name, and the capture continues. Other code only tests
+the capture ends. Calls that need a result, and calls that the driver rejects during a capture, are
+rejected here first, with the operator's name; the capture then continues. Other code only tests
 whether `capturing` is empty.
 
-Note [Random numbers of a graph]
-A call within a capture does not advance the generator. Its kernel receives the address of {seed,
-position} and the number of blocks that earlier calls of the capture used. Each replay first writes
-the generator's state to that address and advances the generator by the blocks of all calls. So a
-replay draws the same numbers as the calls would without a capture.
+Note [Random numbers of a graph] A call within a capture does not advance the generator. Its kernel
+receives the address of {seed, position}, and the number of blocks that earlier calls of the capture
+used. Each replay first writes the generator's state to this address and advances the generator by
+the blocks of all calls. So a replay draws the numbers that the calls would draw without a capture.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from typing import Any
 
 from ..core import errors
 
-# Captures in progress, in all threads.
+# The captures in progress, of all threads.
 capturing: list[Capture] = []
-# Graphs that were dropped during a capture. Destroying a graph would end the capture, so they are
-# destroyed when it ends.
+# Graphs that were dropped during a capture. They are destroyed when the capture ends, because the
+# destruction of a graph would end it.
 dropped: list[Any] = []
 
 MODES = ("global", "thread_local", "relaxed")
@@ -38,7 +37,7 @@ Handle = tuple[int, int]
 
 
 def new_handle(*, is_of_graph: bool = False) -> Handle:
-    """The handle of a new pool."""
+    """Return the handle of a new pool."""
     number = next(_numbers)
     return (number, 0) if is_of_graph else (0, number)
 
@@ -46,8 +45,8 @@ def new_handle(*, is_of_graph: bool = False) -> Handle:
 class Capture:
     """A capture, in progress or ended. Each runtime implements `_start` and `_finish`.
 
-    streams: participating streams, the origin first. draws: by generator and device. kept: objects
-    that the graph keeps alive.
+    streams: the streams that take part, the first one first. draws: the random draws by generator
+    and device. kept: objects that the graph keeps alive.
     """
 
     def __init__(self, allocators: Any, stream: Any, handle: Handle, mode: str) -> None:
@@ -60,14 +59,15 @@ class Capture:
         self.origin = stream
 
     def begin(self) -> None:
-        """Begin the capture. If the stream cannot be captured, raises and changes nothing."""
+        """Begin the capture. If the stream cannot be captured, raise an error and change
+        nothing."""
         self.allocators.checked("capture_begin", self.origin.device_index)
         if self.origin.ptr in (0, 1):
             raise errors.capture_refused("capture_begin", "the default stream cannot be captured")
         if of(self.origin) is not None:
             raise errors.capture_refused("capture_begin", f"{self.origin} is captured already")
-        # Append before the start, because other threads read the list before calls that the driver
-        # rejects during a capture.
+        # Append before the start, because other threads read this list before they make calls that
+        # the driver rejects during a capture.
         capturing.append(self)
         try:
             self._start()
@@ -77,8 +77,8 @@ class Capture:
         self.take_part(self.origin)
 
     def end(self) -> Any:
-        """End the capture and return the recording. Streams and allocators are restored in any
-        case."""
+        """End the capture and return the recording. Streams and allocators are restored even if
+        this fails."""
         try:
             return self._finish()
         finally:
@@ -101,8 +101,8 @@ class Capture:
 
 
 class Draws:
-    """The random draws of one capture from one generator: the memory of {seed, position}, and the
-    number of blocks."""
+    """The random draws of a capture from one generator. memory: contains {seed, position}. blocks:
+    the number of drawn blocks."""
 
     __slots__ = ("blocks", "memory")
 
@@ -111,12 +111,12 @@ class Draws:
 
 
 class Place(int):
-    """The address of {seed, position}, passed to a kernel instead of a seed."""
+    """The address of {seed, position}, which a kernel receives in place of a seed."""
 
 
 def of(stream: Any) -> Capture | None:
-    """Return the capture that a stream takes part in."""
-    for capture in tuple(capturing):  # copy the list, because other threads change `capturing`
+    """Return the capture in which a stream takes part, or None."""
+    for capture in tuple(capturing):  # A copy is needed, because other threads change the list.
         for own in capture.streams:
             if own.key == stream.key and own.device_index == stream.device_index:
                 return capture
@@ -124,7 +124,7 @@ def of(stream: Any) -> Capture | None:
 
 
 def here() -> Capture | None:
-    """The capture that this thread has begun."""
+    """Return the capture that this thread has begun, or None."""
     me = threading.get_ident()
     return next((c for c in tuple(capturing) if c.thread == me), None)
 
@@ -133,9 +133,9 @@ def here() -> Capture | None:
 
 
 def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> None:
-    """Raise if waiting for a stream, or for an event of the capture `after`, would never end.
+    """Raise if a wait for a stream, or for an event of the capture `after`, would never end.
 
-    Except in relaxed mode, a capturing thread may not wait for any other work either.
+    Except in relaxed mode, a capturing thread may not wait for other work either.
     """
     own = here()
     is_refused = after is not None or own is not None and own.mode != "relaxed"
@@ -144,8 +144,8 @@ def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> 
 
 
 def refuse_device_wait(what: str, device_index: int) -> None:
-    """Raise if any thread captures a stream of the device, in any mode. Waiting for the device
-    would end the capture (CUDA Programming Guide, Prohibited and Unhandled Operations)."""
+    """Raise if any thread captures a stream of the device, in any mode, because a wait for the
+    device would end the capture (CUDA Programming Guide, Prohibited and Unhandled Operations)."""
     streams = [stream for capture in tuple(capturing) for stream in capture.streams]
     own = here()
     is_refused = own is not None and own.mode != "relaxed"
@@ -154,37 +154,37 @@ def refuse_device_wait(what: str, device_index: int) -> None:
 
 
 def refuse_unsafe(what: str, why: str) -> None:
-    """Raise for a call that the driver rejects because it may affect a capture's memory."""
+    """Raise for a call that the driver rejects during a capture, because it may affect the
+    capture's memory."""
     me = threading.get_ident()
     if any(c.mode == "global" or c.mode != "relaxed" and c.thread == me for c in tuple(capturing)):
         raise errors.capture_refused(operator() or what, why)
 
 
 def refuse_host(what: str, stream: Any) -> None:
-    """Raise for a copy from or to the host on a stream under capture."""
+    """Raise for a copy from or to the host on a captured stream."""
     if of(stream) is not None:
         why = "it copies between the device and the host"
         raise errors.capture_refused(operator() or what, why)
 
 
 def refuse_entering(what: str, stream: Any, *, strict: bool = False) -> None:
-    """Raise if this thread captures and the default stream becomes current or, if strict, any
-    stream outside the capture. Work on that stream would run at once and not in replays."""
+    """Raise if this thread captures and is about to use a stream outside the capture: only a
+    default stream or, if strict, any stream. Work on it would run at once and not in replays."""
     if here() is not None and (stream.ptr in (0, 1) or strict) and of(stream) is None:
         why = f"it works on {stream}, which takes no part in the capture"
         raise errors.capture_refused(operator() or what, why)
 
 
 def check_stream(stream: Any) -> None:
-    """Raise if this thread captures and `stream` is a default stream, which must not become current
-    during a capture."""
+    """Raise if this thread captures and `stream` is a default stream, because a default stream must
+    not become current during a capture."""
     if capturing:
         refuse_entering("stream", stream)
 
 
 def before_waiting(after: Capture | None, stream: Any) -> None:
-    """Let a stream join the capture `after` if it waits for an event of that capture. Called before
-    the wait."""
+    """Let a stream join the capture `after` if it is about to wait for an event of that capture."""
     own = of(stream)
     if after is own:
         return
@@ -202,8 +202,8 @@ def before_waiting(after: Capture | None, stream: Any) -> None:
 
 
 def operator() -> str | None:
-    """Return the name of the operator that this thread runs, for an error message. It is found in
-    the stack frames."""
+    """Return the name of the operator that this thread runs, for an error message. The name is
+    found in the stack frames."""
     frame: Any = sys._getframe(1)
     found: str | None = None
     while frame is not None:
@@ -221,14 +221,14 @@ def operator() -> str | None:
 
 
 def refuse_drawing() -> None:
-    """Raise if this thread captures. Called by operators that draw random numbers on the host."""
+    """Raise if this thread captures. Operators that draw random numbers on the host call this."""
     if here() is not None:
         why = "its random numbers would be the same in every replay"
         raise errors.capture_refused(operator() or "take", why)
 
 
 def draw(cuda: Any, generator: Any, blocks: int, device_index: int) -> tuple[int, int] | None:
-    """Return (Place, block) for a call in a capture, otherwise None. See Note [Random numbers of a
+    """Return (Place, block) for a call in a capture, otherwise None: see Note [Random numbers of a
     graph]."""
     stream = cuda.current_stream(device_index)
     capture = of(stream)
@@ -236,8 +236,8 @@ def draw(cuda: Any, generator: Any, blocks: int, device_index: int) -> tuple[int
         return None
     draws = capture.draws.get((generator, device_index))
     if draws is None:
-        # memory outside the graph's pool, because earlier calls of the graph may write to pool
-        # memory
+        # This memory is outside the graph's pool, because earlier calls of the graph may write to
+        # memory of the pool.
         allocator = capture.allocators[device_index]
         allocator.leave_pool(stream)
         try:

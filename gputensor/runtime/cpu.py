@@ -1,9 +1,9 @@
-"""CPU memory, aligned for large arrays, and the thread pool of kernels.
+"""CPU memory, aligned for large arrays, and the thread pool for kernels.
 
 Memory is an uninitialised uint8 ndarray. Arrays of 64 KiB or more begin at a multiple of 64 bytes,
-so that rows of a copy share no cache line, and the compiled library keeps their freed memory for
-later arrays (kernels/compiled/engine/blocks.cpp). Smaller arrays are allocated by NumPy, whose
-small-block cache saves more time than alignment would.
+so that a copy's rows share no cache line. The compiled library keeps their freed memory for later
+arrays (kernels/compiled/engine/blocks.cpp). Smaller arrays are allocated by NumPy, whose cache of
+small blocks saves more time than alignment would.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _uint8 = np.dtype(np.uint8)
 
 
 def allocate(nbytes: int) -> np.ndarray:
-    """`nbytes` bytes of uninitialised memory. Raises: OutOfMemoryError."""
+    """Return `nbytes` bytes of uninitialised memory. Raises: OutOfMemoryError."""
     try:
         return np.empty(nbytes, _uint8) if nbytes < ALIGNED_FROM else _allocate_large(nbytes)
-    except (MemoryError, ValueError, OverflowError):  # the request exceeds the address space
+    except (MemoryError, ValueError, OverflowError):  # The request may exceed the address space.
         raise errors.out_of_memory("cpu", nbytes, {}) from None
 
 
@@ -46,7 +46,7 @@ def _by_interface(array: np.ndarray) -> int:
     return address
 
 
-# The address of an array's first element.
+# Returns the address of an array's first element.
 address_of: Callable[[np.ndarray], int] = _by_interface
 
 
@@ -57,8 +57,8 @@ def _by_numpy(nbytes: int) -> np.ndarray:
 
 
 _allocate_large: Callable[[int], np.ndarray] = _by_numpy
-# (sizes, dtype) -> an uninitialised row-major array. For arrays that may be large; NumPy's own
-# `empty` is faster for small ones.
+# Returns an uninitialised row-major array for (sizes, dtype). It is for arrays that may be large;
+# for small ones, NumPy's own `empty` is faster.
 empty: Callable[[tuple[int, ...], np.dtype], np.ndarray] = np.empty
 
 
@@ -67,8 +67,8 @@ def allocate_by(
     of_shape: Callable[[tuple[int, ...], np.dtype], np.ndarray],
     address: Callable[[np.ndarray], int],
 ) -> None:
-    """Let the compiled library allocate arrays of 64 KiB or more. It also reads an array's address
-    in a tenth of NumPy's time."""
+    """Let the compiled library allocate arrays of 64 KiB or more and read arrays' addresses, for
+    which it needs a tenth of NumPy's time."""
     global _allocate_large, empty, address_of
     _allocate_large, empty, address_of = allocate, of_shape, address
 
@@ -90,28 +90,30 @@ def cache_nbytes() -> int:
 #
 # Note [Standing threads]
 # For each thread that may help, a caller puts a ticket into a queue. It then works itself and
-# finally removes the unclaimed tickets. So a caller never waits for a thread that is busy, late or
-# gone; concurrent callers, a full machine or the interpreter's exit only cost time. Helpers are
-# daemon threads that sleep in the queue's lock and hold no references meanwhile. A piece does not
-# inherit its caller's context variables or modes, which loops do not read. A call with two pieces
-# that wait for each other takes 9 us; with an executor's futures it took 14 to 100. Compiled loops
-# have a similar pool in C++ (kernels/compiled/engine/threads.cpp) that runs without the GIL. A
-# helper of this pool waits 20 to 40 us for the GIL.
+# finally removes the tickets that no thread has claimed. So a caller never waits for a thread that
+# is busy, late or gone; concurrent callers, a busy machine or the interpreter's exit only cost
+# time. Helpers are daemon threads. They sleep in the queue's lock and hold no references
+# meanwhile. A piece does not inherit its caller's context variables or modes, which loops do not
+# read. A call with two pieces that wait for each other takes 9 us; with an executor's futures it
+# took 14 to 100 us. Compiled loops have a similar pool in C++
+# (kernels/compiled/engine/threads.cpp), which runs without the GIL. A helper of the pool in this
+# module waits 20 to 40 us for the GIL.
 
-# The number of elements that a thread processes at a time. Rows are shared among threads if there
-# are at least four times as many elements.
+# The number of elements that a thread processes at a time. Rows are divided among threads only if
+# there are at least four times as many elements.
 _ROWS = 1 << 16
 
-_lock = threading.RLock()  # reentrant, because a signal handler may compute too
+_lock = threading.RLock()  # The lock is reentrant, because a signal handler may compute too.
 _pool: _Pool | None = None
 _num_threads = 0
-_is_set = False  # True after set_num_threads
+_is_set = False  # This is True after a call of set_num_threads.
 _told: list[Callable[[int], object]] = []
 _inside = threading.local()
 
 
 def get_num_threads() -> int:
-    """The number of threads a kernel may use: `GPUTENSOR_NUM_THREADS`, or the process's CPUs."""
+    """Return the number of threads that a kernel may use: `GPUTENSOR_NUM_THREADS`, or the number of
+    the process's CPUs."""
     global _num_threads
     if not _num_threads:
         given = os.environ.get("GPUTENSOR_NUM_THREADS")
@@ -127,12 +129,14 @@ def get_num_threads() -> int:
 
 
 def free_threads() -> int:
-    """The number of threads that a call made here may use; 1 within a piece of another call."""
+    """Return the number of threads that a call made now may use. Inside a piece of another call,
+    this is 1."""
     return 1 if getattr(_inside, "part", False) else get_num_threads()
 
 
 def set_num_threads(count: int) -> None:
-    """Let kernels and OpenBLAS use `count` threads from now on, including the calling thread."""
+    """Let kernels and OpenBLAS use `count` threads from now on, which include the calling
+    thread."""
     global _num_threads, _pool, _is_set
     if type(count) is not int or count < 1:
         raise errors.must("set_num_threads", "count", "be a positive integer", count)
@@ -148,8 +152,8 @@ def set_num_threads(count: int) -> None:
 
 
 def on_num_threads(told: Callable[[int], object]) -> None:
-    """Call `told(count)` each time the number of threads is set, so that other pools can follow.
-    Call it now too if the number was set before."""
+    """Call `told(count)` each time the number of threads is set, so that other pools can follow. If
+    the number was set before, also call it now."""
     with _lock:
         _told.append(told)
         if _is_set:
@@ -157,10 +161,11 @@ def on_num_threads(told: Callable[[int], object]) -> None:
 
 
 def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], object]) -> None:
-    """Call `work(first, last)` over parts of [begin, end). Each part except the last has at least
+    """Call `work(first, last)` for parts of [begin, end). Each part except the last has at least
     `grain` elements.
 
-    The calling thread takes a part itself. Inside a part, a nested call runs in its own thread.
+    The calling thread takes a part too. A nested call inside a part runs in the thread of that
+    part.
     """
     length = end - begin
     parts = min(free_threads(), length // grain if grain > 0 else length)
@@ -178,14 +183,15 @@ def parallel_for(begin: int, end: int, grain: int, work: Callable[[int, int], ob
 
 
 def share(count: int, threads: int, make: Callable[[], Callable[[int], object]]) -> None:
-    """Run pieces 0 to count - 1 on up to `threads` threads. Each thread first runs the pieces of
-    its own part, which is contiguous memory that may still be in its cache. It then runs remaining
+    """Run the pieces 0 to count - 1 on up to `threads` threads. Each thread first runs the pieces
+    of its own contiguous part, whose memory may still be in its cache. It then runs remaining
     pieces of other parts.
 
-    make: called once in each participating thread; returns the function that runs a piece. A thread
-    that starts too late, because other programs use the CPUs, finds no piece left, and the caller
-    does not wait for it. An exception of a piece is raised here after all running pieces have
-    ended; pieces that have not begun are skipped. Ctrl-C is handled in the same way.
+    make: called once in each thread that takes part; it returns the function that runs a piece. A
+    thread may start so late, because other programs use the CPUs, that it finds no piece left; the
+    caller does not wait for it. If a piece raises an exception, this function raises it after all
+    running pieces have ended; pieces that have not begun are skipped. Ctrl-C is handled in the same
+    way.
     """
     threads = min(threads, free_threads(), count)
     if threads <= 1:
@@ -193,7 +199,7 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
         for index in range(count):
             work(index)
         return
-    # each `next` is one C call, so no two threads get the same number
+    # Each `next` is a single C call, so no two threads get the same number.
     nexts = [itertools.count(count * n // threads).__next__ for n in range(threads)]
     ends = [count * (n + 1) // threads for n in range(threads)]
 
@@ -220,7 +226,7 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
     except BaseException as error:
         failure = error
     finally:
-        while True:  # wait until no piece runs, also after a second Ctrl-C
+        while True:  # Wait until no piece runs, even after a second Ctrl-C.
             try:
                 _inside.part = False
                 for ticket in tickets:
@@ -237,14 +243,14 @@ def share(count: int, threads: int, make: Callable[[], Callable[[int], object]])
         try:
             raise failure
         finally:
-            # delete the error, because its traceback refers to this frame
+            # The error's traceback refers to this frame, so delete the error to break the cycle.
             del failure, interruption, ticket, tickets
 
 
 def share_rows(
     shape: tuple[int, ...], axis: int, work: Callable[[tuple[slice, ...]], object]
 ) -> None:
-    """Call `work` with indices of parts of a shape, on all threads. No part splits `axis`."""
+    """Call `work` with the indices of parts of a shape, on all threads. No part divides `axis`."""
     size = math.prod(shape)
     split = next((d for d, n in enumerate(shape) if d != axis and n > 1), None)
     if split is None or size < 4 * _ROWS:
@@ -260,8 +266,8 @@ def share_rows(
 
 
 class _Ticket:
-    """One thread's right to work on a call. `owner` is the first to claim it: a helper, or the
-    caller."""
+    """The right to run one thread's share of a call. owner: set by the first to claim the ticket,
+    which is a helper or the caller."""
 
     __slots__ = ("ended", "failure", "is_over", "owner", "work")
 
@@ -274,7 +280,7 @@ class _Ticket:
         self.ended.acquire()
 
     def run(self) -> None:
-        """Do a helper's part of the work."""
+        """Claim the ticket as a helper and do its work."""
         if self.owner.setdefault("is", "helper") == "caller":
             return
         work, self.work = self.work, None
@@ -283,13 +289,13 @@ class _Ticket:
             work()
         except BaseException as error:
             self.failure = error
-        del work  # drop the operands before the caller continues
+        del work  # The operands must be dropped before the caller continues.
         self.is_over = True
         self.ended.release()
 
     def end(self) -> None:
-        """Withdraw the ticket, or wait for its helper. Called by the caller, and again after an
-        interruption."""
+        """Claim the ticket as the caller or, if a helper has claimed it, wait for the helper. After
+        an interruption this is called again."""
         if self.owner.setdefault("is", "caller") == "caller":
             self.work = None
             return
@@ -298,7 +304,7 @@ class _Ticket:
 
 
 class _Pool:
-    """Threads that wait for tickets. Their number is the largest number requested so far."""
+    """Threads that wait for tickets. There are as many threads as the largest request so far."""
 
     __slots__ = ("_count", "_is_closed", "_tickets")
 
@@ -311,13 +317,14 @@ class _Pool:
             self._start(len(tickets))
         for ticket in tickets[: self._count]:
             queue = self._tickets
-            # with more tickets waiting than threads, another ticket would only wait
+            # If as many tickets wait as there are threads, another ticket would not be claimed in
+            # time.
             if queue.qsize() < self._count:
                 queue.put(ticket)
 
     def _start(self, count: int) -> None:
         with _lock:
-            # without this, Python 3.11 would wait for a thread that never starts
+            # Otherwise Python 3.11 would wait for a thread that never starts.
             if sys.is_finalizing():
                 return
             if not hasattr(self, "_tickets"):
@@ -330,13 +337,13 @@ class _Pool:
                 thread = threading.Thread(target=_help, args=arguments, name=name, daemon=True)
                 try:
                     thread.start()
-                # the system allows no more threads: the existing ones do the work
+                # The system allows no more threads, so the existing ones do the work.
                 except RuntimeError:
                     return
                 self._count += 1
 
     def close(self) -> None:
-        """End each thread after its current piece. Later tickets are not claimed."""
+        """End each thread after its current piece. Tickets that are added later are not claimed."""
         with _lock:
             self._is_closed = True
             count, self._count = self._count, 0
@@ -361,8 +368,8 @@ def _the_pool() -> _Pool:
 
 
 def reset_after_fork() -> None:
-    """Make new pools in a forked child. The parent's threads do not exist there, and its lock may
-    be held for ever."""
+    """Make new pools in a forked child, where the parent's threads do not exist and its lock may be
+    held for ever."""
     global _lock, _pool, _inside
     _lock = threading.RLock()
     _pool = None

@@ -1,4 +1,4 @@
-"""Context managers for the current device and stream of a thread, for all device types."""
+"""Context managers for a thread's current device and stream, for all device types."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gputensor.core import errors
 from gputensor.core.guard import Guard
 
 
-_NO_ADDRESS = 1 << 56  # larger than any address of a process on x86-64 and Arm
+_NO_ADDRESS = 1 << 56  # It is larger than all addresses of a process on x86-64 and Arm.
 
 
 def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
-    """Convert a stream of any library, or a stream's handle, to a stream of the runtime. The result
-    keeps the object alive.
+    """Return the runtime's stream for a stream of any library, or for a stream's handle. The result
+    keeps the given object alive.
 
-    Raises: ArgumentTypeError if it is not a stream, or a stream type that the runtime does not
+    Raises: ArgumentTypeError for other objects, and for a kind of stream that the runtime does not
     support.
     """
     if getattr(given, "device_index", None) is not None and hasattr(given, "wait_event"):
@@ -29,15 +29,15 @@ def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
     if not is_real or type(handle) is not int:
         rule = "be a stream" if is_real else "be a stream of gputensor"
         raise errors.wrong_type(op, "stream", rule, given)
-    # the driver would dereference it as an address and crash the process
+    # The driver would read this address, and the process would crash.
     if not 0 <= handle < _NO_ADDRESS:
         raise errors.must(op, "stream", "be the address of a stream", handle)
     return runtime.external_stream(device_index, handle, None if handle is given else given)
 
 
 class CurrentDevice(Guard):
-    """Make a device current in this thread, for a block or for the calls of a function. idx: the
-    device's index."""
+    """Make a device current in this thread: within a block or, as a decorator, within the calls of
+    a function. idx: the device's index."""
 
     idx: int
 
@@ -65,8 +65,8 @@ class CurrentDevice(Guard):
 
 
 class CurrentStream(Guard):
-    """Make a stream and its device current in this thread, for a block or for the calls of a
-    function."""
+    """Make a stream and its device current in this thread: within a block or, as a decorator,
+    within the calls of a function."""
 
     stream: Any
 
@@ -110,7 +110,7 @@ class CurrentStream(Guard):
     def _put_back(self, found: Any) -> None:
         if found:
             try:
-                self._runtime.set_stream(found[0])  # this call may run recorded work, and raise
+                self._runtime.set_stream(found[0])  # This may run recorded work, and raise.
             finally:
                 self._device._put_back(found[2])
                 del self._before[found[1] :]
@@ -123,8 +123,8 @@ R = TypeVar("R")
 
 
 def on_a_new_thread(function: Callable[..., R], *args: Any) -> R:
-    """Call a function in a new thread, which has an empty stack, and wait for it. The thread has
-    this thread's context variables, devices and streams."""
+    """Call a function in a new thread, whose stack is empty, and wait for it. The new thread has
+    the context variables, devices and streams of this thread."""
     places = [(module, module.current_device(), _streams(module)) for module in runtimes.in_use()]
     context = contextvars.copy_context()
     made: list[R] = []
@@ -144,12 +144,12 @@ def on_a_new_thread(function: Callable[..., R], *args: Any) -> R:
     thread.start()
     try:
         thread.join()
-    # wait after an interrupt too: work on the device uses the caller's tensors
+    # Wait even after an interrupt, because work on the device uses the caller's tensors.
     except BaseException:
         thread.join()
         raise
     if failed:
-        raise failed.pop()  # `pop`, because exception, frame and list would form a reference cycle
+        raise failed.pop()  # `pop` avoids a reference cycle of exception, frame and list.
     return made[0]
 
 

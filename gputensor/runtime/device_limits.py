@@ -1,7 +1,7 @@
-"""Limits of a GPU that launch plans use, by name. They are attributes of the device.
+"""The limits of a GPU that launch plans use, by name. They are attributes of the device.
 
-A runtime reads a device's limits once. The GPUs listed here serve the emulator and ahead-of-time
-compilation.
+A runtime reads a device's limits once. The GPUs that are listed here are for the emulator and for
+compilation ahead of time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 class Limits(NamedTuple):
     """The limits of one GPU. threads, blocks, registers, shared_bytes: per multiprocessor.
-    block_shared_bytes: the maximum per block. reserved_shared_bytes: added to each block by the
-    system. clock_khz, memory_clock_khz, memory_bits: 0 if the driver does not report them."""
+    block_shared_bytes: the maximum per block. reserved_shared_bytes: the shared memory that the
+    system adds to each block. clock_khz, memory_clock_khz, memory_bits: 0 if the driver does not
+    report them."""
 
     multiprocessors: int
     threads: int
@@ -30,7 +31,7 @@ class Limits(NamedTuple):
 _KIB, _MIB = 1 << 10, 1 << 20
 
 # Source: NVIDIA's data sheets, and the table of technical specifications per compute capability in
-# the CUDA C++ Programming Guide. The boards are SXM; the A100 has 40 GB.
+# the CUDA C++ Programming Guide. All boards are SXM; the A100 has 40 GB.
 T4 = Limits(
     40, 1024, 16, 65536, 64 * _KIB, 64 * _KIB, 0, 4 * _MIB, 1_590_000, 5_001_000, 256,
 )  # fmt: skip

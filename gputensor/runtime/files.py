@@ -1,13 +1,14 @@
-"""Atomic file writes, folders private to this process, and removal of killed processes' leftovers.
+"""Atomic file writes, folders that are private to this process, and removal of killed processes'
+files.
 
 gputensor writes all its files through `whole`.
 
-Note [Whole files]
-Data is written to a temporary file, created exclusively in the target's folder, and renamed to the
-target when complete. Readers see either the old or the new content, even with concurrent writers. A
-symbolic link is followed. The target keeps its mode and, if the system permits it, its owner. The
-writer holds a lock on its temporary file. An old temporary file without a lock is therefore a
-leftover, and the next writer to that folder removes it.
+Note [Whole files]: data is written to a temporary file, which is created exclusively in the
+target's folder. When it is complete, it is renamed to the target. Readers see either the old or the
+new content, even with concurrent writers. A symbolic link is followed. The target keeps its mode
+and, if the system permits it, its owner. A writer holds a lock on its temporary file. An old
+temporary file without a lock is therefore a leftover, and the next writer to this folder removes
+it.
 """
 
 from __future__ import annotations
@@ -22,37 +23,37 @@ import time
 from collections.abc import Iterator
 from typing import IO
 
-# An unlocked temporary file older than this many seconds is a leftover. A writer locks its file at
-# once.
+# An unlocked temporary file is a leftover if it is older than this many seconds. A writer locks its
+# file at once.
 STALE_S = 3600.0
 _BEFORE, _BEHIND = ".gputensor-", ".tmp"
 _LOCK = "gputensor.lock"
 
 _swept: set[str] = set()
-_own: tuple[int, str, int] | None = None  # process, folder, lock
+_own: tuple[int, str, int] | None = None  # The process, the folder and the lock's descriptor.
 
 
 @contextlib.contextmanager
 def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for writing. The file appears at `path` when the block succeeds. If the block
-    raises, it is removed.
+    """Open a file for writing. If the block succeeds, the file appears at `path`; if the block
+    raises, the file is removed.
 
     The data is synchronised to disk when the block ends. See Note [Whole files]. Raises: OSError
-    that names `path`, also if its folder cannot be written.
+    that names `path`, for example if its folder is not writable.
     """
     given = os.fsdecode(path)
     try:
         old = os.stat(given)
     except FileNotFoundError:
         old = None
-    # the target is, for example, /dev/stdout or a pipe; a folder raises
+    # Write directly to /dev/stdout, to pipes and to similar targets. For a folder, `open` raises.
     if old is not None and not stat.S_ISREG(old.st_mode):
         with open(given, "wb") as own:
             yield own
         return
     target = os.path.realpath(given)
     if old is not None:
-        # this call raises if the file may not be written
+        # Raises an error if the file may not be written.
         os.close(os.open(target, os.O_WRONLY | os.O_CLOEXEC))
     try:
         temporary, file = _temporary(os.path.dirname(target), 0o666 if old is None else old.st_mode)
@@ -68,16 +69,18 @@ def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write text in UTF-8 as `Path.write_text` does. If writing fails, the file is unchanged."""
+    """Write text in UTF-8 as `Path.write_text` does. If writing fails, the old file is
+    unchanged."""
     with whole(path) as file:
         file.write(text.encode())
 
 
 def place(path: str, data: bytes, mode: int) -> None:
-    """Write a file at `path`, replacing a symbolic link there. For data that can be rebuilt.
+    """Write a file at `path`, replacing a symbolic link there. This is for data that can be
+    rebuilt.
 
-    mode: reduced by the umask, as in os.open. The data is not synchronised to disk, so readers must
-    detect by its content a file that a crash damaged.
+    mode: reduced by the umask, as in os.open. The data is not synchronised to disk. Readers must
+    therefore detect, by the content, a file that a crash has damaged.
     """
     temporary, file = _temporary(os.path.dirname(path), mode)
     with _replacing(temporary, file, path):
@@ -90,7 +93,7 @@ def _replacing(temporary: str, file: IO[bytes], target: str) -> Iterator[None]:
         with file:
             yield
             file.flush()
-            os.replace(temporary, target)  # rename before the lock is released
+            os.replace(temporary, target)  # The file is renamed before the lock is released.
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -113,7 +116,7 @@ def _temporary(folder: str, mode: int) -> tuple[str, IO[bytes]]:
 
 
 def _keep(descriptor: int, old: os.stat_result) -> None:
-    """Give a file the owner and mode of another file, without granting anyone new rights."""
+    """Give a file the owner and the mode of another file, without granting new rights to anyone."""
     new, mode = os.fstat(descriptor), stat.S_IMODE(old.st_mode) & 0o777
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         try:
@@ -121,17 +124,17 @@ def _keep(descriptor: int, old: os.stat_result) -> None:
         except OSError:
             try:
                 os.fchown(descriptor, -1, old.st_gid)
-            # the file's group has changed, so the new group gets only the rights of other users
+            # The group stays different, so it gets only the rights of other users.
             except OSError:
                 mode = mode & 0o707 | (mode & 0o007) << 3
     os.fchmod(descriptor, mode)
 
 
 def _sync_folder(folder: str) -> None:
-    """Synchronise the file's name to disk too; some file systems do not support it."""
+    """Synchronise the file's name to disk too, if the file system supports it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # a folder may be writable and not readable
+    except OSError:  # A folder may be writable but not readable.
         return
     try:
         os.fsync(descriptor)
@@ -146,12 +149,12 @@ def _sync_folder(folder: str) -> None:
 
 
 def sweep(folder: str) -> int:
-    """Remove the temporary files of killed writers; returns their number."""
+    """Remove the temporary files of killed writers, and return their number."""
     return sum(_remove_if_left(path) for path in temporaries(folder))
 
 
 def temporaries(folder: str) -> list[str]:
-    """The temporary files in a folder, in use or left over."""
+    """Return the temporary files in a folder, whether in use or left over."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -171,7 +174,7 @@ def _remove_if_left(path: str) -> bool:
 
 
 def _is_left(path: str, status: os.stat_result) -> bool:
-    """True if a file is an old temporary file of gputensor that no process has locked."""
+    """Return True if a file is an old temporary file of gputensor that no process has locked."""
     if not stat.S_ISREG(status.st_mode) or time.time() - status.st_mtime < STALE_S:
         return False
     if status.st_uid != os.geteuid():
@@ -187,7 +190,7 @@ def _is_left(path: str, status: os.stat_result) -> bool:
 
 
 def _lock(descriptor: int) -> None:
-    # the file system may not support locks; then nothing is removed
+    # If the file system does not support locks, nothing is removed.
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -196,12 +199,12 @@ def _lock(descriptor: int) -> None:
 
 
 def own_folder() -> str:
-    """Return a folder that only this process's user may enter; it is removed at exit. The first
+    """Return a folder that only this process's user may enter. It is removed at exit. The first
     call also removes the folders of killed processes."""
-    import tempfile  # imported here: with shutil it would add 5 ms to `import gputensor`
+    import tempfile  # A global import would add 5 ms to `import gputensor`.
 
     global _own
-    # a forked child does not own the folder of its parent
+    # A forked child does not own its parent's folder.
     if _own is None or _own[0] != os.getpid():
         _sweep_folders(tempfile.gettempdir())
         folder = tempfile.mkdtemp(prefix="gputensor-")
@@ -228,7 +231,7 @@ def _sweep_folders(parent: str) -> None:
         if name.startswith("gputensor-"):
             folder = os.path.join(parent, name)
             lock = os.path.join(folder, _LOCK)
-            # another user owns the folder, or it has been removed
+            # The folder may belong to another user, or it may have been removed.
             with contextlib.suppress(OSError):
                 status = os.lstat(folder)
                 if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():

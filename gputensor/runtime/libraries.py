@@ -1,7 +1,7 @@
-"""The array libraries with which operators can be implemented: NumPy and SciPy, or CuPy.
+"""The array libraries in which operators can be implemented: NumPy and SciPy, or CuPy.
 
 A runtime's `call_library` calls `function(library, *arrays)` in the order of the current stream.
-structured/library.py makes operators from these functions.
+structured/library.py makes operators from such functions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from . import cpu
 
 
 class Library:
-    """An array library. np: its array module. is_gpu: True for CuPy, which lacks some functions of
-    NumPy."""
+    """An array library. np: its array module. is_gpu: True for CuPy, which lacks some of NumPy's
+    functions."""
 
     __slots__ = ("is_gpu", "np", "_scipy")
 
@@ -28,16 +28,17 @@ class Library:
         self._scipy = scipy
 
     def empty(self, sizes: tuple[int, ...], of: Any) -> Any:
-        """Return a new row-major array, not initialised, in the runtime's memory."""
+        """Return a new, uninitialised, row-major array in the runtime's memory."""
         return self.np.empty(sizes, of) if self.is_gpu else cpu.empty(sizes, np.dtype(of))
 
     def constant(self, array: np.ndarray) -> Any:
-        """Return an array that was computed only from sizes and options as a read-only array of
-        this library. A GPU keeps it after the first call."""
+        """Return an array that depends only on sizes and options, as a read-only array of this
+        library. A GPU keeps it after the first call."""
         return array
 
     def scipy(self, part: str) -> Any:
-        """SciPy's `linalg`, `fft`, `special` …, imported on first use."""
+        """Return a module of SciPy, such as `linalg`, `fft` or `special`. It is imported on first
+        use."""
         return import_module(f"{self._scipy}.{part}")
 
 
@@ -45,9 +46,9 @@ HOST = Library(np, "scipy", is_gpu=False)
 
 
 class Array(NamedTuple):
-    """An operand or a result in device memory. ptr is 0 for a result without memory.
+    """An operand or a result in device memory. ptr is 0 for a result that has no memory yet.
 
-    is_written: whether the function may write to the array.
+    is_written: True if the function may write to the array.
     """
 
     ptr: int
@@ -62,7 +63,8 @@ Compute = Callable[..., Any]
 
 
 def has_layout(array: Any, wanted: Array) -> bool:
-    """True if an array has the wanted layout; strides of sizes 0 and 1 are ignored."""
+    """Return True if an array has the wanted layout. Strides of dimensions of size 0 and 1 are
+    ignored."""
     if array.dtype != wanted.dtype or array.shape != wanted.sizes:
         return False
     pairs = zip(wanted.sizes, array.strides, wanted.stride_bytes)
@@ -70,7 +72,7 @@ def has_layout(array: Any, wanted: Array) -> bool:
 
 
 def as_results(found: Any, count: int) -> Sequence[Any]:
-    """The function's return value as a tuple of arrays."""
+    """Return the function's return value as a tuple of arrays."""
     made = found if isinstance(found, (tuple, list)) else (found,)
     assert len(made) == count, f"{len(made)} results where {count} are promised"
     return made

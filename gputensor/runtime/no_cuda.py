@@ -14,7 +14,7 @@ reason = "no CUDA runtime was chosen"
 
 
 def because(why: str) -> ModuleType:
-    """Set the reason and return this module."""
+    """Set the reason for later errors, and return this module."""
     global reason
     reason = why
     return sys.modules[__name__]
@@ -33,7 +33,7 @@ def device_count() -> int:
 
 
 def reset_after_fork() -> None:
-    """Nothing to reset: there is no state."""
+    """Do nothing, because there is no state to reset."""
 
 
 def _absent(*args: Any, **kwargs: Any) -> NoReturn:
@@ -41,14 +41,14 @@ def _absent(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 class Stream:
-    """Cannot be made: there is no device."""
+    """A class that cannot be instantiated, because there is no device."""
 
     __slots__ = ()
     __init__ = _absent
 
 
 class Event:
-    """Cannot be made: there is no device."""
+    """A class that cannot be instantiated, because there is no device."""
 
     __slots__ = ()
     __init__ = _absent

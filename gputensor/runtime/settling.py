@@ -1,6 +1,7 @@
-"""Hooks that queue a thread's recorded work before its streams change or wait for each other.
+"""Hooks that queue a thread's recorded work before the thread's streams change or wait for each
+other.
 
-A `gt.fuse` block queues the kernels of recorded operators later. The kernels belong to the stream
+A `gt.fuse` block records operators and queues their kernels later. The kernels belong to the stream
 that was current when the operators were called. So runtimes call `settle` before another stream
 becomes current, and before an event is recorded or waited for.
 """
@@ -14,6 +15,7 @@ before: list[Callable[[str], None]] = []
 
 
 def settle(reason: str) -> None:
-    """Queue this thread's recorded work. reason: the event that requires it, for `explain`."""
+    """Queue this thread's recorded work. reason: the event that requires it, for the output of
+    `explain`."""
     for queue in before:
         queue(reason)

@@ -1,11 +1,10 @@
-"""Trust in files on disk: only this user's or root's files are loaded into the process.
+"""Trust in files on disk: the process loads only files of this user or of root.
 
-Note [Trust]
-A compiled kernel is code, and the hash in its footer is not a signature. So a file is trusted only
-if this user or root owns it, and only they may write to it, and if its folder meets the same
-conditions. Other users may read the folders above but not change them; otherwise they could replace
-a folder between the check and the load. Under these conditions the loaded file is the file that was
-checked.
+Note [Trust]: a compiled kernel is code, and the hash in its footer is not a signature. So a file is
+trusted only if this user or root owns it, if only they may write to it, and if its folder fulfils
+the same conditions. Other users may read the folders above, but may not change them; otherwise they
+could replace a folder between the check and the load. Under these conditions, the file that is
+loaded is the file that was checked.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def opened(path: str) -> int:
-    """Open a regular file that no other user can have written; return its descriptor. Raises:
-    OSError."""
-    # O_NONBLOCK, so that opening a pipe does not wait
+    """Open a regular file that no other user can have written, and return its descriptor. Raises:
+    OSError for other files."""
+    # With O_NONBLOCK, opening a pipe does not wait.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags)
     status = os.fstat(descriptor)
@@ -31,8 +30,8 @@ def opened(path: str) -> int:
 
 
 def wrong(status: os.stat_result) -> str:
-    """Return the reason why other users may have changed a file with this status; "" if they
-    cannot."""
+    """Return the reason why other users may have changed a file with this status; "" if they cannot
+    have changed it."""
     if status.st_uid not in (0, os.geteuid()):
         return f"is owned by user {status.st_uid}"
     if status.st_mode & _OTHERS_WRITE:
@@ -42,9 +41,9 @@ def wrong(status: os.stat_result) -> str:
 
 def wrong_folder(folder: str) -> str:
     """Return the reason, as a clause, why other users may have written files into a folder; "" if
-    they cannot.
+    they cannot have written any.
 
-    folder: without symbolic links. If it does not exist, its parent folders are checked.
+    folder: a path without symbolic links. If it does not exist, its parent folders are checked.
     """
     status, above = _status(folder), os.path.dirname(folder)
     reason = "" if status is None else wrong(status)
@@ -67,18 +66,17 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def _is_kept(status: Any) -> bool:
-    """True if other users cannot rename entries of a folder, even if they may write to it or own
-    it."""
+    """Return True if other users cannot rename the entries of a folder."""
     if status.st_uid not in (0, os.geteuid()):
-        # In a container that does not map root's number, system files belong to another user.
+        # In a container that does not map root's user number, another user owns the system's files.
         return status.st_uid == os.stat("/").st_uid and not status.st_mode & _OTHERS_WRITE
-    if status.st_mode & stat.S_ISVTX:  # as for /tmp
+    if status.st_mode & stat.S_ISVTX:  # The sticky bit is set, as for /tmp.
         return True
     return not status.st_mode & stat.S_IWOTH and _is_only_ours(status.st_gid)
 
 
 def _is_only_ours(gid: int) -> bool:
-    """True if a group is this user's private group, which many systems create."""
+    """Return True if a group is this user's private group. Many systems create such groups."""
     import grp
     import pwd
 

@@ -1,1 +1,2 @@
-"""Code shared by families of operators: kernel factories, argument checks, generators and plans."""
+"""Code that families of operators share: kernel factories, argument checks, generators, and
+plans."""

@@ -1,7 +1,7 @@
-"""Conversion and checks of arguments: integers (sizes, strides, dimensions), and operands that must
-have one dtype and one device.
+"""Conversion and checks of arguments: of integers (sizes, strides, dimensions), and of operands
+that must have the same dtype and device.
 
-These functions run only if no cached result or plan was found, so repeated calls skip them.
+These functions run only if there is no cached result or plan, so repeated calls skip them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..tensor.tensor import Tensor
 
 
 def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
-    """Return a tuple of ints from one int or a sequence of ints."""
+    """Return a tuple of ints, given one int or a sequence of ints."""
     if type(value) is int:
         return (value,)
     if type(value) is tuple and all([type(x) is int for x in value]):
@@ -31,13 +31,13 @@ def ints(op: str, arg: str, value: Any) -> tuple[int, ...]:
         found = tuple([index(x) for x in given])
         if bool not in map(type, given) and not isinstance(given, (dict, set, bytes)):
             return found
-    except Exception:  # a foreign class's __index__ or __iter__ may raise anything
+    except Exception:  # The __index__ or __iter__ of a foreign class may raise any error.
         pass
     raise errors.wrong_type(op, arg, "be a tuple of ints", value)
 
 
 def sizes(op: str, value: Any, arg: str = "size") -> tuple[int, ...]:
-    """A tuple of non-negative ints."""
+    """Return a tuple of non-negative ints."""
     found = ints(op, arg, value)
     for size in found:
         if size < 0:
@@ -46,7 +46,7 @@ def sizes(op: str, value: Any, arg: str = "size") -> tuple[int, ...]:
 
 
 def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> tuple[int, ...]:
-    """Return one number per dimension; a single number is used for all dimensions."""
+    """Return one number per dimension. A single number is repeated for all dimensions."""
     found = ints(op, arg, value)
     found = found * count if len(found) == 1 else found
     if len(found) != count:
@@ -57,8 +57,8 @@ def per_dim(op: str, arg: str, value: Any, count: int, least: int = 0) -> tuple[
 
 
 def integer(op: str, arg: str, value: Any, least: int | None = None) -> int:
-    """Return one 64-bit int, as kernels take it; bools are rejected. least: 0 or 1, the lower
-    bound."""
+    """Return a 64-bit int, as kernels require it. A bool is rejected. least: the lower bound, 0 or
+    1."""
     number = _integer(op, arg, value)
     if not -(2**63) <= number < 2**63:
         raise errors.must(op, arg, "fit into 64 bits", number)
@@ -71,20 +71,20 @@ def _integer(op: str, arg: str, value: Any) -> int:
     if type(value) is int:
         return value
     try:
-        # Reject a tensor here. dispatch/refusal.py then reads its number and repeats the call.
-        # Otherwise later code would receive the tensor itself.
+        # A tensor is rejected here. dispatch/refusal.py then reads its number and repeats the call.
+        # If a tensor passed this check, later code would receive it in place of an int.
         if not isinstance(value, bool) and not hasattr(value, "_keys"):
             return index(value)
-    except Exception:  # a foreign class's __index__ may raise anything
+    except Exception:  # The __index__ of a foreign class may raise any error.
         pass
     raise errors.wrong_type(op, arg, "be an int", value)
 
 
 def reals(op: str, arg: str, value: Any) -> tuple[float, ...]:
-    """A tuple of floats from a sequence of numbers."""
+    """Return a tuple of floats, given a sequence of numbers."""
     try:
         given = None if isinstance(value, str) else tuple(value)
-    except Exception:  # an array without dimensions has __iter__ too
+    except Exception:  # Even a 0-d array has an __iter__, which raises.
         given = None
     if given is None:
         raise errors.wrong_type(op, arg, "be a tuple of numbers", value)
@@ -93,14 +93,15 @@ def reals(op: str, arg: str, value: Any) -> tuple[float, ...]:
 
 def boolean(op: str, arg: str, value: Any) -> bool:
     """Return a Python bool; a NumPy bool is converted. A plan's key must contain a Python bool,
-    because a lookup also finds equal values of other types."""
+    because a look-up also finds values of other types that are equal."""
     if type(value) is not bool and not isinstance(value, np.bool_):
         raise errors.wrong_type(op, arg, "be a bool", value)
     return bool(value)
 
 
 def dim(op: str, value: Any, ndim: int, arg: str = "dim") -> int:
-    """Return a dimension number, counted from the front. A 0-d tensor has dimensions 0 and -1."""
+    """Return the number of a dimension, counted from the front. A 0-d tensor has the dimensions 0
+    and -1."""
     number = _integer(op, arg, value)
     bound = ndim or 1
     if not -bound <= number < bound:
@@ -109,7 +110,7 @@ def dim(op: str, value: Any, ndim: int, arg: str = "dim") -> int:
 
 
 def dims(op: str, value: Any, ndim: int, arg: str = "dim") -> tuple[int, ...]:
-    """Return dimension numbers, counted from the front, each at most once."""
+    """Return the numbers of dimensions, counted from the front. No dimension may occur twice."""
     found = tuple([dim(op, x, ndim, arg) for x in ints(op, arg, value)])
     if len(set(found)) != len(found):
         raise errors.must(op, arg, "name each dimension at most once", tuple(value))
@@ -130,7 +131,7 @@ def check_dtype(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
 
 
 def check_alike(op: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
-    """Raise unless both operands have one device and dtype."""
+    """Raise unless both operands have the same device and dtype."""
     check_device(op, first, a, second, b)
     check_dtype(op, first, a, second, b)
 
@@ -143,7 +144,7 @@ def check_sizes(op: str, sizes: tuple[int, ...], **operands: Tensor | None) -> N
 
 
 def check_is_floating(op: str, arg: str, x: Tensor, or_complex: bool = False) -> None:
-    """Raise unless the operand is floating; complex is allowed too if `or_complex` is true."""
+    """Raise unless the operand is floating or, if `or_complex`, complex."""
     category = x._geometry.dtype.category
     if category < FLOATING or category != FLOATING and not or_complex:
         rule = "be floating or complex" if or_complex else "be floating"

@@ -7,7 +7,7 @@ from ..tensor.tensor import Tensor
 
 
 def share(x: Tensor, whole: Tensor) -> Tensor:
-    """Return x / whole, with zeros where whole is zero."""
+    """Return x / whole, with zeros where `whole` is zero."""
     is_zero = whole == 0
     return functions.where(is_zero, 0.0, x / functions.where(is_zero, 1.0, whole))
 
@@ -35,7 +35,7 @@ def _distance_slope(apart: Tensor, p: float, size: Tensor) -> Tensor:
 
 
 def cdist_slope(grad: Tensor, x1: Tensor, x2: Tensor, p: float, result: Tensor) -> Tensor:
-    """Return the gradient of x1, (..., P, M), with the batch dimensions of result, (..., P, R)."""
+    """Return the gradient of x1 (..., P, M), with the batch dimensions of result (..., P, R)."""
     if not x1._geometry.sizes[-1] or not result._geometry.numel:
         return functions.zeros_like(x1)
     apart = calls.unsqueeze(x1, -2) - calls.unsqueeze(x2, -3)

@@ -1,4 +1,4 @@
-"""Functions of `gt` about tensors, dtypes and sizes that are not operators."""
+"""Functions of `gt` on tensors, dtypes and sizes that are not operators."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ from . import arguments
 
 
 def is_tensor(obj: Any) -> bool:
-    """True if an object is a Tensor."""
+    """Return True if an object is a Tensor."""
     return isinstance(obj, Tensor)
 
 
 @declares()
 def is_floating_point(input: Tensor) -> bool:
-    """True for a floating dtype."""
+    """Return True for a tensor of a floating dtype."""
     return input.is_floating_point()
 
 
 @declares()
 def is_complex(input: Tensor) -> bool:
-    """True for a complex dtype."""
+    """Return True for a tensor of a complex dtype."""
     return input.is_complex()
 
 
 @declares()
 def is_signed(input: Tensor) -> bool:
-    """True for a dtype with negative numbers."""
+    """Return True for a tensor of a dtype that has negative numbers."""
     return input.is_signed()
 
 
 @declares()
 def is_nonzero(input: Tensor) -> bool:
-    """True if the only element of a tensor is not zero. Waits for the device."""
+    """Return True if the only element of a tensor is not zero. The call waits for the device."""
     return input.is_nonzero()
 
 
 @declares()
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """True if two tensors have equal sizes."""
+    """Return True if two tensors have equal sizes."""
     return input.is_same_size(other)
 
 
 @declares()
 def numel(input: Tensor) -> int:
-    """The number of elements of a tensor.
+    """Return the number of elements of a tensor.
 
     >>> gt.numel(gt.ones(2, 3))
     6
@@ -63,7 +63,7 @@ def numel(input: Tensor) -> int:
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
-    """The promoted dtype of two operands, tensors or numbers.
+    """Return the promoted dtype of two operands, which are tensors or numbers.
 
     >>> gt.result_type(gt.tensor([1, 2]), 1.0)
     gputensor.float32
@@ -81,7 +81,7 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
 
 @declares(shapes="Iterable")
 def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
-    """The broadcast sizes of all shapes.
+    """Return the broadcast sizes of all shapes.
 
     >>> gt.broadcast_shapes((3, 1), (4,))
     gputensor.Size([3, 4])
@@ -101,5 +101,5 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
 
 
 def get_default_device() -> device:
-    """The device of tensors that are made without `device`."""
+    """Return the device of tensors that are made without the argument `device`."""
     return backend_select.default_device()

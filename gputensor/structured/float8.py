@@ -1,15 +1,15 @@
-"""Casts and copies of the float8 dtypes, composed of other operators, so that all devices give the
-same results.
+"""Casts and copies of the float8 dtypes. They are composed of other operators, so that all devices
+give the same results.
 
-A number of eight bits has a sign, an exponent with a bias, and a fraction. Shifted to float32's bit
-positions, these bits are the number times a power of two. So one multiplication decodes a number,
-and rounding float32's bits encodes it. Source: c10/util/Float8_e4m3fn.h and similar headers;
-https://arxiv.org/abs/2209.05433, and https://arxiv.org/abs/2206.02915 for the fnuz types, which
-have no infinity, and have NaN instead of negative zero. float8_e8m0fnu has only an exponent, like
-the scales of the OCP Microscaling formats (c10/util/Float8_e8m0fnu.h).
+A float8 number has a sign, an exponent with a bias, and a fraction. If these bits are shifted to
+float32's bit positions, they are the number times a power of two. So one multiplication decodes a
+number, and rounding float32's bits encodes it. Source: c10/util/Float8_e4m3fn.h and similar
+headers; https://arxiv.org/abs/2209.05433; and https://arxiv.org/abs/2206.02915 for the fnuz types,
+which have no infinity and have NaN in place of negative zero. float8_e8m0fnu has only an exponent,
+like the scales of the OCP Microscaling formats (c10/util/Float8_e8m0fnu.h).
 
-Operators that only move elements, such as `cat` and indexing, move the bytes: see `moved`. The
-operators that PyTorch computes in float8 are computed in float32 and rounded once: see `written`
+Operators that only move elements, such as `cat` and indexing, move the bytes: see `moved`.
+Operators that PyTorch computes in float8 are computed in float32 and rounded once: see `written`
 and pointwise/wide.py.
 """
 
@@ -31,8 +31,8 @@ from ..tensor.tensor import Tensor
 
 
 class _Format(NamedTuple):
-    """A format of 8 bits. fraction: the number of bits of the fraction. bias: the exponent's bias.
-    largest: the code of the largest number. beyond: the code for larger numbers. nan: the code of
+    """An 8-bit format. fraction: the number of bits of the fraction. bias: the exponent's bias.
+    largest: the code of the largest number. beyond: the code for numbers above it. nan: the code of
     NaN. infinity: the code of infinity, or None."""
 
     fraction: int
@@ -44,7 +44,7 @@ class _Format(NamedTuple):
 
 
 _FORMATS = {
-    # values saturate, as in PyTorch's type since 2.13
+    # Values saturate, as in PyTorch since 2.13.
     float8_e4m3fn: _Format(3, 7, 0x7E, 0x7E, 0x7F),
     float8_e5m2: _Format(2, 15, 0x7B, 0x7C, 0x7F, 0x7C),
     float8_e4m3fnuz: _Format(3, 8, 0x7F, 0x80, 0x80),
@@ -54,7 +54,7 @@ _SIGN, _REST = 0x80, 0x7F
 
 
 def decoded(x: Tensor) -> Tensor:
-    """The numbers as float32, exactly."""
+    """Return the numbers as float32, exactly."""
     code = calls.to_dtype(as_bytes(x), int32, False, False, None)
     if x._geometry.dtype is float8_e8m0fnu:
         return _power_of_two(code)
@@ -71,7 +71,7 @@ def decoded(x: Tensor) -> Tensor:
 
 
 def encoded(x: Tensor, to: dtype) -> Tensor:
-    """Round float32 numbers to a float8 dtype, ties to even; return their codes as uint8."""
+    """Round float32 numbers to a float8 dtype, ties to even, and return their codes as uint8."""
     if to is float8_e8m0fnu:
         return _exponent(x)
     form = _FORMATS[to]
@@ -79,10 +79,11 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
     bits = calls.view_dtype(x, int32)
     size = calls.abs(x)
     whole = bits & 0x7FFFFFFF
-    # Add half of the last bit, and one more if the code is odd. Then change the exponent's bias.
+    # To round, add half of the last kept bit minus one, and one more if the code is odd. The same
+    # sum changes the exponent's bias.
     odd = (whole >> shift) & 1
     code = (whole + (odd + ((1 << (shift - 1)) - 1)) - ((127 - form.bias) << 23)) >> shift
-    # Below the smallest normal number, the sum with `magic` rounds to the last bit.
+    # For numbers below the smallest normal one, adding `magic` rounds to the last bit.
     magic = 2.0 ** (24 - form.fraction - form.bias)
     sum_bits = calls.view_dtype(size + magic, int32)
     start = (127 + 24 - form.fraction - form.bias) << 23
@@ -90,7 +91,7 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
     code = calls.where_self(code > form.largest, form.beyond, code)
     code = calls.where_self(x != x, form.nan, code)
     is_signed = bits < 0
-    if form.nan == _SIGN:  # formats whose zero has no sign and whose NaN has the code of -0
+    if form.nan == _SIGN:  # In such a format, the code of -0 is NaN, so zero has no sign.
         is_signed = is_signed & (code != 0)
     code = calls.where_self(is_signed, code | _SIGN, code)
     return calls.to_dtype(code, uint8, False, False, None)
@@ -98,12 +99,12 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
 
 # --- powers of two --------------------------------------------------------------------------------
 
-_POINT = 23  # the bit position of float32's exponent
+_POINT = 23  # float32's exponent begins at this bit.
 _NO_NUMBER = 0xFF
 
 
 def _power_of_two(code: Tensor) -> Tensor:
-    """Return 2 ** (code - 127) as float32; the smallest value is subnormal."""
+    """Return 2 ** (code - 127) as float32. The smallest of these numbers is subnormal."""
     bits = calls.where_self(code == 0, 1 << (_POINT - 1), code << _POINT)
     number = calls.view_dtype(bits, float32)
     return calls.where_self(code == _NO_NUMBER, float("nan"), number)
@@ -124,9 +125,10 @@ def _exponent(x: Tensor) -> Tensor:
 
 
 def moved(kernel: Callable[..., Any], key_set: int, *args: Any) -> Tensor:
-    """Call a kernel with the bytes of float8 tensors. The kernel must only move elements.
+    """Call a kernel on the bytes of float8 tensors, and view its result as float8. The kernel must
+    only move elements.
 
-    args: tensors of one float8 dtype, indices, and numbers in the kernel's form.
+    args: tensors of one float8 dtype, indices, and numbers in the form that the kernel takes.
     """
     of = next(x._geometry.dtype for x in _tensors(args) if x._geometry.dtype.is_float8)
     made = kernel(key_set, *[_bytes_of(value, of) for value in args])
@@ -134,13 +136,13 @@ def moved(kernel: Callable[..., Any], key_set: int, *args: Any) -> Tensor:
 
 
 def with_dtype(codes: Tensor, of: dtype) -> Tensor:
-    """View uint8 codes as numbers of a float8 dtype, over the same memory."""
+    """View uint8 codes as numbers of a float8 dtype. The memory is shared."""
     shape = codes._geometry
     return view_of(codes, geometry(shape.sizes, shape.strides, of), codes._offset)
 
 
 def code_of(value: Any, of: dtype) -> int:
-    """Return the code of a number in this dtype."""
+    """Return the code of a number in a float8 dtype."""
     wide = calls.scalar_tensor(value, float32, None, None, None)
     return int(calls.item(encoded(wide, of)))
 
@@ -151,7 +153,7 @@ def rounded(value: Any, of: dtype) -> float:
 
 
 def written(compute: Callable[..., Tensor], out: Tensor, *args: Any) -> Tensor:
-    """Compute in float32 with the numbers of float8 tensors, and round the result into `out`."""
+    """Call `compute` on float8 tensors decoded to float32, and round its result into `out`."""
     wide = [decoded(x) if isinstance(x, Tensor) else x for x in args]
     calls.copy_(out, compute(*wide), False)
     return out

@@ -1,6 +1,6 @@
-"""Kernels of forms that are derived from another operator: in place, into `out`, copies of views,
-overloads without an argument, and the functional form of an in-place operator. They run on every
-device. Most of them copy, so a family with its own loops writes into `out` itself.
+"""Kernels of forms that are derived from another operator: in-place and out forms, copies of views,
+overloads that lack an argument, and the functional form of an in-place operator. They run on every
+device. Most of them copy a result, so a family with its own loops writes into `out` itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Kernel = Callable[..., Any]
 
 
 def given(kernel: Any, **values: Any) -> Kernel:
-    """Make the kernel of an overload that lacks these arguments, from a kernel that has them.
+    """Make the kernel of an overload that lacks some arguments, from a kernel that has them.
     values: the fixed values of these arguments."""
     _, *names = kernel.__code__.co_varnames
     places = sorted([(names.index(name), value) for name, value in values.items()])
@@ -39,16 +39,17 @@ def given(kernel: Any, **values: Any) -> Kernel:
 
     is_front = [place for place, _ in places] == [*range(len(places))]
     made = with_front if is_front else shorter
-    made.__module__ = kernel.__module__  # the operator's family is the name of this module
+    made.__module__ = kernel.__module__  # The module's name is the operator's family.
     return made
 
 
 def copy(of: Operator) -> Kernel:
-    """Make the kernel of a `_copy` operator: it copies the view that `of` returns to new row-major
-    memory. Source: torchgen's gen_functionalization_type.py, gen_composite_view_copy_kernel."""
+    """Make the kernel of a `_copy` operator, which copies the view that `of` returns to new
+    row-major memory. Source: torchgen's gen_functionalization_type.py,
+    gen_composite_view_copy_kernel."""
 
     def kernel(key_set: int, *args: Any) -> Any:
-        key_set &= BELOW_ADINPLACEORVIEW  # not a write to a tensor that other code can access
+        key_set &= BELOW_ADINPLACEORVIEW  # No other code can access the tensor yet.
         found = of.redispatch_table[key_set](key_set, *args)
         if isinstance(found, Tensor):
             return calls.clone(found, contiguous_format)
@@ -58,14 +59,14 @@ def copy(of: Operator) -> Kernel:
 
 
 def inplace(of: Operator) -> Kernel:
-    """Make an in-place kernel: it copies the result of `of` into self."""
+    """Make an in-place kernel, which copies the result of `of` into self."""
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
         op = f"{of.short_name}_"
         overlap.check_itself(op, self, "self")
         read = self
         if key_set & ~BELOW_ADINPLACEORVIEW and self.requires_grad:
-            # the derivatives read the previous elements of self
+            # Derivatives need the elements that self has before the write.
             read = calls.clone(self)
         made = of.redispatch_table[key_set](key_set, read, *args)
         shape = made._geometry
@@ -81,8 +82,8 @@ def inplace(of: Operator) -> Kernel:
 
 
 def out(of: Operator, count: int = 1) -> Kernel:
-    """Make an out kernel. It copies the result of `of` into `out`, which must have the result's
-    dtype and device. A factory is called with the dtype and device of `out`."""
+    """Make an out kernel, which copies the result of `of` into `out`. `out` must have the result's
+    dtype and device. If `of` is a factory, it is called with the dtype and device of `out`."""
     names = [argument.name for argument in of.schema.arguments]
     options = names[names.index("dtype") :] if "pin_memory" in names else []
 
@@ -116,23 +117,23 @@ def _check_takes(op: str, target: Tensor, result: Tensor) -> None:
 
 
 # --- factories for families that implement only the in-place form ---------------------------------
-# A family binds them by name: `functional = forms.functional`.
+# A family assigns them to its own names: `functional = forms.functional`.
 
 
 def functional(operator: Operator, loop: str) -> Kernel:
-    """Make the functional kernel: it makes a row-major copy of self and calls the in-place form on
-    the copy."""
+    """Make the functional kernel, which copies self to row-major memory and calls the in-place form
+    on the copy."""
     return _of_inplace(operator, contiguous_format)
 
 
 def kept_functional(operator: Operator, loop: str) -> Kernel:
-    """Like `functional`, but the copy keeps the layout of self."""
+    """Like `functional`, but the copy has the layout of self."""
     return _of_inplace(operator, preserve_format)
 
 
 def out_of_functional(operator: Operator, loop: str) -> Kernel:
-    """Make the out kernel. It copies the functional form's result to out, so that out is unchanged
-    after an error."""
+    """Make the out kernel, which copies the functional form's result to `out`. So `out` is
+    unchanged if an error is raised."""
     base, overload = operator.short_name, operator.overload
     return out(_named(base, overload.removesuffix("out").removesuffix("_")))
 
@@ -142,7 +143,7 @@ def _of_inplace(operator: Operator, layout: memory_format) -> Kernel:
     writes = _named(f"{base}_", overload)
 
     def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
-        # the copy of a row-major tensor has the same layout, and a short cut
+        # For a row-major tensor, a plain clone gives the same layout and has a short cut.
         is_kept = layout is preserve_format or self._geometry.is_row_major
         made: Tensor = calls.clone(self) if is_kept else calls.clone(self, layout)
         return into_new(writes, key_set, made, *rest)
@@ -151,7 +152,8 @@ def _of_inplace(operator: Operator, layout: memory_format) -> Kernel:
 
 
 def into_new(writes: Operator, key_set: int, made: Tensor, *rest: Any) -> Tensor:
-    """Call an in-place operator on a new tensor without counting the write: the version stays 0."""
+    """Call an in-place operator on a new tensor. The write is not counted, so the tensor's version
+    stays 0."""
     shapes = (made._geometry, *[x._geometry for x in rest if isinstance(x, Tensor)])
     short = writes.table.short.get(shapes if len(shapes) > 1 else shapes[0])
     if short is not None and short(made, *rest) is not None:

@@ -1,8 +1,8 @@
-"""Generators of random numbers, and the default generators. A generator consists of a seed and a
-position in the stream of the seed.
+"""Random number generators, and the default generators. A generator consists of a seed and a
+position in the stream of that seed.
 
-Each device has its own stream, so drawing on one device does not advance the streams of others.
-native/random.py converts the numbers to distributions.
+Each device has its own stream, so a draw on one device does not advance the streams of other
+devices. native/random.py turns the numbers into distributions.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _SEEDS = 1 << 64
 
 
 class Generator:
-    """A seed and a position in its stream, for tensors of one device type.
+    """A seed and a position in its stream, for the tensors of one device type.
 
-    device: `cpu` by default; the stream of a seed is the same on every device. The initial seed is
+    device: by default `cpu`. The stream of a seed is the same on every device. The initial seed is
     random, as after `seed()`. Positions count 256-bit counter blocks.
     """
 
@@ -36,7 +36,7 @@ class Generator:
     def __init__(self, device: Any = "cpu") -> None:
         self._lock = threading.Lock()
         self._device = resolve(as_device(device))
-        TENSOR_KEYS[self._device.type]  # this call raises for a device type without a backend
+        TENSOR_KEYS[self._device.type]  # This raises for a device type without a backend.
         self.seed()
 
     @property
@@ -45,11 +45,12 @@ class Generator:
         return self._device
 
     def seed(self) -> int:
-        """Start the stream of a random seed from the operating system. Return the seed."""
+        """Start the stream of a random seed that the operating system provides, and return the
+        seed."""
         return self.manual_seed(int.from_bytes(os.urandom(8), "little"))._seed
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start the stream of `seed`, an int. Negative seeds wrap around as 64-bit numbers."""
+        """Start the stream of `seed`, an int. Negative seeds wrap around to 64-bit numbers."""
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise errors.wrong_type("manual_seed", "seed", "be an int", seed)
         self._stands_in_no_capture("manual_seed")
@@ -57,15 +58,15 @@ class Generator:
         return self
 
     def initial_seed(self) -> int:
-        """The seed of the stream."""
+        """Return the seed of the stream."""
         return self._seed
 
     def get_state(self) -> tuple[int, int]:
-        """(seed, position), for `set_state`."""
+        """Return (seed, position), for `set_state`."""
         return (self._seed, self._position)
 
     def set_state(self, state: tuple[int, int]) -> None:
-        """Continue at a position that `get_state` returned."""
+        """Continue at a position that `get_state` has returned."""
         try:
             seed, position = map(operator.index, state)
             fits = 0 <= seed < _SEEDS and position >= 0
@@ -78,10 +79,10 @@ class Generator:
         self._seed, self._position = seed, position
 
     def take(self, numel: int, kernel_on: int | None = None) -> tuple[int, int]:
-        """Reserve random numbers for this many elements; return (seed, first block).
+        """Reserve random numbers for this many elements, and return (seed, first block).
 
-        kernel_on: the CUDA device if a kernel draws the numbers. The returned seed may then be a
-        `capture.Place`.
+        kernel_on: the index of the CUDA device if a kernel draws the numbers; within a capture, the
+        returned seed is a `capture.Place`.
         """
         if capture.capturing and self._device.type == "cuda":
             if kernel_on is not None:
@@ -106,7 +107,7 @@ _generators: dict[Any, Generator] = {}
 
 
 def default_generator(place: Any) -> Generator:
-    """Return the generator that calls without a generator use on this device."""
+    """Return the generator of a device that calls use if they pass no generator."""
     found = _generators.get(place)
     if found is None:
         made = Generator(place)
@@ -123,7 +124,7 @@ def seed_devices(device_type: str, indices: Iterable[int], seed: int) -> None:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the generators of all devices. Return the CPU's generator."""
+    """Seed the generators of all devices, and return the CPU's generator."""
     global _default_seed
     generator = default_generator(CPU).manual_seed(seed)
     _default_seed = seed
@@ -133,42 +134,43 @@ def manual_seed(seed: int) -> Generator:
 
 
 def seed() -> int:
-    """Seed the generators of all devices with a random seed and return it."""
+    """Seed the generators of all devices with one random seed, and return the seed."""
     return manual_seed(int.from_bytes(os.urandom(8), "little"))._seed
 
 
 def initial_seed() -> int:
-    """The seed of the CPU's default generator."""
+    """Return the seed of the CPU's default generator."""
     return default_generator(CPU).initial_seed()
 
 
 def get_rng_state() -> tuple[int, int]:
-    """The state of the CPU's default generator, for `set_rng_state`."""
+    """Return the state of the CPU's default generator, for `set_rng_state`."""
     return default_generator(CPU).get_state()
 
 
 def set_rng_state(new_state: tuple[int, int]) -> None:
-    """Continue the CPU's default generator at the position of `get_rng_state`."""
+    """Continue the CPU's default generator at a position that `get_rng_state` has returned."""
     default_generator(CPU).set_state(new_state)
 
 
 def all_states() -> dict[Generator, tuple[int, int]]:
-    """The states of the default generators of all devices, for `set_all_states`."""
+    """Return the states of the default generators of all devices, for `set_all_states`."""
     return {made: made.get_state() for made in list(_generators.values())}
 
 
 def set_all_states(states: dict[Generator, tuple[int, int]]) -> None:
-    """Restore the default generators' states from `all_states`. Generators made since then are
-    seeded again."""
+    """Restore the states that `all_states` has returned. Default generators that were made since
+    then are seeded again."""
     for made in list(_generators.values()):
         made.set_state(states.get(made) or (made.initial_seed(), 0))
 
 
 class fork_rng(Guard):
-    """`with gt.random.fork_rng():` restores the generators after the block.
+    """`with gt.random.fork_rng():` restores the generators' states after the block.
 
-    devices: further devices, as indices or devices, besides the CPU; by default all devices of
-    `device_type` that have drawn so far. enabled=False: no state is restored. Also a decorator.
+    The CPU's generator is always included. devices: the other devices, as indices or devices; by
+    default, all devices of `device_type` that have drawn numbers so far. enabled: if False, nothing
+    is restored. The class is also a decorator.
     """
 
     __slots__ = ("_places", "_type", "_states")

@@ -1,7 +1,7 @@
-"""Elements selected by index tensors: their positions, and loops that read or write them.
+"""Elements that index tensors select: their positions, and the loops that read or write them.
 
-The families gather and scatter use this module. On the CPU all indices are checked before any
-element is written. On other devices the kernel checks them: see Note [Targets outside the classes]
+The families gather and scatter use this module. On the CPU, all indices are checked before any
+element is written. On other devices, the kernel checks them: see Note [Targets outside the classes]
 in native/loss.py.
 """
 
@@ -25,13 +25,14 @@ from ..tensor.tensor import Tensor
 
 
 class Places:
-    """Elements of a tensor, one for each index of an iteration over `sizes`.
+    """The selected elements of a tensor. There is one element for each index of an iteration over
+    `sizes`.
 
     indices: int64 tensors, one for each indexed dimension of the tensor. They broadcast to the
-    iteration from `begin` on. led: the indexed dimensions. begin: the position of the indices'
-    dimensions in the iteration; None if an index has a value for each element of the iteration
-    (gather). wraps: negative indices count from the end. order: the permutation of the tensor, if
-    it was permuted.
+    dimensions of the iteration that begin at `begin`. led: the indexed dimensions. begin: the first
+    of these dimensions; None if an index has a value for each element of the iteration (gather).
+    wraps: if True, negative indices count from the end. order: the permutation that was applied to
+    the tensor, if any.
     """
 
     __slots__ = ("op", "target", "sizes", "indices", "led", "begin", "wraps", "order")
@@ -53,7 +54,7 @@ class Places:
         self.led, self.begin, self.wraps, self.order = led, begin, wraps, None
 
     def of(self, x: Tensor) -> Places:
-        """Return the same places in another tensor of these sizes."""
+        """Return the same places in another tensor of equal sizes."""
         x = x if self.order is None else calls.permute(x, self.order)
         return Places(
             self.op, x, self.sizes, self.indices, self.led, self.begin, wraps=self.wraps
@@ -67,7 +68,8 @@ class Places:
         return self.sizes[self.begin : len(self.sizes) - rest + self.begin]
 
     def strides(self) -> Sizes:
-        """The tensor's strides over the iteration, in elements; 0 for indexed dimensions."""
+        """Return the tensor's strides over the iteration in elements. In indexed dimensions they
+        are 0."""
         own = self.target._geometry.strides
         if self.begin is None:
             return tuple([0 if d in self.led else s for d, s in enumerate(own)])
@@ -90,7 +92,7 @@ class Places:
 
     def on_host(self, loop: Any, first: Any, second: Any) -> None:
         """Run a CPU loop of the family gather or scatter. Raises: IndexRangeError if an index is
-        out of range; then no element is written."""
+        out of range. In that case, no element is written."""
         arrays = [i._get_array() for i in self.indices]
         bad = run(loop, first, second, arrays, self.led, self.begin, self.wraps)
         if bad:
@@ -101,12 +103,12 @@ class Places:
 
 
 class Walk:
-    """The plan for stubs of the families gather and scatter: the coalesced iteration over all
+    """The plan of the families gather and scatter for stubs: the coalesced iteration over all
     operands.
 
     Operands: for gather the output, then the indexed tensor; for scatter the written tensor, then
-    the values. The indices follow. dtypes, stride_bytes: one entry for each operand. bounds: (size,
-    stride in bytes) of each index's dimension.
+    the values. The index tensors follow. dtypes, stride_bytes: one entry for each operand. bounds:
+    the size and the stride in bytes of the dimension that each index tensor indexes.
     """
 
     __slots__ = (
@@ -168,7 +170,7 @@ def read(places: Places, made: Tensor) -> Tensor:
 
 
 def write(loop: str, places: Places, value: Tensor) -> None:
-    """Run `loop` of family scatter on these places, with a value that broadcasts to the
+    """Run `loop` of the family scatter on these places, with a value that broadcasts to the
     iteration."""
     target = places.target
     if 0 in places.sizes or target._device.type == "meta":
@@ -181,8 +183,8 @@ def write(loop: str, places: Places, value: Tensor) -> None:
 
 
 def wide_dtype(of: dtype) -> dtype:
-    """Return the dtype in which elements of dtype `of` are combined. It has at least 32 bits,
-    because atomics require that."""
+    """Return the dtype in which elements of dtype `of` are combined. It has at least 32 bits, as
+    atomic operations require."""
     if of is complex32:
         return complex64
     if of.category >= FLOATING:
@@ -191,7 +193,7 @@ def wide_dtype(of: dtype) -> dtype:
 
 
 def index_dtype(op: str, index: Tensor, *allowed: dtype, arg: str = "index") -> None:
-    """Raise an error for an index of another dtype."""
+    """Raise an error unless the index has an allowed dtype."""
     if index._geometry.dtype not in (allowed or (int64, int32)):
         named = " or ".join(d.name for d in allowed or (int64, int32))
         raise errors.wrong_dtype(op, arg, f"be {named}", index)
@@ -202,7 +204,7 @@ def is_mask(index: Tensor) -> bool:
 
 
 def number_of(op: str, value: Tensor, like: Tensor) -> Tensor:
-    """Return a 0-d tensor with the dtype and device of the written tensor."""
+    """Return a 0-d tensor `value`, cast to the dtype and device of the written tensor `like`."""
     if value._geometry.ndim:
         raise errors.must(op, "value", "be a number or a 0-d tensor", value)
     if value._geometry.dtype.is_complex and not like._geometry.dtype.is_complex:
@@ -211,7 +213,7 @@ def number_of(op: str, value: Tensor, like: Tensor) -> Tensor:
 
 
 def cropped(x: Tensor, sizes: Any) -> Tensor:
-    """Return the part of x with these sizes, from index 0 on."""
+    """Return the part of x with these sizes that begins at index 0 in each dimension."""
     for d, n in enumerate(sizes):
         if n != x._geometry.sizes[d]:
             x = calls.slice_Tensor(x, d, 0, n, 1)

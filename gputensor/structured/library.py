@@ -1,20 +1,20 @@
-"""Operators implemented by one function over an array library.
+"""Operators that are implemented by one function over an array library.
 
     def _sizes(self, dim): ...                        # checks, and the geometry of each result
     def _sort(library, x, dim): return library.np.sort(x, dim)
     sort = library.kernel("sort", _sizes, _sort)      # row: `CPU, CUDA, Meta: sort`
 
-A family whose kernels call `call` or `write` themselves sets `BY_LIBRARY = True`. Further devices
-then use their fallback and not these kernels.
+A family whose kernels themselves call `call` or `write` sets `BY_LIBRARY = True`. Devices of other
+packages then use their fallback instead of these kernels.
 
-The function receives arrays in place of tensors. On the CPU these are NumPy arrays over the
-tensors' memory, with the tensors' strides. On the emulator they are NumPy arrays over emulated
-memory, in the order of the current stream. On a GPU they are CuPy arrays over our memory, on the
-device's current stream, and temporaries come from our allocator. `library.np` is NumPy or CuPy,
-`library.scipy("fft")` a module of SciPy or of CuPy. The function must not read values, except in
-`waiting`, and must not write into its operands. Its return value becomes the result, without a copy
-if it has the result's layout. Before the call, the operator casts half types that the library
-lacks.
+The function receives arrays in place of tensors. On the CPU, these are NumPy arrays over the
+tensors' memory, with the tensors' strides. On the emulator, they are NumPy arrays over emulated
+memory, and the function runs in the order of the current stream. On a GPU, they are CuPy arrays
+over our memory; the function runs on the device's current stream, and temporaries come from our
+allocator. `library.np` is NumPy or CuPy; `library.scipy("fft")` is a module of SciPy or of CuPy.
+The function must not read values, except in `waiting`, and must not write into its operands. Its
+return value becomes the result. If it has the result's layout, it is not copied. Before the call,
+half types that the library lacks are cast.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _CAPSULE: type = type(np.empty(0).__array_struct__)
 
 
 def kernel(op: str, results: Callable[..., Any], function: Compute) -> Callable[..., Any]:
-    """Return the kernel of all devices. results(*args): checks the arguments and returns the
-    geometry of the result, or a tuple of geometries."""
+    """Return the kernel for all devices. results(*args): a function that checks the arguments and
+    returns the geometry of the result, or a tuple of geometries."""
 
     def run_it(key_set: int, *args: Any) -> Any:
         wanted = results(*args)
@@ -60,7 +60,7 @@ def kernel(op: str, results: Callable[..., Any], function: Compute) -> Callable[
 
 
 def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> Results:
-    """Return new tensors with these geometries that hold the results of `function(library,
+    """Return new tensors of these geometries that contain the results of `function(library,
     *args)`."""
     place = _place(args)
     if place.type == "meta":
@@ -78,8 +78,8 @@ def call(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> 
 
 
 def by_lapack(op: str, function: Compute, wanted: Sequence[Geometry], *args: Any) -> Results:
-    """`call` for LAPACK functions of the first tensor. For small matrices, or if there are enough
-    matrices for all threads, BLAS uses one thread: see runtime/blas.py."""
+    """Like `call`, for LAPACK functions of the first tensor. If its matrices are small, or numerous
+    enough to occupy all threads, BLAS is limited to one thread: see runtime/blas.py."""
     if _uses_threads(args[0]._geometry):
         return call(op, function, wanted, *args)
     with blas.one_thread():
@@ -92,8 +92,8 @@ def _uses_threads(shape: Geometry) -> bool:
 
 
 def lapack_on_host(function: Compute, shape: Geometry, *rest: Any) -> Callable[..., Any]:
-    """Return the function of arrays that `by_lapack` runs on the CPU, for matrices of this
-    geometry. rest: the arguments after the arrays."""
+    """Return the function of arrays that `by_lapack` runs on the CPU for matrices of this geometry.
+    rest: the arguments after the arrays."""
 
     def on_host(*arrays: Any) -> Any:
         if _uses_threads(shape):
@@ -105,7 +105,7 @@ def lapack_on_host(function: Compute, shape: Geometry, *rest: Any) -> Callable[.
 
 
 def write(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> None:
-    """Call `function(library, *outs, *args)`, which writes into the arrays of `outs`."""
+    """Call `function(library, *outs, *args)`, which writes to the arrays of `outs`."""
     place = outs[0]._device
     if place.type == "meta":
         return
@@ -116,9 +116,9 @@ def write(op: str, function: Compute, outs: Sequence[Tensor], *args: Any) -> Non
 
 
 def waiting(op: str, function: Compute, *args: Any) -> Results:
-    """`call` for results whose sizes depend on values. It waits for the device.
+    """Like `call`, for results whose sizes depend on values. The call waits for the device.
 
-    Raises an error on the meta device, because its tensors have no values.
+    Raises an error for meta tensors, because they have no values.
     """
     place = _place(args)
     if place.type == "meta":
@@ -137,7 +137,7 @@ def waiting(op: str, function: Compute, *args: Any) -> Results:
 
 
 def check_out(op: str, out: Tensor, wanted: Geometry, **read: Tensor) -> None:
-    """Resize `out` for the result if needed. Raises if `out` cannot hold it."""
+    """Resize `out` for the result if needed. Raise if `out` cannot contain the result."""
     first = next(iter(read.values()))
     if out._device is not first._device:
         raise errors.mixed_devices(op, first, next(iter(read)), out, "out")
@@ -170,8 +170,8 @@ def _geometry(array: Any) -> Geometry:
 
 
 def adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[Any]) -> Results:
-    """Make CPU tensors over a function's results, or over copies of them. given: the operands'
-    arrays, whose memory must not be shared by a result."""
+    """Return CPU tensors over a function's results, or over copies of them. given: the operands'
+    arrays, with which a result must not share memory."""
     taken = set[int]()
     for x in given:
         if isinstance(x, np.ndarray):
@@ -179,8 +179,8 @@ def adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[An
     made = []
     for value, geometry in zip(found, wanted):
         array = value if type(value) is np.ndarray else np.asarray(value)
-        # The base of a view is the array that owns the memory, even if there are several views in
-        # between.
+        # Even if there are several views in between, a view's base is the array that owns the
+        # memory.
         owner = array if _owns(array) else array.base
         if (
             id(owner) not in taken and type(owner) is np.ndarray and owner.nbytes == array.nbytes
@@ -197,7 +197,7 @@ def adopted(found: Sequence[Any], wanted: Sequence[Geometry], given: Sequence[An
 
 
 def _owns(array: np.ndarray) -> bool:
-    """True if NumPy or the compiled library allocated the array's memory for it."""
+    """Return True if NumPy or the compiled library allocated the memory for this array."""
     return (base := array.base) is None or type(base) is _CAPSULE
 
 
@@ -224,7 +224,8 @@ def _on_device(
 
 
 def _filled(function: Compute, args: Sequence[Any], before: int) -> Compute:
-    """Return `function` as a function of only the arrays. The other arguments are bound."""
+    """Return `function` with its other arguments bound, as a function of the library and the
+    arrays."""
     rest = [None if isinstance(x, Tensor) else (x,) for x in args]
 
     def with_rest(library: Any, *arrays: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Code shared by operators over matrices: checks, layouts and triangles.
+"""Code that operators over matrices share: checks, layouts and triangles.
 
 Source: aten/src/ATen/native/LinearAlgebraUtils.h.
 """
@@ -40,14 +40,14 @@ def check_square(op: str, arg: str, x: Tensor) -> None:
 
 
 def check_pivots(op: str, arg: str, namespace: Any, pivots: Any, rows: int) -> None:
-    """Check pivots before they are passed to LAPACK, which uses them as addresses without a check.
-    A GPU's pivots are not checked, because the host would have to wait."""
+    """Check pivots before LAPACK receives them, because it uses them as addresses without a check.
+    Pivots on a GPU are not checked, because the host would have to wait."""
     if not namespace.is_gpu and pivots.size and not (1 <= pivots.min() and pivots.max() <= rows):
         raise errors.must(op, arg, f"name rows, from 1 to {rows}", errors.Got("others"))
 
 
 def broadcast_batches(op: str, a: Tensor, arg: str, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both operands with their batches broadcast."""
+    """Return both operands, with their batch dimensions broadcast."""
     batch = broadcast_sizes(a._geometry.sizes[:-2], b._geometry.sizes[:-2])
     if batch is None:
         rule = f"have batches that broadcast with {list(a._geometry.sizes[:-2])}"
@@ -68,7 +68,7 @@ def matrices(sizes: Sizes, of: dtype, by_columns: bool = True) -> Geometry:
 
 
 def is_vector(A: Tensor, B: Tensor) -> bool:
-    """True if B contains vectors instead of matrices. Source: LinearAlgebraUtils.h,
+    """Return True if B contains vectors and not matrices. Source: LinearAlgebraUtils.h,
     linalg_solve_is_vector_rhs."""
     a, b = A._geometry.sizes, B._geometry.sizes
     return len(b) == 1 or (len(a) - 1 == len(b) and b == a[:-1])
@@ -90,23 +90,23 @@ def lu_sizes(A: Tensor) -> tuple[Geometry, Geometry, Geometry]:
 def factorised(
     op: str, function: Any, wanted: tuple[Geometry, ...], A: Tensor, *args: Any
 ) -> tuple[Tensor, ...]:
-    """Return the results of `library.by_lapack`; zeros if A has no elements."""
+    """Return the results of `library.by_lapack`, or zeros if A has no elements."""
     if not A._geometry.numel:
         return zeros(wanted, A)
     return library.by_lapack(op, function, wanted, A, *args)
 
 
 def checked(results: Any, name: str, A: Tensor, check_errors: bool = True) -> Any:
-    """Return the results. Raise the error that the last result, `info`, reports. Reading it waits
-    for the device."""
+    """Return the results. Raise the error that the last result, `info`, reports, for which the host
+    waits for the device."""
     if check_errors:
         calls._linalg_check_errors(results[-1], name, A._geometry.ndim == 2)
     return results
 
 
 def by_columns(x: Tensor) -> Tensor:
-    """Copy a batch of matrices to column-major order. The strides are exact even for matrices of
-    one column and for matrices without elements."""
+    """Return a copy of a batch of matrices in column-major order. The strides are exactly
+    column-major, even for matrices of one column and without elements."""
     made = calls.mT(calls.contiguous(calls.mT(x)))
     wanted = matrices(made._geometry.sizes, made._geometry.dtype)
     if made._geometry.strides == wanted.strides:
@@ -132,16 +132,16 @@ def _mask(x: Tensor, k: int, is_lower: bool) -> Tensor:
 
 
 def lower(x: Tensor, k: int = 0) -> Tensor:
-    """Return the lower triangle, with gt.tril."""
+    """Return the lower triangle, computed by gt.tril."""
     return calls.where_self(_mask(x, k, True), x, 0)
 
 
 def upper(x: Tensor, k: int = 0) -> Tensor:
-    """Return the upper triangle, with gt.triu."""
+    """Return the upper triangle, computed by gt.triu."""
     return calls.where_self(_mask(x, k, False), x, 0)
 
 
 def beside(made: Tensor, x: Tensor) -> Tensor:
-    """Return zeros with the sizes of x. Their autograd history depends on x."""
+    """Return the elements of `made`, with an autograd history that depends on x."""
     is_that = calls.scalar_tensor(True, bool_, None, x._device, None)
     return calls.contiguous(calls.where_self(is_that, made, x))

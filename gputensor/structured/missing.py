@@ -1,8 +1,9 @@
-"""Substitutes for a loop that a composite kernel needs and that its device lacks.
+"""Substitutes for a loop that a composite kernel needs and that the device lacks.
 
-Operators such as `copy_` and `arange` are composite on every device, so each further device has
-them, but the loop that they call may be missing. Then the device's own kernel of a smaller operator
-is called, or the device's fallback. If there is neither, the error names the kernel to write.
+Operators such as `copy_` and `arange` are composite on every device, so devices of other packages
+have them too, but the loop that they call may be missing. Then the device's own kernel of a smaller
+operator is called, or the device's fallback. If there is neither, the error names the kernel that
+must be written.
 """
 
 from __future__ import annotations
@@ -18,29 +19,30 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator
 from ..tensor.tensor import Tensor
 
-# Called with each operator that `fall_back` passes to a fallback. gputensor/op_tests/check.py uses
-# it.
+# Functions that are called with each operator that `fall_back` passes to a fallback.
+# gputensor/op_tests/check.py uses this list.
 on_fall_back: list[Callable[[Operator], object]] = []
 
 
 def ask(operator: Operator, out: Tensor, *args: Any) -> Tensor:
-    """Call `operator` with the key set of `out`, below the version counter. The table, or a
-    fallback, selects the kernel."""
+    """Call `operator` with the key set of `out`, below the key that counts versions. The operator's
+    table selects the kernel, which may be a fallback."""
     key_set = out._keys & BELOW_ADINPLACEORVIEW
     made: Tensor = operator.redispatch_table[key_set](key_set, *args)
     return made
 
 
 def ask_inplace(operator: Operator, made: Tensor, *args: Any) -> Tensor:
-    """`ask` for an in-place operator on `made`, which is a new tensor or a tensor whose write is
-    already counted."""
+    """Like `ask`, for an in-place operator on `made`, which is a new tensor or a tensor whose write
+    is already counted."""
     return ask(operator, made, made, *args)
 
 
 def fall_back(operator: Operator, on: Tensor, *args: Any) -> Any:
-    """Call the fallback of this tensor's device for `operator`, skipping its composite kernel.
+    """Call the fallback of this tensor's device for `operator`. The operator's composite kernel is
+    skipped.
 
-    Raises: DispatchError that names the operator if the device has no fallback.
+    Raises: DispatchError, with the operator's name, if the device has no fallback.
     """
     key = keys.runtime_key(BACKEND_OF_TYPE[on._device.type])
     kernel = dispatcher.fallbacks().get(key)

@@ -1,8 +1,8 @@
-"""The formulas of optimizers that PyTorch also implements as operators: Adam, SGD and Adagrad.
+"""The formulas of the optimizers that PyTorch also implements as operators: Adam, SGD and Adagrad.
 
-The classes of optim/ and the operators of native/optimizer.py both call them. Steps work in place.
-If the step is recorded and must not overwrite an operand, `fresh` returns a copy of it; otherwise
-it returns the operand.
+The classes of optim/ and the operators of native/optimizer.py call these functions. Steps work in
+place. fresh: a function that returns a copy of an operand if the step is recorded and must not
+overwrite the operand, and otherwise the operand itself.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Fresh = Callable[[Tensor], Tensor]
 
 
 def plain(x: Tensor) -> Tensor:
-    """The function `fresh` for steps that are not recorded: it returns x itself."""
+    """Return x itself: the function `fresh` for steps that are not recorded."""
     return x
 
 
 def _exact(step: Any) -> Any:
-    """Return a step that is a tensor as f64, because Python computes in f64 if the step is a
-    number.
+    """Return the step number. A tensor is cast to f64, because Python computes in f64 if the step
+    is a number.
     """
     return step.to(float64) if isinstance(step, Tensor) else step
 
@@ -36,7 +36,7 @@ def plus(x: Tensor, y: Tensor, factor: Any, fresh: Fresh = plain) -> Tensor:
 
 
 def add(x: Tensor, y: Tensor, factor: Any, fresh: Fresh = plain) -> None:
-    """x += factor * y."""
+    """Compute x += factor * y in place."""
     if isinstance(factor, Tensor):
         x.add_(fresh(y) * factor)
     else:
@@ -45,12 +45,12 @@ def add(x: Tensor, y: Tensor, factor: Any, fresh: Fresh = plain) -> None:
 
 @lru_cache(maxsize=256)
 def _rest(kept: float) -> float:
-    """Return 1 - kept. It is cached, because short cuts compare numbers by identity."""
+    """Return 1 - kept. The result is cached, because short cuts compare numbers by identity."""
     return 1 - kept
 
 
 def mix(x: Tensor, y: Tensor, kept: Any) -> None:
-    """x = kept * x + (1 - kept) * y."""
+    """Compute x = kept * x + (1 - kept) * y in place."""
     if isinstance(kept, Tensor):
         x.add_((y - x) * (1 - kept))
     else:
@@ -58,7 +58,7 @@ def mix(x: Tensor, y: Tensor, kept: Any) -> None:
 
 
 def mix_square(x: Tensor, y: Tensor, kept: Any) -> None:
-    """x = kept * x + (1 - kept) * y * y."""
+    """Compute x = kept * x + (1 - kept) * y * y in place."""
     x.mul_(kept)
     if isinstance(kept, Tensor):
         x.add_(y.square() * (1 - kept))
@@ -67,7 +67,7 @@ def mix_square(x: Tensor, y: Tensor, kept: Any) -> None:
 
 
 def descend(p: Tensor, direction: Tensor, lr: Any, fresh: Fresh = plain) -> None:
-    """p -= lr * direction."""
+    """Compute p -= lr * direction in place."""
     if isinstance(lr, Tensor):
         p.sub_(fresh(direction) * lr)
     else:
@@ -77,7 +77,8 @@ def descend(p: Tensor, direction: Tensor, lr: Any, fresh: Fresh = plain) -> None
 def decayed(
     p: Tensor, grad: Tensor, lr: Any, decay: Any, is_decoupled: bool, fresh: Fresh = plain
 ) -> Tensor:
-    """Return the gradient with weight decay added; if decoupled, shrink the parameter."""
+    """Return the gradient with weight decay added. If is_decoupled, shrink the parameter instead
+    and return the gradient unchanged."""
     if not isinstance(decay, Tensor) and not decay:
         return grad
     if is_decoupled:
@@ -90,8 +91,8 @@ def adam(
     p: Tensor, grad: Tensor, average: Tensor, square: Tensor, largest: Tensor | None, lr: Any,
     betas: tuple[Any, Any], eps: Any, step: Any, fresh: Fresh = plain,
 ) -> None:  # fmt: skip
-    """One step of Adam. step: counted from 1. largest: with amsgrad, the largest average square so
-    far.
+    """Take one step of Adam. step: counted from 1. largest: the largest average square so far, if
+    amsgrad is used.
     """
     mix(average, grad, betas[0])
     mix_square(square, grad, betas[1])
@@ -107,9 +108,9 @@ def sgd(
     p: Tensor, grad: Tensor, average: Tensor | None, lr: Any, momentum: Any, dampening: Any,
     is_nesterov: bool, is_first: bool, fresh: Fresh = plain,
 ) -> None:  # fmt: skip
-    """A step of SGD. average: the average of the gradients; None without momentum.
+    """Take one step of SGD. average: the average of the gradients; None without momentum.
 
-    At the first step it is the gradient.
+    At the first step, the average is the gradient.
     """
     if average is not None:
         if not is_first:
@@ -122,7 +123,8 @@ def adagrad(
     p: Tensor, grad: Tensor, total: Tensor, lr: Any, lr_decay: Any, eps: Any, step: Any,
     fresh: Fresh = plain,
 ) -> None:  # fmt: skip
-    """One step of Adagrad. step: counted from 1. total: the sum of the squares of the gradients."""
+    """Take one step of Adagrad. step: counted from 1. total: the sum of the squares of the
+    gradients."""
     total.add_(grad * grad)
     root = fresh(total.sqrt()).add_(eps)
     descend(p, grad / root, lr / (1 + (_exact(step) - 1) * lr_decay), fresh)

@@ -1,7 +1,7 @@
-"""TensorIteratorConfig and TensorIterator: plans over tensors, for authors of loops.
+"""TensorIteratorConfig and TensorIterator: plans over tensors, for users who write loops.
 
-Operators themselves use `plan.build` and the plan cache. A loop receives addresses and byte strides
-of two dimensions at a time, as in PyTorch: `loop(data, stride_bytes, size0, size1)`.
+Our operators use `plan.build` and the plan cache instead. A loop receives addresses and stride
+bytes of two dimensions at a time, as in PyTorch: `loop(data, stride_bytes, size0, size1)`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from ..iterator.operands import RESIZE
 from ..iterator.split import Piece
 
 NUMBERS = (bool, int, float, complex)
-# loop(addresses per operand, inner strides of all operands then outer ones, inner size, outer size)
+# The arguments are the operands' addresses, the inner strides of all operands followed by the outer
+# ones, the inner size, and the outer size.
 Loop = Callable[[tuple[int, ...], tuple[int, ...], int, int], object]
 
 
 class TensorIteratorConfig:
-    """Collects operands and flags. `build()` makes the iterator. Each method returns the config.
+    """Collects operands and flags, from which `build()` makes the iterator. Each method returns the
+    config.
 
-    Flags have PyTorch's names and defaults. Outputs come first, in the order in which they were
-    added. op: the operator's name in messages.
+    Flags have PyTorch's names and defaults. Outputs come before inputs, each in the order in which
+    they were added. op: the operator's name in messages.
     """
 
     __slots__ = (
@@ -57,7 +59,7 @@ class TensorIteratorConfig:
         return self
 
     def add_input(self, x: Tensor | complex) -> TensorIteratorConfig:
-        """Add an input: a tensor, or a number with the promotion of numbers."""
+        """Add an input: a tensor, or a number, which promotes as numbers do."""
         self._inputs.append(self._checked("input", x, (Tensor, *NUMBERS)))
         return self
 
@@ -72,26 +74,28 @@ class TensorIteratorConfig:
         return self
 
     def set_check_mem_overlap(self, value: bool) -> TensorIteratorConfig:
-        """Reject outputs that overlap themselves or a part of an input. On by default."""
+        """Reject outputs that overlap themselves or a part of an input. Default: True."""
         return self._set(check_mem_overlap=value)
 
     def check_all_same_dtype(self, value: bool) -> TensorIteratorConfig:
-        """Require one dtype of inputs and given outputs. On, unless inputs are promoted."""
+        """Require that inputs and given outputs have the same dtype. Default: True, unless inputs
+        are promoted."""
         return self._set(check_all_same_dtype=value)
 
     def check_all_same_device(self, value: bool) -> TensorIteratorConfig:
-        """Require one device. On by default."""
+        """Require that all operands are on the same device. Default: True."""
         return self._set(check_all_same_device=value)
 
     def resize_outputs(self, value: bool) -> TensorIteratorConfig:
-        """Resize given outputs of the wrong size instead of broadcasting inputs to them.
+        """Resize given outputs of the wrong size. If False, inputs are broadcast to the outputs
+        instead.
 
-        On by default.
+        Default: True.
         """
         return self._set(resize_outputs=value)
 
     def promote_inputs_to_common_dtype(self, value: bool) -> TensorIteratorConfig:
-        """Compute in the inputs' result type. Disables the same-dtype check."""
+        """Compute in the result type of the inputs. This disables `check_all_same_dtype`."""
         if value:
             self._flags["check_all_same_dtype"] = False
         return self._set(promote_from=0 if value else None)
@@ -104,7 +108,7 @@ class TensorIteratorConfig:
         return self._set(promote_integer_inputs_to_float=value)
 
     def cast_common_dtype_to_outputs(self, value: bool) -> TensorIteratorConfig:
-        """Allow outputs with a dtype other than the common dtype."""
+        """Allow outputs whose dtype is not the common dtype."""
         if value:
             self._flags["check_all_same_dtype"] = False
         return self._set(cast_common_dtype_to_outputs=value)
@@ -127,17 +131,19 @@ class TensorIteratorConfig:
         return self
 
     def declare_static_device(self, device: Any) -> TensorIteratorConfig:
-        """The device of allocated outputs when no operand is a tensor."""
+        """Set the device of allocated outputs for iterations without tensor operands."""
         self._static_device = device
         return self
 
     def declare_static_shape(self, shape: Any) -> TensorIteratorConfig:
-        """Fix the sizes of the iteration, independent of the operands. Outputs are not resized."""
+        """Set the sizes of the iteration, which then do not depend on the operands. Outputs are not
+        resized."""
         self._static_shape = tuple(shape)
         return self._set(resize_outputs=False)
 
     def build(self) -> TensorIterator:
-        """Check, allocate or resize outputs, and order and coalesce dimensions."""
+        """Check the operands, allocate or resize outputs, order and coalesce dimensions, and return
+        the iterator."""
         names = tuple(f"input {i}" for i in range(len(self._inputs)))
         flags = Config(**self._flags, arg_names=names)
         tensors = [x for x in (*self._outputs, *self._inputs) if isinstance(x, Tensor)]
@@ -164,7 +170,7 @@ class TensorIteratorConfig:
 
 
 def _kind(number: complex) -> type:
-    # np.float64 is a subclass of float and treated as one.
+    # np.float64 is a subclass of float and is treated as a float.
     return next(kind for kind in NUMBERS if isinstance(number, kind))
 
 
@@ -175,18 +181,19 @@ def _output(op: str, given: Tensor | None, planned: plan.OutputPlan, device: Any
         if given._geometry.numel:
             told = errors.output_resized(op, given, planned.geometry)
             warnings.warn(told, UserWarning, stacklevel=4)
-        # New layouts are dense, so that the storage after resize_ is large enough for any of them.
+        # New layouts are dense, so resize_ makes the storage large enough for any of them.
         calls.resize_(given, planned.geometry.sizes)
         given._geometry, given._array = planned.geometry, None
     return given
 
 
 class TensorIterator:
-    """An iteration over operands, outputs first, dimension 0 fastest. TensorIteratorConfig makes
-    it.
+    """An iteration over operands, outputs first, with dimension 0 fastest. TensorIteratorConfig
+    makes it.
 
-    For parts made by `split` or `with_32bit_indexing` along a reduced dimension: accumulate is True
-    if outputs contain an earlier part's result, is_final_output if no later part changes them.
+    `split` and `with_32bit_indexing` may divide a reduced dimension. For a part, accumulate is then
+    True if the outputs contain an earlier part's result, and is_final_output is True if no later
+    part changes the outputs.
     """
 
     __slots__ = (
@@ -198,7 +205,7 @@ class TensorIterator:
 
     def __init__(self, made: plan.Plan, operands: list[Any]) -> None:
         self._plan, self._tensors = made, operands
-        # A number gets its own memory, as in PyTorch.
+        # Each number gets memory of its own, as in PyTorch.
         numbers = [(i, x) for i, x in enumerate(operands) if not isinstance(x, Tensor)]
         self._scalars = {i: np.array(x, made.common_dtype.np) for i, x in numbers}
         self._shape = made.shape
@@ -214,7 +221,7 @@ class TensorIterator:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the coalesced iteration."""
+        """The sizes of the coalesced iteration."""
         return self._shape
 
     @property
@@ -245,11 +252,11 @@ class TensorIterator:
         return self._plan.device
 
     def strides(self, i: int) -> tuple[int, ...]:
-        """Stride bytes of operand `i` over `shape`; zeros for a number."""
+        """Return the stride bytes of operand `i` over `shape`; zeros for a number."""
         return self._strides[i]
 
     def dtype(self, i: int = 0) -> dtype:
-        """The dtype of operand `i` in memory."""
+        """Return the dtype of operand `i` in memory."""
         found: dtype = self._plan.dtypes[i]
         return found
 
@@ -265,7 +272,7 @@ class TensorIterator:
         return self._tensors[self._plan.n_outputs + i]
 
     def data_ptr(self, i: int) -> int:
-        """Address of operand `i`'s first element in this iteration."""
+        """Return the address of the first element of operand `i` in this iteration."""
         return self._data[i]
 
     def is_dim_reduced(self, dim: int) -> bool:
@@ -273,11 +280,12 @@ class TensorIterator:
         return self._shape[dim] > 1 and any(strides[dim] == 0 for strides in outputs)
 
     def can_use_32bit_indexing(self) -> bool:
-        """True if the number of elements and all byte offsets fit a signed 32-bit integer."""
+        """Return True if the number of elements and all byte offsets fit into a signed 32-bit
+        integer."""
         return split.can_use_32bit(self._shape, self._strides)
 
     def with_32bit_indexing(self) -> Iterator[TensorIterator]:
-        """Return iterators over parts of this iteration, each of which can use 32-bit indexing."""
+        """Yield iterators over parts of this iteration. Each part can use 32-bit indexing."""
         reduced = 0
         while reduced < len(self._shape) and self.is_dim_reduced(reduced):
             reduced += 1
@@ -285,7 +293,8 @@ class TensorIterator:
             yield self._over(piece)
 
     def split(self, dim: int) -> tuple[TensorIterator, TensorIterator]:
-        """Split a dimension into its first half, rounded down, and the remainder."""
+        """Split a dimension into its first half, rounded down, and the rest. Return both
+        iterators."""
         if not (0 <= dim < len(self._shape) and self._shape[dim] > 1):
             rule = f"be a dimension of {self._shape} with two elements"
             raise errors.wrong_index(self._plan.op, "dim", rule, dim)
@@ -303,8 +312,8 @@ class TensorIterator:
         return part
 
     def for_each(self, loop: Loop, grain: int = parallel.GRAIN) -> None:
-        """Run the loop over all elements. Several threads run it if each of them gets at least
-        `grain` elements."""
+        """Run the loop over all elements. Several threads run it if each gets at least `grain`
+        elements."""
         work = partial(self.serial_for_each, loop)
         parallel.for_each(self._shape, work, grain)
 

@@ -1,8 +1,7 @@
-"""Copies of bytes between storages: within a device, between devices, and to and from the host.
+"""Copies of bytes between storages: within a device, between devices, and between device and host.
 
-This module copies only ranges of bytes; native/copy.py handles layouts. The runtime of the device's
-type makes the copies: CUDA's runtime, or the runtime that a further device registered
-(`runtime.of`).
+This module copies only ranges of bytes; native/copy.py handles layouts. The runtime of the device
+type makes the copies: CUDA's, or the runtime that another package registered (`runtime.of`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..tensor.tensor import Tensor
 
 
 def copy_bytes(to: Storage, source: Storage, nbytes: int) -> None:
-    """Copy the first `nbytes` on one device, in the order of the device's current stream."""
+    """Copy the first `nbytes` bytes within a device, in the order of its current stream."""
     if to.data is None or source.data is None or not nbytes:
         return
     if to.device is CPU:
@@ -34,16 +33,16 @@ def copy_within(to: Tensor, source: Tensor) -> None:
     device.copy_async(to._address(), index, source._address(), index, nbytes, stream)
 
 
-# Host-to-device copies up to this size go through pinned memory, so that the host does not wait.
+# Host-to-device copies of up to this size go through pinned memory, so that the host does not wait.
 PINNED_UP_TO_BYTES = 64 << 20
 
 
 def copy_dense(to: Tensor, source: Tensor) -> None:
     """Copy the bytes of a dense tensor to a tensor of the same geometry on another device.
 
-    A copy to the host waits until the bytes have arrived. A copy from the host returns once the
-    source may be changed. A copy between devices of one type does not wait. A copy between two
-    types goes through the host.
+    A copy to the host returns when the bytes have arrived. A copy from the host returns when the
+    source may be changed. A copy between devices of one type does not wait. A copy between devices
+    of two types goes through the host.
     """
     if to._device is CPU:
         _to_host(to, source)
@@ -56,7 +55,8 @@ def copy_dense(to: Tensor, source: Tensor) -> None:
 
 
 def on_host(source: Tensor) -> Tensor:
-    """Return a CPU tensor of the same geometry. The bytes between its elements are copied too."""
+    """Return a CPU tensor of the same geometry. The bytes in gaps between the elements are copied
+    too."""
     geometry = source._geometry
     storage = allocate_storage(geometry.extent * geometry.dtype.itemsize, CPU)
     landed = from_storage(storage, 0, geometry, CPU_KEYS)
@@ -66,7 +66,8 @@ def on_host(source: Tensor) -> Tensor:
 
 
 def _host_bytes(tensor: Tensor) -> Any:
-    """Return the bytes from a CPU tensor's first element to its last one, as a 1-d uint8 array."""
+    """Return the bytes of a CPU tensor, from its first element to its last one, as a 1-d uint8
+    array."""
     geometry = tensor._geometry
     begin = tensor._offset * geometry.dtype.itemsize
     return tensor._get_storage().data[begin : begin + geometry.extent * geometry.dtype.itemsize]
@@ -83,7 +84,8 @@ def _to_host(to: Tensor, source: Tensor) -> None:
 
 
 def from_host(to: Tensor, source: Tensor) -> None:
-    """The reverse of `on_host`: copy all bytes from the first element to the last."""
+    """Copy all bytes from the first to the last element of a CPU tensor to a device: the reverse of
+    `on_host`."""
     index = to._device.index
     device = runtime.of(to._device.type)
     stream = device.current_stream(index)
@@ -99,9 +101,10 @@ def from_host(to: Tensor, source: Tensor) -> None:
 
 
 def pack_from_host(to: Tensor, source: Tensor, copy: Any) -> None:
-    """`copy_dense` for a source on the host that is not dense. The host reads it only once.
+    """Like `copy_dense`, for a source on the host that is not dense. The host reads the source only
+    once.
 
-    copy: writes one ndarray into another of any layout.
+    copy: a function that writes one ndarray into another of any layout.
     """
     staged = _pinned(to)
     if staged is None:
@@ -116,8 +119,8 @@ def pack_from_host(to: Tensor, source: Tensor, copy: Any) -> None:
 
 
 def land_on_host(source: Tensor) -> Tensor:
-    """Copy a device's dense tensor to the host and wait for it. Pinned memory is used if
-    available."""
+    """Copy a dense tensor of a device to the host, and wait for the copy. Pinned memory is used if
+    it is available."""
     landed = _pinned(source)
     if landed is None:
         storage = allocate_storage(source._geometry.nbytes, CPU)
@@ -127,8 +130,8 @@ def land_on_host(source: Tensor) -> Tensor:
 
 
 def _pinned(like: Tensor) -> Tensor | None:
-    """Return a tensor in pinned memory with the geometry of a dense tensor on a device; None if it
-    is too large, or if the device has no pinned memory."""
+    """Return a tensor in pinned memory with the geometry of a device's dense tensor. Return None if
+    the tensor is too large, or if the device has no pinned memory."""
     device, nbytes = runtime.of(like._device.type), like._geometry.nbytes
     if nbytes > PINNED_UP_TO_BYTES or not hasattr(device, "pinned_allocate"):
         return None
@@ -137,8 +140,8 @@ def _pinned(like: Tensor) -> Tensor | None:
 
 
 def _between_devices(to: Tensor, source: Tensor, nbytes: int) -> None:
-    # The copy runs on the source's stream, after all work that both streams have queued so far and
-    # before all work that they queue later. Source: aten/src/ATen/native/cuda/Copy.cu.
+    # The copy runs on the source's stream. It comes after all work that both streams have queued so
+    # far, and before all work that they queue later. Source: aten/src/ATen/native/cuda/Copy.cu.
     device = runtime.of(to._device.type)
     here, there = source._device.index, to._device.index
     outgoing, incoming = device.current_stream(here), device.current_stream(there)

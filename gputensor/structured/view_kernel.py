@@ -1,8 +1,9 @@
-"""Code shared by the view families: kernels made from rules, and the cache on the geometry.
+"""Code that the view families share: kernels that are made from rules, and the cache on the
+geometry.
 
-A rule maps (geometry, arguments) to the view's geometry. The result is cached on the geometry, so
-that a repeated view costs only a lookup. The index of select and the start of slice are not in the
-key, because they only change the offset.
+A rule returns the view's geometry, given a geometry and the arguments. Its result is cached on the
+given geometry, so a repeated view costs only a look-up. The index of select and the start of slice
+are not part of the key, because they only change the offset.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ MEMO_BOUND = 1 << 12
 
 
 def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> Kernel:
-    """Make the kernel of a view operator that keeps the offset. overload: the operator's name, if
-    it differs."""
+    """Make the kernel of a view operator that keeps the offset. overload: the name of the operator,
+    if it is not `op`."""
     operator: Any = None
 
     def kernel(key_set: int, self: Tensor, *args: Any) -> Tensor:
@@ -32,7 +33,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> K
         shape = self._geometry
         try:
             seen = shape.views[op, *map(exact, args)] if args else shape.views[(op,)]
-        except (KeyError, TypeError):  # the rule is not cached yet, or an argument is a list
+        except (KeyError, TypeError):  # The rule is not cached, or an argument is a list.
             operator = getattr(operators, overload or op)
             seen = plainly(remember, shape, op, args, lambda *a: Seen(rule(*a)))
         else:
@@ -40,7 +41,7 @@ def view_kernel(op: str, rule: Callable[..., Geometry], overload: str = "") -> K
             if seen.short is not table.short:
                 short_view.learn(table, kernel, (shape, *args) if args else shape, seen, self)
         wanted = seen.value
-        # the call of `view_of` is inlined (bench/overhead.py)
+        # The call of `view_of` is inlined (bench/overhead.py).
         storage = self._storage
         if storage is None:
             storage = self._get_storage()
@@ -67,7 +68,7 @@ def remember(shape: Geometry, op: str, args: tuple[Any, ...], rule: Callable[...
 
 
 def seen(shape: Geometry, key: Any) -> Seen | None:
-    """Return the cache entry of a composite view operator. It is only used to store short cuts."""
+    """Return the cache entry of a composite view operator, which only stores short cuts."""
     found: Seen | None = shape.views.get(key)
     if found is None:
         if len(shape.views) >= MEMO_BOUND:

@@ -1,5 +1,5 @@
-"""Convolutions by the compiled loops of loops/conv.cpp. native/conv.py composes all other
-convolutions of matrix products.
+"""Convolutions by the compiled loops of loops/conv.cpp. native/conv.py computes all other
+convolutions as matrix products.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from . import library
 from .pool_windows import in_volumes, of_volumes
 
 Sizes = tuple[int, ...]
-# Strides and dilations are limited to this number. Larger ones have the same effect, because there
-# is only one window, or one kernel element.
+# Upper limit of strides and dilations. A larger stride or dilation has the same effect, because
+# then there is only one window, or one kernel element.
 _MOST = 1 << 62
 
 
@@ -21,7 +21,8 @@ def conv(
     x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, out: np.ndarray, steps: Sizes,
     pads: Sizes, gaps: Sizes, groups: int, transposed: bool,
 ) -> bool:  # fmt: skip
-    """Write the convolution of x (N, C, *sizes) with weight to `out`. Returns True if done."""
+    """Write the convolution of x (N, C, *sizes) with `weight` to `out`. Return False if the loop
+    declines."""
     loop = _loop("conv", x, weight, *(() if bias is None else (bias,)))
     if loop is None:
         return False
@@ -34,7 +35,8 @@ def weight_gradient(
     x: np.ndarray, grad: np.ndarray, out: np.ndarray, steps: Sizes, pads: Sizes, gaps: Sizes,
     groups: int,
 ) -> bool:  # fmt: skip
-    """Write the weight gradient of a plain convolution of x to `out`. Returns True if done."""
+    """Write the weight gradient of a plain convolution of x to `out`. Return False if the loop
+    declines."""
     loop = _loop("weight_gradient", x, grad)
     if loop is None:
         return False
@@ -44,8 +46,9 @@ def weight_gradient(
 
 
 def _is_done(answer: int) -> bool:
-    """True if the loop accepted the call. Raises: MemoryError if the loop could not allocate its
-    panels, because the composed convolution would need even more memory."""
+    """Return True if the loop accepted the call. Raises: MemoryError if the loop could not allocate
+    its panels. There is no fallback, because the composed convolution would need even more
+    memory."""
     if answer < 0:
         raise MemoryError
     return answer == 0

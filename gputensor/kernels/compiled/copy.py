@@ -1,7 +1,7 @@
 """dst[i] = src[i], any pair of dtypes, any strides, `src` broadcast.                  family: copy
 
-`loops/copy.cpp` moves and casts the elements. It declines operands that overlap or do not
-broadcast, and dtypes of other libraries. Then NumPy's loop runs.
+`loops/copy.cpp` moves and casts the elements. NumPy's loop runs if it declines: for operands that
+overlap or do not broadcast, and for dtypes of other libraries.
 """
 
 from __future__ import annotations

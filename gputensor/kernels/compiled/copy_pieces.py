@@ -15,9 +15,9 @@ from . import library
 
 _place = library.function("copy_pieces", "place")
 _join = library.function("copy_pieces", "join")
-# The limits of the library's functions.
+# The library's functions accept at most this many integers, and this many source arrays.
 _MOST_NUMBERS, _MOST_SOURCES = 64, 31
-# Below this number of bytes, NumPy's call costs less.
+# For fewer bytes than this, NumPy's call is faster.
 _SMALL = 1 << 14
 
 
@@ -30,7 +30,8 @@ def place(dst: np.ndarray, src: np.ndarray, value: np.ndarray, pieces: Pieces) -
 
 @lru_cache(maxsize=256)
 def _numbers(pieces: Pieces) -> tuple[int, ...]:
-    """Return the number of pieces of a dimension, followed by the fields of each piece."""
+    """Return the pieces of all dimensions as integers: for each dimension the number of pieces,
+    followed by the fields of each piece."""
     return tuple([n for of in pieces for n in (len(of), *[x for piece in of for x in piece])])
 
 

@@ -1,6 +1,6 @@
 """dst[i] = number, in any layout.                                                     family: fill
 
-Large arrays are filled on all threads, by copying one element. NumPy casts the number.
+NumPy casts the number. Large arrays are filled on all threads, by copying one element repeatedly.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _copy = library.function("copy", "copy")
 
 
 def fill(dst: np.ndarray, number: complex) -> None:
-    """Set every element of `dst`. The function suppresses NumPy's warnings itself: call it without
-    `quiet`."""
+    """Set every element of `dst`. The function suppresses NumPy's warnings itself, so call it
+    without `quiet`."""
     if dst.nbytes >= _SMALL and dst.flags.writeable:
         one = np.empty((), dst.dtype)
         numpys.fill(one, number)

@@ -1,4 +1,4 @@
-"""Reads of indexed elements by the compiled loops: see kernels/cpu/gather.py."""
+"""Gathers of indexed elements by the compiled loops: see kernels/cpu/gather.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...runtime import cpu
 from ..cpu import gather as numpys
 from .library import function
 
-MOST_INDICES = 6  # the limit of the loops
+MOST_INDICES = 6  # The loops accept at most this many index arrays.
 
 
 def gather(
@@ -28,8 +28,8 @@ _LOOPS = {n: f"gather {n}" for n in (1, 2, 4, 8, 16)}
 
 
 def taken(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
-    """Like np.take_along_axis, for indices in range. `index` has the sizes of x except along the
-    axis."""
+    """Like np.take_along_axis. All indices must be in range. `index` has the sizes of x except
+    along the axis."""
     if index.dtype != np.int64:
         return numpys.taken(x, index, axis)
     found = cpu.empty(index.shape, x.dtype)

@@ -1,4 +1,4 @@
-"""Counts of values by the compiled loops: see kernels/cpu/histogram.py."""
+"""Counting of values by the compiled loops: see kernels/cpu/histogram.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...core.dtype import of_ours
 from ..cpu import histogram as numpys
 from .library import function
 
-_MOST_EDGES = 32  # the limit of loops/histogram.cpp
+_MOST_EDGES = 32  # loops/histogram.cpp accepts at most this many bin edges.
 
 
 def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray:

@@ -1,7 +1,8 @@
-"""Factorisations of batches by the compiled library, which calls SciPy's LAPACK for each matrix.
+"""Factorisations of matrix batches by the compiled library, which calls SciPy's LAPACK for each
+matrix.
 
-Each function has the name of the generic function in kernels/lapack.py and returns equal arrays. It
-raises `Absent` if the library is missing or SciPy's LAPACK uses 64-bit integers.
+Each function has the name and the results of the generic function in kernels/lapack.py. It raises
+`Absent` if the library is missing or SciPy's LAPACK uses 64-bit integers.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ import numpy as np
 from ...runtime import blas
 from . import library
 
-# dtype -> the letter of LAPACK's functions, and our name.
+# From the dtype character to the first letter of LAPACK's function names, and to our dtype name.
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
-# Up to this number of rows of real matrices, and of columns of right-hand sides, the library's own
-# loops are several times faster than LAPACK. See loops/tiny.h.
+# The library's own loops are several times faster than LAPACK for real matrices with up to _TINY
+# rows and right-hand sides with up to _TINY_COLUMNS columns. See loops/tiny.h.
 _TINY, _TINY_COLUMNS = 8, 16
 
 Bound = Callable[..., int]
 
 
 class Absent(Exception):
-    """The library lacks the function, or SciPy lacks the LAPACK function that it calls."""
+    """Raised if the library lacks a function, or SciPy lacks the LAPACK function that it calls."""
 
 
 @cache
 def address(routine: str) -> int | None:
-    """Return the address of a BLAS or LAPACK function with C int arguments. SciPy exports it to
-    Cython."""
+    """Return the address of a BLAS or LAPACK function with C int arguments. SciPy exports these
+    addresses for Cython."""
     part = "cython_blas" if routine.endswith("trsm") else "cython_lapack"
     capsule = import_module(f"scipy.linalg.{part}").__pyx_capi__.get(routine)
     if capsule is None:
@@ -50,8 +51,8 @@ def address(routine: str) -> int | None:
 
 @cache
 def _bound(op: str, char: str, *routines: str, family: str = "lapack") -> Bound:
-    """Return the library's function, bound to the addresses of `routines`. "" selects the library's
-    own loops."""
+    """Return the library's function, bound to the addresses of the LAPACK functions `routines`. For
+    the name "", 0 is bound instead of an address; the library then uses its own loops."""
     letter, dtype = _TYPES[char]
     function = library.function(family, f"{op} {dtype}")
     addresses = [address(letter + routine) if routine else 0 for routine in routines]
@@ -72,7 +73,7 @@ def _is_tiny(x: np.ndarray) -> bool:
 
 def _check(answer: int, failure: str = "") -> None:
     """Check a function's return value. Raises: MemoryError if the library could not allocate its
-    workspace; NumPy's error for `failure`."""
+    workspace; LinAlgError with the message `failure` if the factorisation failed."""
     if answer < 0:
         raise MemoryError
     if answer and failure:

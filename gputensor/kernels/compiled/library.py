@@ -1,4 +1,4 @@
-"""Loading of the compiled library, for the best capability that this CPU has.
+"""Load the compiled library for the best capability of this CPU.
 
 The capability is chosen at the first use of a loop and never changes, because plans contain bound
 loops. Without a library, or with `GPUTENSOR_CPU_CAPABILITY=default`, NumPy's loops run. Source of
@@ -22,13 +22,13 @@ DEFAULT = "default"
 CAPABILITIES = (DEFAULT, "avx2", "avx512", "neon")
 
 Loop = Callable[..., Any]
-# The code that stands for a Python number among the codes of operands.
+# This operand code stands for a Python number.
 _NUMBER = -1
 
 
 class Choice(NamedTuple):
     """The capability whose loops run. reason: why no better capability runs; "" if this is the
-    best. remedy: what the user can do; "" if nothing."""
+    best one. remedy: advice for the user; "" if there is none."""
 
     capability: str
     reason: str
@@ -38,12 +38,12 @@ class Choice(NamedTuple):
 
 @cache
 def choice() -> Choice:
-    """The capability in use. It is chosen once. Raises: ArgumentError if the variable names an
-    unknown capability, or one that this CPU or this build lacks."""
+    """Choose the capability, once per process. Raises: ArgumentError if the environment variable
+    names an unknown capability, or one that this CPU or this build does not support."""
     wanted = os.environ.get(VARIABLE, "").lower()
     if wanted and wanted not in CAPABILITIES:
         raise errors.wrong_setting(VARIABLE, f"be one of {', '.join(CAPABILITIES)}", wanted)
-    blas.take_memory()  # reserve OpenBLAS's memory before tensors use all memory
+    blas.take_memory()  # Reserve OpenBLAS's buffers before tensors use up all memory.
     if wanted == DEFAULT:
         return Choice(DEFAULT, f"{VARIABLE}={DEFAULT}", f"unset {VARIABLE}", None)
     try:
@@ -71,9 +71,8 @@ def choice() -> Choice:
 
 
 def _absent(name: str) -> Any:
-    """Raise for a name that is missing because the library was built from older sources. PEP
-    562."""
-    if name.startswith("__"):  # tools look up these names in every module
+    """Raise for a name that the library lacks because it was built from older sources (PEP 562)."""
+    if name.startswith("__"):  # Tools look up special names in every module.
         raise AttributeError(name)
     raise errors.old_library(name)
 
@@ -82,8 +81,8 @@ def get_cpu_capability() -> str:
     """Return the capability whose loops the CPU runs: "default" (NumPy's), "avx2", "avx512" or
     "neon".
 
-    It is chosen by the CPU's features at the first use. `GPUTENSOR_CPU_CAPABILITY` can select a
-    lower one. PyTorch's function of this name returns capital letters.
+    The capability is chosen from the CPU's features at first use. `GPUTENSOR_CPU_CAPABILITY` can
+    select a lower one. Unlike PyTorch's function of this name, this one returns lower-case letters.
     """
     return choice().capability
 
@@ -93,9 +92,9 @@ def bind(
 ) -> Loop | None:
     """Return the compiled loop `(*inputs, *scalars, out=None)` of a pointwise operator, or None.
 
-    inputs: the dtype of each array, or the type of a Python number. otherwise: the loop for calls
-    that the compiled loop declines: arrays that are unaligned or partly overlap, and numbers of
-    another kind.
+    inputs: the dtype of each array, or the type of a Python number. otherwise: the loop that runs
+    if the compiled loop declines a call. It declines arrays that are unaligned or partly overlap,
+    and numbers of a type other than the one in `inputs`.
     """
     library = choice().library
     if library is None:
@@ -110,8 +109,8 @@ def program(
     row: int = 0,
 ) -> Loop | None:  # fmt: skip
     """Build a program of several operators, or return None. Values are numbered: first the inputs,
-    whose dtypes have these codes, then the result of each step. A negative operand is a number; -1
-    is the first.
+    then the result of each step. dtypes: the dtype codes of the inputs. A negative operand stands
+    for a Python number; -1 is the first number.
 
     steps: (family, op, code of the computation's dtype, code of the result's dtype, operands,
     params). Family "copy" is a cast. Returns: a function `(*stored, *inputs, numbers, may_share)`.
@@ -129,8 +128,9 @@ def program(
 
 @cache
 def faces() -> frozenset[str]:
-    """Families with a module `<family>.py` in this folder, whose functions prepare arguments for
-    the library. For other families, the library's functions with NumPy's names are called directly.
+    """Return the families that have a module `<family>.py` in this folder. Its functions prepare
+    arguments for the library. For other families, callers use the library's functions directly,
+    under NumPy's names.
     """
     found = [os.path.splitext(name) for name in os.listdir(os.path.dirname(__file__))]
     return frozenset([name for name, of in found if of == ".py"]) - {"__init__", "library"}
@@ -140,8 +140,8 @@ def reduction(
     family: str, name: str, given: dtype, out: dtype, otherwise: Loop, number: float = 0.0
 ) -> Loop | None:
     """Return the compiled reduction `(array, axes, None, out, keepdims)` of an operator and dtypes,
-    or None. given, out: dtypes of the arrays. otherwise: as in `bind`. number: a parameter of some
-    operators."""
+    or None. given, out: dtypes of the arrays. otherwise: the loop for declined calls, as in `bind`.
+    number: a parameter that some operators have."""
     library = choice().library
     if library is None:
         return None
@@ -153,10 +153,11 @@ def reduction(
 
 @cache
 def function(family: str, name: str) -> Any:
-    """Return the compiled function of a family by its operator and dtypes ("sum f32 f32"), or None.
+    """Return the compiled function with a name such as "sum f32 f32" (operator and dtypes), or
+    None.
 
-    It takes arrays (or None), ints and floats in any order and returns 0, or 1 + the position of a
-    bad value; see `abi.h`.
+    The function takes arrays (or None), ints and floats in any order. It returns 0, or 1 + the
+    position of a bad value; see `abi.h`.
     """
     library = choice().library
     found: Any = library.function(family, name) if library else None
@@ -164,11 +165,10 @@ def function(family: str, name: str) -> Any:
 
 
 def served(family: str, name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the compiled function of a family that has the name and arguments of NumPy's
-    `otherwise`.
+    """Return a compiled function that takes the arguments of NumPy's function `otherwise`.
 
-    The compiled function returns True. If it declines a call, it returns the result of `otherwise`.
-    If there is no compiled function, `served` returns `otherwise` itself.
+    The compiled function returns True. If it declines a call, it calls `otherwise` and returns that
+    result. If there is no compiled function, `served` returns `otherwise` itself.
     """
     library = choice().library
     found = library.serve(family, name, otherwise) if library else None

@@ -19,8 +19,8 @@ Loop = Callable[..., Any]
 
 @lru_cache(maxsize=256)
 def bind(op: str, given: dtype, out: dtype, over: float = 1.0) -> Loop | None:
-    """Bind an operator. var, std: the sum of squares is divided by `over`. norm: `over` is the
-    order."""
+    """Return the loop of an operator. over: for var and std, the divisor of the sum of squares; for
+    norm, its order."""
     loop = numpys.bind(op, given, out, over)
     name = _norm(over) if op == "norm" else op
     if loop is None or given.category != FLOATING and name != "norm2":
@@ -44,7 +44,7 @@ def spread(
     x: np.ndarray, axes: tuple[int, ...], over: float, keepdims: bool, out: np.ndarray,
     mean: np.ndarray | None,
 ) -> None:  # fmt: skip
-    """Write the variance and the mean, both in the dtype of the computation."""
+    """Write the variance to `out` and the mean to `mean`, both in the dtype of the computation."""
     name = "var f64" if out.dtype == np.float64 else "var f32"
     found = library.function("moments", name)
     if found is None or not x.flags.aligned:

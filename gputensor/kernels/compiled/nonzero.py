@@ -8,8 +8,8 @@ from ...core.dtype import of_ours
 from ..cpu import nonzero as numpys
 from .library import function
 
-_PER_BLOCK = 4096  # The same value as in loops/nonzero.cpp.
-_FEW = 512  # Up to this number of elements, one NumPy call is faster.
+_PER_BLOCK = 4096  # This number of marks per block must equal the one in loops/nonzero.cpp.
+_FEW = 512  # Up to this number of elements, a single NumPy call is faster.
 
 
 def nonzero(x: np.ndarray) -> np.ndarray:
@@ -55,7 +55,8 @@ def put(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> int:
 
 
 def _counts(dense: np.ndarray, short: str) -> np.ndarray:
-    """Return the number of marked elements before each block; the last entry is the total."""
+    """Return the prefix sums of the blocks' numbers of nonzero elements; the last entry is the
+    total."""
     counts = np.empty(-(-dense.size // _PER_BLOCK) + 1, np.int64)
     count = function("nonzero", f"count {short}")
     assert count is not None

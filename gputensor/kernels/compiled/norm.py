@@ -29,9 +29,9 @@ def _computed(x: np.ndarray) -> np.dtype[Any]:
 
 @cache
 def _alike(value: int, ndim: int, of: np.dtype[Any]) -> np.ndarray:
-    """Return a parameter that has the same value for all elements, for rows without a parameter.
+    """Return an array of one element with this value, which replaces a missing parameter of rows.
 
-    It must not be written to.
+    The array is cached, so callers must not write to it.
     """
     return np.full((1,) * ndim, value, of)
 
@@ -43,7 +43,7 @@ def normalized(
     of = _computed(x)
     by = _alike(1, x.ndim, of) if scale is None else _dense(scale, of)
     more = _alike(0, x.ndim, of) if shift is None else _dense(shift, of)
-    if by.shape[-1] != more.shape[-1]:  # the loop needs both parameters or neither
+    if by.shape[-1] != more.shape[-1]:  # The loop needs two parameters of equal sizes.
         by, more = map(_dense, np.broadcast_arrays(by, more))
     to = mean, rstd
     if mean.dtype != of:

@@ -8,9 +8,10 @@ from ...core.dtype import of_ours
 from ..cpu import order as numpys
 from .library import function
 
-_MOST = 1 << 32  # A number of elements of a row.
-# For rows of fewer than _SHORT elements, NumPy, which uses vector instructions, is faster if there
-# are more than _MANY elements.
+# The loops support only rows with fewer elements than this.
+_MOST = 1 << 32
+# NumPy sorts with vector instructions. It is faster for rows of fewer than _SHORT elements if there
+# are more than _MANY elements in all.
 _SHORT, _MANY = 512, 1 << 13
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from . import library
 
 Sizes = tuple[int, ...]
-_ONES = (1, 1, 0, 1)  # kernel, step, pad and gap of a window of one element
+_ONES = (1, 1, 0, 1)  # These are kernel, step, pad and dilation of a window of one element.
 _max_pool = library.function("pool_windows", "max_pool")
 _avg_pool = library.function("pool_windows", "avg_pool")
 _adaptive_avg_pool = library.function("pool_windows", "adaptive_avg_pool")
@@ -21,8 +21,8 @@ _line = library.function("pool_windows", "line")
 
 
 def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Sizes) -> bool:
-    """Write the maxima of windows and their indices. windows: kernel, steps, pads and gaps. Returns
-    True if done."""
+    """Write the maxima of windows to `values` and their indices to `places`. windows: kernel,
+    steps, pads and dilations. Return False if the loop declines."""
     count = len(windows[0])
     arrays = [of_volumes(array, count) for array in (x, values, places)]
     return x.flags.aligned and _max_pool(*arrays, *in_volumes(windows, _ONES)) == 0
@@ -31,28 +31,32 @@ def max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, *windows: Si
 def avg_pool(
     x: np.ndarray, out: np.ndarray, include_pad: bool, divisor: int, *windows: Sizes
 ) -> bool:
-    """Write the means of windows. divisor: if 0, divide by the number of counted elements."""
+    """Write the means of windows to `out`. divisor: if 0, divide by the number of counted
+    elements."""
     arrays = [of_volumes(array, len(windows[0])) for array in (x, out)]
     numbers = (*in_volumes(windows, _ONES), int(include_pad), divisor)
     return x.flags.aligned and _avg_pool(*arrays, *numbers) == 0
 
 
 def adaptive_avg_pool(x: np.ndarray, out: np.ndarray, count: int) -> bool:
-    """Write the means of windows: one for each element of the last `count` dimensions of `out`."""
+    """Write the means of windows to `out`. There is one window for each element of the last `count`
+    dimensions of `out`."""
     arrays = [of_volumes(array, count) for array in (x, out)]
     return x.flags.aligned and _adaptive_avg_pool(*arrays) == 0
 
 
 def adaptive_max_pool(x: np.ndarray, values: np.ndarray, places: np.ndarray, count: int) -> bool:
-    """Write the maxima of windows and their indices. There is one window for each element of the
-    last `count` dimensions of `values`. Returns True if done."""
+    """Write the maxima of windows to `values` and their indices to `places`. There is one window
+    for each element of the last `count` dimensions of `values`. Return False if the loop
+    declines."""
     arrays = [of_volumes(array, count) for array in (x, values, places)]
     return x.flags.aligned and _adaptive_max_pool(*arrays) == 0
 
 
 def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> bool:
-    """Add each element of `grad` to `out` at the element's index in its plane. Returns True if
-    done. It returns False for an index out of range; the content of `out` is then undefined."""
+    """Add each element of `grad` to the element of `out` whose index in its plane is in `places`.
+    Return False if the loop declines or an index is out of range. In the latter case the content of
+    `out` is undefined."""
     arrays = (grad, places, out)
     if not all([x.flags.c_contiguous and x.flags.aligned for x in arrays]):
         return False
@@ -61,7 +65,8 @@ def max_pool_backward(grad: np.ndarray, places: np.ndarray, out: np.ndarray) -> 
 
 
 def of_volumes(x: np.ndarray, count: int) -> np.ndarray:
-    """Return a view of x as (n, c, d, h, w)."""
+    """Return a view of x with the dimensions (n, c, d, h, w). Missing spatial dimensions have size
+    1."""
     if count == 3 and x.ndim == 5:
         return x
     view: np.ndarray = x[_index(x.ndim, count)]
@@ -76,8 +81,8 @@ def _index(ndim: int, count: int) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=256)
 def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> tuple[int, ...]:
-    """Extend window parameters to three dimensions with `ones`, which describe a window of one
-    element."""
+    """Extend window parameters to three spatial dimensions. `ones` are the parameters of a window
+    of one element, for the added dimensions."""
     lead = 3 - len(windows[0])
     return tuple([n for of, one in zip(windows, ones) for n in (*(one,) * lead, *of)])
 
@@ -85,8 +90,8 @@ def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> tuple[int, ...]:
 def line(
     x: np.ndarray, axis: int, out: np.ndarray, at: np.ndarray, by: np.ndarray, has_gaps: bool
 ) -> bool:
-    """Write weighted sums of elements along an axis. at: for each tap and result, the int32 index
-    of the element; negative if there is none. by: the weights."""
+    """Write weighted sums of elements along an axis. at: the int32 index of the element for each
+    tap and result; negative if there is no element. by: the weights."""
     if not (x.flags.c_contiguous and out.flags.c_contiguous and x.flags.aligned):
         return False
     n = math.prod(x.shape[axis + 1 :])

@@ -1,4 +1,4 @@
-"""Random numbers by the compiled loops: see kernels/cpu/random.py."""
+"""Generation of random numbers by the compiled loops: see kernels/cpu/random.py."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def permutation(out: np.ndarray, seed: int, offset: int) -> None:
     found(out, np.empty(2 * n + 8, np.uint64), counts, signed_word(seed), offset)
 
 
-# PARTS * MOST_BUCKETS of loops/permutation.h.
+# _COUNTS is PARTS * MOST_BUCKETS of loops/permutation.h.
 _COUNTS, _IN_BUCKET = 16 << 12, 1 << 11
 _LAST = (1 << 63) - 1
 

@@ -1,5 +1,4 @@
-"""dst[i] computed from the index alone, by the compiled loops: see kernels/cpu/range.py. family:
-range"""
+"""Ranges, dst[i] = f(i), by the compiled loops: see kernels/cpu/range.py. family: range"""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ _INT64 = np.dtype(np.int64)
 
 
 def arange(dst: np.ndarray, start: complex, step: complex) -> None:
-    """dst[i] = start + i * step, for a 1-d `dst`."""
+    """Write start + i * step to each element i of the 1-d `dst`."""
     loop = function("range", f"arange {of_ours(dst.dtype).short}")
     if loop is None or not _is_dense(dst):
         numpys.arange(dst, start, step)

@@ -22,7 +22,7 @@ Loop = numpys.Loop
 
 _TRUTHS = ("any", "all")
 _EXTREMES = ("amax", "amin")
-# The dtype of a pair of elements, by the size of one.
+# By item size: a dtype with the size of two elements, for a pair that is stored as one element.
 _PAIRS = {1: int16, 2: int32, 4: int64, 8: complex128}
 
 
@@ -60,8 +60,9 @@ def _in_two(x: np.ndarray, axes: Any, unused: None, out: np.ndarray, keepdims: b
 def aminmax(
     x: np.ndarray, of: dtype, axes: tuple[int, ...] | None, sizes: tuple[int, ...], keepdims: bool
 ) -> np.ndarray | None:
-    """Return the smallest and the greatest elements beside each other, in a last dimension of 2,
-    from one pass over x; None if there is no such loop. sizes: of each result."""
+    """Return the smallest and the greatest elements, computed in one pass over x. They are
+    neighbours in a last dimension of size 2. Return None if there is no compiled loop. sizes: the
+    sizes of either result."""
     loop = None if of.category in (BOOL, COMPLEX) else _both(of)
     if loop is None:
         return None
@@ -91,13 +92,13 @@ def name_of(op: str, given: dtype, compute: dtype) -> str | None:
         if given.category == BOOL and op in ("sum", "nansum"):
             return "count 8"
         if given.category > INTEGER and compute is uint64:
-            return None  # numbers from 2**63 on have no compiled loop
+            return None  # Values of 2**63 and more have no compiled loop.
         return f"{'prod' if op == 'prod' else 'sum'} i64"
     return None
 
 
 def _bits(given: dtype) -> str:
-    """Return a mask of the bits that make an element true."""
+    """Return the name of the bit mask with which a loop tests an element for not equal to zero."""
     if given.category == COMPLEX:
         return given.short
     if given.category == FLOATING:

@@ -64,7 +64,7 @@ def _gated(x: Any, gate: Any) -> Any:
 
 def _leaky_relu(x: Any, slope: Any) -> Any:
     less = x * slope
-    # infinity times 0 is NaN, which np.maximum would return
+    # For slope 0 and infinite x, `less` is NaN, which np.maximum would return even for x > 0.
     return np.maximum(x, less, out=less) if 0 < slope <= 1 else where(x > 0, x, less, less)
 
 
@@ -108,7 +108,7 @@ def _elu(x: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     above = x if scale == 1 else x * scale
     if 0 <= factor < math.inf and 0 < input_scale < math.inf:
         return negative(x, below, above, below)
-    return where(x < 0, below, above, below)  # the two formulas differ in the sign of zeros
+    return where(x < 0, below, above, below)  # The two formulas differ in the sign of zeros.
 
 
 def _mish(x: Any) -> Any:
@@ -139,7 +139,7 @@ def _elu_backward(
 
 
 def _softshrink(x: Any, by: Any) -> Any:
-    """Return softshrink. Elements near zero become zeros with the element's sign."""
+    """Return softshrink of x. Elements near zero become zeros that keep the element's sign."""
     made = _clipped(x, -by, by)
     np.subtract(x, made, made)
     return signed(made, x)

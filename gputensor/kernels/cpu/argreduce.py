@@ -29,7 +29,7 @@ def min(x: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims:
 def _select(
     x: np.ndarray, found: np.ndarray, axis: int, values: np.ndarray, out: np.ndarray, keepdims: bool
 ) -> None:
-    """Return the indices of the extremes, and the elements there."""
+    """Write the indices of the extremes to `out`, and the elements at these indices to `values`."""
     _store(out, found, axis, keepdims)
     if axis < 0:
         axis += x.ndim or 1
@@ -39,8 +39,8 @@ def _select(
 
 
 def _known(x: np.ndarray) -> np.ndarray:
-    """Cast bf16 to f32, which keeps the order, because argmax of some ml_dtypes types ignores
-    NaN."""
+    """Cast bf16 to f32, because argmax of some ml_dtypes types ignores NaN. The cast keeps the
+    order."""
     if x.dtype.kind == "V":
         x = x.astype(np.float32)
     return x if x.ndim else x.reshape(1)

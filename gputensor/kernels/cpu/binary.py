@@ -27,15 +27,15 @@ from .select import where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """Return the loop `(a, b, out=None)`, or `(a, b, alpha, out=None)`, of `op` for these
-    dtypes."""
+    """Return the loop `(a, b, out=None)` of `op` for these dtypes, or `(a, b, alpha, out=None)` if
+    `op` has an alpha."""
     builder, function = LOOPS[op]
     return builder(op.partition("_")[0], function, inputs, common, out)
 
 
 def _extremum(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """Bind an extremum of two operands. `out` is passed by name, because NumPy deprecates a
-    positional `out` for these ufuncs."""
+    """Bind a maximum or minimum of two operands. `out` is passed by name, because NumPy deprecates
+    a positional `out` for these ufuncs."""
     position = number_position(inputs)
     if out is common is float16 and all(i is float16 for i in inputs):
         return extreme_of_float16(ufunc)
@@ -50,8 +50,8 @@ def _extremum(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, 
 
 
 def _scaled(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """Bind a sum with alpha. alpha * b is rounded to the dtype of the computation (f32 for f16 and
-    bf16), as on all devices."""
+    """Bind an addition or subtraction with alpha. alpha * b is rounded to the dtype of the
+    computation (f32 for f16 and bf16), as on all devices."""
     compute = float32 if common in (float16, bfloat16) else common
     signature = (compute.np,) * 3
     multiply = partial(np.multiply, signature=signature, casting="unsafe")
@@ -81,7 +81,8 @@ def _scaled_integers(op: str, multiply: Loop, combine: Loop, to: np.dtype) -> Lo
 
 
 def _integers_or(floating: Callable[..., Any]) -> Callable[..., Loop]:
-    """Return the builder of a loop that uses a ufunc for integers and a function for floats."""
+    """Return a function that makes a loop: from a ufunc for integers, from `floating` for
+    floats."""
 
     def build(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
         if common.category == FLOATING:
@@ -101,7 +102,7 @@ def _trunc(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out
     subtract = partial(np.subtract, signature=signature, casting="unsafe")
     divide = partial(ufunc, signature=signature, casting="unsafe")
 
-    # after the subtraction of C's remainder the division is exact, so floor equals truncation
+    # Subtracting C's remainder first makes the division exact, so floor equals truncation.
     def loop(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         return divide(subtract(a, remainder(a, b)), b, out)
 
@@ -120,9 +121,9 @@ def _whole_quotient(a: Any, b: Any) -> Any:
 
 
 def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
-    """Return an integer division that calls `loop` and raises an error for a zero divisor, for
-    which NumPy would warn and return 0. A Python number is wrapped first. The result is marked, so
-    that fusion does not delay its error."""
+    """Wrap the integer division `loop` so that a zero divisor raises an error; NumPy would warn and
+    return 0. A Python number is wrapped to its dtype's range first. The result is marked, so that
+    fusion does not delay its error."""
 
     def checked(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if isinstance(b, np.ndarray):
@@ -141,16 +142,16 @@ def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loo
 
 # From this number of elements on, several NumPy ufuncs are faster than one C function.
 _MANY, _MANY_REMAINDERS, _MANY_QUOTIENTS = 256, 6000, 12000
-# For f32 quotients below this, f64 gives the correct integer part, and the product of this integer
-# and the divisor is exact.
+# If an f32 quotient is below this limit, its f64 value has the correct integer part, and the
+# product of this integer and the divisor is exact.
 _QUOTIENT = 2.0**25
-# Integer quotients below this are exact in f32 at every step of npy_divmod.
+# Integers below this limit are exact in f32 at every step of npy_divmod.
 _WHOLE = 2.0**22
 
 
 def _floating_fmod(a: Any, b: Any) -> Any:
-    """fmod of floats. C's function costs 14 ns per element. f32 is computed by four f64 operations
-    if no quotient is too large."""
+    """Return fmod of floats. C's function takes 14 ns per element. If no quotient is too large, f32
+    is computed by four f64 operations instead."""
     if np.size(a) + np.size(b) < _MANY_REMAINDERS or np.result_type(a, b) != np.float32:
         return np.fmod(a, b)
     wide, by = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -160,17 +161,18 @@ def _floating_fmod(a: Any, b: Any) -> Any:
     np.trunc(whole, whole)
     np.multiply(whole, by, whole)
     rest = np.subtract(wide, whole, whole).astype(np.float32)
-    if np.isnan(np.maximum.reduce(rest, None)):  # the case that a divisor is infinite
+    # This happens, for example, if a divisor is infinite.
+    if np.isnan(np.maximum.reduce(rest, None)):
         return np.fmod(a, b)
     return np.copysign(rest, a, rest)
 
 
 def _floating_floor_divide(a: Any, b: Any) -> Any:
-    """Floor division of floats. With an infinite operand the result is the quotient, as in the
-    array API, and not NaN or -1."""
+    """Return the floor division of floats. If an operand is infinite, the result is the quotient,
+    as the array API requires; NumPy returns NaN or -1."""
     if np.size(a) + np.size(b) >= _MANY_QUOTIENTS and np.result_type(a, b) == np.float32:
-        # An f32 quotient that is not an integer differs from every integer by more than f64's
-        # rounding.
+        # Rounding to f64 cannot turn a fractional quotient of f32 numbers into an integer: the
+        # quotient differs from every integer by more than the rounding error.
         exact = np.divide(a, b, dtype=np.float64)
         if np.maximum.reduce(exact, None) < _WHOLE > -np.minimum.reduce(exact, None):
             if np.isfinite(b).all():
@@ -178,14 +180,14 @@ def _floating_floor_divide(a: Any, b: Any) -> Any:
         found = _floor_by_steps(a, b)
     else:
         found = np.floor_divide(a, b)
-    if np.isfinite(np.subtract(a, b)).all():  # one test covers both bounds, and NaN fails it
+    if np.isfinite(np.subtract(a, b)).all():  # a - b is finite only if a and b are finite.
         return found
     return where(np.logical_or(np.isinf(a), np.isinf(b)), np.divide(a, b), found)
 
 
 def _floor_by_steps(a: Any, b: Any) -> Any:
-    """NumPy's floor division, step by step, with a faster remainder. Source: numpy's npymath,
-    npy_divmod."""
+    """Compute NumPy's floor division step by step, with a faster remainder. Source: numpy's
+    npymath, npy_divmod."""
     rest = _floating_fmod(a, b)
     quotient = np.divide(np.subtract(a, rest), b)
     np.subtract(quotient, (rest != 0) & ((b < 0) != (rest < 0)), quotient)
@@ -197,7 +199,8 @@ def _floor_by_steps(a: Any, b: Any) -> Any:
 
 
 def _floating_remainder(a: Any, b: Any) -> Any:
-    """Remainder of floats as in Python. A zero remainder also has the sign of `other`."""
+    """Return the remainder of floats as in Python. A zero remainder also has the sign of
+    `other`."""
     rest = _floating_fmod(a, b)
     return np.copysign(where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest), b)
 
@@ -216,8 +219,8 @@ def _bare(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out:
 
 
 def _hypot(a: Any, b: Any) -> Any:
-    """hypot, accurate to 1 ulp if no square overflows or underflows. np.hypot is slower, because it
-    calls C's function for each pair."""
+    """Return hypot, accurate to 1 ulp if no square overflows or underflows. np.hypot is slower,
+    because it calls C's function for each pair."""
     if np.size(a) + np.size(b) < _MANY_REMAINDERS:
         return np.hypot(a, b)
     made = np.add(np.square(a), np.square(b))
@@ -241,14 +244,15 @@ def _logaddexp(
 
 
 def _from_the_larger(ufunc: np.ufunc, exp: np.ufunc, scale: float) -> Callable[..., Any]:
-    """Return log(exp(a) + exp(b)), vectorised, computed relative to the larger operand. Source:
-    ATen/native/cpu/BinaryOpsKernel.cpp."""
+    """Return a vectorised function log(exp(a) + exp(b)), computed relative to the larger operand.
+    Source: ATen/native/cpu/BinaryOpsKernel.cpp."""
 
     def of(a: Any, b: Any) -> Any:
         if np.size(a) + np.size(b) < _MANY:
             return ufunc(a, b)
         less = np.subtract(a, b)
-        if np.isnan(np.maximum.reduce(less, None)):  # the case that both operands are infinite
+        # This happens for two equal infinities, and for NaN.
+        if np.isnan(np.maximum.reduce(less, None)):
             return ufunc(a, b)
         np.negative(np.abs(less, less), less)
         np.log1p(exp(less, less), less)
@@ -266,8 +270,8 @@ _logaddexp_of: dict[Any, Callable[..., Any]] = {
 
 
 def _complex_logaddexp(a: Any, b: Any) -> Any:
-    """logaddexp of complex numbers, computed relative to the operand with the larger real part.
-    Source: ATen/native/cpu/LogAddExp.h."""
+    """Return logaddexp of complex numbers, computed relative to the operand with the larger real
+    part. Source: ATen/native/cpu/LogAddExp.h."""
     is_first = a.real >= b.real
     low, high = where(is_first, b, a), where(is_first, a, b)
     infinite = np.isinf(low.real) & (low.real == high.real)
@@ -286,8 +290,8 @@ def _pow(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: 
 
 
 def _integer_power(a: Any, b: Any) -> Any:
-    """Integer power. NumPy rejects negative exponents. Here their result is 0, except for bases 1
-    and -1."""
+    """Return integer powers. NumPy rejects negative exponents. Here their result is 0, except for
+    bases 1 and -1."""
     negative = b < 0
     if not np.any(negative):
         return np.power(a, b)
@@ -295,7 +299,7 @@ def _integer_power(a: Any, b: Any) -> Any:
     return where(negative, inverse, np.power(a, where(negative, 0, b)))
 
 
-# Exponents that need no call of pow. Source: ATen/native/cpu/PowKernel.cpp.
+# Exponents for which a faster function replaces pow. Source: ATen/native/cpu/PowKernel.cpp.
 _QUICK: dict[Any, Any] = {
     2: np.square, 3: lambda x: x * x * x, 0.5: np.sqrt, -0.5: lambda x: 1 / np.sqrt(x),
     -1: np.reciprocal, -2: lambda x: 1 / (x * x),
@@ -331,7 +335,8 @@ def _of_one(loop: Loop) -> Loop:
 def _threshold(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Select elements. A product with a mask would give NaN for infinity times zero."""
+    """Select `grad` where x exceeds the threshold, and 0 elsewhere. A product with a mask would
+    give NaN for infinity times zero."""
     compute = float32 if common in (float16, bfloat16) else common
     zero = np.zeros((), common.np)
 
@@ -348,7 +353,7 @@ def _threshold(
 
 
 def _entered(x: Any, common: dtype, compute: dtype) -> Any:
-    """Cast an operand to the common dtype. Wide integers are cast to 16-bit floats through f32."""
+    """Cast an operand to the common dtype. Integer arrays are cast to 16-bit floats through f32."""
     if not isinstance(x, np.ndarray):
         return cast.number(x, common.np)
     if x.dtype == common.np:

@@ -1,13 +1,15 @@
 """The rules of casts between dtypes, for arrays and for Python numbers.
 
-Note [Numeric casts], equal on all devices: Float to integer truncates, saturates to int64 and keeps
-the low bits; NaN becomes 0. To uint64, the values in [2^63, 2^64) are exact. Integer to integer
-keeps the low bits. Complex to real keeps the real part. Any type to bool tests for not equal to 0.
-Casts from integers to f16, and from integers and f64 to bf16, are made through f32, so wide values
-are rounded twice. The parts of complex32 are f16. All other casts are one IEEE rounding.
+Note [Numeric casts]: the rules are equal on all devices. Float to integer truncates, saturates to
+int64 and then keeps the low bits; NaN becomes 0. For uint64, values in [2^63, 2^64) are also exact.
+Integer to integer keeps the low bits. Complex to real keeps the real part. Any type to bool tests
+for not equal to 0. Casts from integers to f16, and from integers and f64 to bf16, go through f32,
+so wide values are rounded twice. The parts of complex32 are f16. All other casts are one IEEE
+rounding.
 
-NumPy and ml_dtypes follow these rules with three exceptions: float to integer out of range, which C
-leaves undefined; complex to bf16; and a warning for complex to real."""
+NumPy and ml_dtypes follow these rules except in three cases: casts from float to integer of values
+out of range, which C leaves undefined; casts from complex to bf16; and casts from complex to real,
+for which NumPy warns."""
 
 from __future__ import annotations
 
@@ -28,16 +30,16 @@ _int32 = np.dtype(np.int32)
 _int64 = np.dtype(np.int64)
 _uint64 = np.dtype(np.uint64)
 _float16, _float32 = float16.np, float32.np
-# An element of complex32.
+# The NumPy dtype of a complex32 element is a pair of f16.
 _PAIR = np.dtype([("real", _float16), ("imag", _float16)])
 _TWO_31 = 2.0**31
 _TWO_63 = 2.0**63
 _TWO_64 = 2.0**64
 _LAST = 2**63 - 1
 _HALF = (float16, bfloat16)
-# For f16. _MANY: from this number of elements on, bit operations are faster. _KEPT: the mask of a
-# shifted word. _BIAS: 2 to the power of the difference of the exponent biases. _INFINITE: the bits
-# of infinity times two.
+# Constants for the conversion of f16. _MANY: from this number of elements on, bit operations are
+# faster than NumPy's cast. _KEPT: the mask of a shifted word. _BIAS: 2 to the power of the
+# difference of the exponent biases. _INFINITE: the bits of infinity times two.
 _MANY, _KEPT, _BIAS, _INFINITE = 512, np.int32(-0x70002000), np.float32(2.0**112), 0xF800
 
 
@@ -48,13 +50,14 @@ def converter(src: dtype, dst: dtype) -> Converter | None:
 
 
 def convert(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """Return `array` with dtype `to` by the rules above; the array itself if it has that dtype."""
+    """Return `array` cast to dtype `to` by the rules above, or `array` itself if it has this
+    dtype."""
     found = _CONVERTERS[array.dtype, to]
     return array.astype(to, copy=False) if found is None else found(array)
 
 
 def convert_into(dst: np.ndarray, src: np.ndarray) -> None:
-    """Write `src` into `dst` by the rules above; `src` broadcasts."""
+    """Write `src` into `dst`, cast by the rules above. `src` may be broadcast."""
     found = _CONVERTERS[src.dtype, dst.dtype]
     np.copyto(dst, src if found is None else found(src), casting="unsafe")
 
@@ -76,14 +79,15 @@ def number(value: complex, to: np.dtype) -> Any:
 
 
 def readable(array: np.ndarray) -> np.ndarray:
-    """Return an array whose elements Python can read: a complex64 copy for complex32, otherwise the
-    array itself."""
+    """Return an array whose elements Python can read: a complex64 copy of a complex32 array,
+    otherwise the array itself."""
     is_opaque = array.dtype == complex32.np
     return _from_complex32(array, complex64.np) if is_opaque else array
 
 
 def wrap(value: complex, to: np.dtype) -> int:
-    """Return a Python number as an int in the range of integer dtype `to`."""
+    """Return a Python number as an int. It is truncated and wrapped to the range of integer dtype
+    `to`."""
     if isinstance(value, (float, complex)):
         value = _truncate(value.real, to)
     bits = 8 * to.itemsize
@@ -107,15 +111,15 @@ def widened(array: np.ndarray) -> np.ndarray:
     if array.size < _MANY:
         return array.astype(_float32)
     bits = array.view(np.int16)
-    # move sign, exponent and fraction to f32's bit positions, then correct the exponent bias by an
-    # exact product
+    # Move sign, exponent and fraction to f32's bit positions. An exact product then corrects the
+    # exponent bias.
     wide = bits.astype(_int32)
     np.left_shift(wide, 13, wide)
     np.bitwise_and(wide, _KEPT, wide)
     found: np.ndarray = wide.view(_float32)
     np.multiply(found, _BIAS, found)
     if np.left_shift(bits, 1).view(np.uint16).max() >= _INFINITE:
-        outside = (bits & 0x7C00) == 0x7C00  # infinity or NaN
+        outside = (bits & 0x7C00) == 0x7C00  # These are infinities and NaN.
         found[outside] = array[outside].astype(_float32)
     return found
 
@@ -124,16 +128,16 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 
 def _float_to_integer(array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """Cast floats to integers.
+    """Cast floats to an integer dtype.
 
-    C defines the cast only for values in range. Other results are set explicitly.
+    C defines the cast only for values in range. Results for other values are set explicitly.
     """
     if array.size == 0:
         return np.empty_like(array, to)
-    # The maximum is NaN if an element is NaN.
+    # If an element is NaN, both bounds are NaN and the comparisons are false.
     low, high = array.min(), array.max()
     if to.itemsize < 8 and -_TWO_31 <= low and high < _TWO_31:
-        return array.astype(_int32).astype(to, copy=False)  # NumPy does this cast with SIMD
+        return array.astype(_int32).astype(to, copy=False)  # NumPy does this cast with SIMD.
     whole = array.astype(_int64)
     if not (-_TWO_63 <= low and high < _TWO_63):
         whole[array >= _TWO_63] = _LAST

@@ -1,7 +1,7 @@
 """out[i] = a[i] op b[i], as bool.                                               family: comparison
 
-Types    both operands are compared in the common dtype. A Python number is wrapped to its range
-         first, so uint8 44 equals 300, as in PyTorch and in the CUDA kernels.
+Types    both operands are compared in the common dtype. A Python number is first wrapped to its
+         range, so uint8 44 equals 300, as in PyTorch and in the CUDA kernels.
 """
 
 from __future__ import annotations

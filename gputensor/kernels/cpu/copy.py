@@ -10,7 +10,7 @@ import numpy as np
 
 from . import cast, quiet
 
-OPS = ("copy", "pack")  # op "pack" is in copy_pack.py
+OPS = ("copy", "pack")  # copy_pack.py implements "pack".
 
 
 def copy(dst: np.ndarray, src: np.ndarray) -> None:

@@ -37,8 +37,8 @@ def _pack(dst: np.ndarray, src: np.ndarray, by: np.ndarray, plus: np.ndarray) ->
 
 
 def _quantised(x: np.ndarray, of: np.dtype) -> np.ndarray:
-    """Round and saturate to integers. The largest 32- or 64-bit integer is not exact as a float,
-    but the next power of two is."""
+    """Round and saturate to an integer dtype. The upper bound is a power of two, because the
+    largest 32- or 64-bit integer is not exact as a float."""
     limits = np.iinfo(of)
     rounded = np.rint(x)
     above, least = 2.0 ** (8 * of.itemsize - (of.kind == "i")), float(limits.min)

@@ -14,15 +14,16 @@ import numpy as np
 
 
 class Piece(NamedTuple):
-    """A run of `size` indices of a dimension of dst. They are copied from src, from index `begin`
-    on in steps of `step` (1, 0, -1). If `begin` is negative, they get a constant value."""
+    """A run of `size` indices in one dimension of dst. Its elements are copied from src, beginning
+    at index `begin`, in steps of `step` (1, 0, -1). If `begin` is negative, its elements get a
+    constant value."""
 
     size: int
     begin: int
     step: int
 
 
-# The pieces of each dimension.
+# A tuple of pieces for each dimension of dst.
 Pieces = tuple[tuple[Piece, ...], ...]
 
 
@@ -48,7 +49,8 @@ def _source(piece: Piece) -> slice:
     return slice(piece.begin, end if end >= 0 else None, piece.step)
 
 
-# Up to this number of bytes, one NumPy call is faster than a copy of each part, even with threads.
+# Up to this number of bytes, one call of np.concatenate is faster than a copy of each part, even if
+# the copies use threads.
 _SMALL = 1 << 18
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from . import cast, quiet
 
 
-# Below this number no floating dtype overflows, so NumPy does not warn.
+# NumPy would warn if the number overflowed. Below this number, no floating dtype overflows.
 _FITS = 65000
 
 

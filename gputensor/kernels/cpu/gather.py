@@ -1,12 +1,13 @@
-"""out[i] = x[position given by the index arrays for i].                             family: gather
+"""out[i] = the element of x at the position that the index arrays give for i.        family: gather
 
-Shapes   `indices` are int64 arrays that broadcast together. `led` has the dimension of x that each
-         of them indexes. In out, the dimensions of the indices replace the indexed dimensions, from
-         dimension `begin` on. If begin is None, there is one index array. Then out has the sizes of
-         the index, and positions in all other dimensions are equal in x and out.
+Shapes   `indices` are int64 arrays that broadcast together. `led` contains the dimension of x that
+         each of them indexes. In out, the dimensions of the indices replace the indexed
+         dimensions, beginning at dimension `begin`. If begin is None, there is one index array,
+         out has its sizes, and positions in all other dimensions are equal in x and out.
 Types    elements are copied unchanged.
+Numbers  if `wraps` is true, negative indices count from the end.
 Returns  0, or 1 + the number of the first index array with an index out of range; then no element
-         is written. wraps: negative indices count from the end.
+         is written.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def gather(
 
 
 def taken(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
-    """Like np.take_along_axis, for indices in range. `index` has the sizes of x except along the
-    axis."""
+    """Like np.take_along_axis. All indices must be in range. `index` has the sizes of x except
+    along the axis."""
     found: np.ndarray = np.take_along_axis(x, index, axis)
     return found
 
@@ -40,7 +41,7 @@ def out_of_range(x: np.ndarray, indices: Indices, led: Sequence[int], wraps: boo
     """Return 0, or 1 + the number of the first index array with an index out of range."""
     for number, (index, dim) in enumerate(zip(indices, led), 1):
         size = x.shape[dim]
-        # the view as uint64 makes negative indices large
+        # As uint64, negative indices are large, so one comparison covers both bounds.
         if index.size and index.view(np.uint64).max() >= size:
             if index.max() >= size or index.min() < (-size if wraps else 0):
                 return number
@@ -48,7 +49,7 @@ def out_of_range(x: np.ndarray, indices: Indices, led: Sequence[int], wraps: boo
 
 
 def key(x: np.ndarray, indices: Indices, led: Sequence[int], begin: int | None) -> tuple[Any, ...]:
-    """Return the key for indexing x in NumPy."""
+    """Return the key that makes NumPy's `x[key]` read the indexed elements."""
     made: list[Any] = [slice(None)] * x.ndim
     if begin is None:
         made = list(np.ogrid[tuple([slice(n) for n in indices[0].shape])])

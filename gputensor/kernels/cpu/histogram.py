@@ -12,7 +12,7 @@ import numpy as np
 
 
 def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray:
-    """Count integers in [0, bins). Weights are float64."""
+    """Count integers in [0, bins), or add up their float64 weights."""
     found: np.ndarray = np.bincount(x.astype(np.int64), weights, bins)
     return found if weights is not None else found.astype(np.int64)
 
@@ -20,5 +20,6 @@ def bincount(x: np.ndarray, weights: np.ndarray | None, bins: int) -> np.ndarray
 def points(
     x: np.ndarray, weights: np.ndarray | None, even: bool, edges: Sequence[np.ndarray]
 ) -> np.ndarray | None:
-    """Return the bins of points (n, edges), or None if the caller must use its general code."""
+    """Return the histogram of points (n, edges), or None if the caller must use its general
+    code."""
     return None

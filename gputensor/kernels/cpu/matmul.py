@@ -16,18 +16,18 @@ import numpy as np
 from .cast import number
 
 _BLAS = frozenset("fdFD")
-# The product of two matrices of a BLAS type, as a new row-major array.
+# Multiplies two matrices of a BLAS type into a new row-major array.
 dot = np.ndarray.dot
 
 
 def by_columns(m: int, n: int, k: int, is_column_major: bool) -> bool:
-    """True if `mm` is faster than `dot` for f32 matrices (m, k) and (k, n). is_column_major: the
-    layout of the (k, n) matrix."""
+    """Return True if `mm` is faster than `dot` for f32 matrices (m, k) and (k, n). is_column_major:
+    the layout of the (k, n) matrix."""
     return False
 
 
 def mm(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Write the product to `out` and return it; all three have one dtype."""
+    """Write a @ b to `out` and return `out`. All three arrays have one dtype."""
     if a.dtype.char in _BLAS:
         return _product(a, b, out)
     if a.dtype.kind in "biu":
@@ -41,8 +41,8 @@ def addmm(
     self: np.ndarray, a: np.ndarray, b: np.ndarray, beta: Any, alpha: Any, out: np.ndarray,
     product: Callable[..., np.ndarray] = mm,
 ) -> np.ndarray:  # fmt: skip
-    """Write beta * self + alpha * (a @ b) to `out`, which may be `self`, and return it. If beta is
-    0, `self` is not read. f16 and bf16 are scaled and added in f32, rounded once. product: a
+    """Write beta * self + alpha * (a @ b) to `out` and return `out`, which may be `self`. If beta
+    is 0, `self` is not read. f16 and bf16 are scaled and added in f32, rounded once. product: a
     function with the arguments of `mm`."""
     is_half = out.dtype.itemsize == 2 and out.dtype.kind in "fV"
     if self is out or is_half:
@@ -69,14 +69,14 @@ def added(self: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return made
 
 
-# From this number of products per element of the operands on, casting both operands to f64 is
-# faster.
+# Casting both operands to f64 is faster if there are at least this many multiplications per element
+# of the operands.
 _MANY = 16
 
 
 def _integers(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Multiply matrices of integers. BLAS in f64 is exact and used if no sum can reach 2**53;
-    otherwise NumPy's loops are used."""
+    """Multiply integer matrices. If no sum can reach 2**53, f64 is exact and BLAS is used.
+    Otherwise NumPy's loops are used."""
     if a.dtype.kind == "b" or a.size * b.shape[-1] <= _MANY * (a.size + b.size):
         return np.matmul(a, b, out)
     if _magnitude(a) * _magnitude(b) * a.shape[-1] >= 1 << 53:
@@ -90,16 +90,17 @@ def _magnitude(x: np.ndarray) -> int:
     return max(abs(int(x.min())), abs(int(x.max())))
 
 
-# Results of at least this many bytes use `matmul` instead of `dot`. `dot` has fewer checks but
-# first fills the result with zeros in one thread. For large results in new pages this is a sixth of
-# the time.
+# Results of at least this many bytes are computed by `matmul` instead of `dot`. `dot` has fewer
+# checks but first fills the result with zeros in one thread. For a large, newly allocated result
+# this fill takes a sixth of the time.
 _LARGE = 1 << 18
 
 
-# OpenBLAS packs all rows of the first operand, some hundred columns at a time, and keeps the memory
-# for it: 22 MB per thread for 33,278 rows, as in the gradient of a vocabulary's weights. Blocks of
-# at least _ROWS rows need half of that. All threads wait for each block, so products with fewer
-# multiplications per row are not divided.
+# OpenBLAS packs all rows of the first operand, some hundred columns at a time, and does not release
+# the memory: 22 MB per thread for 33,278 rows, as in the weight gradient of a vocabulary. A product
+# is therefore divided into blocks of at least _ROWS rows, which need half of that memory. A block
+# ends with a wait for all threads, so products with fewer than _WORK multiplications per row are
+# not divided.
 _ROWS, _WORK = 1 << 14, 1 << 14
 
 
@@ -112,7 +113,7 @@ def _in_blocks(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 
 def _product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Write the product to `out`. BLAS writes row-major results, so for a column-major `out` the
+    """Write the product to `out`. BLAS writes row-major results. If `out` is column-major, the
     transposed product is computed. Batches use NumPy's matmul, which copies operands that BLAS
     cannot read."""
     if a.ndim > 2:

@@ -1,7 +1,7 @@
 """out[r] = op over the reduced axes of x: variances, norms, logsumexp.             family: moments
 
 Types    f16 and bf16 in f32, rounded once. Norms of complex numbers are real.
-Order    of sums as in reduce.py: determined by the layout.
+Order    the order of additions is determined by the layout, as in reduce.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from .reduce import Loop, sum_in_blocks
 
 
 def bind(op: str, given: dtype, out: dtype, over: float = 1.0) -> Loop | None:
-    """Return the loop `(array, axes, None, out, keepdims)`, whose `axes` are a tuple. Return None
-    if there is no loop.
+    """Return the loop `(array, axes, None, out, keepdims)`, where `axes` is a tuple. Return None if
+    there is no loop.
 
-    var: the sum of (x - mean)² divided by `over`; std: its square root. norm: `over` is the order.
+    var divides the sum of (x - mean)² by `over`; std is its square root. For norm, `over` is the
+    order.
     """
     if op == "logsumexp":
         return _logsumexp
@@ -78,7 +79,7 @@ def spread(
     x: np.ndarray, axes: tuple[int, ...], over: float, keepdims: bool, out: np.ndarray,
     mean: np.ndarray | None,
 ) -> None:  # fmt: skip
-    """Write the variance to `out`, and the mean to `mean` unless that is None."""
+    """Write the variance to `out`. Write the mean to `mean` unless that is None."""
     x = wide(x)
     middle = sum_in_blocks(x, axes, x.dtype, None, True)
     middle = np.true_divide(middle, x.size / middle.size)

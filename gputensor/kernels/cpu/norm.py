@@ -1,5 +1,5 @@
-"""Rows and channels normalised to mean 0 and variance 1, scaled and shifted; gradients.
-                                                                                       family: norm
+"""Normalisation of rows and channels to mean 0 and variance 1, with scale and shift; its gradients.
+                                                                                      family: norm
 
 Types    f16 and bf16 in f32, rounded once. For f16 and bf16 the parameters, their gradients and the
          statistics are f32; `normalized` accepts and returns any floating dtype.
@@ -31,7 +31,8 @@ def normalized_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, of_x: Any,
     of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """Gradients for x (R, n) and weight (n) or None. A gradient that is not requested is None."""
+    """Write gradients for x (R, n), and for weight (n) or None. An array is None if its gradient is
+    not requested."""
     statistics = mean[:, None], rstd[:, None]
     _backward(grad, x, *statistics, weight, 1, 0, of_x, of_weight, of_bias)
 
@@ -40,7 +41,8 @@ def grouped_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, of_x: Any,
     of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """Gradients for x (N, G, D, S), normalised over D and S; mean and rstd (N G), weight (G D)."""
+    """Write gradients for x (N, G, D, S), normalised over D and S. mean and rstd: (N G). weight: (G
+    D)."""
     sizes = (*x.shape[:2], 1, 1)
     statistics = mean.reshape(sizes), rstd.reshape(sizes)
     weight = None if weight is None else weight.reshape(*x.shape[1:3], 1)
@@ -62,7 +64,7 @@ def channels_scaled(
     x: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps: float, scale: Any, shift: Any,
     out: np.ndarray,
 ) -> None:  # fmt: skip
-    """Normalize by given statistics."""
+    """Normalize channels by given statistics."""
     found = (wide(x) - _along(mean)) / np.sqrt(_along(variance) + eps)
     out[...] = _affine(found, _along(scale), _along(shift))
 
@@ -71,8 +73,8 @@ def channels_backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any,
     are_found: bool, of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """`normalized_backward` for channels. are_found: True if mean and rstd were computed from x,
-    False if they were given.
+    """Like `normalized_backward`, for channels. are_found: True if mean and rstd were computed from
+    x, False if they were given.
     """
     axes = (0, 2) if are_found else ()
     statistics = _along(mean), _along(rstd)
@@ -84,8 +86,8 @@ def _along(x: Any) -> Any:
 
 
 def _normal(x: np.ndarray, axes: Any, eps: float) -> tuple[Any, Any, Any, Any]:
-    """Return x with mean 0 and variance 1, the mean, the variance, and the reciprocal of the
-    standard deviation."""
+    """Return x normalised to mean 0 and variance 1, its mean, its variance, and the reciprocal of
+    its standard deviation."""
     given = wide(x)
     mean = given.mean(axes, keepdims=True)
     found = given - mean
@@ -103,8 +105,8 @@ def _backward(
     grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: Any, axes: Any,
     rows: Any, of_x: Any, of_weight: Any, of_bias: Any,
 ) -> None:  # fmt: skip
-    """Gradients for x, weight and bias. axes: the axes of the statistics; empty if they do not
-    depend on x. rows: the axes along which a weight is shared."""
+    """Write the gradients of x, weight and bias. axes: the axes of the statistics; empty if the
+    statistics do not depend on x. rows: the axes along which a weight is shared."""
     grad, normal = wide(grad), (wide(x) - mean) * rstd
     if of_x is not None:
         made = grad if weight is None else grad * weight
@@ -119,7 +121,7 @@ def _backward(
 
 
 def wide(x: np.ndarray) -> np.ndarray:
-    """Cast to the dtype of the computation."""
+    """Cast f16 and bf16 to f32; return other arrays unchanged."""
     if x.dtype.itemsize > 2:
         return x
     return cast.widened(x) if x.dtype == np.float16 else x.astype(np.float32)

@@ -1,8 +1,8 @@
-"""Loops of plans made from ufuncs. A loop is the ufunc itself if possible, otherwise a wrapper for
+"""Loops made from ufuncs. A loop is the ufunc itself if possible, otherwise a wrapper that handles
 numbers and casts.
 
-The pointwise families share this module; it contains no code of single operators. The loops take
-the operands by position, then `out` by position or name.
+All pointwise families share this module. It has no code for single operators. The loops take the
+operands by position, then `out` by position or by name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...core.number_range import in_64_bits, integer_range
 from . import cast, table
 
 Loop = Callable[..., Any]
-Input = Any  # a dtype for an array, or a Python number type for a number
+Input = Any  # A dtype stands for an array, a Python number type for a number.
 
 _HALF = (float16, bfloat16)
 
@@ -32,7 +32,8 @@ def typed(
     if out is result and all(i is common or isinstance(i, type) for i in inputs):
         if common is not bfloat16 or not any(isinstance(i, type) for i in inputs):
             return ufunc
-    # `dtype=` works for NumPy's own types, but does not cast bfloat16 operands
+    # `dtype=` works for NumPy's own types but would not cast bfloat16 operands, so the loop uses
+    # `signature=`
     signature = (common.np,) * ufunc.nin + (result.np,)
     return partial(ufunc, signature=signature, casting="unsafe")
 
@@ -40,7 +41,7 @@ def typed(
 def arithmetic(
     op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Bind a ufunc whose result has the common dtype. A Python number with f16 or bf16 operands is
+    """Bind a ufunc whose result has the common dtype. A Python number among f16 or bf16 operands is
     an f32. Source:
     aten/src/ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec."""
     position = number_position(inputs)
@@ -63,13 +64,14 @@ def through_float32(
     return arithmetic(op, ufunc, inputs, common, out)
 
 
-# From this number of elements on, bf16 is faster through f32, because ml_dtypes' loops take 6 ns
-# per element.
+# From this number of elements on, bf16 is faster if computed in f32, because ml_dtypes' loops take
+# 6 ns per element.
 _MANY = 512
 
 
 def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop:
-    """A faster equivalent of `loop` for a large 16-bit operand, or `loop` itself."""
+    """Return a faster equivalent of `loop` for many elements of a 16-bit operand, or `loop`
+    itself."""
     arrays = [place for place, given in enumerate(inputs) if not isinstance(given, type)]
     if len(arrays) == 1 and numel >= table.FROM and out.itemsize <= 8:
         given = inputs[arrays[0]]
@@ -85,8 +87,8 @@ def of_many(loop: Loop, inputs: Sequence[Input], out: dtype, numel: int) -> Loop
 
 
 def _has_vectors(ufunc: np.ufunc) -> bool:
-    """True if NumPy's f16 loop is faster than a table look-up. On a CPU with AVX512-FP16 the loop
-    takes 0.1 to 0.4 ns per element, except for three functions."""
+    """Return True if NumPy's f16 loop is faster than a table look-up. On a CPU with AVX512-FP16 the
+    loop takes 0.1 to 0.4 ns per element, except for three functions."""
     if ufunc in (np.absolute, np.arccosh, np.arcsinh, np.cos):
         return ufunc is np.absolute
     name = ufunc.__name__
@@ -94,7 +96,7 @@ def _has_vectors(ufunc: np.ufunc) -> bool:
     return bool(found.get(name, {}).get("ee", {}).get("current") == "AVX512_SPR")
 
 
-# NumPy's loops of f16 that take longer than casts to f32 and back.
+# For these ufuncs, NumPy's f16 loop takes longer than casts to f32 and back.
 _SLOW_IN_FLOAT16 = {
     np.add, np.subtract, np.multiply, np.divide, np.equal, np.not_equal, np.less, np.less_equal,
     np.greater, np.greater_equal,
@@ -112,9 +114,9 @@ def _in_float32(ufunc: np.ufunc, widened: Callable[[np.ndarray], np.ndarray]) ->
 
 
 def extreme_of_float16(ufunc: np.ufunc) -> Loop:
-    """Return a faster np.maximum, np.minimum, np.fmax or np.fmin of two f16 arrays, `(a, b,
-    out=None)`. If there is no NaN, it compares the bits as integers, because NumPy takes 3 to 13 ns
-    per pair."""
+    """Return a faster version of np.maximum, np.minimum, np.fmax or np.fmin for two f16 arrays,
+    `(a, b, out=None)`. If there is no NaN, it compares the bits as integers, because NumPy takes 3
+    to 13 ns per pair."""
     larger = np.maximum if ufunc in (np.maximum, np.fmax) else np.minimum
 
     def loop(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -151,15 +153,15 @@ def float32_ufunc(ufunc: np.ufunc) -> Loop:
 
 
 def rounded_from_float32(ufunc: np.ufunc, common: dtype) -> Loop:
-    """Make a loop of two operands that computes in f32 and rounds its result to `common`."""
+    """Make a loop of two operands that computes in f32 and rounds the result to `common`."""
     wide = float32_ufunc(ufunc)
     to = common.np
     return lambda a, b, out=None: rounded(wide(a, b), to, out)
 
 
 def rounded(wide: np.ndarray, to: np.dtype, out: np.ndarray | None) -> np.ndarray:
-    """Round the f32 array `wide` to dtype `to`. Return a new array, or cast the result once more
-    into `out`."""
+    """Round the f32 array `wide` to dtype `to`. Return a new array or, if `out` is given, cast the
+    rounded result into it."""
     narrow = wide.astype(to)
     if out is None:
         return narrow
@@ -176,9 +178,10 @@ def number_position(inputs: Sequence[Input]) -> int | None:
 
 
 def with_number(op: str, loop: Loop, position: int, common: dtype) -> Loop:
-    """Wrap a loop of two operands: the number at `position` is wrapped to the range of `common`.
+    """Return a loop of two operands that wraps the number at `position` to the range of `common`,
+    then calls `loop`.
 
-    Floating and complex types take Python numbers unchanged. NumPy rejects integers out of range.
+    Floating and complex dtypes accept every Python number. NumPy rejects integers out of range.
     """
     if common.category == INTEGER:
         low, high = integer_range(common)
@@ -204,9 +207,8 @@ def with_number(op: str, loop: Loop, position: int, common: dtype) -> Loop:
 def through_complex64(
     bind: Callable[..., Loop], op: str, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Make the loop for complex32 from the loop that `bind` returns for complex64. It always needs
-    `out`, to which the result is rounded once. Numbers are rounded to complex32 first, as in
-    PyTorch."""
+    """Make the complex32 loop from the complex64 loop that `bind` returns. It always needs `out`,
+    into which the result is rounded once. Numbers are rounded to complex32 first, as in PyTorch."""
     is_common = common is complex32
     wide = [_wide(complex if is_common and isinstance(x, type) else x) for x in inputs]
     loop, result = bind(op, tuple(wide), _wide(common), _wide(out)), _wide(out).np
@@ -237,13 +239,13 @@ def _wide(of: Input) -> Input:
 def computed(
     function: Callable[..., Any], inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Make the loop `(*inputs, *params, out)` from a function of arrays, for families in which
-    speed matters less.
+    """Make the loop `(*inputs, *params, out)` from a function of arrays. It is for families in
+    which the time of a call matters less.
 
     The function receives all inputs in the common dtype (f16 and bf16 in f32), and numbers and
     params as scalars of that dtype. It returns a new array, which is rounded once. 0-d arrays are
-    passed with one dimension, so that a ufunc's result is an array. `out` is always passed; None
-    lets NumPy allocate.
+    passed as arrays of one element, so that a ufunc's result is an array. `out` is always passed;
+    None lets NumPy allocate the result.
     """
     compute, to = (float32 if common in _HALF else common).np, common.np
     enters = [
@@ -257,8 +259,8 @@ def computed(
     is_direct = takes_out and out is common and to is compute
 
     def bare(count: int, numbers: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Return the loop for `count` arrays followed by numbers. NumPy allocates the result, and
-        there is no final cast."""
+        """Return a callable and its arguments after `count` arrays. If no array needs a cast, the
+        callable is `function` itself: NumPy allocates the result, and there is no final cast."""
         if enters[:count] != [None] * count:
             return loop, (*numbers, None)
         while len(enters) < count + len(numbers):
@@ -290,7 +292,7 @@ def computed(
 
 def _kept_number(compute: np.dtype) -> Callable[[Any], Any]:
     """Return a function that converts numbers to scalars. It caches the last scalar, because
-    repeated calls often have equal numbers."""
+    repeated calls often pass the same number."""
     last: tuple[Any, Any] = (None, None)
 
     def enter(x: Any) -> Any:
@@ -305,8 +307,8 @@ def _kept_number(compute: np.dtype) -> Callable[[Any], Any]:
 
 
 def entered_in(x: np.ndarray, common: np.dtype, compute: np.dtype) -> np.ndarray:
-    """Cast an input to the dtype of the computation. An array of another dtype is first rounded to
-    the common dtype."""
+    """Cast an input to the dtype of the computation. An array whose dtype differs from the common
+    dtype is first rounded to the common dtype."""
     entered = cast.convert(x, common)
     if entered.dtype == float16.np and compute == float32.np:
         return cast.widened(entered)

@@ -1,26 +1,28 @@
-"""Run loops with NumPy's floating-point warnings off, independent of the caller's `np.errstate`.
+"""Run loops without NumPy's floating-point warnings, independent of the caller's `np.errstate`.
 
-NumPy stores its error state in a ContextVar. So loops run in a `contextvars.Context` of our own in
+NumPy stores its error state in a ContextVar. So loops run in a private `contextvars.Context` in
 which `np.seterr(all="ignore")` was called once; the caller's context is never changed. A loop
 cannot read the caller's context variables and must not use them.
 
-Note [The shared quiet context]: `enter` is the bound `run` of one Context of the process, called
-without a Python frame in between. Only one thread at a time can be in a Context. If a second thread
-enters while a loop runs without the GIL, or a signal handler enters inside a loop, Python raises a
-RuntimeError before the second loop has begun. `again` then runs the loop in a spare Context. The
-hot path of a caller is
+Note [The shared quiet context]: `enter` is the bound method `run` of the process's one shared
+Context. It is called directly, without a Python frame in between. Only one thread at a time can be
+in a Context. Python raises a RuntimeError, before the loop begins, if a second thread enters while
+a loop runs without the GIL, or if a signal handler enters during a loop. `again` then runs the loop
+in a spare Context. The hot path of a caller is
 
     try:
         result = enter(loop, a, b)
     except RuntimeError as error:
         result = again(error, loop, a, b)
 
-and `run` is this code as a function. Asyncio needs no further code, because a loop cannot await.
+and `run` contains this code as a function. Asyncio needs no further code, because a loop cannot
+await.
 
-Measured in ns more than a bare `np.add` of 4 elements (256): `enter` with the try block 4 to 10,
-`run` 140. Rejected: a Context per thread in a `threading.local` (50), which would still be in use
-when a signal handler or a finalizer interrupts a loop; in a ContextVar (20), wrong once a context
-is copied to another thread; a list of free Contexts (160); `np.errstate` (990).
+Measured in ns above a bare `np.add` of 4 elements (256): `enter` with the try block 4 to 10, `run`
+140. Rejected: a Context per thread in a `threading.local` (50), which would still be in use when a
+signal handler or a finalizer interrupts a loop; a Context per thread in a ContextVar (20), which is
+wrong once a context is copied to another thread; a list of free Contexts (160); `np.errstate`
+(990).
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ enter = _shared.run
 try:
     enter(enter, int)
 except RuntimeError as _error:
-    # the message contains this Context, so no other error has the same text
+    # The message contains this Context, so no other error has the same text.
     _ENTERED_TWICE = _error.args
 
 
@@ -57,7 +59,8 @@ def again(error: RuntimeError, loop: Callable[..., Any], *args: Any, **kwargs: A
         try:
             raise error
         finally:
-            del error  # delete the error, because its traceback refers to this frame
+            # The error's traceback refers to this frame, which would be a reference cycle.
+            del error
     try:
         context = _spares.pop()
     except IndexError:

@@ -23,19 +23,19 @@ import numpy as np
 
 _WORD = 2**64 - 1
 
-# NumPy's (kind, itemsize) -> (number of low bits of the random word to drop, factor for the
-# remaining bits). The kind of bfloat16 is V.
+# From NumPy's (kind, itemsize) to (the number of low bits of the random word to drop, the factor
+# for the remaining bits). The kind of bfloat16 is V.
 _SCALES = {
     ("f", 8): (11, 2.0**-53), ("f", 4): (40, 2.0**-24), ("f", 2): (53, 2.0**-11),
     ("V", 2): (56, 2.0**-8),
 }  # fmt: skip
 
-# (words, dtype) -> one number of any dtype for each word.
+# From words and a dtype to an array with one number for each word.
 Make = Callable[[np.ndarray, np.dtype], np.ndarray]
 
 
 def uniform(dst: np.ndarray, seed: int, offset: int, low: float = 0.0, high: float = 1.0) -> None:
-    """Fill a floating or complex `dst` of any layout."""
+    """Fill a floating or complex `dst` of any layout with uniform numbers."""
 
     def make(words: np.ndarray, of: np.dtype) -> np.ndarray:
         shift, scale = _SCALES[of.kind, of.itemsize]
@@ -55,7 +55,7 @@ def standard(op: str, of: np.dtype) -> Callable[[np.ndarray, int, int], None]:
 
 
 def normal(dst: np.ndarray, seed: int, offset: int, mean: float, std: float) -> None:
-    """Fill `dst` with normal numbers. For a complex `dst`, mean and std are those of each part."""
+    """Fill `dst` with normal numbers. For a complex `dst`, `mean` and `std` apply to each part."""
     _fill(dst, seed, offset, lambda words, of: _normals(words, of, mean, std))
 
 
@@ -78,7 +78,7 @@ def cauchy(dst: np.ndarray, seed: int, offset: int, median: float, sigma: float)
 
 
 def geometric(dst: np.ndarray, seed: int, offset: int, p: float, _: float) -> None:
-    """Number of tries up to the first success; integers are computed in f64."""
+    """Fill `dst` with the number of tries up to the first success. Integers are computed in f64."""
     scale = 1 / math.log1p(-p)
     _fill(
         dst, seed, offset,
@@ -92,8 +92,8 @@ def bernoulli(dst: np.ndarray, seed: int, offset: int, limit: int, _: int) -> No
 
 
 def integers(dst: np.ndarray, seed: int, offset: int, first: int, count: int) -> None:
-    """Random integers in [first, first + count), modulo 2^64; any 64-bit integer if count is
-    2^64."""
+    """Fill `dst` with random integers in [first, first + count), modulo 2^64. If count is 2^64, all
+    64-bit integers are possible."""
     start = np.uint64(first & _WORD)
 
     def make(words: np.ndarray, of: np.dtype) -> np.ndarray:
@@ -125,13 +125,14 @@ def _fill(dst: np.ndarray, seed: int, offset: int, make: Make) -> None:
 
 def words_from(seed: int, offset: int) -> Any:
     """Return a bit generator whose next word is lane 0 of the block with counter `offset`."""
-    from numpy.random import Philox  # imported here so that the package's import does not load it
+    # Imported here, because a global import would slow down the import of the package.
+    from numpy.random import Philox
 
     return Philox(counter=(offset - 1) % 2**256, key=seed & _WORD)
 
 
 def _wide(of: np.dtype) -> Any:
-    """Return the dtype in which numbers for dtype `of` are computed."""
+    """Return the dtype of the computation for results of dtype `of`."""
     return np.float64 if of.kind in "iub" or of == np.float64 else np.float32
 
 

@@ -1,9 +1,9 @@
-"""dst[i] computed from the index alone: arange, linspace, eye.                       family: range
+"""Ranges: dst[i] is computed from the index i alone (arange, linspace, eye).          family: range
 
 Types    integers exactly, modulo their width; floating types in f64 and complex types in
          complex128, then cast by Note [Numeric casts]. No fused multiply-add.
-Numbers  arange: start + i * step. linspace: start + i * step below the middle, otherwise end - (n -
-         1 - i) * step, with step = (end - start) / (n - 1), so both ends are exact.
+Numbers  arange: start + i * step. linspace: start + i * step in the first half, otherwise end -
+         (n - 1 - i) * step, with step = (end - start) / (n - 1), so both ends are exact.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import numpy as np
 
 from . import cast
 
-# Elements computed at a time. Three f64 temporaries of this length stay in the L2 cache.
+# The number of elements computed at a time. Three f64 temporaries of this length fit into the L2
+# cache.
 _BLOCK = 1 << 14
 
 
 def arange(dst: np.ndarray, start: complex, step: complex) -> None:
-    """dst[i] = start + i * step, for a 1-d `dst`."""
+    """Write start + i * step to each element i of the 1-d `dst`."""
     kind = dst.dtype.kind
     if kind in "iu" and not isinstance(start, float) and not isinstance(step, float):
         first: Any = np.int64(cast.wrap(start, np.dtype(np.int64)))

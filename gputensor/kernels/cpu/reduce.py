@@ -2,8 +2,8 @@
 
 Types    sum and mean accumulate in the compute dtype, f32 for f16 and bf16; amax, amin, any and all
          in the dtype of x. NaN propagates through amax and amin, and counts as true.
-Order    determined by the layout of x, so each run gives the same bits. Along a contiguous axis it
-         is NumPy's pairwise sum, along any other axis separate sums of runs of rows.
+Order    determined by the layout of x, so every run gives the same bits. Along a contiguous axis it
+         is NumPy's pairwise sum. Along other axes, runs of rows are summed separately.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import numpy as np
 from ...core.dtype import COMPLEX, FLOATING, INTEGER, complex32, complex64, dtype
 from . import cast
 
-# (array, axes, dtype, out, keepdims), as for np.ufunc.reduce, so that a ufunc's `reduce` can be a
-# loop.
+# A loop has the arguments of np.ufunc.reduce (array, axes, dtype, out, keepdims), so that a ufunc's
+# `reduce` can be a loop.
 Loop = Callable[..., Any]
 
-# The number of consecutive additions before a chain is split. The error bound is this number plus
-# log2 of the number of chains, in half ulps of the sum of magnitudes.
+# The number of consecutive additions after which a chain is split. The error bound, in half ulps of
+# the sum of magnitudes, is this number plus log2 of the number of chains.
 CHAIN = 256
-# Elements in NumPy's cast buffer (np.getbufsize()). NumPy sums pairwise only within a buffer.
+# The number of elements in NumPy's cast buffer (np.getbufsize()). NumPy sums pairwise only within a
+# buffer.
 _BUFFER = 8192
 # NumPy's type stubs accept the arguments after the array only by name. Passing them by name would
 # cost a dict per call.
@@ -44,11 +45,11 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     """Return the loop `(array, axes, None, out, keepdims)`. `axes` is None or a tuple, `out` an
     ndarray.
 
-    numel: the number of elements, if known; a small sum is then computed by the ufunc itself.
-    Without `out`, a full reduction returns a NumPy scalar, and other reductions return NumPy's
-    layout.
+    numel: the number of elements, if known. A small sum is then computed by the ufunc itself.
+    Without `out`, a full reduction returns a NumPy scalar, and other reductions return an array in
+    NumPy's layout.
     """
-    if given is complex32:  # only any and all support complex32
+    if given is complex32:  # Only `any` and `all` support complex32.
         wide = bind(op, complex64, complex64, out, numel)
         return lambda array, *args: wide(cast.readable(array), *args)
     if op in LOOPS:
@@ -56,11 +57,11 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     if op == "count_nonzero":
         return _count_nonzero
     if given.category == COMPLEX and compute.category != COMPLEX:
-        # avoid a cast by NumPy, which would warn
+        # Take the real part here, because NumPy would warn of the cast.
         loop = bind(op, given.to_real, compute, out, numel)
         return lambda array, *args: loop(array.real, *args)
     if given.category == FLOATING and compute.category == INTEGER:
-        # cast the result here, because C does not define the cast of NaN
+        # Cast by our own rules, because C does not define the cast of NaN.
         whole = bind(op, compute, compute, out, numel)
         return lambda array, *args: whole(cast.convert(array, compute.np), *args)
     if op == "mean":
@@ -81,7 +82,7 @@ def _count_nonzero(
 
 
 def _in_dtype(function: Loop, compute: np.dtype) -> Loop:
-    """Make the loop of a reduction. It passes the dtype of the computation to NumPy."""
+    """Make the loop of a reduction. It passes the dtype of the computation to `function`."""
 
     def loop(
         array: np.ndarray, axes: Any, unused: None = None, out: Any = None, keepdims: bool = False
@@ -117,7 +118,7 @@ def _mean(compute: np.dtype, to: np.dtype) -> Loop:
 
 
 def sum_in_blocks(array: np.ndarray, axes: Any, compute: np.dtype, out: Any, keepdims: bool) -> Any:
-    """Call np.add.reduce, after dividing long chains of single additions into runs."""
+    """Sum like np.add.reduce, but divide long chains of consecutive additions into runs."""
     if compute.kind in "fc":
         while array.size > CHAIN and (axis := _chained_axis(array, axes, compute)) is not None:
             array = _sums_of_runs(array, axis, compute)
@@ -125,10 +126,11 @@ def sum_in_blocks(array: np.ndarray, axes: Any, compute: np.dtype, out: Any, kee
 
 
 def _chained_axis(array: np.ndarray, axes: Any, compute: np.dtype) -> int | None:
-    """Return the reduced axis along which NumPy adds one element at a time; None if it is short."""
+    """Return the reduced axis along which NumPy adds one element at a time. Return None if there is
+    no such axis or it is short."""
     cast = array.dtype != compute
     if not cast and array.flags.forc and (axes is None or len(axes) == array.ndim):
-        return None  # NumPy sums a single contiguous run pairwise
+        return None  # NumPy sums a single contiguous run pairwise.
     return _longest(array.shape, array.strides, None if axes is None else tuple(axes), cast)
 
 

@@ -1,8 +1,8 @@
 """out[r, c] = op over x[r, 0 .. c] along one axis.                                  family: scan
 
-Types    f16 and bf16 are accumulated in f32, f32 in f64 and c64 in c128, as in PyTorch on the CPU.
-Numbers  cummax and cummin return the last of equal elements, and NaN from the first NaN on. Sums
-         begin at 0.0, so a row of -0.0 gives 0.0.
+Types    f16 and bf16 are accumulated in f32, f32 in f64, and c64 in c128, as in PyTorch on the CPU.
+Numbers  of equal elements, cummax and cummin return the last; from the first NaN on, they return
+         NaN. Sums begin at 0.0, so a row of -0.0 gives 0.0.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def logcumsumexp(x: np.ndarray, axis: int, out: np.ndarray) -> None:
 
 
 def _log_add_exp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """logaddexp of complex numbers, computed relative to the operand with the larger real part."""
+    """Return logaddexp of complex numbers, computed relative to the operand with the larger real
+    part."""
     swaps = (a.real > b.real) | np.isnan(a)
     low, high = np.where(swaps, b, a), np.where(swaps, a, b)
     gone = np.isneginf(low.real) & np.isneginf(high.real)

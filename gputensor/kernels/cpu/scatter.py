@@ -1,9 +1,9 @@
 """x[key] = v, or x[key] combined with v, for indexed elements.                     family: scatter
 
 Shapes   as in gather.py; value broadcasts to the shape that gather would return.
-Types    the types of x; if values are combined, the caller widens dtypes below 32 bits.
-Order    the order of the indices, so each run gives the same bits. If several values are written to
-         one element, the last one stays.
+Types    the dtype of x. Before values are combined, the caller widens dtypes of less than 32 bits.
+Order    the order of the indices, so every run gives the same bits. If several values are written
+         to one element, the last one stays.
 Returns  as in gather.py.
 """
 
@@ -28,7 +28,7 @@ def scatter(
 
 
 def check_writable(x: np.ndarray) -> None:
-    """Raise an error for a read-only array, because `ufunc.at` and compiled loops do not check."""
+    """Raise an error for a read-only array. `ufunc.at` and compiled loops do not check this."""
     if not x.flags.writeable:
         raise ValueError("assignment destination is read-only")
 

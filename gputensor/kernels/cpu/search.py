@@ -1,4 +1,4 @@
-"""Indices of elements in sorted sequences.                                           family: search
+"""Search in sorted sequences.                                                        family: search
 
 Shapes   one sequence (n), or sequences (..., n) with x (..., m).
 """
@@ -9,8 +9,8 @@ import numpy as np
 
 
 def places(sequence: np.ndarray, x: np.ndarray, right: bool, out_int32: bool) -> np.ndarray | None:
-    """Return the insertion points of x. Return None if NumPy has no function: for several rows, and
-    for sequences that end with NaN."""
+    """Return the insertion points of x. Return None for several sequences and for a sequence that
+    ends with NaN, for which NumPy has no function."""
     if sequence.ndim > 1 or not sequence.size or sequence[-1] != sequence[-1]:
         return None
     found: np.ndarray = sequence.searchsorted(x, "right" if right else "left")

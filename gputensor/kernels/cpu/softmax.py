@@ -26,19 +26,19 @@ def log_softmax(x: np.ndarray, axis: int, out: np.ndarray) -> None:
 
 
 def softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: np.ndarray) -> None:
-    """Return output * (grad - sum(grad * output))."""
+    """Write output * (grad - sum(grad * output)) to `out`."""
     grad, output = _rows(grad), _rows(output)
     _store(output * (grad - _sum(grad * output, axis)), out)
 
 
 def log_softmax_backward(grad: np.ndarray, output: np.ndarray, axis: int, out: np.ndarray) -> None:
-    """Return grad - exp(output) * sum(grad)."""
+    """Write grad - exp(output) * sum(grad) to `out`."""
     grad, output = _rows(grad), _rows(output)
     _store(grad - np.exp(output) * _sum(grad, axis), out)
 
 
 def _rows(x: np.ndarray) -> np.ndarray:
-    """Cast to the dtype of the computation. A 0-d operand becomes a row of one element."""
+    """Cast to the dtype of the computation. Make a 0-d operand a row of one element."""
     return np.atleast_1d(wide(x))
 
 

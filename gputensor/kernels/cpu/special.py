@@ -1,6 +1,7 @@
 """out[i] = op(x[i]) or op(a[i], b[i]).                                              family: special
 
-Types    f32 and f64 as in SciPy, but polynomials of f32 in f64; f16 and bf16 in f32, rounded once.
+Types    f32 and f64 as in SciPy, but f32 polynomials are computed in f64; f16 and bf16 in f32,
+         rounded once.
 Source   SciPy, and the recurrences of the orthogonal polynomials (Abramowitz and Stegun, 22.7);
          values at the edges are PyTorch's, aten/src/ATen/native/Math.h.
 """
@@ -16,21 +17,21 @@ from ...core.dtype import dtype
 from .pointwise import Input, Loop, computed
 from .select import where
 
-# After each group of this number of recurrence steps, the loop checks whether it can end.
+# After this many steps of a recurrence, the loop checks whether it can end.
 _STRIDE = 64
-# The highest degree that is computed, as in include/special.cuh.
+# Polynomials of a higher degree are not computed, as in include/special.cuh.
 _HIGHEST = 2**20
-# (x, k, p_k, p_(k-1)) -> p_(k+1)
+# A step of a recurrence: from (x, k, p_k, p_(k-1)) to p_(k+1).
 Step = Callable[[Any, int, Any, Any], Any]
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The loop `(*inputs, *params, out)` of `op` for these dtypes."""
+    """Return the loop `(*inputs, *params, out)` of `op` for these dtypes."""
     function = LOOPS[op]
 
     def in_their_order(*given: Any) -> Any:
-        """Call `function` and return its result in the inputs' layout. NumPy's `where` returns
-        row-major arrays."""
+        """Call `function` and copy its result to the inputs' layout, because NumPy's `where`
+        returns row-major arrays."""
         made = np.asarray(function(*given))
         if made.ndim < 2:
             return made
@@ -60,7 +61,7 @@ def _airy_ai(x: Any) -> Any:
     return where(np.isfinite(x), _airy(x)[0], np.nan)
 
 
-# Poles and infinities are rare. They are set in separate passes, which are skipped if there are
+# Poles and infinities are rare. Separate passes set their results; a pass is skipped if there are
 # none.
 
 
@@ -78,8 +79,8 @@ def _lgamma(x: Any) -> Any:
 
 
 def _igammac(a: Any, x: Any) -> Any:
-    """Compute 1 - igamma where that difference is accurate. SciPy's gammaincc would sum a series
-    there, which takes a microsecond."""
+    """Return 1 - igamma where this difference is accurate, and SciPy's gammaincc elsewhere. In the
+    first case gammaincc would sum a series, which takes a microsecond per element."""
     from scipy import special
 
     a, x = np.broadcast_arrays(a, x)
@@ -113,8 +114,8 @@ def _polygamma(x: Any, n: Any) -> Any:
 
 
 def _zeta_of(x: Any, q: Any) -> Any:
-    """Extend SciPy's zeta to q < 0, where the function is defined for integer x. Its terms are
-    added until q > 0.
+    """Extend SciPy's zeta to q < 0, where the function is defined for integer x: add terms of the
+    series until q is positive.
     """
     x, q = np.broadcast_arrays(x, q)
     if q.min() > 0:
@@ -134,8 +135,8 @@ def _spherical_j0(x: Any) -> Any:
 
 
 def _erfinv(x: Any) -> Any:
-    """Compute erfinv. For an element outside of [-1, 1], SciPy's function would throw and catch an
-    exception, so these elements are set here."""
+    """Return erfinv. Elements outside of [-1, 1] are set here, because SciPy's function would throw
+    and catch an exception for each of them."""
     from scipy.special import erfinv
 
     if np.abs(x).max() < 1:
@@ -154,7 +155,7 @@ def _entr(x: Any) -> Any:
 
 
 def _times_log(log: Any) -> Callable[..., Any]:
-    """Return a function x * log(y) that is 0 where x is 0, except that a NaN in y gives NaN."""
+    """Return a function x * log(y) whose result is 0 where x is 0 and y is not NaN."""
 
     def of(a: Any, b: Any) -> Any:
         made, is_zero = a * log(b), a == 0
@@ -166,11 +167,11 @@ def _times_log(log: Any) -> Callable[..., Any]:
 def _polynomial(
     first: Callable[[Any], Any], step: Step, is_shifted: bool = False
 ) -> Callable[..., Any]:
-    """Make the function p_n(x), with n truncated to an integer. It is 0 for negative and infinite
-    n, and NaN beyond _HIGHEST.
+    """Make the function p_n(x), with n truncated to an integer. Its result is 0 for negative and
+    infinite n, and NaN for n beyond _HIGHEST.
 
-    p_0 is 1 and p_1 is `first`. It is computed in f64, as on CUDA, because near a zero f32 loses
-    digits.
+    p_0 is 1 and p_1 is `first`. The computation is in f64, as on CUDA, because f32 loses digits
+    near a zero of the polynomial.
     """
 
     def of(x: Any, n: Any) -> Any:
@@ -191,7 +192,7 @@ def _polynomial(
             if np.ndim(degree):
                 made = where(degree == k, here, made)
             if k % _STRIDE == 0 and np.isnan(here).all():
-                break  # NaN stays NaN
+                break  # A NaN stays NaN in all further steps.
             if k < highest:
                 before, here = here, step(x, k, here, before)
         if not np.ndim(degree):

@@ -1,8 +1,7 @@
 """Functions of one 16-bit array, computed by a table with the results for all 65,536 values.
 
 NumPy and ml_dtypes cast f16 and bf16 one element at a time, which takes at least 3 ns per result. A
-table look-up takes 0.6 ns for any function. Making the table costs as much as computing 65,536
-elements.
+table look-up takes 0.6 ns for any function. A table costs as much as computing 65,536 elements.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ import numpy as np
 
 Loop = Callable[..., Any]
 
-# From this number of elements on, a call makes a table.
+# A call with at least this many elements makes a table.
 FROM = 1 << 18
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def looked_up(loop: Loop, place: int, given: np.dtype, result: np.dtype) -> Loop:
-    """Compute `loop(*values, out)` by a table. `values[place]`, of dtype `given`, is the only
-    array.
+    """Return a loop that computes `loop(*values, out)` by a table. `values[place]`, of dtype
+    `given`, is the only array.
 
-    The table for the most recent numeric arguments is cached.
+    The table for the last numeric arguments is cached.
     """
     lane = _UNSIGNED[result.itemsize]
     kept: dict[Any, np.ndarray] = {}
@@ -31,7 +30,7 @@ def looked_up(loop: Loop, place: int, given: np.dtype, result: np.dtype) -> Loop
     def found(*values: Any) -> Any:
         *operands, out = values
         x = operands[place]
-        # repr distinguishes 0.0 and -0.0, which are equal as keys
+        # repr distinguishes 0.0 from -0.0, which are equal as keys.
         key = tuple([(type(v), repr(v)) for n, v in enumerate(operands) if n != place])
         table = kept.get(key)
         if table is None:

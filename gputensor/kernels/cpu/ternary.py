@@ -17,7 +17,7 @@ from .select import where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The loop `(a, b, c, *scalars, out)` of `op` for these dtypes."""
+    """Return the loop `(a, b, c, *scalars, out)` of `op` for these dtypes."""
     if op in ("clamp_max", "clamp_min") and out is common is float16 and [*inputs] == [float16] * 2:
         extreme: Any = LOOPS[op]
         return extreme_of_float16(extreme)
@@ -25,24 +25,25 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _lerp(start: Any, end: Any, weight: Any) -> Any:
-    """Interpolate from the nearer end, so that both ends are exact."""
+    """Return the linear interpolation, computed from the nearer end, so that both ends are
+    exact."""
     length, near = end - start, np.abs(weight) < 0.5
     if not np.ndim(near):
         return start + weight * length if near else end - length * (1 - weight)
-    # the weight as a distance from the nearer of start and end; negative if it counts from `end`
+    # The weight is counted from the nearer end, so it is negative if that end is `end`.
     share = weight - (~near).astype(weight.dtype)
     return where(near, start, end) + share * length
 
 
 def _finite(x: Any, nan: Any, high: Any, low: Any) -> Any:
-    """Replace NaN and infinities in each part of complex numbers. The scalars are real."""
+    """Replace NaN and infinities in each part of complex numbers by the real scalars."""
     if np.isfinite(x).all():
         return x.copy("K")
     return np.nan_to_num(x, nan=nan.real, posinf=high.real, neginf=low.real)
 
 
 def _is_one(value: Any) -> bool:
-    """True for a factor of 1. The multiplication is then skipped, because it would turn complex
+    """Return True for a factor of 1, whose multiplication is skipped, because it would turn complex
     infinities into NaN."""
     return bool(value == 1) and value.dtype.kind != "c"
 
@@ -56,8 +57,8 @@ def _addcdiv(self: Any, a: Any, b: Any, value: Any) -> Any:
 
 
 def _larger_backward(grad: Any, self: Any, other: Any) -> Any:
-    """Return the gradient where self is larger, zero where other is larger, half of the gradient
-    where they are equal, and all of it where either is NaN."""
+    """Return the gradient of `self` in a maximum: `grad` where self is larger, zero where other is
+    larger, half of `grad` where they are equal, and `grad` where either is NaN."""
     made = where(np.less(self, other), 0, grad)
     equal = np.equal(self, other)
     if not np.count_nonzero(equal):
@@ -68,8 +69,9 @@ def _larger_backward(grad: Any, self: Any, other: Any) -> Any:
 LOOPS: dict[str, Callable[..., Any]] = {
     "addcdiv": _addcdiv,
     "addcmul": _addcmul,
-    "clamp": np.ndarray.clip,  # keeps the sign of a zero, as ATen does, and is 3 to 10 times as
-    # fast as np.maximum and np.minimum
+    # clip keeps the sign of a zero, as ATen does. It is 3 to 10 times as fast as np.maximum and
+    # np.minimum.
+    "clamp": np.ndarray.clip,
     "clamp_max": np.minimum,
     "clamp_min": np.maximum,
     "larger_backward": _larger_backward,

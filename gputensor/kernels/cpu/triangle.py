@@ -1,4 +1,4 @@
-"""out = x on one side of a diagonal, and 0 on the other side.                     family: triangle
+"""Copy x on one side of a diagonal, and write 0 on the other side.                 family: triangle
 
 Shapes   matrices in the last two dimensions of x and out, of any strides.
 Types    elements are copied unchanged.
@@ -12,7 +12,7 @@ from .copy import copy
 
 
 def lower(x: np.ndarray, out: np.ndarray, shift: int) -> None:
-    """Keep the first r + shift + 1 elements of row r."""
+    """Write the first r + shift + 1 elements of each row r, and zeros after them."""
     (rows, columns), zero = x.shape[-2:], np.zeros((), x.dtype)
     first = min(max(-shift, 0), rows)
     last = min(max(columns - shift - 1, first), rows)
@@ -25,7 +25,7 @@ def lower(x: np.ndarray, out: np.ndarray, shift: int) -> None:
 
 
 def upper(x: np.ndarray, out: np.ndarray, shift: int) -> None:
-    """Keep the elements from index r + shift on in row r."""
+    """Write the elements of each row r from index r + shift on, and zeros before them."""
     (rows, columns), zero = x.shape[-2:], np.zeros((), x.dtype)
     first = min(max(1 - shift, 0), rows)
     last = min(max(columns - shift, first), rows)

@@ -19,7 +19,7 @@ from .select import stored, where
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The loop `(x, out=None)` of `op` for these dtypes."""
+    """Return the loop `(x, out=None)` of `op` for these dtypes."""
     if op in _COPIES and common.category < _COPIES[op]:
         return _copied
     if op == "relu":
@@ -37,7 +37,8 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 def _composed(
     function: Loop, inputs: Sequence[Input], common: dtype, result: dtype, out: dtype
 ) -> Loop:
-    """Make a loop of several ufuncs. Its function gets arrays in the dtype of the computation."""
+    """Make a loop from a function of several ufuncs, which gets arrays in the dtype of the
+    computation."""
     compute = float32 if common in (float16, bfloat16) else common
     if compute is common is inputs[0] and out is result:
         return function
@@ -60,8 +61,8 @@ def _angle(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """Compute expm1. For infinities, NaN and zeros the result is exp(x) - 1, because NumPy's
-    complex expm1 differs there."""
+    """Return expm1. For complex infinities, NaN and zeros the result is exp(x) - 1, because NumPy's
+    expm1 differs there."""
     found = np.expm1(x, out)
     if x.dtype.kind == "c":
         is_special = ~np.isfinite(x) | (x == 0)
@@ -72,8 +73,8 @@ def _expm1(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _log1p(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """Compute log1p. NumPy's log1p loses digits by cancellation for small complex numbers, so real
-    functions of the parts are used."""
+    """Return log1p. Complex numbers are computed by real functions of their parts, because NumPy's
+    log1p loses digits by cancellation for small numbers."""
     if x.dtype.kind != "c":
         return np.log1p(x, out)
     re, im = x.real, x.imag
@@ -104,12 +105,12 @@ def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     return np.divide(one, y, y)
 
 
-# With a Python number, NumPy takes twice as long as with these arrays.
+# With a Python number instead of these arrays, NumPy takes twice as long.
 _ones = {of: np.ones((), of) for of in map(np.dtype, "efd")}
 
 
 def _sign(x: np.ndarray, out: np.ndarray | None = None) -> Any:
-    """Return the sign of each element; 0 also for NaN."""
+    """Return the sign of each element; the sign of NaN is 0."""
     found = np.subtract((x > 0).view(np.int8), (x < 0).view(np.int8))
     return stored(found.astype(x.dtype) if out is None else found, out)
 
@@ -136,8 +137,7 @@ def _erfc(x: np.ndarray, out: np.ndarray | None = None) -> Any:
 
 
 def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """Make the loop of relu: the larger of each element and zero. The zero has the operand's
-    dtype."""
+    """Make the loop of relu: the larger of each element and a zero of the operand's dtype."""
     result = out if inputs[0] is common else inputs[0]
     larger = typed(np.maximum, (common, common), common, common, result)
     zero = np.zeros((), common.np)
@@ -145,10 +145,11 @@ def _relu(inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _around_stride_fault(negative: Loop) -> Loop:
-    """Return np.negative with a workaround: at some strides it writes wrong elements.
+    """Wrap np.negative, which at some strides writes wrong elements.
 
-    Seen in NumPy 2.4.6 on x86: 4-byte elements 16 bytes apart, or 8-byte elements 64 bytes apart,
-    with an `out` that is also strided. If NumPy allocates the result, it is dense.
+    Seen in NumPy 2.4.6 on x86: elements of 4 bytes are 16 bytes apart, or elements of 8 bytes are
+    64 bytes apart, and `out` is strided too. As a workaround, NumPy allocates a dense result, which
+    is then copied.
     """
 
     def loop(x: np.ndarray, out: np.ndarray | None = None) -> Any:
@@ -164,7 +165,7 @@ _negative = _around_stride_fault(np.negative)
 
 
 def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """Make the loop for the conjugate of real numbers. It copies."""
+    """Copy x: the loop for the conjugate of real numbers."""
     if out is None:
         return x.copy("K")
     np.copyto(out, x)
@@ -172,7 +173,7 @@ def _copied(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 
 
 def _always(answer: bool) -> Loop:
-    """Make the loop of isnan and similar operators for integers, whose result is constant. `out`
+    """Make the loop of isnan and similar operators for integers, where all results are equal. `out`
     may have any dtype."""
 
     def loop(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -184,7 +185,7 @@ def _always(answer: bool) -> Loop:
     return loop
 
 
-# NumPy functions whose name is the operator's name.
+# Operators with the name of the NumPy function that computes them.
 _OF_NUMPY = (
     "ceil", "cos", "cosh", "exp", "exp2", "floor", "isfinite", "isinf", "isnan", "log", "log10",
     "log2", "logical_not", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
@@ -223,7 +224,7 @@ OPS = (*LOOPS, "relu")
 _OF_INTEGERS = {
     "isfinite": True, "isinf": False, "isnan": False, "isneginf": False, "isposinf": False,
 }  # fmt: skip
-# Loops that copy operands of a lower category.
+# Operators that only copy operands whose dtype is of a lower category than this.
 _COPIES = {
     "ceil": FLOATING, "conj_physical": COMPLEX, "floor": FLOATING, "round": FLOATING,
     "sgn": INTEGER, "sign": INTEGER, "trunc": FLOATING,

@@ -18,7 +18,7 @@ OPS = ("where",)
 
 
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
-    """The loop `(condition, a, b, out=None)` for these dtypes."""
+    """Return the loop `(condition, a, b, out=None)` for these dtypes."""
     assert op == "where", op
     if inputs[0] is bool_ and out is common and _takes(inputs[1:], common):
         return _where
@@ -33,7 +33,7 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
 
 
 def _takes(values: Sequence[Input], common: dtype) -> bool:
-    """True if NumPy's promotion yields the common dtype: all arrays have it, and at most one
+    """Return True if NumPy's promotion gives the common dtype: all arrays have it, and at most one
     operand is a number."""
     if values[0] is common and values[1] is common:
         return True

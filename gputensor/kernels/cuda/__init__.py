@@ -1,5 +1,5 @@
-"""CUDA kernels: one `.cu` text per family, and its launch plans.
+"""CUDA kernels: one `.cu` file per family, and the code that plans their launches.
 
-`binding.bind` makes a Launch for a layout. `module` makes a function of one device for a Launch's
-(family, entry, defines). This package handles no tensors and does not import CuPy.
+`binding.bind` makes a Launch for a layout. `module` returns the loaded function of a launch's
+(family, entry, defines) on a device. This package handles no tensors and does not import CuPy.
 """

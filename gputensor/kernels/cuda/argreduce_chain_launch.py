@@ -1,6 +1,7 @@
-"""Launches of chains that end in argmax, argmin, max or min: one kernel computes and compares.
+"""Launches of chains that end in argmax, argmin, max or min: one kernel computes the elements and
+compares them.
 
-argreduce_launch.py divides rows among threads and segments.
+Rows are divided among threads and segments as in argreduce_launch.py.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class ChainArgReduce:
     """The launch that finds extremes. If rows are divided into segments, a second launch combines
     the segments' results.
 
-    plain: the search over the chain's result. walks: strides in bytes of the indices, the values
-    and the inputs over the rows; along: strides of the inputs along a row.
+    plain: the launches of the search without the chain. walks: stride bytes of the indices, the
+    values and the inputs over the rows. along: stride bytes of the inputs along a row.
     """
 
     __slots__ = ("plain", "first", "last")
@@ -59,7 +60,8 @@ class ChainArgReduce:
     def __call__(
         self, device_index: int, operands: Sequence[int], scalars: Sequence[Any] = ()
     ) -> None:
-        """operands: addresses of the values or 0, the indices, and the inputs."""
+        """Find the extremes. operands: the address of the values, or 0, followed by the addresses
+        of the indices and the inputs."""
         values, out, *inputs = operands
         scalars = tuple(scalars)
         if self.last is None:
@@ -75,8 +77,8 @@ def bind(
     plain: Any, body: Body, packing: list[Packer], shape: Sizes, n_reduced: int,
     strides: list[Sizes],
 ) -> ChainArgReduce | None:  # fmt: skip
-    """Return a ChainArgReduce, or None if one kernel cannot take all operands. strides: of indices,
-    values and inputs over `shape`, whose first n_reduced dimensions are searched.
+    """Return a ChainArgReduce, or None if one kernel cannot take all operands. strides: stride
+    bytes of indices, values and inputs over `shape`, whose first n_reduced dimensions are searched.
     """
     if type(plain) is not ArgReduce or n_reduced > 1:
         return None

@@ -18,11 +18,11 @@ _HEAD, _WALK = Struct("<4Qq").pack, Struct("<8I4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind a search to the plan of a reduction of one dimension. Returns callable(device_index,
+    """Bind a search to the plan of a reduction over one dimension. Return callable(device_index,
     pointers).
 
-    Pointers: the indices, in the plan's output layout; for max and min also the values, in the same
-    layout; then the input.
+    The pointers are: the indices, in the plan's output layout; for max and min also the values, in
+    the same layout; then the input.
     """
     n = layout.n_reduced
     strides: list[Sizes] = [s or () for s in layout.stride_bytes]
@@ -40,13 +40,13 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 def _values(indices: Sizes, types: Any) -> Sizes:
-    """Strides of the values, in the order of the indices."""
+    """Return the stride bytes of the values, which have the layout of the indices."""
     to, of = types
     return tuple([by // to.itemsize * of.itemsize for by in indices])
 
 
 class ArgReduce(launch.SegmentedRows):
-    """The launches over one layout."""
+    """The launches of a search over one layout."""
 
     __slots__ = ("op", "along")
     family = "argreduce"
@@ -64,8 +64,8 @@ class ArgReduce(launch.SegmentedRows):
         if self.segments == 1:
             self._launch(device_index, out, values, x, 0, self.count, self.count, 1)
             return
-        # The memory may be freed when this function returns, because it is reused only by later
-        # work on the same stream.
+        # The workspace may be freed when this function returns, because its memory is reused only
+        # by later work on the same stream.
         workspace = runtime.cuda().allocate(self.rows * self.segments * 8, device_index)
         parts, segments = workspace.ptr, self.segments
         self._launch(device_index, parts, 0, x, 0, self.count, self.per_segment, segments)
@@ -81,7 +81,7 @@ class ArgReduce(launch.SegmentedRows):
 
 
 def walk_of(of: ArgReduce, count: int, per_segment: int, segments: int) -> bytes:
-    """Return `argreduce_walk` for a launch over this number of elements per row."""
+    """Return the struct `argreduce_walk` for a launch. count: elements per row."""
     return _WALK(
         of.rows, count, per_segment, of.lane_bits, of.slot_bits, of.is_adjacent, segments > 1,
         of.ndim, *divider(segments),

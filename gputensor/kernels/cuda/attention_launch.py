@@ -1,5 +1,5 @@
-"""Launches of attention and its gradients: one block for every 64 queries, or every 64 keys, of a
-head."""
+"""Launches of attention and its gradients: in each head, one block for every 64 queries or every 64
+keys."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from ...runtime import capture
 from . import launch, module, numbers, variants
 from .launch import THREADS
 
-SIDE = 64  # The queries and keys of a block; SIDE in attention.cu.
-WIDTHS = (32, 64, 128)  # The largest row length of each variant, in elements.
+# A block has this number of queries and of keys; it is SIDE in attention.cu.
+SIDE = 64
+WIDTHS = (32, 64, 128)  # A variant supports rows of at most this number of elements.
 DTYPES = (float32, float16, bfloat16)
 _OPERANDS = ("query", "key", "value", "out", "sums", "deltas", "mask", "of_query", "of_key",
              "of_value")  # fmt: skip
 _OPERAND, _REST = Struct("<Q4q").pack, Struct("<Q9IffI").pack
 _ABSENT = _OPERAND(0, 0, 0, 0, 0)
 
-# An operand: its pointer, and the strides in bytes of samples, heads, rows and elements.
+# An operand: its pointer, and its stride bytes over samples, heads, rows and elements.
 Operand = tuple[int, Sizes]
 
 
 class Attention(NamedTuple):
-    """Sizes and options of a call. served: query heads per head of key and value. mask: the mask's
+    """Sizes and options of a call. served: query heads per key and value head. mask: the mask's
     dtype. dropout: seed, block, limit and the factor of kept weights, or None."""
 
     of: dtype
@@ -43,7 +44,7 @@ class Attention(NamedTuple):
     dropout: tuple[int, int, int, float] | None = None
 
     def is_taken(self) -> bool:
-        """True if the kernels compute these sizes and types."""
+        """Return True if the kernels support these sizes and dtypes."""
         blocks = self.samples * self.heads * max(self._tiles(self.queries), self._tiles(self.keys))
         return (
             self.of in DTYPES and max(self.width, self.value_width) <= WIDTHS[-1]
@@ -52,11 +53,12 @@ class Attention(NamedTuple):
         )  # fmt: skip
 
     def forward(self, device_index: int, **operands: Operand) -> None:
-        """Write out and sums."""
+        """Launch the forward kernel, which writes `out` and `sums`."""
         self._launch(device_index, "attention_forward", self.heads, self.queries, operands)
 
     def backward(self, device_index: int, **operands: Operand) -> None:
-        """Write of_query, of_key and of_value. `out` is the incoming gradient."""
+        """Launch the backward kernels, which write of_query, of_key and of_value. `out` is the
+        incoming gradient."""
         self._launch(device_index, "attention_queries", self.heads, self.queries, operands)
         own = self.heads // self.served
         self._launch(device_index, "attention_keys", own, self.keys, operands)
@@ -66,14 +68,14 @@ class Attention(NamedTuple):
         return define(self.of, next(width for width in WIDTHS if widest <= width))
 
     def params(self, tiles: int, operands: dict[str, Operand]) -> bytes:
-        """The parameter struct: attention_params in attention.cu."""
+        """Pack the struct `attention_params` of attention.cu."""
         given = [operands.get(name) for name in _OPERANDS]
         packed = [_ABSENT if x is None else _OPERAND(x[0], *x[1]) for x in given]
         kind = 0 if self.mask is None else 1 if self.mask is bool_ else 2
         if kind == 2 and self.mask is not float32:
             kind = 3
         seed, block, limit, grown = self.dropout or (0, 0, 0, 1.0)
-        # See Note [Random numbers of a graph].
+        # A Place is the seed's address in a graph: see Note [Random numbers of a graph].
         of_dropout = 0 if self.dropout is None else 2 if type(seed) is capture.Place else 1
         return b"".join((*packed, numbers.pair(seed, block))) + _REST(
             limit, self.heads, self.served, self.queries, self.keys, self.width, self.value_width,
@@ -98,6 +100,6 @@ def define(of: dtype, width: int) -> variants.Defines:
 
 
 def listed() -> list[tuple[str, variants.Defines]]:
-    """Return all entries with their variants."""
+    """Return all entries of the kernels with their variants."""
     entries = ("attention_forward", "attention_queries", "attention_keys")
     return [(entry, define(of, width)) for entry in entries for of in DTYPES for width in WIDTHS]

@@ -1,6 +1,6 @@
-"""Launches of chains: many operators on one layout as one kernel.
+"""Launches of chains: many operators over one layout run as one kernel.
 
-A layout is planned like the layout of one operator (pointwise_plan.py), with any number of outputs
+A chain's launch is planned like a single operator's (pointwise_plan.py), with any number of outputs
 and inputs. Operands are tensors; numbers are scalars of the call. `Lists` launches a chain over
 many dense tensors at once.
 """
@@ -19,16 +19,16 @@ from . import (
 )  # fmt: skip
 from .chain_source import Body, Step
 
-# The limit of a kernel's parameters on any GPU.
+# Every GPU accepts parameters of up to this size.
 MAX_PARAMS_BYTES = 4096
 
-# (slot, ~index into the scalars of the call, packer); see launch.Launch.
+# (slot, ~index into the call's scalars, packer): see `packers` in launch.Launch.
 Packer = tuple[int, int, Any]
 
 
 def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
-    """Return packers for a step's slots, as for the operator alone. sources: the call's scalar for
-    each slot, in the order of the step's numbers."""
+    """Return packers for the slots of a step; they pack as in a call of the operator alone.
+    sources: for each slot, the index of the call's scalar, in the order of the step's numbers."""
     if step.family in ("copy", "softmax"):
         return []
     slots = [~n for n in step.inputs if n < 0] + list(step.scalars)
@@ -41,7 +41,8 @@ def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
 
 
 def packers_of_stream(slot: int, source: int, op: str) -> list[Packer]:
-    """Return packers for random numbers. source: the call's (seed, counter, first, second)."""
+    """Return packers for random numbers. source: the index of the call's scalar (seed, counter,
+    first, second)."""
     pair = random_launch.packer(op)
     return [
         (slot, ~source, lambda stream: numbers.pair(stream[0], stream[1])),
@@ -50,7 +51,7 @@ def packers_of_stream(slot: int, source: int, op: str) -> list[Packer]:
 
 
 def bind(body: Body, layout: Any, packing: list[Packer]) -> Any:
-    """Bind a chain to a layout. Returns callable(device_index, pointers, scalars), or None if the
+    """Bind a chain to a layout. Return callable(device_index, pointers, scalars), or None if the
     parameters are too long. layout: as in pointwise_launch, without numbers."""
     shape, strides = layout.shape or (1,), [s or (0,) for s in layout.stride_bytes]
     if launch.product(shape) == 0:
@@ -115,11 +116,13 @@ def _params_bytes(operands: int, values: int) -> int:
 
 
 class Lists(launch.Queued):
-    """A chain over tuples of dense tensors of one dtype; the tensors of a tuple have one size. One
-    launch takes as many tuples as its parameters can hold.
+    """A chain that runs over many tuples of dense tensors, such as a parameter and its gradient.
+    All tensors have one dtype, and the tensors of a tuple have equal sizes. One launch takes as
+    many tuples as its parameters can hold.
 
-    at: for each operand, outputs first, its place among the tensors of a tuple. most: the limit of
-    tuples in a launch, a multiple of four. stays: operands with one element for the whole tuple.
+    at: for each operand, outputs first, its index among the tensors of a tuple. most: the maximum
+    number of tuples in a launch, a multiple of four. stays: operands with one element for the whole
+    tuple.
     """
 
     __slots__ = ("family", "packing", "n_values", "most", "per_block", "pack")
@@ -130,7 +133,7 @@ class Lists(launch.Queued):
         itemsize, count, n_outputs = body.dtypes[0].itemsize, len(body.dtypes), len(body.stores)
         self.family: str = module.keep(chain_source.text(body))
         self.packing, self.n_values, self.most = packing, max(1, len(packing)), most
-        # the plan of one long tensor
+        # Plan the launch as for one long tensor.
         walk = pointwise_plan.Walk(
             (launch.MAX_NUMEL,), [(0 if j in stays else itemsize,) for j in range(count)],
             [itemsize] * count, [0] * count, n_outputs,
@@ -147,7 +150,8 @@ class Lists(launch.Queued):
     def __call__(
         self, device_index: int, tuples: Sequence[tuple[int, Sequence[int]]], scalars: Sequence[Any]
     ) -> None:
-        """tuples: the number of elements of each tuple, and its addresses."""
+        """Launch the chain. tuples: the number of elements of each tuple, and the addresses of its
+        tensors."""
         values = [numbers.EMPTY] * self.n_values
         for slot, source, packer in self.packing:
             values[slot] = packer(scalars[~source])

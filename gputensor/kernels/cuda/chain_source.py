@@ -1,9 +1,11 @@
-"""The source of a chain: CUDA C that calls the functors of its operators one after the other.
+"""The source of a chain: CUDA C++ that calls the functors of the chain's operators one after the
+other.
 
-The functors are in the families' `.cu` files; no operator is implemented here. A value has the type
-in which the operator alone would store it, so that f16 is rounded after each operator. Numbers are
-kernel parameters, so a chain with other numbers has the same source. A number has one slot for each
-use, because each operator reads it in its own computation type.
+The functors are in the families' `.cu` files; no operator is implemented here. Each value has the
+type in which the operator alone would store it, so that f16 is rounded after each operator. Numbers
+are kernel parameters, so chains that differ only in numbers have the same source. A number that
+several operators use has a slot for each use, because each operator reads it in its own computation
+type.
 """
 
 from __future__ import annotations
@@ -13,23 +15,23 @@ from typing import NamedTuple
 from ...core.dtype import dtype
 from . import module, variants
 
-# Families whose operators are functors of elements. A copy only casts, so it needs no functor.
+# Families whose functors compute one element. A copy only casts, so it needs no functor.
 FAMILIES = frozenset(
     ("unary", "binary", "comparison", "where", "ternary", "activation", "special", "criterion",
      "copy")
 )  # fmt: skip
 NAME = "chain_functor"
 EPILOGUE = "chain_epilogue"
-# The op of a copy whose elements are known to fit the result's range.
+# The op of a copy whose elements are known to be in the result's range.
 BOUNDED = "bounded"
 
 
 class Step(NamedTuple):
     """An operator of a chain.
 
-    common: the dtype of the computation. out: the dtype of the result. inputs: values by number,
-    first the chain's inputs, then the steps' results; ~slot for a number. scalars: parameter slots
-    of the arguments after the inputs. name: a comment for readers.
+    common: the dtype of the computation. out: the dtype of the result. inputs: indices of values,
+    where the chain's inputs come first, followed by the steps' results; ~slot for a number.
+    scalars: parameter slots of the arguments after the inputs. name: a comment in the source.
     """
 
     family: str
@@ -42,8 +44,8 @@ class Step(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Random numbers used as an input. op: the functor of random.cu. slot: the slot of seed and
-    counter, followed by the slots of the distribution's parameters.
+    """Random numbers used as an input. op: the functor of random.cu. slot: the slot that holds seed
+    and counter. The slots after it hold the distribution's parameters.
     """
 
     op: str
@@ -53,8 +55,8 @@ class Drawn(NamedTuple):
 
 
 class Body(NamedTuple):
-    """A chain's computation, independent of its layout. inputs: their dtypes. stores: the stored
-    values, in the order of the outputs. drawn: random numbers, which are the last inputs."""
+    """A chain's computation, independent of its layout. inputs: the inputs' dtypes. stores: the
+    stored values, in the order of the outputs. drawn: random numbers, which are the last inputs."""
 
     inputs: tuple[dtype, ...]
     steps: tuple[Step, ...]
@@ -63,21 +65,22 @@ class Body(NamedTuple):
 
     @property
     def dtypes(self) -> tuple[dtype, ...]:
-        """Dtypes of the operands, outputs first."""
+        """Return the dtypes of the operands, outputs first."""
         values = (*self.inputs, *[step.out for step in self.steps])
         return (*[values[n] for n in self.stores], *self.inputs)
 
 
 def text(body: Body, file: str = "chain.cu", families: tuple[str, ...] = ()) -> str:
-    """Return the full source of a chain with the kernels of `file`. It includes, for each file in
-    `families`, the part before the body."""
+    """Return the full source of a chain with the kernels of `file`. For each file in `families`,
+    the source also includes the part before the body."""
     of = dict.fromkeys(step.family for step in body.steps if step.family != "copy")
     heads = ["random"] if body.drawn else []
     return module.composed([*heads, *sorted(of), *families], functor(body), file)
 
 
 def functor(body: Body, name: str = NAME) -> str:
-    """Return the chain as a struct that replaces an operator's functor."""
+    """Return the source of the chain as a struct, which takes the place of an operator's
+    functor."""
     types = [variants.storage(d) for d in body.inputs]
     count = len(types)
 
@@ -111,9 +114,9 @@ def functor(body: Body, name: str = NAME) -> str:
 
 
 def epilogue(body: Body) -> str:
-    """Return the struct that continues the computation with a reduction's result, which is the
-    body's first input. The struct loads the other inputs and stores the outputs. Their addresses
-    are in this order."""
+    """Return the source of the struct that continues after a reduction. The reduction's result is
+    the first input of `body`. The struct loads the other inputs and stores the outputs. It receives
+    the addresses of the inputs, followed by the addresses of the outputs."""
     name = f"{EPILOGUE}_functor"
     given, *inputs = [variants.storage(d) for d in body.inputs]
     outputs = [variants.storage(d) for d in body.dtypes[: len(body.stores)]]
@@ -130,7 +133,7 @@ def epilogue(body: Body) -> str:
 
 
 def _drawing(made: Drawn, j: int) -> list[str]:
-    """Return the expression that reads input j."""
+    """Return the source lines of the function that computes input j."""
     of, word, slot = variants.storage(made.of), variants.random_scalar(made.of), made.slot
     bits = f"random_block(n[{slot}].low, n[{slot}].high, block)"
     call = f"{made.op}::of<{word}>({bits}, lane, n[{slot + 1}])"
@@ -149,7 +152,7 @@ def _call(step: Step, value: object) -> str:
     if step.family == "copy":
         x = value(step.inputs[0])
         return f"({out}){x}" if step.op == BOUNDED else f"cast<{out}>({x})"
-    if step.family == "softmax":  # softmax takes the element's index and the results of its row
+    if step.family == "softmax":  # softmax takes the element's index and the results of its row.
         of = ", ".join(map(value, step.inputs))
         return f"softmax_element<{step.op}>({of})"
     given = []

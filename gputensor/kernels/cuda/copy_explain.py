@@ -1,6 +1,6 @@
-"""Explanation of a layout copy: its normalised layout, its kernel, and the reasons.
+"""Explanation of a layout copy: its normalised layout, its kernel, and the reasons for the choice.
 
-All information is read from the plan that a launch uses; no decision is made here.
+All facts are read from the plan that a launch uses; this module makes no decisions.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _NAMES = {"elem": "ELEM", "row": "ROW", "tile": "TILE", "skinny": "SKINNY", "pac
 
 
 class Explanation:
-    """The result of `explain`. walk, plan: of the first launch, if there are several similar
-    launches. str() draws a diagram. gpu: the GPU that the plan is for."""
+    """The result of `explain`. walk, plan: they describe the first launch if a copy needs several
+    similar launches. str() draws a diagram. gpu: the GPU for which the copy is planned."""
 
     __slots__ = ("layout", "walk", "plan", "launch", "launches", "traffic")
 
@@ -40,7 +40,7 @@ class Explanation:
 
     @property
     def kernel(self) -> str:
-        """ELEM, ROW, TILE, SKINNY or PACK; "none" if there are no elements."""
+        """The kernel's name: ELEM, ROW, TILE, SKINNY or PACK; "none" if there are no elements."""
         return "none" if self.plan is None else _NAMES[self.plan.kernel]
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Explanation:
         return f"dst runs {to} B along one dimension, src {of} B along another"
 
     def how(self) -> str:
-        """The tile and the widths of accesses."""
+        """The size of the tile and the widths of the accesses."""
         walk, plan = self.walk, self.plan
         if walk is None:
             return ""
@@ -127,13 +127,13 @@ class Explanation:
         return "four bytes of dst a thread" if plan.packed else "element by element in dst's order"
 
     def launched(self) -> str:
-        """The entry, the blocks and the threads."""
+        """The launched entry, the number of blocks and the number of threads."""
         launch, again = self.launch, f", {self.launches} launches" if self.launches > 1 else ""
         blocks = f"{launch.grid[0]} block{'s' * (launch.grid[0] != 1)}"
         return f"{launch.entry}: {blocks} of {launch.block[0]} threads{again}"
 
     def moved(self) -> str:
-        """The requested bytes, and the bytes of the touched sectors."""
+        """The number of requested bytes, and the number of bytes in the touched sectors."""
         traffic = self.traffic
         return (
             f"{traffic.read} B read and {traffic.written} B written, {traffic.sector_bytes} B in "
@@ -161,7 +161,8 @@ class Explanation:
         return "\n".join(line.rstrip() for line in lines)
 
     def _box(self) -> list[int]:
-        """The extent of each dimension that is moved at once: by a tile, a row, or a thread."""
+        """The extent, in each dimension, of the elements that a tile, a row or a thread moves at
+        once."""
         plan, walk = self.plan, self.walk
         assert walk is not None
         parts = {"row": {0: walk.sizes[0] if walk.sizes else 1}}
@@ -198,7 +199,7 @@ class Explanation:
         return {0: "the walk"} if walk.sizes else {}
 
     def _side(self, strides: list[int]) -> str:
-        """The dimensions of one side in the order of its memory, as nested brackets."""
+        """The dimensions of one side as nested brackets, in the order of the side's memory."""
         walk = self.walk
         assert walk is not None
         drawn = "."

@@ -1,9 +1,9 @@
 """Launches of layout copies. Entry, defines, grid and parameter bytes come from a plan of
 copy_plan.py.
 
-`bind` returns a copy of a layout between any addresses. It has a launch for each device and each
-pair of alignments, made on first use. Copies that are too small to gain from a plan have a single
-launch.
+`bind` returns a callable that copies a layout between any two addresses. It has one launch for each
+device and each pair of alignments, made on first use. A copy that is too small to gain from a plan
+has a single launch.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _OUTER = Struct("<ii").pack
 
 
 class Layout:
-    """The layout of a copy: strides in bytes, dst's first; dimensions may have any order. For
-    `pack`, stride_bytes has a third entry: the stride of an f32 table with one entry per channel.
+    """The layout of a copy. stride_bytes: of dst, then of src; dimensions may have any order. For
+    `pack` there is a third entry: the stride of an f32 table with one entry per channel.
     """
 
     __slots__ = ("shape", "stride_bytes", "dtypes", "common_dtype")
@@ -76,8 +76,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Copy:
-    """A copy between any addresses, with its launches by device and by the addresses' low four
-    bits."""
+    """A copy of one layout between any addresses. It stores a launch for each device and each pair
+    of the addresses' low four bits."""
 
     __slots__ = ("op", "layout", "launches")
     op: str
@@ -99,7 +99,7 @@ class Copy:
         return made
 
     def planned(self, gpu: Limits, dst_low: int = 0, src_low: int = 0) -> Any:
-        """Return the launch for a GPU that may be absent."""
+        """Plan the launch for a GPU, which need not be present."""
         walk = normalise(self.layout, dst_low, src_low)
         parts, dtypes = list(pieces(walk, launch.MAX_NUMEL)), self.layout.dtypes
         made = [launch_of(part, copy_plan.choose(part, gpu), dtypes, gpu) for part in parts]
@@ -107,7 +107,7 @@ class Copy:
 
 
 class Several:
-    """Launches over the parts of a copy that has too many elements for one launch."""
+    """The launches of a copy that has too many elements for one launch."""
 
     __slots__ = ("parts",)
 
@@ -120,8 +120,8 @@ class Several:
 
 
 class CopyLaunch:
-    """One kernel over one walk. tail: its parameters after the pointers. counted_shared_bytes: the
-    shared memory per multiprocessor, if the plan assumes a number of resident blocks."""
+    """One kernel over one walk. tail: the parameters after the pointers. counted_shared_bytes: if
+    the plan assumes a number of resident blocks, their shared memory per multiprocessor."""
 
     __slots__ = (
         "walk", "plan", "text", "entry", "defines", "grid", "block", "shared_bytes", "tail",
@@ -148,13 +148,13 @@ class CopyLaunch:
         self.offsets: tuple[int, int] = (walk.dst_offset, walk.src_offset)
         self.is_scaled: bool = walk.channel is not None
         self.last_channel: int = walk.first_channel + _reach(walk.sizes, walk.channel or [])[1]
-        self.runs: dict[int, Callable[[bytes], None]] = {}  # by device
+        self.runs: dict[int, Callable[[bytes], None]] = {}  # The keys are device indices.
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         (self.runs.get(device_index) or self.load(device_index))(self.pack(operands))
 
     def pack(self, operands: Operands) -> bytes:
-        """The parameter struct of a call."""
+        """Pack the parameter struct of a call."""
         head = _HEAD(operands[0] + self.offsets[0], operands[1] + self.offsets[1])
         if self.is_scaled:
             head += _scaling(operands[2], operands[3], self.last_channel)
@@ -176,8 +176,8 @@ class CopyLaunch:
 
 
 def _scaling(scale: Any, bias: Any, last: int) -> bytes:
-    """`scaling` of vectors.cuh. scale and bias are each a pointer to f32, or one number per
-    channel."""
+    """Pack the struct `scaling` of vectors.cuh. scale and bias are each a pointer to f32, or one
+    number per channel."""
     pointers, values = [], []
     for name, given in (("scale", scale), ("bias", bias)):
         is_pointer = type(given) is int
@@ -193,12 +193,13 @@ def _scaling(scale: Any, bias: Any, last: int) -> bytes:
 def launch_of(
     walk: Walk, plan: copy_plan.Plan, dtypes: tuple[dtype, ...], gpu: Limits
 ) -> CopyLaunch:
-    """Return the launch of a plan. dtypes: of dst and src, for casts. gpu: the plan's GPU."""
+    """Return the launch of a plan. dtypes: the dtypes of dst and src, which casts need. gpu: the
+    GPU of the plan."""
     return _MAKERS[type(plan)](walk, plan, dtypes, gpu)
 
 
 def _types(walk: Walk, dtypes: tuple[dtype, ...]) -> dict[str, object]:
-    """Return the defines SRC and DST: unsigned words if the types are equal, otherwise the
+    """Return the defines SRC and DST: unsigned words if both types are equal, otherwise the
     types."""
     if not walk.is_cast:
         word = variants.WORDS[walk.dst_bytes]
@@ -307,7 +308,7 @@ def _tile(walk: Walk, plan: Tile, dtypes: tuple[dtype, ...], gpu: Limits) -> Cop
         "TILE_COLUMNS": plan.columns, "BLOCK": plan.threads, "GROUP": group, "SCALED": scaled,
         "DIMS": bound,
     }  # fmt: skip
-    # static shared memory, which the launch does not request
+    # The kernel declares this shared memory statically, so the launch does not request it.
     shared_bytes = plan.rows * plan.columns * walk.dst_bytes
     return CopyLaunch(
         walk, plan, "copy_tile", "copy_tile", defines, blocks, plan.threads, tail,
@@ -322,7 +323,7 @@ def _skinny(walk: Walk, plan: Skinny, dtypes: tuple[dtype, ...], gpu: Limits) ->
     per_image = -(-pixels // (plan.threads * each))
     unscaled = Walk()
     unscaled.sizes, unscaled.dst, unscaled.src = walk.sizes, walk.dst, walk.src
-    unscaled.channel = None  # the channels are constants in this kernel
+    unscaled.channel = None  # The channels are constants in this kernel.
     tail = _SKINNY(walk.dst[c], walk.src[c], pixels, 0, *divider(per_image))
     tail += _outer(unscaled, dims, FEW)
     sides = [(walk.src_bytes, plan.from_planes), (walk.dst_bytes, plan.to_planes)]

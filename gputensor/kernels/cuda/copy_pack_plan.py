@@ -1,9 +1,10 @@
-"""The tiles of PACK: the dimensions of the runs of dst and src, the cut dimensions, and the
-padding.
+"""Plans of tiles for the kernel PACK: the dimensions of dst's and src's runs, the cut dimensions,
+and the padding.
 
-A run begins at the dense dimension of dst (src) and includes whole dimensions in the order of the
-strides; the last dimension is cut to a chunk. The tile is the box that contains both runs. Paddings
-are compared by a model of the memory banks.
+A run is a box of elements that one side reads or writes in order. It begins at the side's dense
+dimension and includes whole dimensions in the order of the strides; the last dimension is cut to a
+chunk. The tile is the smallest box that contains dst's run and src's run. Paddings are compared by
+a model of the memory banks.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from ...runtime.device_limits import Limits
 from . import copy_score as score
 from .copy_walk import Traffic, Walk, access_bytes
 
-INNER_DIMS = 8  # The largest number of dimensions along a run; INNER_DIMS of copy_pack.cu.
-OUTER_DIMS = (6, 24)  # The numbers of dimensions across a run for which the kernel is compiled.
-_WARP, _ROW_BYTES = 32, 128  # The number of lanes, and the bytes of one word in each bank.
+# The maximum number of dimensions in a run is INNER_DIMS of copy_pack.cu.
+INNER_DIMS = 8
+# The kernel is compiled for these numbers of dimensions outside the runs.
+OUTER_DIMS = (6, 24)
+# A warp has 32 lanes, and one word in each memory bank makes 128 bytes.
+_WARP, _ROW_BYTES = 32, 128
 
 
 class Pack:
-    """A plan of the kernel PACK. chunks: the tile's extent per dimension. run_in, run_out: the
+    """A plan of the kernel PACK. chunks: the tile's extent in each dimension. run_in, run_out: the
     dimensions of src's and of dst's run, the fastest first. rows_in: the dimensions of dst's run
     that are not in src's run; rows_out: the reverse. cut_in, cut_out: the cut dimension of each
     run, or None. load, store: the number of elements of an access. is_wide: both accesses are wide.
@@ -68,7 +72,7 @@ def size_of(chunks: list[int], dims: Iterable[int]) -> int:
 
 
 def pack(walk: Walk, gpu: Limits) -> Pack | None:
-    """Return a plan of PACK with the tile that scores best; None if no tile fits."""
+    """Return a plan of PACK with the tile that has the best score; None if no tile fits."""
     if walk.channel is not None or len(walk.sizes) < 2:
         return None
     out = _dense(walk.dst, walk.dst_bytes, walk.sizes)
@@ -87,8 +91,8 @@ def pack(walk: Walk, gpu: Limits) -> Pack | None:
 def _best(
     walk: Walk, gpu: Limits, runs: tuple[list[int], list[int]], useful: float, halved: int
 ) -> Pack | None:
-    """Return the tile that scores best. halved: the number of times that the elements per thread
-    are halved.
+    """Return the tile with the best score. halved: how often the number of elements per thread is
+    halved.
     """
     best, seen = None, set()
     for out_bytes in score.PACK_RUNS_BYTES:
@@ -119,7 +123,7 @@ def _useful(walk: Walk) -> float:
 
 
 def _dense(strides: list[int], itemsize: int, sizes: list[int]) -> list[int]:
-    """Return the dimensions that one run of a side may contain, the fastest first."""
+    """Return the dimensions that a run of one side may contain, the fastest first."""
     run = itemsize
     dims: list[int] = []
     for s, d in sorted((s, d) for d, s in enumerate(strides) if s > 0):
@@ -131,8 +135,8 @@ def _dense(strides: list[int], itemsize: int, sizes: list[int]) -> list[int]:
 
 
 def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room: int) -> list[int]:
-    """Widen a box along a run to about this number of elements, within `room`; return the run's
-    dimensions."""
+    """Enlarge a box along a run to about `elements` elements; the box may have at most `room`
+    elements. Return the run's dimensions."""
     run, volume = 1, size_of(chunks, range(len(chunks)))
     for number, d in enumerate(dims):
         n, have = walk.sizes[d], chunks[d]
@@ -141,7 +145,7 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
             parts = -(-n // most)
             most = max(have, -(-n // parts))
         if most == 1 and number:
-            return dims[:number]  # fewer than two indices of the next dimension fit
+            return dims[:number]  # Only one index of the next dimension would fit.
         chunks[d] = most
         volume = volume // have * most
         run *= most
@@ -153,8 +157,8 @@ def _extend(walk: Walk, chunks: list[int], dims: list[int], elements: int, room:
 def _tile(
     walk: Walk, out: list[int], of: list[int], out_bytes: int, room: int, halved: int
 ) -> Pack | None:
-    """Return the tile with a run of about `out_bytes` in dst, and with the longest run in src that
-    still fits."""
+    """Return the tile whose run in dst has about `out_bytes`, and whose run in src is the longest
+    that still fits."""
     found = Pack()
     found.pad_shift = found.pad = 0
     found.chunks = chunks = [1] * len(walk.sizes)
@@ -162,12 +166,12 @@ def _tile(
     found.run_in = _extend(walk, chunks, of, score.PACK_LONGEST_BYTES // walk.src_bytes, room)
     found.rows_in = [d for d in found.run_out if d not in found.run_in]
     found.rows_out = [d for d in found.run_in if d not in found.run_out]
-    # Only the last dimension of a run may be cut.
+    # Reject tiles in which another dimension than the last of a run is cut.
     for run in (found.run_out, found.run_in):
         if any(chunks[d] < walk.sizes[d] for d in run[:-1]):
             return None
     if not found.rows_out and not found.rows_in:
-        return None  # the runs of dst and src are the same
+        return None  # Both runs have the same dimensions.
     found.cut_out = _cut(walk, found, found.run_out)
     found.cut_in = _cut(walk, found, found.run_in)
     _accesses(walk, found, halved)
@@ -188,14 +192,14 @@ def _accesses(walk: Walk, of: Pack, halved: int) -> None:
         outside = [s for d, s in enumerate(strides) if d not in run]
         access = access_bytes(low, outside)
         whole = size_of(of.chunks, run[:-1])
-        # the last, shorter chunk of a run must consist of whole accesses too
+        # The last chunk of a run may be shorter; it too must consist of whole accesses.
         access = min(access, access_bytes(0, [whole * of.chunks[run[-1]] * size]))
         access = min(access, access_bytes(0, [whole * walk.sizes[run[-1]] * size]))
         widest, word = 16 // walk.item, max(1, 4 // walk.item)
         wide = access // size
         widths.append(widest if wide >= widest else word if wide >= word else 1)
     if walk.item == 1 and widths[0] == 1:
-        widths[1] = min(widths[1], word)  # gathering sixteen bytes takes too many registers
+        widths[1] = min(widths[1], word)  # A gather of sixteen bytes takes too many registers.
     of.load, of.store = widths
     of.is_wide = min(widths) * walk.item >= (4 if walk.item < 4 else 16)
     of.each, of.threads = (score.PACK_WIDE if of.is_wide else score.PACK_NARROW)[walk.item]
@@ -203,14 +207,14 @@ def _accesses(walk: Walk, of: Pack, halved: int) -> None:
 
 
 def table_bytes(of: Pack, run_entries: int) -> int:
-    """Return the bytes of the tables that a block computes before its first tile."""
+    """Return the size in bytes of the tables that a block computes before its first tile."""
     rows_in, rows_out = size_of(of.chunks, of.rows_in), size_of(of.chunks, of.rows_out)
     return 4 * (rows_in + 2 * rows_out + run_entries)
 
 
 def run_table(walk: Walk, of: Pack) -> int:
-    """Return the number of entries of the table for a run of dst; 0 if the table does not fit
-    beside the tiles."""
+    """Return the number of entries of the table for a run of dst. Return 0 if the table does not
+    fit into shared memory beside the tiles."""
     entries = size_of(of.chunks, of.run_out)
     fits = table_bytes(of, entries) <= 2 * of.each * of.threads * walk.dst_bytes
     return entries if fits else 0
@@ -232,10 +236,11 @@ def _fits(walk: Walk, of: Pack) -> bool:
 
 
 def outer(walk: Walk, of: Pack) -> list[int]:
-    """Return the dimensions with several tiles, without the two cut ones, in the order of the walk.
+    """Return the dimensions that several tiles cover, in the order in which blocks visit them; the
+    two cut dimensions are omitted.
 
-    This is dst's order, but dimensions whose step leaves a page on either side come last, so that
-    tiles that run at the same time share pages.
+    This is dst's order, except that dimensions whose step leaves a page on either side come last.
+    So tiles that are processed at the same time share pages.
     """
     found = [
         d for d, n in enumerate(walk.sizes) if of.chunks[d] < n and d not in (of.cut_out, of.cut_in)
@@ -252,7 +257,7 @@ def tiles(walk: Walk, of: Pack) -> int:
 
 
 def buffer_bytes(walk: Walk, of: Pack) -> int:
-    """Return the bytes of one tile in shared memory. A block has two."""
+    """Return the bytes of one tile in shared memory. A block has two tiles."""
     capacity = of.each * of.threads
     padded = capacity + (capacity >> of.pad_shift) * of.pad
     return -(-padded * walk.dst_bytes // 16) * 16
@@ -262,7 +267,8 @@ def _score(walk: Walk, gpu: Limits, of: Pack, useful: float) -> None:
     run_out, run_in = size_of(of.chunks, of.run_out), size_of(of.chunks, of.run_in)
     out_bytes, in_bytes = run_out * walk.dst_bytes, run_in * walk.src_bytes
     of.min_run_bytes = min(out_bytes, in_bytes)
-    # Bytes loaded after the end of a short run of src stay in the cache and serve the next run.
+    # A run of src counts twice, because bytes that are loaded after its end stay in the cache and
+    # serve the next run.
     of.has_long_runs = min(out_bytes, 2 * in_bytes) >= score.PACK_RUN_BYTES
     _deal(walk, gpu, of)
     waves = min(1.0, of.blocks / (of.resident * gpu.multiprocessors))
@@ -305,7 +311,8 @@ def _deal(walk: Walk, gpu: Limits, of: Pack) -> None:
 
 
 def positions(walk: Walk, of: Pack, count: int) -> list[int]:
-    """Return the positions in a tile, in elements, of the first `count` elements in dst's order."""
+    """Return the positions in a tile, in elements, of the first `count` elements in the order of
+    dst."""
     place = {}
     step = 1
     for d in (*of.run_in, *of.rows_in):
@@ -320,8 +327,8 @@ def positions(walk: Walk, of: Pack, count: int) -> list[int]:
 
 
 def conflicts(addresses: list[int], itemsize: int) -> int:
-    """Return the maximum number of bank passes for an access of a warp. An access covers 32 lanes
-    if each lane reads at most four bytes, otherwise 128 bytes."""
+    """Return the number of passes that the busiest memory bank needs for one access of a warp. An
+    access covers 32 lanes if each lane reads at most four bytes, otherwise 128 bytes."""
     width = max(itemsize, 4)
     banks: dict[int, set[int]] = {}
     for address in addresses[: _ROW_BYTES // width]:
@@ -331,9 +338,10 @@ def conflicts(addresses: list[int], itemsize: int) -> int:
 
 
 def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
-    """Return (pad_shift, pad) in elements: fewest bank conflicts, and of these the least memory."""
+    """Return (pad_shift, pad) in elements: the padding with the fewest bank conflicts, and among
+    equals with the least memory."""
     size = walk.dst_bytes
-    aligned = max(1, of.load * size // 4)  # number of words of a vector in the tile
+    aligned = max(1, of.load * size // 4)  # A vector has this number of words in the tile.
     lanes = positions(walk, of, _WARP * of.store)[:: of.store]
     best, chosen = None, (0, 0)
     for every, more in score.PACK_PADS:
@@ -342,7 +350,7 @@ def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
         shift = (every * 4 // size if size <= 4 else max(1, every * 4 // size)).bit_length() - 1
         pad = max(1, more * 4 // size) if more else 0
         if more and 1 << shift > of.threads * of.load:
-            continue  # with this padding, distances between a thread's vectors would differ
+            continue  # A thread's vectors would not be equally far apart.
         at = [(f + (f >> shift) * pad) * size for f in lanes]
         found = (conflicts(at, size), pad / (1 << shift))
         if best is None or found < best:

@@ -1,12 +1,14 @@
-"""The choice of the kernel, accesses and tiles for a copy, by `choose`. Only integers.
+"""Choose the kernel, accesses and tiles for a copy: see `choose`. The computation is pure integer
+arithmetic.
 
-The cases, in order: dense or tiny, broadcast, one common direction, two directions, and all others.
-A kernel's parameters are chosen by `copy_score.score` for the limits `gpu`. A plan contains all
-data for its launch; `copy_launch.py` packs them.
+The cases are tried in this order: dense or tiny, broadcast, one common direction, two directions,
+and all others. `copy_score.score` chooses a kernel's parameters for the limits `gpu`. A plan
+contains all data for its launch; `copy_launch.py` packs them.
 
-Note [Directions] x is dst's fastest dimension. y is the dimension along which src is read: its
-dense dimension, or the dimension with the smallest stride, if that is at most NEAR_STEPS elements.
-If x and y are the same dimension, the copy moves rows, otherwise tiles.
+Note [Directions]: x is dst's fastest dimension. y is the dimension along which src is read. It is
+src's dense dimension or, if there is none, the dimension with the smallest stride, if that stride
+is at most NEAR_STEPS elements. If x and y are the same dimension, the copy moves rows, otherwise
+tiles.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from .copy_pack_plan import Pack
 from .copy_walk import Traffic, Walk, access_bytes
 
 _SQUARE = score.TILE_SQUARE_BYTES
-FEW, MANY = 4, 16  # numbers of outer dimensions for which the kernels are compiled
+FEW, MANY = 4, 16  # The kernels are compiled for up to this many outer dimensions.
 UNSCALED, BY_ROW, BY_COLUMN, BY_BATCH = "UNSCALED", "BY_ROW", "BY_COLUMN", "BY_BATCH"
 
 
@@ -37,8 +39,8 @@ class Elem:
 @dataclass(slots=True, eq=False)
 class Row:
     """Copy rows. step: src's step along a row: 1, -1 or 0. is_long: a block processes part of one
-    row. is_shifted: see copy_row.cu. repeat: the outer dimension whose elements are loaded only
-    once, or None."""
+    row. is_shifted: see copy_row.cu. repeat: the outer dimension along which elements of src repeat
+    and are loaded only once, or None."""
 
     step: int
     vector: int
@@ -49,9 +51,9 @@ class Row:
 
 
 class Tile:
-    """Copy tiles. x, y: the dimensions along dst and src. load, store: elements of an access; 0
-    means shifted, see copy_tile.cu. rows, columns: the tile's size. resident: blocks per
-    multiprocessor."""
+    """Copy tiles. x, y: the dimensions along which dst is written and src is read. load, store: the
+    number of elements of an access; 0 means shifted, see copy_tile.cu. rows, columns: the tile's
+    size. resident: blocks per multiprocessor."""
 
     __slots__ = (
         "x", "y", "load", "store", "rows", "columns", "threads", "resident", "fill", "waves",
@@ -75,8 +77,8 @@ class Tile:
     score: float
 
     def step(self, itemsize: int) -> int:
-        """Return the distance in rows between neighbouring tiles, STEP_ROWS of copy_tile.cu.
-        itemsize: bytes of an element of dst.
+        """Return the distance between neighbouring tiles in rows, STEP_ROWS of copy_tile.cu.
+        itemsize: the bytes of one element of dst.
         """
         return self.rows if self.store else self.rows - score.SECTOR_BYTES // itemsize
 
@@ -105,7 +107,8 @@ Plan = Elem | Row | Tile | Skinny | Pack
 
 
 def choose(walk: Walk, gpu: Limits) -> Plan:
-    """Return the plan for a walk that should be fastest. All plans give correct results."""
+    """Return the plan that is expected to be the fastest for a walk. All plans give correct
+    results."""
     nbytes = walk.numel * walk.item
     if len(walk.sizes) > 1 and nbytes < score.SMALL_BYTES:
         return elem(walk)
@@ -134,7 +137,8 @@ def direction(walk: Walk) -> int | None:
 
 
 def _scattered(walk: Walk, is_dense: bool, gpu: Limits) -> Plan | None:
-    """Choose the plan if src has no direction. A tile still combines reads of shared sectors."""
+    """Choose the plan if src has no direction. A tile can still combine reads of the same
+    sectors."""
     moving = [k for k, s in enumerate(walk.src) if s]
     y = min(moving, key=lambda k: abs(walk.src[k]))
     if y == 0 or not is_dense or walk.sizes[0] * walk.sizes[y] < score.SCATTERED_TILE:
@@ -180,7 +184,7 @@ def _two_directions(walk: Walk, y: int, is_dense: bool, gpu: Limits) -> Plan | N
     if packed is not None and packed.has_long_runs:
         return packed
     if walk.channel is not None and n_x * n_y >= score.SCATTERED_TILE:
-        return tile(walk, y, gpu)  # PACK cannot scale channels
+        return tile(walk, y, gpu)  # PACK cannot scale channels.
     return None
 
 
@@ -197,13 +201,14 @@ def elem(walk: Walk) -> Elem:
 
 
 def row(walk: Walk, step: int) -> Row | None:
-    """Plan ROW along dimension 0, dense in dst; None for too many outer dimensions."""
+    """Plan ROW along dimension 0, which must be dense in dst. Return None for too many outer
+    dimensions."""
     if len(walk.sizes) - 1 > MANY:
         return None
     size, n = walk.item, walk.sizes[0]
     vector = 16 // size
     to = access_bytes(walk.dst_low, walk.dst[1:])
-    # A row read backwards begins after its first element.
+    # A row that is read backwards begins at the end of its first element.
     at = (walk.src_low + walk.src_bytes) & 15 if step < 0 else walk.src_low
     of = access_bytes(at, walk.src[1:]) if step else 16
     while vector > 1 and (
@@ -213,7 +218,7 @@ def row(walk: Walk, step: int) -> Row | None:
     nbytes = n * size
     is_shifted = (
         step == 1 and not walk.is_cast and vector * size < score.SHIFTED_BELOW
-        # the kernel counts byte offsets in i32
+        # The kernel counts byte offsets in i32.
         and score.SHIFTED_FROM_BYTES <= nbytes < (1 << 31) - 16
     )  # fmt: skip
     still = [k for k in range(1, len(walk.sizes)) if walk.src[k] == 0]
@@ -224,7 +229,7 @@ def row(walk: Walk, step: int) -> Row | None:
 
 
 def scaled_by(walk: Walk, row_dim: int, column_dim: int = -1) -> str:
-    """Return the dimension of the channels, for SCALED of the kernels."""
+    """Return the dimension of the channels as a value of the kernels' define SCALED."""
     if walk.channel is None:
         return UNSCALED
     if walk.channel[row_dim]:
@@ -233,7 +238,8 @@ def scaled_by(walk: Walk, row_dim: int, column_dim: int = -1) -> str:
 
 
 def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
-    """Return a plan of TILE over dimension 0 and `y`, with the tile that scores best."""
+    """Return the plan of TILE over dimension 0 and `y` with the best tile, or None if no tile
+    fits."""
     rest = [k for k in range(len(walk.sizes)) if k not in (0, y)]
     if len(rest) > MANY:
         return None
@@ -265,8 +271,8 @@ def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
             found.append(made)
     if not found:
         return None
-    # Choose the tile with the least waste, and of nearly equal tiles the largest. If there are few
-    # tiles, choose the smallest.
+    # Among tiles that waste little, choose the largest. If that gives too few blocks, choose the
+    # smallest.
     enough = score.TILE_FILLS * max(t.fill for t in found)
     found = [t for t in found if t.fill >= enough]
     best = found[0] if found[0].waves >= score.TILE_WAVES else found[-1]
@@ -280,7 +286,7 @@ def tile(walk: Walk, y: int, gpu: Limits) -> Tile | None:
 
 
 def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
-    """Return (LOAD, STORE) of copy_tile.cu, in elements of an access."""
+    """Return LOAD and STORE of copy_tile.cu, the number of elements of a load and of a store."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     widest = 16 // size_of
     while widest > 1 and _square_rows(size_to, widest) * widest * walk.item > _SQUARE:
@@ -306,14 +312,15 @@ def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
 
 
 def _square_rows(size_to: int, columns: int) -> int:
-    """Return the rows of a thread's square with this number of columns: 16 bytes of dst, or 8."""
+    """Return the number of rows in a thread's square that has this number of columns: 16 bytes of
+    dst, or 8."""
     return 8 if size_to == 1 and columns == 16 else 16 // size_to
 
 
 def _tile_threads(walk: Walk, of: Tile) -> int:
-    """Return the number of threads with which each thread has whole squares; 0 if the tile is
-    unsuitable. The order of chunks in shared memory avoids bank conflicts for eight squares in a
-    row."""
+    """Return a number of threads that lets each thread process whole squares; 0 if the tile is
+    unsuitable. Eight neighbouring squares of a row have no bank conflicts, because of the order of
+    chunks in shared memory."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     wide = of.load or 4 // size_of
     tall = _square_rows(size_to, wide)
@@ -327,7 +334,8 @@ def _tile_threads(walk: Walk, of: Tile) -> int:
 
 
 def skinny(walk: Walk) -> Skinny | None:
-    """Return a plan of SKINNY, if the walk is a copy between planes and interleaved channels."""
+    """Return the plan of SKINNY if the walk copies between planes and interleaved channels,
+    otherwise None."""
     size_to, size_of = walk.dst_bytes, walk.src_bytes
     if walk.item > score.SKINNY_RATIO * min(size_to, size_of) or walk.item == 16:
         return None
@@ -335,7 +343,7 @@ def skinny(walk: Walk) -> Skinny | None:
     if y is None:
         return None
     if walk.sizes[0] <= walk.sizes[y]:
-        # dst is interleaved: dimension 0 has its channels, and y has its pixels
+        # dst is interleaved: dimension 0 contains the channels, and y the pixels.
         found = Skinny(0, y, True, False)
         is_dense = walk.dst[y] == walk.sizes[0] * size_to
     else:
@@ -373,7 +381,7 @@ def _skinny_accesses(walk: Walk, found: Skinny) -> Skinny | None:
     rest = [k for k in range(len(walk.sizes)) if k not in (found.c, found.pixel)]
     if len(rest) > FEW:
         return None
-    each = 16 // walk.item  # pixels per thread
+    each = 16 // walk.item  # Each thread copies this number of pixels.
     sides = []
     for strides, low, size, is_planes in (
         (walk.src, walk.src_low, walk.src_bytes, found.from_planes),

@@ -1,8 +1,10 @@
-"""Normalisation of a copy to a few strided dimensions, before a kernel is chosen. Only integers.
+"""Normalise a copy to a few strided dimensions, before a kernel is chosen. The computation is pure
+integer arithmetic.
 
-Dimensions of size 1 are removed. Negative dst strides are reversed (with src's). Dimensions are
-sorted by dst's strides and merged if both sides allow it. Runs that both sides share become wider
-elements. Copies of 2^31 elements or more are split. This module does not depend on kernels.
+Dimensions of size 1 are removed. Dimensions with negative dst strides are reversed on both sides.
+Dimensions are sorted by dst's strides and merged if both sides allow it. Runs that both sides share
+become wider elements. Copies of 2^31 elements or more are split. This module does not depend on the
+kernels.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ WIDEST = 16
 
 
 class Walk:
-    """A normalised copy: dimension 0 is dst's fastest, strides in bytes, dst's not negative.
+    """A normalised copy. Dimension 0 is dst's fastest. Strides are in bytes, and dst's are not
+    negative.
 
-    channel: the strides of a third operand, which has each element's channel; None without
-    channels. dst_bytes, src_bytes: the bytes of an element. is_cast: its type changes, or it is
-    scaled. dst_offset, src_offset, first_channel: the first element's offsets from the operands'
-    pointers, and its channel. dst_low, src_low: the addresses of the first elements modulo 16.
+    channel: the strides of a third operand, which contains each element's channel; None without
+    channels. dst_bytes, src_bytes: the bytes of an element. is_cast: the copy changes the elements'
+    type or scales them. dst_offset, src_offset: the first element's offset from the operand's
+    pointer. first_channel: its channel. dst_low, src_low: its addresses modulo 16.
     """
 
     __slots__ = (
@@ -49,12 +52,12 @@ class Walk:
 
     @property
     def item(self) -> int:
-        """Bytes of the wider element."""
+        """The bytes of the wider element."""
         return max(self.dst_bytes, self.src_bytes)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both sides."""
+        """The bytes of both sides together."""
         return self.numel * (self.dst_bytes + self.src_bytes)
 
     def __repr__(self) -> str:
@@ -63,8 +66,8 @@ class Walk:
 
 
 def normalise(layout: Any, dst_low: int = 0, src_low: int = 0, *, widens: bool = True) -> Walk:
-    """Return the walk of a layout (see launch.py) with these addresses modulo 16. stride_bytes[2],
-    if present, is the stride of an f32 table with one entry per channel."""
+    """Return the walk of a layout (see launch.py) whose addresses modulo 16 are given.
+    stride_bytes[2], if present, is the stride of an f32 table with one entry per channel."""
     dst, src = layout.stride_bytes[:2]
     channel = layout.stride_bytes[2] if len(layout.stride_bytes) > 2 else None
     steps = [0] * len(dst) if channel is None else [s // 4 for s in channel]
@@ -102,8 +105,8 @@ def normalise(layout: Any, dst_low: int = 0, src_low: int = 0, *, widens: bool =
 
 
 def _widen(walk: Walk) -> None:
-    """Merge pairs of elements into wider elements while both sides allow it. Remove a dimension
-    whose size becomes 1."""
+    """Merge pairs of neighbouring elements into wider elements as long as both sides allow it.
+    Remove a dimension whose size becomes 1."""
     while not walk.is_cast and walk.sizes and walk.dst_bytes < WIDEST:
         size = walk.dst_bytes
         bits = walk.dst_low | walk.src_low
@@ -145,8 +148,8 @@ def pieces(walk: Walk, limit: int) -> Iterator[Walk]:
 
 
 def access_bytes(low: int, strides: Sequence[int]) -> int:
-    """Return the widest access, up to 16 bytes, that is possible at an address and these strides
-    from it."""
+    """Return the bytes of the widest possible access, at most 16, at an address and at all
+    addresses that the strides reach from it."""
     bits = low | WIDEST
     for stride in strides:
         bits |= stride
@@ -157,8 +160,9 @@ def access_bytes(low: int, strides: Sequence[int]) -> int:
 
 
 class Traffic:
-    """The bytes that a copy requests, and the bytes of the touched sectors: sectors that are read,
-    sectors that are written, and sectors that are read because a copy writes only a part of them.
+    """The bytes that a copy requests, and the bytes of the memory sectors that it touches: sectors
+    that it reads, sectors that it writes, and sectors that memory reads because the copy writes
+    only a part of them.
     """
 
     __slots__ = ("read", "written", "read_sectors", "written_sectors", "filled_sectors")
@@ -189,8 +193,8 @@ class Traffic:
 def _sectors(
     sizes: list[int], strides: list[int], itemsize: int, low: int, sector: int
 ) -> tuple[int, int]:
-    """Return the bytes of the sectors that a side touches, and the bytes of the sectors that it
-    covers only partly."""
+    """Return the bytes of the sectors that one side touches, and the bytes of those that it covers
+    only partly."""
     dims = sorted((abs(s), n) for n, s in zip(sizes, strides) if s)
     span, covered, is_dense = itemsize, itemsize, True
     rest = 0
@@ -211,7 +215,8 @@ def _sectors(
     elif grain >= WIDEST and all(s % sector == 0 for s, _ in dims[rest:]):
         each = -(-span // sector) * sector
     else:
-        each = span + sector - grain  # the average over all positions at which a run can begin
+        # This is the average over all offsets in a sector at which a run can begin.
+        each = span + sector - grain
     if not is_dense:
         return runs * each, runs * each
     if rest == len(dims):

@@ -1,7 +1,8 @@
-"""Division by a constant known before a launch: magic numbers for `quotient_of` in strided.cuh.
+"""Division by a constant that is known before a launch: magic numbers for `quotient_of` in
+strided.cuh.
 
 Source: Granlund and Montgomery, Division by invariant integers using multiplication (PLDI 1994),
-with the round-up multiplier of N + 1 bits. Dividends below 2^31 keep the sum in 32 bits.
+with the round-up multiplier of N + 1 bits. The sum fits 32 bits, because dividends are below 2^31.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Launch plans of families gather and scatter: each thread moves one indexed element."""
+"""Launch plans of the families gather and scatter: each thread moves one indexed element."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...core.geometry import Sizes
 from . import launch, variants
 from .launch import THREADS
 
-# The maximum number of index tensors in one launch, by the limit on dimensions, because the
-# parameters must fit into 4 KiB.
+# The maximum number of index tensors in one launch, for each limit on dimensions. The parameters
+# must fit into 4 KiB.
 MOST_INDICES = {variants.FEW_DIMS: 8, variants.MANY_DIMS: 3}
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind the Walk `layout`: callable(device_index, pointers)."""
+    """Bind the Walk `layout`. Return callable(device_index, pointers)."""
     walks: list[Sizes] = list(layout.stride_bytes)
     dims = launch.dims_for(op, layout.shape)
     given = len(layout.bounds)

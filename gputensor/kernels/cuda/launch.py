@@ -1,8 +1,9 @@
-"""Launch plans: entry, defines, grid, block and parameter bytes, computed from a layout alone.
+"""Launch plans: entry, defines, grid, block and parameter bytes, computed from the layout alone.
 
-The families' `*_launch.py` use this module; binding.py finds them by name. Work that depends on the
-layout is done once per plan. A call packs pointers and numbers into a prepared template and
-launches. Grids have one dimension and no grid-stride loops. Only a call uses the runtime.
+The families' `*_launch.py` use this module; binding.py finds them by name. Work that depends only
+on the layout is done once per plan. A call packs pointers and numbers into a prepared template and
+launches. Grids have one dimension, and kernels have no grid-stride loops. Only calls use the
+runtime.
 """
 
 from __future__ import annotations
@@ -20,32 +21,32 @@ from .division import divider
 
 THREADS = 256
 STRIDED_UNROLL = 4
-# Adjacent rows or outputs in a block, for 128 contiguous bytes of f32.
+# The number of adjacent rows or outputs in a block: 32 f32 are 128 contiguous bytes.
 ADJACENT = 32
-# The minimum number of elements of a segment of a row, and the number of blocks that fills any GPU.
-# With fewer blocks, rows are divided into segments. These are constants, so that the order of a sum
-# is the same on all GPUs.
+# PER_SEGMENT: the minimum number of elements of a row's segment. MOST_BLOCKS: the number of blocks
+# that fills any GPU. If rows give fewer blocks, they are divided into segments. Both are constants,
+# so that the order of a sum is the same on all GPUs.
 PER_SEGMENT, MOST_BLOCKS = 1 << 14, 1024
 UNARY_PACKS, BINARY_PACKS = 4, 2
 PACK_BYTES = 16
 # The maximum number of elements of a launch. Larger layouts are split. It is below 2^31, so that
-# the indices of the last block do not overflow.
+# the indices of threads past the end do not overflow.
 MAX_NUMEL = 1 << 30
 
 Operands = tuple[Any, ...]
-# (run, pack, tail): `run(pack(*operands, tail))` launches the kernel.
+# The parts (run, pack, tail) of a launch: `run(pack(*operands, tail))` launches the kernel.
 Straight = tuple[Callable[[Any], None], Callable[..., Any], Any]
-# For a call with one number: the number's source, as in `packers`; its packer; the bytes before and
-# after it.
+# For a call with one number: the source of the number, as in `packers`; its packer; the bytes
+# before the number; the bytes after it.
 Single = tuple[int, Callable[[Any], bytes], bytes, bytes]
 
 
 class Launch:
     """One kernel over one layout.
 
-    head packs the operands' pointers. `values` are the number slots after them. `packers` lists the
-    slots that a call fills: (slot, index into operands, or ~index into scalars, packer). tail is
-    the remaining parameters, including slots that no call fills.
+    head packs the operands' pointers. `values` are the number slots, which follow the pointers.
+    `packers` lists the slots that a call fills: (slot, index into operands, or ~index into scalars,
+    packer). tail contains the remaining parameters, including slots that no call fills.
     """
 
     __slots__ = (
@@ -73,14 +74,14 @@ class Launch:
             slot, source, packer = packers[0]
             before, after = b"".join(values[:slot]), b"".join(values[slot + 1 :]) + tail
             self.single = (source, packer, before, after)
-        self.runs: dict[int, Callable[[bytes], None]] = {}  # by device
+        self.runs: dict[int, Callable[[bytes], None]] = {}  # The keys are device indices.
 
     def __call__(self, device_index: int, operands: Operands, scalars: Operands = ()) -> None:
         run = self.runs.get(device_index) or self.load(device_index)
         run(self.pack(operands, scalars) if self.packers else self.head(*operands) + self.tail)
 
     def pack(self, operands: Operands, scalars: Operands = ()) -> bytes:
-        """The parameter struct of a call."""
+        """Pack the parameter struct of a call."""
         if not self.packers:
             return self.head(*operands) + self.tail
         if self.single is not None:
@@ -99,7 +100,7 @@ class Launch:
         return self.head(*pointers) + b"".join(values) + self.tail
 
     def straight(self, device_index: int) -> Straight:
-        """Return the parts of the launch; see `straight` below."""
+        """Return the parts of the launch: see the function `straight` below."""
         run = self.runs.get(device_index) or self.load(device_index)
         if not self.packers:
             return run, packed_behind(self.n_pointers, self.tail), self.tail
@@ -112,7 +113,7 @@ class Launch:
         return self.pack(tuple(operands))
 
     def packed_with_number(self, single: Single) -> Callable[..., bytes]:
-        """Return a packer of two pointers and a number in place of a third pointer."""
+        """Return a function that packs two pointers, and a number as the third operand."""
         _, packer, before, after = single
         size = len(packer(0))
         pack = Struct(f"<3Q{len(before)}s{size}s{len(after)}s").pack
@@ -133,8 +134,8 @@ class Launch:
 
 
 class SplitLaunch:
-    """Launches over the parts of a layout that is too large for one launch, each with offsets of
-    the operands."""
+    """The launches over the parts of a layout that is too large for one launch. Each part has
+    offsets for the operands."""
 
     __slots__ = ("parts",)
 
@@ -157,8 +158,8 @@ class EmptyLaunch:
 
 
 class Queued:
-    """Base of launches that pack all parameters themselves. defines: of the kernel's variant;
-    functions: its loaded function for each device."""
+    """Base of launches that pack all parameters themselves. defines: the defines of the kernel's
+    variant. functions: its loaded function for each device."""
 
     __slots__ = ("defines", "functions")
 
@@ -178,11 +179,12 @@ class Queued:
 
 
 class SegmentedRows(Queued):
-    """Base of launches over rows: one launch, or two if few long rows are cut into segments.
+    """Base of launches over rows: one launch, or two launches if there are few long rows, which are
+    divided into segments.
 
-    lane_bits, slot_bits: log2 of the threads of a row, and of the rows of a block. is_adjacent:
-    neighbouring threads read elements of one row. per_lane: the number of elements of a row for
-    each of which another lane is added. walks: strides of the operands over the rows.
+    lane_bits: log2 of the number of threads per row. slot_bits: log2 of the number of rows per
+    block. is_adjacent: neighbouring threads read elements of one row. per_lane: the number of
+    elements of a row for which one lane is added. walks: strides of the operands over the rows.
     """
 
     __slots__ = (
@@ -209,14 +211,14 @@ class SegmentedRows(Queued):
         self.segments = -(-count // self.per_segment)
 
     def queue(self, device_index: int, params: bytes, segments: int) -> None:
-        """Launch once, with this number of segments of each row."""
+        """Launch the kernel once, with this number of segments per row."""
         entry = f"{self.family}_strided"
         self.launch(device_index, self.family, entry, self.groups * segments, params)
 
 
 def straight(launch: Any, device_index: int) -> Straight:
-    """Return the parts of a launch for aligned tensors and numbers. A caller runs the parts itself,
-    which avoids Python frames."""
+    """Return the parts of a launch, for calls with aligned tensors and numbers. The caller runs the
+    parts itself, which avoids Python frames."""
     in_parts = getattr(launch, "straight", None)
     if in_parts is not None:
         found: Straight = in_parts(device_index)
@@ -225,7 +227,7 @@ def straight(launch: Any, device_index: int) -> Straight:
 
 
 def whole(launch: Any, device_index: int) -> Straight:
-    """Return the parts of a launch that packs its own operands: `run` calls the launch."""
+    """Return the parts of a launch that packs its operands itself; `run` calls the whole launch."""
     return partial(launch, device_index), _operands, ()
 
 
@@ -234,7 +236,7 @@ def _operands(*given: Any) -> Operands:
 
 
 def packed_behind(n_pointers: int, tail: bytes) -> Callable[..., bytes]:
-    """Return a packer of pointers and a tail of this length."""
+    """Return a function that packs pointers, followed by a tail that is as long as `tail`."""
     return Struct(f"<{n_pointers}Q{len(tail)}s").pack
 
 
@@ -254,7 +256,8 @@ def product(sizes: Sizes) -> int:
 
 
 def threads_for(elements: int, per_thread: int) -> int:
-    """Threads of a block: THREADS, or fewer whole warps if one block is enough."""
+    """Return the number of threads of a block: THREADS, or fewer whole warps if one block is
+    enough."""
     needed = -(-elements // per_thread)
     return THREADS if needed >= THREADS else -(-needed // 32) * 32
 
@@ -264,7 +267,7 @@ def blocks_for(elements: int, per_block: int) -> int:
 
 
 def dims_for(op: str, shape: Sizes) -> int:
-    """Return the limit on dimensions that the kernel is compiled for."""
+    """Return the maximum number of dimensions of the kernel variant that fits `shape`."""
     if len(shape) <= variants.FEW_DIMS:
         return variants.FEW_DIMS
     if len(shape) <= variants.MANY_DIMS:
@@ -273,7 +276,8 @@ def dims_for(op: str, shape: Sizes) -> int:
 
 
 def pieces(shape: Sizes, limit: int) -> Iterator[tuple[Sizes, Sizes]]:
-    """(start, sizes) of parts of at most `limit` elements, in the order of the linear index."""
+    """Yield (start, sizes) of parts with at most `limit` elements, in the order of the linear
+    index."""
     if product(shape) <= limit:
         yield (0,) * len(shape), shape
         return
@@ -299,8 +303,8 @@ def offset_of(start: Sizes, strides: Sizes | None) -> int | None:
 
 
 def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, int], Any]) -> Any:
-    """Make the launches over a layout: `one(sizes of a part, elements before it)` for the whole
-    layout, or for each part if there are several."""
+    """Make the launches over a layout. `one(sizes, elements before the part)` makes one launch: for
+    the whole layout, or for each part if there are several."""
     parts, before = [], 0
     for start, sizes in pieces(shape, MAX_NUMEL):
         offsets = tuple([offset_of(start, s) for s in strides])
@@ -310,10 +314,11 @@ def split(shape: Sizes, strides: Sequence[Sizes | None], one: Callable[[Sizes, i
 
 
 def along_rows(op: str, layout: Any, one: Callable[..., Any]) -> Any:
-    """Make the launches over rows: `one(op, dtype, count, along, strides, sizes)` for all rows, or
-    for each part.
+    """Make the launches over rows. `one(op, dtype, count, along, strides, sizes)` makes one launch:
+    for all rows, or for each part.
 
-    count: elements of a row. along: strides in bytes along a row. strides: over the rows.
+    count: the elements of a row. along: stride bytes of the operands along a row. strides: their
+    stride bytes over the rows.
     """
     count, rows = layout.shape[0], layout.shape[1:]
     if count == 0 or product(rows) == 0:
@@ -328,7 +333,7 @@ def along_rows(op: str, layout: Any, one: Callable[..., Any]) -> Any:
 
 
 def pack_dims(shape: Sizes, strides: list[Sizes], dims: int) -> bytes:
-    """Pack the array of `dimension` structs of a layout, padded to `dims`."""
+    """Pack a layout as an array of `dimension` structs, padded to `dims` entries."""
     one = Struct(f"<4I{len(strides)}q")
     packed = [one.pack(*divider(n), *[s[d] for s in strides]) for d, n in enumerate(shape)]
     return b"".join(packed).ljust(dims * one.size, b"\0")

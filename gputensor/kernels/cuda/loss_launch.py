@@ -1,5 +1,5 @@
-"""Launch plans of nll_loss (per row, or for the sum in one or two launches) and of its
-derivative."""
+"""Launch plans of nll_loss and its derivative. A loss per row takes one launch, a sum takes one or
+two."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from . import launch, module, variants
 from .division import divider
 from .launch import THREADS, Operands
 
-# The number of rows that a block adds up; PER_BLOCK in loss.cu.
+# The number of rows whose losses a block adds up; PER_BLOCK in loss.cu.
 PER_BLOCK = 8 * THREADS
 _PARAMS = Struct("<6Qq5q6I4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind the Targets `layout`: callable(device_index, operands, (ignore_index,))."""
+    """Bind the Targets `layout`. Return callable(device_index, operands, (ignore_index,))."""
     if layout.rows * max(layout.classes, 1) >= 1 << 31:
         sizes = errors.Got(f"{layout.rows} x {layout.classes}")
         raise errors.must(op, "self", "have fewer than 2**31 elements", sizes)
@@ -26,7 +26,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class NllLoss:
-    """The launches over one layout: two for sums of more than PER_BLOCK rows."""
+    """The launches over one layout; sums of more than PER_BLOCK rows need two."""
 
     __slots__ = ("op", "layout", "scalar", "entry", "grid", "blocks")
     op: str
@@ -51,15 +51,15 @@ class NllLoss:
         if self.entry == "ELEMENTS" or self.blocks == 1:
             self._launch(device_index, self.entry, self.grid, self.pack(operands, scalars, 0))
             return
-        # Each block has two sums of at most 8 bytes. The memory may be freed when this function
-        # returns, because it is reused only by later work on the same stream.
+        # Each block has two sums of at most 8 bytes. The workspace may be freed when this function
+        # returns, because its memory is reused only by later work on the same stream.
         workspace = runtime.cuda().allocate(self.blocks * 16, device_index)
         params = self.pack(operands, scalars, workspace.ptr)
         self._launch(device_index, "SUMS", self.grid, params)
         self._launch(device_index, "PARTS", 1, params)
 
     def pack(self, operands: Operands, scalars: Operands, parts: int) -> bytes:
-        """The parameter struct of a call."""
+        """Pack the parameter struct of a call."""
         it = self.layout
         (row, along), (target,), weight = it.stride_bytes
         return _PARAMS(

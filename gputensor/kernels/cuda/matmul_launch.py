@@ -1,7 +1,7 @@
-"""The launches of mm and addmm: one block per tile of 64 x 64 outputs. Operands have any strides. A
-launch computes any number of products.
+"""Launches of mm and addmm, with one block per tile of 64 x 64 outputs. Operands may have any
+strides. One launch computes any number of products.
 
-Strides are (row, column) or (row, column, product), in elements.
+Strides are in elements: (row, column), or (row, column, product) for several products.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .division import divider
 TILE = 64
 _PARAMS = Struct("<3Q9q4I4I")
 _ADDED = Struct("<Q3q")
-_MOST_PRODUCTS = 65535  # the largest grid along y
+_MOST_PRODUCTS = 65535  # The grid has at most this size along y.
 
 
 class Matmul:
-    """The launches of mm for one dtype; see `mm`."""
+    """Launches of mm for one dtype: see the function `mm`."""
 
     __slots__ = ("itemsize", "defines")
     entry = "matmul_strided"
@@ -43,7 +43,7 @@ class Matmul:
         self._launch(device_index, (out, a, b), (m, n, k), strides, count, b"")
 
     def ready(self, device_index: int) -> Any:
-        """The loaded kernel."""
+        """Return the loaded kernel."""
         return module.function("matmul", self.entry, self.defines, device_index)
 
     def _launch(
@@ -63,14 +63,14 @@ class Matmul:
             cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params + more)
 
     def moved(self, rest: bytes, first: int) -> bytes:
-        """Return `rest`, the parameters after those of mm, for a launch that begins at product
-        `first`."""
+        """Return the parameters `rest`, which follow mm's own parameters, changed for a launch that
+        begins at product `first`."""
         return rest
 
     def plan(
         self, pointers: Sequence[int], sizes: tuple[int, int, int], strides: tuple[Sizes, ...]
     ) -> tuple[int, bytes]:
-        """Return (blocks, parameters). pointers, strides: those of out, a and b. sizes: m, n, k."""
+        """Return (blocks, parameters). pointers, strides: of out, a and b. sizes: m, n, k."""
         m, n, k = sizes
         columns = launch.blocks_for(n, TILE)
         tiles = columns * launch.blocks_for(m, TILE)
@@ -85,7 +85,7 @@ class Matmul:
 
 
 class Addmm(Matmul):
-    """The launches of addmm for one dtype; see `addmm`."""
+    """Launches of addmm for one dtype: see the function `addmm`."""
 
     __slots__ = ("number",)
     op = "addmm"
@@ -104,7 +104,7 @@ class Addmm(Matmul):
         self._launch(device_index, (out, a, b), (m, n, k), strides, count, rest)
 
     def added(self, pointer: int, strides: Sizes, beta: Any, alpha: Any) -> bytes:
-        """Return the parameters after those of mm."""
+        """Return the additional parameters of addmm, which follow mm's parameters."""
         added = _ADDED.pack(pointer if beta != 0 else 0, *self.in_bytes(strides))
         return added + self.number(beta) + self.number(alpha)
 
@@ -117,13 +117,13 @@ class Addmm(Matmul):
 @cache
 def mm(of: dtype) -> Matmul:
     """Return mm for one dtype: callable(device_index, out, a, b, m, n, k, a_strides, b_strides,
-    out_strides, number of products). out, a and b are pointers."""
+    out_strides, number of products), where out, a and b are pointers."""
     return Matmul(of)
 
 
 @cache
 def addmm(of: dtype) -> Addmm:
-    """Return addmm for one dtype. It has the arguments of `mm` and four more before the number of
-    products: the summand's pointer, its strides, beta and alpha. If beta is 0, the summand is not
-    read."""
+    """Return addmm for one dtype. The callable takes the arguments of `mm`, and four more before
+    the number of products: the summand's pointer and strides, beta, and alpha. If beta is 0, the
+    summand is not read."""
     return Addmm(of)

@@ -1,8 +1,9 @@
-"""The loaded function of each (family, entry, defines, device), and the families' source texts.
+"""The families' source texts, and the loaded function of each (family, entry, defines, device).
 
-The text of a family is its `.cu` with our `.cuh` inlined under `#line` marks, so that a compiler's
-messages refer to the files. The part before BODY does not depend on -D. For each variant the
-emulator repeats only the part after BODY. The runtime compiles, caches and loads.
+A family's text is its `.cu` file, in which our `.cuh` files are inlined with `#line` marks, so that
+compiler messages refer to the original files. The part before BODY does not depend on -D. The
+emulator therefore repeats only the part after BODY for each variant. The runtime compiles, caches
+and loads.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _composed: dict[str, str] = {}
 
 
 def text(family: str) -> str:
-    """Return the family's whole text: the file with its includes inlined. A header is inlined once.
-    A header after BODY may be repeated for each variant."""
+    """Return the family's whole text: its file with the includes inlined. A header is inlined only
+    once, but a header after BODY may be repeated for each variant."""
     return _composed.get(family) or _of_file(family)
 
 
@@ -38,8 +39,8 @@ def _of_file(family: str) -> str:
 
 
 def composed(families: Sequence[str], functor: str, file: str = "chain.cu") -> str:
-    """Return the text of a chain: the parts before the bodies of these families and of the file,
-    then the functor, then the file's body."""
+    """Return the text of a chain: for each of `families` and for `file` the part before the body,
+    then the functor, then the body of `file`."""
     inliner = _Inliner()
     heads = [inliner.lines(f"{family}.cu", whole=False) for family in families]
     rest = inliner.lines(file)
@@ -51,14 +52,15 @@ def composed(families: Sequence[str], functor: str, file: str = "chain.cu") -> s
 
 
 def at_line(lines: list[str], at: int) -> int:
-    """Return the line number of `lines[at]` in its own file, from the last `#line` mark before
-    it."""
+    """Return the line number of `lines[at]` in the file from which it comes, according to the last
+    `#line` mark before it."""
     last = max(k for k in range(at) if lines[k].startswith("#line"))
     return int(lines[last].split()[1]) + at - last - 1
 
 
 def keep(text: str) -> str:
-    """Register a composed text for `function`. Return its name, which is equal for equal texts."""
+    """Register a composed text, so that `function` finds it. Return its name; equal texts have
+    equal names."""
     name = f"chain_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     _composed[name] = text
     return name
@@ -91,7 +93,8 @@ class _Inliner:
 
 
 def function(family: str, entry: str, defines: variants.Defines, device_index: int) -> Any:
-    """The runtime's Function of this variant on this device, compiled and loaded on first use."""
+    """Return the runtime's Function of this variant on this device. It is compiled and loaded on
+    first use."""
     key = ((family, entry, frozenset(defines.items())), device_index)
     found = _functions.get(key)
     if found is None:
@@ -118,6 +121,6 @@ def _image(cuda: Any, family: str, group: tuple[variants.Defines, ...], arch: st
 
 
 def clear() -> None:
-    """Drop all functions and images; for tests that change the runtime."""
+    """Drop all functions and compiled images. Tests call this when they change the runtime."""
     _functions.clear()
     _images.clear()

@@ -1,4 +1,5 @@
-"""Launch plans of nonzero: count marks by block, add up the counts, write indices."""
+"""Launch plans of nonzero: count the nonzero elements of each block, add up the counts, write the
+indices."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from . import launch, module, variants
 from .division import divider
 from .launch import THREADS, Operands
 
-# The number of marks that a block reads; PER_BLOCK in nonzero.cu.
+# A block reads this number of elements; it is PER_BLOCK in nonzero.cu.
 PER_BLOCK = 8 * THREADS
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind the Marks `layout`: callable(device_index, operands)."""
+    """Bind the Marks `layout`. Return callable(device_index, operands)."""
     if layout.numel >= 1 << 31:
         rule = "have fewer than 2**31 elements"
         raise errors.must(layout.op, "self", rule, errors.Got(str(layout.sizes)))
@@ -24,7 +25,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class NonZero:
-    """The launches over one layout: two launches that count, or one that writes."""
+    """The launches over one layout: two launches for counting, or one for writing."""
 
     __slots__ = ("op", "defines", "blocks", "tail")
     op: str

@@ -1,6 +1,6 @@
-"""Packing of a Python number as sixteen bytes of a kernel's parameters.
+"""Packing of a Python number into sixteen bytes of a kernel's parameters.
 
-The casts follow the rules that apply to all devices (`kernels/cpu/cast.py`, Note [Numeric casts]).
+Casts follow the rules that hold on all devices (`kernels/cpu/cast.py`, Note [Numeric casts]).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...core.dtype import dtype
 from ...core.number_range import in_64_bits, integer_range
 from ..cpu import cast, quiet
 
-Packer = Callable[[Any], bytes]  # packs a Python number
+Packer = Callable[[Any], bytes]  # Packs a Python number into bytes.
 EMPTY = bytes(16)
 
 _SIGNED, _UNSIGNED = struct.Struct("<q8x").pack, struct.Struct("<Q8x").pack
@@ -47,8 +47,9 @@ def arithmetic(
     c128).
 
     Integers are first wrapped to the range of `common`. is_rounded: a floating number is first
-    rounded to `common`; otherwise a number beside f16 or bf16 operands is an f32. op, arg: for the
-    error if a number exceeds the range of a double, or an integer has more than 64 bits.
+    rounded to `common`; if false, a number beside f16 or bf16 operands is an f32. op, arg: names
+    for the error that is raised if a number exceeds the range of a double, or an integer has more
+    than 64 bits.
     """
     if common.category == 0:
         return lambda value: _SIGNED(bool(value))
@@ -68,7 +69,7 @@ def arithmetic(
 
 
 def _float32(common: dtype, op: str, arg: str) -> Packer:
-    # `_floating` is inlined, which avoids a Python frame in `x * 2.5`.
+    # The body of `_floating` is repeated here, which saves a Python frame in `x * 2.5`.
     def packed(value: complex) -> bytes:
         try:
             return _FLOAT(value.real)
@@ -96,12 +97,14 @@ def _floating(name: str, common: dtype, is_rounded: bool) -> Packer:
 
 
 def _rounded(value: complex, to: Any) -> Any:
-    """Convert to a NumPy scalar. Numbers out of range become infinity, without NumPy's warning."""
+    """Convert a number to a NumPy scalar. A number out of range becomes infinity, without NumPy's
+    warning."""
     return quiet.run(cast.number, value, to)
 
 
 def negated(pack: Packer, common: dtype) -> Packer:
-    """Return a function that packs the negated number; 0 becomes -0 if the type has one."""
+    """Return a function that packs the negated number. 0 becomes -0 if the type has a negative
+    zero."""
     if common.category < 2:
         return lambda value: pack(-int(value) & _WORD)
     return lambda value: pack(-(value if type(value) is complex else float(value)))
@@ -127,7 +130,7 @@ def _whole(common: dtype, pack: Callable[[int], bytes], op: str, arg: str) -> Pa
 def _float(value: complex) -> bytes:
     try:
         return _FLOAT(value.real)
-    except OverflowError:  # struct rejects numbers that round to infinity in float32
+    except OverflowError:  # struct rejects numbers that round to infinity in float32.
         return _FLOAT(math.copysign(math.inf, value.real))
 
 

@@ -1,11 +1,12 @@
-"""Launch plans of the families that process each element once.
+"""Launch plans of the families whose operators process each element once.
 
-These are: unary, binary, comparison, where, fill, copies that are too small for copy_launch.py, and
-the families whose functors declare their arguments (include/computed.cuh).
+These families are unary, binary, comparison, where, fill, copies that are too small for
+copy_launch.py, and the families whose functors declare their arguments (include/computed.cuh).
 
-A layout is contiguous if each operand is a number or one dense run, all of one dtype; other layouts
-are strided. These entries check the pointers' alignment. For a large layout, pointwise_plan.py
-chooses a kernel that is specialised for its strides, dtypes and alignment.
+A layout is contiguous if each operand is a number or one dense run, and all runs have one dtype;
+other layouts are strided. The contiguous and strided entries check the pointers' alignment. For a
+large layout, pointwise_plan.py chooses a kernel that is specialised for its strides, dtypes and
+alignment.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from . import launch, numbers, pointwise_plan, variants
 from .division import divider
 from .launch import Operands
 
-# The number of inputs and scalars of a family (the value slots of its parameters), unless each
-# functor declares them itself.
+# For each family, the number of inputs and of scalars, which are the value slots of its parameters.
+# Families whose functors declare their arguments are not listed.
 _INPUTS = {
     "unary": (1, 0), "binary": (2, 1), "comparison": (2, 0), "where": (3, 0), "fill": (0, 1),
     "copy": (1, 0),
@@ -36,7 +37,7 @@ _TURNED = Struct("<II4I4Iii").pack
 
 
 def slots(family: str, op: str) -> tuple[int, int]:
-    """Return the number of inputs and the number of scalars of a call."""
+    """Return the numbers of inputs and of scalars in a call."""
     return _INPUTS.get(family) or variants.takes(family)[op]
 
 
@@ -65,7 +66,7 @@ class Scaled:
         self.scaled(device_index, operands, scalars)
 
     def __getattr__(self, name: str) -> Any:
-        # entry, defines, grid and block are those of the plain kernel
+        # This finds attributes of the plain kernel, such as entry, defines, grid and block.
         return getattr(self.plain, name)
 
 
@@ -112,13 +113,15 @@ class ByAddress:
         return self.aligned
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.at(), name)  # entry, defines, grid and block for aligned operands
+        # This finds entry, defines, grid and block for aligned operands.
+        return getattr(self.at(), name)
 
 
 def _by_address(
     one: launch.Launch, family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]
 ) -> Any:
-    """Return `one`, or a launch that chooses between `one` and the kernels for large layouts."""
+    """Return `one`, or an object that chooses between `one` and the kernels for large layouts at
+    each call."""
     if family in _UNPLANNED or launch.product(shape) * 16 < pointwise_plan.SMALL_BYTES:
         return one
     sizes = [d.itemsize for d in layout.dtypes]
@@ -134,14 +137,14 @@ def _by_address(
         return one if plan is None else planned(family, op, layout, walk, plan)
 
     made = ByAddress(make, pointers, len(pointers) < len(strides))
-    # If there is a plan for one alignment, there is one for all alignments.
+    # Either all alignments have a plan or none has, so one of them is tested.
     return made if is_contiguous or made.at() is not one else one
 
 
 def planned(
     family: str, op: str, layout: Any, walk: pointwise_plan.Walk, plan: pointwise_plan.Plan
 ) -> launch.Launch:
-    """Make the launch of a plan. walk: the walk of the layout, or of a part of it."""
+    """Make the launch of a plan. walk: the walk of the whole layout, or of a part of it."""
     functor = "add_alpha" if op == "sub_alpha" else op
     common = layout.common_dtype
     scalar, types = _types(family, functor, common, tuple(layout.dtypes))
@@ -155,7 +158,7 @@ def of_plan(
     family: str, entry: str, defines: variants.Defines, values: list[bytes], packers: list[Any],
     walk: pointwise_plan.Walk, plan: pointwise_plan.Plan,
 ) -> launch.Launch:  # fmt: skip
-    """Make the launch of a plan for any text. entry: the entry's name without its layout."""
+    """Make the launch of a plan for any source text. entry: the entry's name without its layout."""
     strides = [s or (0,) * len(walk.shape) for s in walk.strides]
     taken, tail = (_rows if isinstance(plan, pointwise_plan.Rows) else _turned)(walk, plan, strides)
     outer = [d for d in range(len(walk.shape)) if d not in taken]
@@ -170,7 +173,7 @@ def of_plan(
 
 
 def _rows(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple[Sizes, bytes]:
-    """Return the dimensions that rows.cuh walks, and their parameters."""
+    """Return the dimensions over which rows.cuh iterates, and their parameters."""
     elements, across = walk.shape[0], plan.across
     per_row = launch.blocks_for(elements, plan.unit)
     inner = [s[0] for s in strides]
@@ -204,8 +207,9 @@ def _turned(walk: pointwise_plan.Walk, plan: Any, strides: list[Sizes]) -> tuple
 def _types(
     family: str, op: str, common: dtype, dtypes: tuple[dtype, ...]
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the type of the computation, and the type of each operand in memory. The result may be
-    cast to an `out` of another dtype, so its signedness matters."""
+    """Return the type of the computation, and the type in which each operand is stored. The
+    signedness of the result's type matters, because the result may be cast to an `out` of another
+    dtype."""
     if family == "where":
         values = dtypes[:1] + dtypes[2:]
         if all(d is common for d in values):
@@ -221,7 +225,8 @@ def _types(
 
 def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) -> launch.Launch:
     """Return the launch over one part of the layout."""
-    functor = "add_alpha" if op == "sub_alpha" else op  # sub_alpha computes self + (-alpha) * other
+    # sub_alpha computes self + (-alpha) * other.
+    functor = "add_alpha" if op == "sub_alpha" else op
     dtypes = tuple(layout.dtypes)
     common = dtypes[0] if family == "fill" else layout.common_dtype
     if family not in _MOVING:
@@ -257,7 +262,7 @@ def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) ->
 def _computed(
     family: str, op: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
 ) -> tuple[str, str]:
-    """Return the layout and the type of the entry for an operator that computes."""
+    """Return layout and type of the entry for an operator that computes."""
     result = bool_ if family == "comparison" else common
     same = dtypes[0] is result and all(d is common for d in dtypes[1:])
     if same and variants.has_contiguous(family, op, common) and _is_dense(dtypes, shape, strides):
@@ -268,7 +273,7 @@ def _computed(
 def _moved(
     family: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
 ) -> tuple[str, str]:
-    """Return the layout and the type of the entry for an operator that moves or casts elements."""
+    """Return layout and type of the entry for an operator that only moves or casts elements."""
     values = dtypes[:1] + dtypes[2:] if family == "where" else dtypes
     if family == "where":
         assert dtypes[1].itemsize == 1 or strides[1] is None, dtypes
@@ -289,14 +294,15 @@ def _is_dense(dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]) -> bo
 
 
 def _itemsize(scalar: str) -> int:
-    """Return the bytes of a type. Its name ends in the width in bits."""
+    """Return the size of a type in bytes. The type's name ends with the number of bits."""
     return int(scalar.lstrip("abcfiuw")) // 8
 
 
 def packers_of(
     family: str, op: str, layout_name: str, scalar: str, common: dtype, strides: list[Any]
 ) -> list[tuple[int, int, Any]]:
-    """Return the value slots that a call fills, with their packers: see launch.Launch."""
+    """Return the value slots that a call fills, with their packers: see `packers` in
+    launch.Launch."""
     n_inputs, n_scalars = slots(family, op)
     if family == "fill":
         return [(0, ~0, numbers.stored(common))]
@@ -331,8 +337,8 @@ def _number(
             return numbers.stored(bool_)
         if layout_name != "CAST":
             return numbers.stored(common)
-    # Beside f16 and bf16 operands, arithmetic converts a number to f32, but a comparison rounds it
-    # to their type, as NumPy does.
+    # With f16 and bf16 operands, arithmetic converts a number to f32. A comparison rounds the
+    # number to the operands' dtype instead, as NumPy does.
     arg = ("condition", "self", "other", "third input")[k + (family != "where")]
     is_rounded = family in ("comparison", "where")
     return numbers.arithmetic(computes_in, common, is_rounded=is_rounded, op=name, arg=arg)

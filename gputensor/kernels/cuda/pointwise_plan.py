@@ -1,9 +1,10 @@
-"""The choice of the kernel for a pointwise operator over a large layout, by pure arithmetic.
+"""Choose the kernel for a pointwise operator over a large layout. The computation is pure
+arithmetic.
 
-Note [Operand kinds] in include/operands.cuh defines the kinds. Some layouts fit none of the kernels
-here: an out without a dense dimension, rows of a few bytes, and small layouts that are bound by
-their launch. They use the strided entries. The thresholds are estimates until measured on a GPU;
-all are at the top of this file.
+Note [Operand kinds] in include/operands.cuh defines the kinds. Three sorts of layouts use the
+strided entries, because no kernel here suits them: an `out` without a dense dimension, rows of a
+few bytes, and small layouts, whose time is the launch. The thresholds are estimates that were not
+measured on a GPU; all of them are at the top of this file.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from .launch import THREADS, blocks_for, product
 
 # If the largest operand has fewer bytes, the strided entry runs, because it is already compiled.
 SMALL_BYTES = 64 << 10
-# Bytes of loads in flight per thread, and the maximum number of units. This is 64 KiB per
-# multiprocessor at 1024 threads, several times the bytes that keep any GPU's memory busy
-# (copy_score.bytes_in_flight).
+# FLIGHT_BYTES: the bytes that a thread loads at the same time. MAX_UNROLL: the maximum number of
+# units per thread. 1024 threads thus load 64 KiB per multiprocessor, several times the bytes in
+# flight that any GPU's memory needs (copy_score.bytes_in_flight).
 FLIGHT_BYTES, MAX_UNROLL = 64, 8
-# The shortest row of `out` in bytes: one sector.
+# The minimum length of a row of `out` in bytes: one sector.
 ROW_BYTES = 32
-# The minimum bytes on each side, the minimum bytes in total, and the minimum used share of a tile
-# for which a tile is faster.
+# Tiles are used if both dimensions have at least TURNED_SIDE_BYTES, if the largest operand has at
+# least TURNED_BYTES, and if at least the share TURNED_USED of the tiles is used.
 TURNED_SIDE_BYTES, TURNED_BYTES, TURNED_USED = 64, 256 << 10, 0.5
-# A row is divided into pieces, one per block, if at least this share of the pieces' threads has
+# A row is divided into pieces, one per block, if at least this share of the blocks' threads has
 # work.
 PIECE_USED = 0.85
 MAX_OUTER_DIMS = 6
 ACCESS_BYTES = 16
-# squares in a tile, and the shared memory that a kernel may declare on every GPU
+# The side of a tile in squares, and the shared memory that a kernel may declare on every GPU.
 SQUARES, MAX_SHARED_BYTES = 16, 48 << 10
 
 RUNS, STAYS, STEPS, TURNS, GIVEN = "RUNS", "STAYS", "STEPS", "TURNS", "GIVEN"
@@ -38,8 +39,8 @@ Strides = tuple[int, ...]
 
 @dataclass(slots=True, eq=False)
 class Walk:
-    """The input of a plan: shape, index 0 fastest; for each operand, outputs first, its strides in
-    bytes (None for a number), the bytes of an element, and its address modulo 16."""
+    """The input of a plan. shape: index 0 is the fastest. For each operand, outputs first: its
+    stride bytes (None for a number), the bytes of an element, and its address modulo 16."""
 
     shape: Strides
     strides: list[Strides | None]
@@ -49,18 +50,19 @@ class Walk:
 
     @property
     def widest(self) -> int:
-        """Bytes of the largest element among operands that change along a row."""
+        """The bytes of the largest element, among operands that change along a row."""
         moving = zip(self.strides, self.itemsizes)
         return max(size for strides, size in moving if strides is not None and strides[0])
 
     @property
     def bytes(self) -> int:
-        """Bytes of the largest operand."""
+        """The bytes of the largest operand."""
         return product(self.shape) * self.widest
 
 
 class Rows:
-    """A launch of rows.cuh. across: the dimension along which a thread goes from row to row."""
+    """A launch of rows.cuh. across: the dimension along which a thread goes from one row to the
+    next, or None."""
 
     __slots__ = ("kinds", "widths", "held", "unit", "unroll", "across", "threads", "blocks")
     layout, outer_dims = "ROWS", MAX_OUTER_DIMS
@@ -118,7 +120,7 @@ Plan = Rows | Turned
 
 
 def choose(walk: Walk, may_turn: bool = True) -> Plan | None:
-    """Choose the kernel of a walk; None means the strided entry."""
+    """Return the kernel for a walk; None means the strided entry."""
     for out, size in zip(walk.strides[: walk.outputs], walk.itemsizes):
         assert out is not None, "out is a tensor"
         if out[0] != size or walk.shape[0] * size < ROW_BYTES:
@@ -129,14 +131,15 @@ def choose(walk: Walk, may_turn: bool = True) -> Plan | None:
 
 
 def rows(walk: Walk) -> Rows:
-    """Plan rows along dimension 0, without checking that they are faster."""
+    """Plan a launch with rows along dimension 0, without a check that it is faster."""
     unit = ACCESS_BYTES // walk.widest
     while unit > 1 and walk.shape[0] < 4 * unit:
         unit //= 2
     if len(walk.shape) == 1:
         return Rows(walk, unit, None)
     kinds = [_kind(s, size) for s, size in zip(walk.strides, walk.itemsizes)]
-    # The dimension along which most loads of a thread repeat, or the fastest dimension.
+    # For each outer dimension: the bytes of the loads that repeat along it. A thread goes from row
+    # to row along the dimension with the largest number. Without repetition it may go along a row.
     held = [
         sum(size for s, size, kind in list(zip(walk.strides, walk.itemsizes, kinds))[walk.outputs :]
             if kind in (RUNS, STEPS) and s is not None and s[d] == 0)
@@ -152,8 +155,8 @@ def rows(walk: Walk) -> Rows:
 
 
 def turned(walk: Walk) -> Turned | None:
-    """Plan tiles along dimension 0 and the dimension in which most of the other inputs are
-    dense."""
+    """Plan a launch with tiles over dimension 0 and the dimension in which most of the other inputs
+    are dense."""
     if walk.bytes < TURNED_BYTES:
         return None
     gain = [0] * len(walk.shape)
@@ -183,12 +186,13 @@ def turned(walk: Walk) -> Turned | None:
 
 
 def shared_bytes(unit: int) -> int:
-    """Shared bytes of one staged operand."""
+    """Return the bytes of shared memory for one staged operand."""
     return SQUARES * unit * SQUARES * ACCESS_BYTES
 
 
 def unroll_for(walk: Walk, unit: int, held: int) -> int:
-    """Return a thread's number of units: a power of two whose loads have about FLIGHT_BYTES."""
+    """Return the number of units per thread: the power of two for which a thread loads about
+    FLIGHT_BYTES."""
     loaded = 0
     for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
         if j >= walk.outputs and not held >> j & 1 and _kind(strides, size) in (RUNS, STEPS):
@@ -201,8 +205,8 @@ def unroll_for(walk: Walk, unit: int, held: int) -> int:
 
 
 def _used_most(rows: int, most: int) -> int:
-    """Return the number of units per thread, at most `most`, for which the fewest units are past
-    the last row."""
+    """Return the largest number of units per thread, at most `most`, for which at least three
+    quarters of the units are not past the last row."""
     candidates = [1 << b for b in range(most.bit_length()) if 1 << b <= max(rows, 1)]
     return max(candidates, key=lambda u: (rows / (blocks_for(rows, u) * u) >= 0.75, u))
 
@@ -214,7 +218,7 @@ def _kind(strides: Strides | None, itemsize: int) -> str:
 
 
 def _held(walk: Walk, across: int | None) -> int:
-    """Return a mask with a bit for each input whose value is the same for all units of a thread."""
+    """Return a bit mask of the inputs whose value is the same for all units of a thread."""
     held = 0
     for j, (strides, size) in enumerate(zip(walk.strides, walk.itemsizes)):
         if j >= walk.outputs and strides is not None:
@@ -224,7 +228,7 @@ def _held(walk: Walk, across: int | None) -> int:
 
 
 def _width(walk: Walk, j: int, unit: int, along: int = 0) -> int:
-    """Return the number of elements of one access to operand j along a dimension. It is as large as
+    """Return the number of elements of one access to operand j along a dimension: the largest that
     the alignment allows."""
     size, strides = walk.itemsizes[j], walk.strides[j]
     assert strides is not None

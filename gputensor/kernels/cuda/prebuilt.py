@@ -1,7 +1,7 @@
-"""The variants that `gputensor cache warm` compiles before the first call.
+"""The kernel variants that `gputensor cache warm` compiles before the first call.
 
-Layout copies have too many variants to compile all. These are the variants that the planner chooses
-for common copies. All others are compiled on first use.
+Layout copies have too many variants to compile all of them. These are the variants that the planner
+chooses for common copies; the others are compiled on first use.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from ...core.geometry import Sizes
 from ...runtime.device_limits import KNOWN
 from . import attention_launch, binding, copy_launch, module, variants
 
-Variant = tuple[str, str, variants.Defines]  # text, entry, defines
+Variant = tuple[str, str, variants.Defines]  # A variant is (text, entry, defines).
 
-# The size of planned planes: larger than any tile, but small enough for one launch.
+# The side length of the planned planes. They are larger than any tile, but small enough for one
+# launch.
 _SIDE = 4096
 _MOVED = (uint8, float16, float32, float64, complex128)
 _CASTS = (
@@ -29,8 +30,8 @@ _IMAGES = ((float32, uint8), (float16, uint8), (uint8, float32), (uint8, float16
 
 
 def copies() -> Iterator[Variant]:
-    """Return variants of layout copies for each known GPU: moves of every item size, casts, and
-    images of three and four channels."""
+    """Yield the variants of layout copies for each known GPU: moves of every item size, casts, and
+    copies of images with three and four channels."""
     seen = set()
     for (bound, lows), gpu in product(_bound(), KNOWN.values()):
         made = bound.planned(gpu, *lows)
@@ -43,8 +44,8 @@ def copies() -> Iterator[Variant]:
 
 
 def pointwise() -> Iterator[Variant]:
-    """Return variants for arithmetic with a row, a column or a transpose of the other operand, in
-    the usual dtypes."""
+    """Yield the variants of arithmetic in the usual dtypes, where the other operand is a row, a
+    column or transposed."""
     for of in (float32, float16, bfloat16):
         size, pitch = of.itemsize, _SIDE * of.itemsize
         dense = size, pitch
@@ -75,7 +76,7 @@ def text_of(variant: Variant) -> str:
 
 
 def _bound() -> Iterator[tuple[copy_launch.Copy, tuple[int, int]]]:
-    """Bind copies for these addresses modulo 16."""
+    """Yield bound copies, and the pairs of addresses modulo 16 to plan them for."""
     for of in _MOVED:
         size = of.itemsize
         plane = ((_SIDE * size, size), (size, _SIDE * size))
@@ -123,7 +124,7 @@ def _permuted(sizes: Sizes, itemsize: int) -> tuple[Sizes, tuple[Sizes, ...]]:
 def _images(
     channels: int, to: dtype, of: dtype, *, is_scaled: bool = False
 ) -> Iterator[copy_launch.Copy]:
-    """Return copies from pixels to planes and back, and scaled copies from pixels to pixels."""
+    """Yield copies from pixels to planes and back, and scaled copies from pixels to pixels."""
     pixels = 1 << 16
     shape = (8, channels, pixels)
     planes = (channels * pixels, pixels, 1)

@@ -1,5 +1,5 @@
-"""Launch plans of random numbers. Each number is a function of the element's index in dense
-memory."""
+"""Launch plans of random numbers. A number depends only on the seed, the counter and the element's
+row-major index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .launch import Operands
 _TAIL = Struct("<II").pack
 _FLOATS = Struct("<dd").pack
 _BY_PLACE = (1).to_bytes(4, "little")
-_COUNTED = ("bernoulli", "integers")  # distributions whose parameters are integers
+_COUNTED = ("bernoulli", "integers")  # These distributions have integer parameters.
 
 
 def packer(op: str) -> Any:
@@ -29,7 +29,7 @@ def bind(family: str, op: str, layout: Any) -> Any:
     strides = layout.stride_bytes[0] or (0,)
     assert len(layout.shape) < 2 and (numel == 1 or strides[0] == of.itemsize), layout
     if of.is_complex:
-        # complex element i consists of the real elements 2i and 2i + 1
+        # Complex element i consists of the real elements 2i and 2i + 1.
         of, numel = of.to_real, 2 * numel
     if not of.is_floating_point and op not in variants.whole():
         raise errors.no_cuda_kernel(op, of)
@@ -59,7 +59,7 @@ class Random(launch.Launch):
         seed, counter, first, second = scalars
         begin, params = numbers.pair(seed, counter), self.packers[0][2](first, second)
         before = self.values[1]
-        # in a graph, an address in place of a seed: Note [Random numbers of a graph]
+        # In a graph, the kernel reads the seed at an address: Note [Random numbers of a graph].
         if type(seed) is not int:
             before = before[:12] + _BY_PLACE
         packed: bytes = self.head(*operands) + begin + before + params + self.tail

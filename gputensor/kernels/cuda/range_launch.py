@@ -24,12 +24,13 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 def walked(layout: Any) -> tuple[Sizes, Sizes]:
-    """Return the sizes and strides of the numbered elements."""
+    """Return the sizes and stride bytes in the order in which the elements are numbered."""
     return layout.shape or (1,), layout.stride_bytes[0] or (0,)
 
 
 class Range:
-    """arange, linspace or eye. If a call's scalars are floats, integers are computed in f64."""
+    """The launch of arange, linspace or eye. If a call's scalars are floats, integer results are
+    computed in f64."""
 
     __slots__ = ("op", "layout", "shape", "strides", "whole", "floating")
     op: str

@@ -1,8 +1,8 @@
-"""Launches of chains with a reduction. One kernel computes the operand, reduces it, and continues
-with the results.
+"""Launches of chains with a reduction. One kernel computes the operand, reduces it, and runs the
+operators after the reduction.
 
-The order of additions is the order of reduce_launch.py over the chain's result, whose plan is an
-argument. So fusion does not change the bits.
+The order of additions is that of reduce_launch.py for a separate reduction, whose plan is an
+argument. So fusion does not change the result's bits.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ _OF_PARTIALS = {variants.storage(d): d for d in STORED}
 
 
 class Epilogue(NamedTuple):
-    """The operators after the reduction. body: its first input is the reduction's result. strides:
-    in bytes, of the other inputs and then of the outputs, over the kept dimensions."""
+    """The operators after the reduction. body: their computation, whose first input is the
+    reduction's result. strides: stride bytes over the kept dimensions, of the other inputs and then
+    of the outputs."""
 
     body: Body
     strides: list[Sizes]
 
 
 class Walks(NamedTuple):
-    """Strides in bytes of the operands, out first, over the kept and the reduced sizes."""
+    """Stride bytes of the operands, out first, over the kept and over the reduced sizes."""
 
     kept: Sizes
     reduced: Sizes
@@ -44,7 +45,8 @@ class Walks(NamedTuple):
 
 
 class ChainStage:
-    """One launch. stage: the stage of the reduction alone, which defines the order of additions."""
+    """One launch. stage: the stage of the separate reduction, which defines the order of
+    additions."""
 
     __slots__ = ("aligned", "unaligned", "running")
     aligned: launch.Launch
@@ -115,7 +117,7 @@ class ChainStage:
 
 
 class ChainReduce:
-    """The launch, and a second launch if its segments must be combined. The last launch has the
+    """The launch, and a second launch if there are segments to combine. The last launch runs the
     epilogue."""
 
     __slots__ = ("plain", "first", "last", "n_inputs", "has_epilogue")
@@ -146,8 +148,8 @@ class ChainReduce:
     def __call__(
         self, device_index: int, operands: Sequence[int], scalars: Sequence[Any] = ()
     ) -> None:
-        """operands: addresses of out, of the inputs, and of the epilogue's operands. With an
-        epilogue, out is not used."""
+        """Launch. operands: the addresses of out, of the inputs, and of the epilogue's operands.
+        With an epilogue, out is not used."""
         plain, (out, *inputs) = self.plain, operands[: self.n_inputs + 1]
         after = operands[self.n_inputs + 1 :]
         if plain.last is None:
@@ -166,7 +168,7 @@ class ChainReduce:
 
 
 def _of_workspace(plain: Reduce, walks: Walks) -> Walks:
-    """Return the strides of the partial results in the workspace. Each segment has one partial
+    """Return the stride bytes of the partial results in the workspace. Each segment has one partial
     result for each output."""
     rows, outputs = plain.stages[0][2].segments, product(walks.kept)
     row_bytes = plain.workspace_bytes // rows
@@ -187,7 +189,7 @@ def _text(body: Body, after: Epilogue | None) -> str:
 
 
 def _width(pack: int, itemsize: int, strides: Sizes) -> int:
-    """Return the elements of an access that is aligned in every unit of an operand."""
+    """Return the number of elements of an access that is aligned in all units of an operand."""
     width = min(pack, PACK_BYTES // itemsize)
     while width > 1 and any([s % (width * itemsize) for s in strides]):
         width //= 2
@@ -198,12 +200,12 @@ def bind(
     plain: Any, body: Body, packing: list[Packer], out: dtype, shape: Sizes, n_reduced: int,
     strides: list[Sizes], common: int, after: Epilogue | None = None,
 ) -> ChainReduce | None:  # fmt: skip
-    """Bind a reduction of a chain. Return None if this kernel cannot keep the order of additions,
+    """Bind a chain with a reduction. Return None if the kernel cannot keep the order of additions
     or cannot take all operands.
 
-    plain: the reduction of the chain's result. strides: in bytes, of out and the inputs over
-    `shape`, whose first n_reduced dimensions are reduced. out: the result's dtype. common: the code
-    of the computation's dtype.
+    plain: the plan of the reduction without the chain. strides: stride bytes of out and of the
+    inputs over `shape`, whose first n_reduced dimensions are reduced. out: the result's dtype.
+    common: the code of the computation's dtype.
     """
     if type(plain) is not Reduce or len(plain.stages) > 1:
         return None
@@ -216,7 +218,7 @@ def bind(
     bytes_of_params += 2 * dims * (16 + 8 * (count + more))
     if bytes_of_params > MAX_PARAMS_BYTES or not product(shape):
         return None
-    # reduce.cu reads packs of columns only if the operand is not computed.
+    # If the operand is not computed, reduce.cu, which reads packs of columns, is used instead.
     if after is not None and not body.steps and layout == "COLUMNS" and plain.last is None:
         return None
     return ChainReduce(plain, body, packing, out, shape, n_reduced, strides, common, after)

@@ -1,7 +1,7 @@
-"""Launch plans of reductions in one or two launches. They define the part of each thread and the
-order of additions.
+"""Launch plans of reductions. They define which elements a thread reduces, and the order of
+additions. A reduction takes one or two launches.
 
-The order depends only on the shape, so that results do not depend on the device or the run.
+The order depends only on the shape, so results are the same on every device and in every run.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from .launch import (
     ADJACENT, MOST_BLOCKS, PACK_BYTES, THREADS, Operands, pack_dims, pieces, product,
 )  # fmt: skip
 
-# Units per lane. Another lane is added if there are more than _PER_LANE units, and another segment
-# if there are more than _PER_SEGMENT. So a lane loads its units in one or two groups of
-# simultaneous loads.
+# _PER_LANE: with more units per lane, another lane is added. _PER_SEGMENT: the minimum number of
+# units per lane in a segment. A lane thus loads its units in one or two groups of simultaneous
+# loads.
 _PER_LANE = 4
 _PER_SEGMENT = 8
-# _ENDS: operators whose partial results another operator combines. The constants below: the output
-# of a stage. EITHER means results if there is one segment, otherwise partial results.
+# _ENDS: the operator that combines the partial results, if it is another one. RESULTS, PARTIALS,
+# EITHER: the output of a stage. EITHER means results if there is one segment, otherwise partial
+# results.
 _ENDS = {"nansum": "sum"}
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
 _PARAMS = Struct("<Q7I5iIIq4I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind a reduction of the first layout.n_reduced dimensions. Returns callable(device_index,
-    (out pointer, in pointer))."""
+    """Bind a reduction of the first layout.n_reduced dimensions. Return callable(device_index, (out
+    pointer, in pointer))."""
     out_strides, in_strides = [s or () for s in layout.stride_bytes]
     n = layout.n_reduced
     kept, reduced = layout.shape[n:], layout.shape[:n]
@@ -50,9 +51,10 @@ def bind(family: str, op: str, layout: Any) -> Any:
 class Stage:
     """One launch of a reduction. It writes the results, or `segments` partial results per output.
 
-    walks: strides of out and in over `kept`. strides: of in over `reduced`. run, in entries rows
-    and columns: elements of the dense dimension, which are divided into packs. leaves: one of
-    RESULTS, PARTIALS, EITHER. per_segment counts units: packs of rows, or elements.
+    walks: strides of out and in over `kept`. strides: strides of in over `reduced`. run: for the
+    entries rows and columns, the number of elements of the dense dimension, which are divided into
+    packs. leaves: one of RESULTS, PARTIALS, EITHER. per_segment: the number of units of a segment,
+    where a unit is a pack of rows or an element.
     """
 
     __slots__ = (
@@ -123,8 +125,8 @@ _POINTERS = Struct("<QQ").pack
 
 
 def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
-    """Return log2 of the threads per output, and of the outputs per block. Their product is the
-    block."""
+    """Return log2 of the threads per output, and log2 of the outputs per block. Together they use
+    all threads of a block."""
     wanted = launch.bits_for(-(-units // _PER_LANE))
     whole = launch.bits_for(THREADS)
     if is_adjacent:
@@ -135,8 +137,7 @@ def _shape(outputs: int, units: int, is_adjacent: bool) -> tuple[int, int]:
 
 
 def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
-    """Return the number of segments, and the units per segment, which is a multiple of the
-    lanes."""
+    """Return the number of segments, and the units per segment, which are a multiple of `lanes`."""
     least = lanes * _PER_SEGMENT
     if groups >= MOST_BLOCKS or units < 2 * least:
         return 1, units
@@ -146,8 +147,8 @@ def _segments(units: int, lanes: int, groups: int) -> tuple[int, int]:
 
 
 class Reduce:
-    """The reduction of one part of the outputs: stages that read the input, and a stage that
-    combines their results.
+    """The reduction of one part of the outputs: stages that read the input, and a last stage that
+    combines their partial results.
     """
 
     __slots__ = ("op", "stages", "last", "workspace_bytes", "runs")
@@ -164,8 +165,9 @@ class Reduce:
         partial = variants.reduce_partial(op, scalar)
         row_bytes = outputs * int(partial.lstrip("abcfiu")) // 8
         self.op: str = op
-        self.runs: dict[Any, Callable[[bytes], None]] = {}  # Keyed by stage and device.
-        # (bytes into the input, bytes into the workspace, stage) of each launch.
+        # The keys are (stage, device).
+        self.runs: dict[Any, Callable[[bytes], None]] = {}
+        # Each launch is (byte offset in the input, byte offset in the workspace, stage).
         self.stages: list[tuple[int, int, Stage]] = []
         rows = 0
         parts = list(pieces(reduced, launch.MAX_NUMEL))
@@ -188,7 +190,7 @@ class Reduce:
         self, op: str, partial: str, kept: Sizes, out_walk: Sizes, rows: int, row_bytes: int,
         codes: tuple[int, int, int], count: int,
     ) -> None:  # fmt: skip
-        """Return the stage that reduces the workspace, rows x outputs, to the results."""
+        """Make the last stage, which reduces the workspace (rows x outputs) to the results."""
         step = row_bytes // product(kept)
         in_walk = []
         for size in kept:
@@ -207,15 +209,15 @@ class Reduce:
         if self.last is None:
             self.stages[0][2].launch(self.runs, device_index, out, x)
             return
-        # The memory may be freed when this function returns, even if the launches are still queued,
-        # because it is reused only by later work on the same stream.
+        # The workspace may be freed when this function returns, even if the launches are still
+        # queued, because its memory is reused only by later work on the same stream.
         workspace = runtime.cuda().allocate(self.workspace_bytes, device_index)
         for offset, at, stage in self.stages:
             stage.launch(self.runs, device_index, workspace.ptr + at, x + offset)
         self.last.launch(self.runs, device_index, out, workspace.ptr)
 
     def straight(self, device_index: int) -> launch.Straight:
-        """Return the parts of the launch; see launch.straight."""
+        """Return the parts of the launch: see launch.straight."""
         if self.last is not None:
             return launch.whole(self, device_index)
         stage = self.stages[0][2]
@@ -225,12 +227,12 @@ class Reduce:
     def __getattr__(self, name: str) -> Any:
         return getattr(
             self.stages[0][2], name
-        )  # entry, defines, grid and block of the first launch
+        )  # The first launch has the attributes that are read here, such as entry and grid.
 
 
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
-    """Return (type, True if elements are cast to it). A cast that only widens elements is
-    omitted."""
+    """Return the type in which elements are read, and True if they are cast to it. A cast that only
+    widens elements is omitted."""
     natural = variants.reduce_scalar(op, given)
     if not variants.converts(op):
         if natural is None:
@@ -247,7 +249,8 @@ def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:
 
 
 def _layout(reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, itemsize: int) -> str:
-    """Return the kernel with vector loads, if there is one. strides: the input's."""
+    """Return the kernel: ROWS or COLUMNS if vector loads are possible, otherwise STRIDED. strides:
+    the input's."""
     if reduced and strides[0] == itemsize:
         return "ROWS"
     if kept and kept[0] > 1 and kept_strides[0] == itemsize and product(reduced):
@@ -256,7 +259,8 @@ def _layout(reduced: Sizes, strides: Sizes, kept: Sizes, kept_strides: Sizes, it
 
 
 def _lanes_are_adjacent(layout: str, strides: Sizes, kept_strides: Sizes) -> bool:
-    """True if the reduced elements have smaller strides than the kept ones."""
+    """Return True if neighbouring lanes read elements of one row: the reduced elements have smaller
+    strides than the kept ones."""
     if layout in ("ROWS", "COLUMNS"):
         return layout == "ROWS"
     least = min((abs(s) for s in strides if s), default=0)

@@ -1,6 +1,7 @@
 """Reductions of many dense tensors of one dtype, each to one number, in one launch or two.
 
-The lanes and segments of each tensor are those of reduce_launch.py, so the bits are the same.
+Each tensor has the lanes and segments of a reduction in reduce_launch.py, so the results have the
+same bits.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from .chain_launch import MAX_PARAMS_BYTES
 from .chain_source import Body
 
 ENTRY = "reduce_lists"
-# Tensors of a launch: 16 bytes of addresses and 16 bytes of numbers for each.
+# The maximum number of tensors per launch. Each takes 16 bytes for addresses and 16 bytes for
+# numbers.
 MOST = (MAX_PARAMS_BYTES - 16 - 16) // 32
 _PACK = Struct(f"<{2 * MOST}Q{4 * MOST + 1}IIi4x").pack
 _OF_NAME = {variants.storage(d): d for d in STORED}
 
 
 class Part(NamedTuple):
-    """The reduction of one tensor: addresses, elements, and its share of a launch."""
+    """The reduction of one tensor: addresses, number of elements, and its share of a launch."""
 
     out: int
     x: int
@@ -37,7 +39,7 @@ class Part(NamedTuple):
 
 
 class _Stage(launch.Queued):
-    """One launch for many tensors. stage: the launch for one of them alone."""
+    """One launch for many tensors. stage: the launch for one tensor alone."""
 
     __slots__ = ("family",)
 
@@ -69,8 +71,8 @@ class _Stage(launch.Queued):
 
 
 class Lists:
-    """The reduction `op` of a chain over each tensor of a list. body: the chain, with one input and
-    one result, whose dtype the results have too."""
+    """The reduction `op` of a chain, applied to each tensor of a list. body: the chain, with one
+    input and one result. The results of the reduction have the result's dtype."""
 
     __slots__ = ("op", "of", "first", "last", "partial_bytes", "_alone")
 
@@ -86,7 +88,8 @@ class Lists:
         self.last = _Stage(Body((partial,), (), (0,)), two.last)
 
     def _made_alone(self, numel: int) -> reduce_launch.Reduce | None:
-        """Return the reduction of one tensor; None if one launch cannot read it."""
+        """Return the reduction of one tensor, or None if it needs several launches to read the
+        input."""
         layout = SimpleNamespace(
             shape=(numel,), stride_bytes=[(0,), (self.of.itemsize,)], dtypes=(self.of, self.of),
             common_dtype=self.of, n_reduced=1,
@@ -95,8 +98,9 @@ class Lists:
         return made if len(made.stages) == 1 else None
 
     def __call__(self, device_index: int, tensors: Sequence[tuple[int, int]], out: int) -> bool:
-        """tensors: (address, number of elements) of each; out: the address of the results, one
-        after the other. Return False, without a launch, for tensors that are too large."""
+        """Launch. tensors: (address, number of elements) of each. out: the address of the results,
+        which are stored one after the other. Return False, without a launch, if a tensor is too
+        large."""
         plans = [of for _, numel in tensors if (of := self._alone(numel)) is not None]
         if len(plans) < len(tensors):
             return False
@@ -113,7 +117,7 @@ class Lists:
         if not rows:
             self.first(device_index, first, self.of)
             return True
-        # It may be freed while the launches are queued: see reduce_launch.py.
+        # The workspace may be freed while the launches are queued: see reduce_launch.py.
         workspace = chosen().allocate(rows * self.partial_bytes, device_index)
         base, size = workspace.ptr, self.partial_bytes
         first = [x if x.out >= 0 else x._replace(out=base + ~x.out * size) for x in first]

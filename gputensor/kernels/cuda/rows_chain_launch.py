@@ -1,6 +1,7 @@
-"""Launches of chains over rows: one kernel runs the reductions and the operators that read them.
+"""Launches of chains over rows: one kernel runs reductions over rows and the operators that use
+their results.
 
-The order and the lanes of each reduction are those of reduce_launch.py for rows.
+The order of additions and the lanes of each reduction are those of reduce_launch.py for rows.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from .softmax_launch import HELD_BYTES, _lanes_of_dense
 
 ENTRY = "rows_chain"
 _HEAD = Struct("<6I").pack
-# Log2 of the threads that share a row, and of the rows of a block.
+# Log2 of the number of threads that share a row, and of the number of rows in a block.
 Lanes = tuple[int, int]
 
 
 def stage_of(plain: Any) -> Stage | None:
-    """Return the launch of a reduction over rows. Return None for other reductions, and if it needs
+    """Return the launch of a reduction over rows. Return None if it is another reduction or needs
     several launches.
     """
     if type(plain) is not Reduce or plain.last is not None or len(plain.stages) > 1:
@@ -36,7 +37,7 @@ def stage_of(plain: Any) -> Stage | None:
 
 
 def lanes_of_softmax(count: int, itemsize: int) -> Lanes:
-    """Return the lanes of dense rows in softmax_launch.py."""
+    """Return the lanes that softmax_launch.py uses for dense rows."""
     held = HELD_BYTES // max(itemsize, 4)
     lane_bits = _lanes_of_dense(count, PACK_BYTES // itemsize, held)
     return lane_bits, launch.bits_for(THREADS) - lane_bits
@@ -44,7 +45,8 @@ def lanes_of_softmax(count: int, itemsize: int) -> Lanes:
 
 @dataclass(slots=True, eq=False)
 class ChainRows:
-    """The launches of a program. running: the operands whose alignment selects the launch."""
+    """The launches of a program, for aligned and for unaligned operands. running: the operands
+    whose alignment is tested."""
 
     aligned: launch.Launch
     unaligned: launch.Launch
@@ -64,9 +66,9 @@ def bind(
 ) -> ChainRows | None:  # fmt: skip
     """Bind a program. Return None if a kernel cannot take all operands.
 
-    lanes: the lanes of its reductions. itemsize: the element size of their operands in bytes.
-    shape: a row's elements, then the kept dimensions. strides: in bytes, of outputs, inputs, and
-    outputs with one element per row.
+    lanes: the lanes of the reductions. itemsize: the element size of their operands in bytes.
+    shape: the elements of a row, then the kept dimensions. strides: stride bytes of outputs, of
+    inputs, and of outputs with one element per row.
     """
     stored = 0 if program.stored is None else len(program.stored.stores)
     n_inputs = len(strides) - stored - len(program.once)

@@ -1,6 +1,7 @@
-"""The source of a chain over rows: a functor for each pass, and the code that calls them in order.
+"""The source of a chain over rows: a functor for each pass, and the code that calls the functors in
+order.
 
-The inputs of a pass are the chain's inputs and the results of earlier passes, one value for each
+A pass reads the chain's inputs and the results of earlier passes, which have one value for each
 row. See rows_chain.cu.
 """
 
@@ -14,9 +15,10 @@ from .chain_source import Body
 
 
 class Reduction(NamedTuple):
-    """A pass that reduces. body: computes its operand from the inputs and earlier results. op: a
-    functor of reduce.cu. scalar: its operand's type. name: a comment for readers. is_softmax: True
-    if op is from softmax.cu, with two results of dtype `out`: the largest element and the sum.
+    """A pass that reduces. body: computes the reduced operand from the inputs and earlier results.
+    op: a functor of reduce.cu. scalar: the operand's type. name: a comment in the source.
+    is_softmax: op is a functor of softmax.cu, with two results of dtype `out`: the largest element
+    and the sum.
     """
 
     body: Body
@@ -28,8 +30,8 @@ class Reduction(NamedTuple):
 
 
 class Program(NamedTuple):
-    """The passes of a kernel over rows. reductions: the reducing passes, in order. stored: the pass
-    that stores values with all elements of the rows, or None. once: the stored results with one
+    """The passes of a kernel over rows. reductions: the passes that reduce, in order. stored: the
+    pass that stores values for all elements of the rows, or None. once: the stored results with one
     element per row."""
 
     reductions: tuple[Reduction, ...]
@@ -51,12 +53,13 @@ def text(program: Program) -> str:
 
 
 def functors(program: Program) -> str:
-    """Return the functors of the passes, and the program."""
+    """Return the source of the passes' functors, and of the struct that calls them."""
     parts: list[str] = []
     lines: list[str] = []
 
     def called(body: Body, found: list[str]) -> str:
-        """Return the call of a pass's functor with the numbers and the earlier results."""
+        """Return the source of the call of a pass's functor, with the numbers and the earlier
+        results."""
         number = len(parts)
         name = f"chain_pass{number}"
         results = "".join([f", r{n}" for n in range(len(found))])

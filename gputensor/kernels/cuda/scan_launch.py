@@ -13,20 +13,20 @@ from .launch import Operands
 
 # The number of adjacent elements that a lane processes in one step; ITEMS in scan.cu.
 ITEMS = 4
-# Bytes of a segment's result: a wide element and its index.
+# The bytes of a segment's result: an element of the widest type and its index.
 _TOTAL_BYTES = 16
 _PARAMS = Struct("<3q8I4I").pack
 _POINTERS = Struct("<4Q").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind the Rows `layout`: callable(device_index, pointers). pointers: (out, in), or (out,
-    places, in)."""
+    """Bind the Rows `layout`. Return callable(device_index, pointers). pointers: (out, in), or
+    (out, places, in)."""
     return launch.along_rows(op, layout, Scan)
 
 
 class Scan(launch.SegmentedRows):
-    """The launches over one layout."""
+    """The launches of a scan over one layout."""
 
     __slots__ = ("along",)
     family = "scan"
@@ -45,8 +45,8 @@ class Scan(launch.SegmentedRows):
         if self.segments == 1:
             self._launch(device_index, pointers, 0, False)
             return
-        # The memory may be freed when this function returns, because it is reused only by later
-        # work on the same stream.
+        # The workspace may be freed when this function returns, because its memory is reused only
+        # by later work on the same stream.
         nbytes = self.rows * self.segments * _TOTAL_BYTES
         workspace = runtime.cuda().allocate(nbytes, device_index)
         self._launch(device_index, pointers, workspace.ptr, True)

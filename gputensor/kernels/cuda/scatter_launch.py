@@ -1,4 +1,4 @@
-"""Launch plans of family scatter. They equal the plans of gather, with the same parameters."""
+"""Launch plans of the family scatter. They are the plans of gather, with the same parameters."""
 
 from .gather_launch import bind
 

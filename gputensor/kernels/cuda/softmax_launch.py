@@ -1,7 +1,7 @@
-"""Launch plans of softmax and similar operators: the threads of each row, and the rows of each
+"""Launch plans of softmax and similar operators: the number of threads per row, and of rows per
 block.
 
-They depend only on the sizes, so that the order of sums depends neither on the device nor the run.
+Both depend only on the sizes, so the order of a sum is the same on every device and in every run.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from ...core.geometry import Sizes
 from . import launch, variants
 from .launch import THREADS
 
-# Bytes of a row that a thread keeps in registers, in the arithmetic type; HELD_BYTES in softmax.cu.
+# The bytes of a row that each thread keeps in registers, in the arithmetic type; HELD_BYTES in
+# softmax.cu.
 HELD_BYTES = 64
 WARP = 32
-# For each of this number of elements of a strided row, another lane is added.
+# A strided row gets one lane for each of this number of elements.
 PER_LANE = 8
 _HEAD = Struct("<3q6I").pack
 
 
 def bind(family: str, op: str, layout: Any) -> Any:
-    """Bind the Rows `layout`: callable(device_index, (out, in ...) pointers)."""
+    """Bind the Rows `layout`. Return callable(device_index, (out, in, ...) pointers)."""
     return launch.along_rows(op, layout, _one)
 
 
@@ -47,7 +48,7 @@ def _one(
     walks = (strides + [(0,) * len(rows)])[:3]
     tail = _HEAD(*three, n_rows, count, lane_bits, slot_bits, is_adjacent, len(rows))
     if len(strides) < 3:
-        tail = bytes(8) + tail  # the pointer of a missing input
+        tail = bytes(8) + tail  # 0 is the pointer of a missing input.
     return launch.Launch(
         "softmax", f"softmax_{layout.lower()}", variants.define(op, of.short, layout, dims),
         launch.blocks_for(n_rows, 1 << slot_bits), THREADS, len(strides), [], [],
@@ -56,7 +57,8 @@ def _one(
 
 
 def _lanes_of_dense(count: int, pack: int, held: int) -> int:
-    """Return log2 of the threads that share a dense row: a part of a warp, or a whole block."""
+    """Return log2 of the number of threads that share a dense row: a part of a warp, or a whole
+    block."""
     if count > WARP * held:
         return launch.bits_for(THREADS)
     return launch.bits_for(min(-(-count // pack), WARP))

@@ -1,10 +1,10 @@
-"""The variants of each family's text: operator x type x layout, as dicts of -D defines.
+"""The variants of each family's text, for each operator, type and layout, as dicts of -D defines.
 
-The lists are finite, so that the compile test can build all variants and the emulator all variants
-of an operator. Types are compiled in only as far as speed requires. Contiguous entries have the
-storage type, strided entries only the arithmetic type. If signedness does not matter to an
-operator, signed and unsigned types share a variant. Plans of pointwise_plan.py for large layouts
-have no finite list: `planned` names their variants on use.
+The lists are finite: the compile test builds all variants, and the emulator builds all variants
+of an operator. There are type-specific variants only where speed requires them. Contiguous
+entries have the storage type, strided entries only the arithmetic type. If signedness does not
+matter to an operator, signed and unsigned types share a variant. Plans of pointwise_plan.py for
+large layouts have no finite list: `planned` returns the variant of a plan.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _BY_NAME = {name: d for d, name in _NAME.items()}
 
 FAMILIES = tuple(LOOPS)
 
-# Dtype rules of reductions that combine integers as int64.
+# Dtype rules of reductions that combine integers in int64.
 _WHOLE = ("sums", "sums_real", "products")
 
-# Texts of the copy family; copy_plan.py names their variants on use.
+# Texts of the copy family. Their variants are not listed: copy_plan.py chooses them on use.
 COPIES = ("copy_row", "copy_tile", "copy_skinny", "copy_pack")
 
-# Texts whose variants are built one by one, and are in no list of this module.
+# Texts whose variants are built one by one and are in no list of this module.
 ALONE = (*COPIES, "attention")
 
 
@@ -52,7 +52,7 @@ def arithmetic(of: dtype) -> str:
 
 
 def storage(of: dtype) -> str:
-    """The type of an element of `of` in memory."""
+    """Return the type of an element of `of` in memory."""
     return _NAME[of]
 
 
@@ -62,21 +62,23 @@ def word(of: dtype) -> str:
 
 
 def has(family: str, op: str, of: dtype) -> bool:
-    """True if pointwise `op` computes in dtype `of`, according to the field `dtypes` of its row."""
+    """Return True if pointwise `op` computes in dtype `of`, according to the field `dtypes` of its
+    YAML row."""
     word = LOOPS[family].get(op)
     return word is not None and RULES[word].takes(of)
 
 
 def has_contiguous(family: str, op: str, of: dtype) -> bool:
-    """True if `op` has a contiguous entry for dtype `of`. Comparisons have one, and so do operators
-    whose result has the dtype `of`. complex32 has none, because its strided entries cast."""
+    """Return True if `op` has a contiguous entry for dtype `of`. The result of `op` must have this
+    dtype, except for comparisons. complex32 has no contiguous entry, because its strided entries
+    cast."""
     said = RULES[LOOPS[family][op]]
     gives_another = said.gives_bool or (said.gives_real and of.is_complex)
     return has(family, op, of) and not gives_another and of is not complex32
 
 
 def contiguous_scalar(family: str, op: str, of: dtype) -> str:
-    """The storage type of the contiguous entry of `op` for dtype `of`."""
+    """Return the storage type of the contiguous entry of `op` for dtype `of`."""
     name = _NAME[of]
     return _UNSIGNED.get(name, name) if op in signless(family) else name
 
@@ -90,19 +92,20 @@ def signless(family: str) -> frozenset[str]:
 
 @cache
 def takes(family: str) -> dict[str, tuple[int, int]]:
-    """Return the numbers of inputs and scalars that a functor for include/computed.cuh declares."""
+    """Return, by functor, the numbers of inputs and scalars that functors for include/computed.cuh
+    declare."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return {name: (int(inputs), int(n)) for name, inputs, n in _TAKES.findall(text)}
 
 
 def number_dtype(scalar: str, common: dtype) -> dtype:
-    """Return the dtype in which a kernel of type `scalar` reads a number. For signless operators it
-    is the scalar type, because their kernels zero-extend elements and numbers."""
+    """Return the dtype in which a kernel of type `scalar` reads a number. Kernels of signless
+    operators zero-extend elements and numbers, so they read numbers in their own type."""
     return _BY_NAME[scalar] if _UNSIGNED.get(_NAME[common]) == scalar else common
 
 
 def converts(op: str) -> bool:
-    """True if a reduction converts elements to the dtype in which it combines them."""
+    """Return True if a reduction converts elements to the dtype in which it combines them."""
     return LOOPS["reduce"][op] in (*_WHOLE, "floating_only")
 
 
@@ -112,14 +115,15 @@ def reduce_scalar(op: str, of: dtype) -> str | None:
         return None
     name = _NAME[of]
     if LOOPS["reduce"][op] in _WHOLE:
-        return "i64" if name == "u64" else name  # sums wrap around at 64 bits
+        return "i64" if name == "u64" else name  # Sums wrap around at 64 bits.
     if name == "b8":
         return "u8"
     return _UNSIGNED.get(name, name) if LOOPS["reduce"][op] == "any" else name
 
 
 def reduce_partial(op: str, scalar: str) -> str:
-    """The type of a partial result of `op` over elements of type `scalar` (`types::partial`)."""
+    """Return the type of a partial result of `op` over elements of type `scalar`
+    (`types::partial`)."""
     if LOOPS["reduce"][op] == "any":
         return "u8"
     if LOOPS["reduce"][op] == "real":
@@ -135,7 +139,7 @@ def matmul_scalar(of: dtype) -> str:
 
 
 def range_scalar(op: str, of: dtype, *, has_floats: bool) -> str:
-    """A range operator's arithmetic type; f64 for integers with floating scalars."""
+    """Return the arithmetic type of a range operator: f64 for integers with floating scalars."""
     if op == "eye" or (op == "arange" and of.category < 2 and not has_floats):
         return "i64"
     return "c128" if of.is_complex else "f64"
@@ -146,8 +150,9 @@ def range_scalar(op: str, of: dtype, *, has_floats: bool) -> str:
 
 @cache
 def group(family: str, dims: int = FEW_DIMS) -> tuple[Defines, ...]:
-    """Return the variants of a family that the emulator builds together. dims: for strided entries.
-    Layouts of more than FEW_DIMS dimensions are rare and are a separate group."""
+    """Return the variants of a family that the emulator builds together. dims: the limit on
+    dimensions of strided entries. Layouts of more than FEW_DIMS dimensions are rare and form a
+    separate group."""
     listed = _LISTS.get(family, _pointwise)(family)
     if dims == FEW_DIMS:
         return tuple([v | {"DIMS": str(dims)} if _has_dims(family, v) else v for v in listed])
@@ -169,7 +174,7 @@ def define(op: str, scalar: str, layout: str, dims: int = 0) -> Defines:
 
 
 def planned(op: str, scalar: str, types: tuple[str, ...], plan: Any) -> Defines:
-    """Return the variant of a plan of pointwise_plan.py, for operands of these types in memory."""
+    """Return the variant for a plan of pointwise_plan.py. types: the operands' types in memory."""
     return define(op, scalar, plan.layout, plan.outer_dims) | {
         "TYPES": ",".join(types), "KINDS": ",".join(plan.kinds),
         "WIDTHS": ",".join(map(str, plan.widths)), "HELD": str(plan.held),
@@ -228,7 +233,8 @@ def _range(family: str) -> list[Defines]:
 
 @cache
 def whole() -> frozenset[str]:
-    """Return the distributions that can fill integers and bools: marked `// whole` in random.cu."""
+    """Return the distributions that can fill integers and bools. They are marked `// whole` in
+    random.cu."""
     text = resources.files(__package__).joinpath("random.cu").read_text(encoding="utf-8")
     return frozenset(re.findall(r"struct (\w+) \{  // whole", text))
 
@@ -261,8 +267,8 @@ def _softmax(family: str) -> list[Defines]:
 
 
 def _loss(family: str) -> list[Defines]:
-    """Return the variants of losses: sums, which a mean divides, and partial sums. The family's
-    header lists the layouts."""
+    """Return the variants of losses: single elements, sums (also for means), and partial sums. The
+    header of the family's `.cu` lists the layouts."""
     floats = [d.short for d in ALL if d.is_floating_point]
     layouts = {
         op: ("ELEMENTS", *(() if op.endswith("_backward") else ("SUMS", "PARTS")))
@@ -272,7 +278,7 @@ def _loss(family: str) -> list[Defines]:
 
 
 def _indexed(family: str) -> list[Defines]:
-    """Return the variants with one index tensor and those with several."""
+    """Return the variants with one index tensor and the variants with several."""
     listed = []
     for op in LOOPS[family]:
         scalars = list(WORDS.values())

@@ -18,7 +18,7 @@ _NO_BLOCKS: list[Block] = []
 
 
 class Allocator:
-    """The allocator of one device. With `keeps_blocks=False`, dropped blocks return to the backend
+    """The allocator of one device. If `keeps_blocks` is False, dropped blocks return to the backend
     at once."""
 
     def __init__(self, device_index: int, backend: Any, *, keeps_blocks: bool = True) -> None:
@@ -26,22 +26,22 @@ class Allocator:
         self.backend = backend
         self.keeps_blocks = keeps_blocks
         self.limit: int | None = None
-        self.is_closed = False  # True in a forked child, where memory cannot be returned
+        self.is_closed = False  # This is True in a forked child, where memory cannot be returned.
         self._lock = threading.RLock()
         self._is_changing = self._is_torn = False
         self._returned: deque[Block] = deque()
-        # Stream -> blocks, with the events that they wait for. The first event is on that stream.
+        # For each stream: blocks and their events. The first event is on that stream.
         self._waiting: dict[Any, deque[tuple[Block, tuple[tuple[Any, Any], ...]]]] = {}
         self._pools: dict[Any, Pools] = {}
-        # Note [Pools of graphs]: pools by handle and stream; reference counts by handle; the
-        # previous pools of captured streams; handles released by finalisers.
+        # The state for Note [Pools of graphs]: pools by handle and stream; reference counts by
+        # handle; the previous pools of captured streams; handles that finalisers released.
         self._of_graphs: dict[Any, dict[Any, Pools]] = {}
         self._holders: dict[Any, int] = {}
         self._aside: dict[Any, Pools | None] = {}
         self._let_go: deque[Any] = deque()
-        self._alone: dict[Block, None] = {}  # segments that belong to no pool
+        self._alone: dict[Block, None] = {}  # These segments belong to no pool.
         self._give_back = self._returned.append if keeps_blocks else self._free_now
-        # the current stream at the last allocation, and its bins: see `taking`
+        # The stream of the last allocation, and its bins: see `taking`.
         self._last: tuple[Any, dict[int, list[Block]]] = (None, {})
         self._counts = Counts()
         self._held_bytes = self._peak_held_bytes = 0
@@ -50,7 +50,7 @@ class Allocator:
     # --- the interface --------------------------------------------------------------------------
 
     def allocate(self, nbytes: int, stream: Any) -> Memory:
-        """Return `nbytes` bytes for work on `stream`. Raises: OutOfMemoryError with the byte
+        """Return `nbytes` bytes for work on `stream`. Raises: OutOfMemoryError, with byte
         counts."""
         if nbytes <= 0:
             if nbytes < 0:
@@ -66,11 +66,11 @@ class Allocator:
             except KeyError:
                 pass
         while True:
-            # No call until the counters are right, see Note [Finalisers and signals]
+            # No call may happen until the counters are right: see Note [Finalisers and signals].
             try:
                 block, blocks[LAST] = blocks[-1], ()
             except IndexError:
-                block = None  # a later failure is reported separately
+                block = None  # The retry below is outside of the `except` block.
             if block is None:
                 found = self._find(size, nbytes, stream)
                 if found is None:
@@ -91,7 +91,7 @@ class Allocator:
             return memory
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
-        """Delay reuse of the block after it is dropped until `stream` has finished its current
+        """After the block is dropped, delay its reuse until `stream` has finished its current
         work."""
         block = memory.block
         if block is None:
@@ -104,43 +104,44 @@ class Allocator:
         block.used_on[stream.device_index, stream.key] = self.backend.mark(stream)
 
     def borrow(self, ptr: int, nbytes: int, stream: Any, give_back: Callable[[], None]) -> Memory:
-        """Return memory of another library as Memory. `give_back` is called after it is dropped: at
-        once if no queued work uses it, otherwise in a later call of this allocator when the work
-        has ended."""
+        """Return memory of another library as a Memory. After the Memory is dropped, `give_back` is
+        called: at once if no queued work uses it, otherwise in a later call of this allocator."""
         block = Block(ptr, 0, stream, self._give_up, give_back)
         block.used_on = {(self.device_index, stream.key): self.backend.mark(stream)}
         block.state = USED
         return Memory.at(ptr, nbytes, self.device_index, block)
 
     def empty_cache(self) -> None:
-        """Return every segment that no tensor uses to the system, once the device is idle."""
+        """Return all segments without tensors to the system, once the device is idle."""
         if not (self._held_bytes or self._returned or self._waiting):
-            return  # do not touch an unused device
+            return  # The device is unused: do not touch it.
         if capture.capturing:
             capture.refuse_device_wait("empty_cache", self.device_index)
         self._wait()
         self._release()
 
     def set_limit(self, nbytes: int | None) -> None:
-        """Limit the bytes held from now on to `nbytes`; None removes the limit."""
+        """Limit the bytes that the allocator holds to `nbytes`; None removes the limit."""
         self.limit = nbytes
 
     @property
     def allocated(self) -> int:
-        """Bytes in tensors, rounded to whole blocks."""
+        """The number of bytes in tensors, rounded up to whole blocks."""
         with self._lock:
             self._take_back()
             return self._counts.in_use
 
     @property
     def reserved(self) -> int:
-        """Bytes held: in tensors, in free blocks and waiting for events."""
+        """The number of bytes that the allocator holds: in tensors, free blocks and waiting
+        blocks."""
         with self._lock:
             self._take_back()
             return self._held_bytes
 
     def stats(self) -> dict[str, int]:
-        """Return the counters, named as in PyTorch's `memory_stats` where PyTorch has them."""
+        """Return the counters under the names of PyTorch's `memory_stats`, where PyTorch has
+        names."""
         with self._lock:
             self._take_back()
             return {
@@ -162,7 +163,8 @@ class Allocator:
             self._peak_held_bytes = self._held_bytes
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Return every block that the allocator holds, by address, with its segment."""
+        """Return a description of each block that the allocator holds, in the order of
+        addresses."""
         with self._lock:
             self._take_back()
             firsts = [*self._alone]
@@ -177,16 +179,16 @@ class Allocator:
     # --- graphs: Note [Pools of graphs] ---------------------------------------------------------
 
     def hold_pool(self, handle: Any) -> None:
-        """Keep this pool for replays until `drop_pool`."""
+        """Keep a graph's pool for replays until `drop_pool` is called."""
         with self._lock:
             self._holders[handle] = self._holders.get(handle, 0) + 1
 
     def drop_pool(self, handle: Any) -> None:
-        """End the hold of `hold_pool`. May be called by a finaliser."""
+        """Undo one call of `hold_pool`. A finaliser may call this function."""
         self._let_go.append(handle)
 
     def enter_pool(self, handle: Any, stream: Any) -> None:
-        """Allocate for `stream` from a graph's pool until `leave_pool`."""
+        """Let allocations for `stream` use a graph's pool until `leave_pool` is called."""
         with self._lock:
             of_graph = self._of_graphs.setdefault(handle, {})
             pools = of_graph.get(stream.key)
@@ -197,7 +199,7 @@ class Allocator:
             self._last = (None, {})
 
     def leave_pool(self, stream: Any) -> None:
-        """End `enter_pool`: the stream uses its previous pools again."""
+        """Undo `enter_pool`: the stream uses its previous pools again."""
         with self._lock:
             own, of_graph = self._aside.pop(stream.key), self._pools[stream.key]
             of_graph.adopt(self._alone)
@@ -208,7 +210,7 @@ class Allocator:
             self._last = (None, {})
 
     def _every(self) -> list[Pools]:
-        """All pools: of streams, of captured streams and of graphs."""
+        """Return all pools: of streams, of captured streams, and of graphs."""
         own = [pools for pools in self._aside.values() if pools is not None]
         graphs = [pools for each in self._of_graphs.values() for pools in each.values()]
         return [*dict.fromkeys([*self._pools.values(), *own, *graphs])]
@@ -216,8 +218,8 @@ class Allocator:
     # --- bookkeeping of dropped blocks ------------------------------------------------------------
 
     def _free_now(self, block: Block) -> None:
-        """Free a block in a finaliser, for allocators that keep no blocks. Works without the lock
-        and updates the counters later."""
+        """Free a block in a finaliser, if the allocator keeps no blocks. The counters are updated
+        later."""
         try:
             if not block.used_on and not self.is_closed:
                 self.backend.free(block.ptr, block.handle, block.stream)
@@ -232,7 +234,7 @@ class Allocator:
                 return
             events = [] if self._aside else [*map(self.backend.record, block.used_on.values())]
             is_done = not self._aside and all(e is not None and e.query() for e in events)
-        except errors.GpuTensorError:  # the device has failed; its next call reports the failure
+        except errors.GpuTensorError:  # The next call on the failed device reports the failure.
             is_done = False
         if is_done:
             block.handle()
@@ -240,14 +242,14 @@ class Allocator:
             self._returned.append(block)
 
     def _take_back(self) -> None:
-        """Do the bookkeeping of dropped blocks and poll the events of waiting blocks."""
+        """Do the bookkeeping of dropped blocks, and poll the events of waiting blocks."""
         if self._is_changing:
             return
         returned = self._returned
         while True:
             try:
                 block = returned[0]
-            # testing first would not help: a finaliser may empty the queue after the test
+            # A test beforehand would not help, because a finaliser may empty the queue after it.
             except IndexError:
                 break
             if block.used_on:
@@ -269,8 +271,7 @@ class Allocator:
             self._poll()
 
     def _await(self, block: Block) -> None:
-        """Make the block that was dropped first wait for events of the other streams that used
-        it."""
+        """Let the first dropped block wait for events on the other streams that used it."""
         self._is_changing = True
         try:
             assert block.used_on is not None
@@ -288,7 +289,7 @@ class Allocator:
             self._is_changing = False
 
     def _poll(self) -> None:
-        """Free the blocks whose events have passed. Events of one stream pass in order."""
+        """Free the blocks whose events have passed. The events of one stream pass in order."""
         self._is_changing = True
         try:
             for key, queue in [*self._waiting.items()]:
@@ -304,7 +305,7 @@ class Allocator:
                         following = self._waiting.setdefault(left[0][0], deque())
                         del queue[0]
                         following.append((block, left))
-                    elif not block.size:  # borrowed memory
+                    elif not block.size:  # A block of size 0 is borrowed memory.
                         del queue[0]
                         block.handle()
                     elif block.counts is not None:
@@ -325,8 +326,7 @@ class Allocator:
     # --- the slow path --------------------------------------------------------------------------
 
     def _find(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
-        """Return the bin with a free block for the request. Another thread may take the block
-        first. Returns None if memory has run out."""
+        """Return a bin with a free block, or None. Another thread may take the block first."""
         with self._lock:
             if self._returned or self._waiting:
                 self._take_back()
@@ -339,12 +339,12 @@ class Allocator:
             return blocks
 
     def _miss(self, size: int, nbytes: int, stream: Any) -> list[Block] | None:
-        """Return a list whose last block is free and fits the request; None if memory has run
+        """Return a list whose last block is free and fits the request, or None if memory has run
         out."""
         pool: Any = None
         keeps = self.keeps_blocks or stream.key in self._aside
         if self._is_changing or not keeps:
-            # A block that is never reused has the exact size, so that an overrun is detected.
+            # A block that will not be reused has the exact size, so that an overrun is detected.
             pool = self._pools[stream.key] if stream.key in self._aside else None
             block = self._segment(size if keeps else nbytes, size, stream, self._alone, pool)
             if block is None:
@@ -373,8 +373,7 @@ class Allocator:
             self._is_changing = False
 
     def _mend(self) -> None:
-        """Repair pools that an interrupted change left unfinished. Called before the next
-        change."""
+        """Repair pools that an interrupted change left unfinished, before the next change."""
         if self._is_torn:
             for pools in self._every():
                 pools.rebuild()
@@ -396,8 +395,8 @@ class Allocator:
     def _segment(
         self, ask: int, size: int, stream: Any, where: dict[Block, None], pool: Any = None
     ) -> Block | None:
-        """Get a new block of `size` bytes from the backend and record it in `where`; None if there
-        is no memory."""
+        """Get a new block of `ask` bytes from the backend and record it in `where`. Return None if
+        there is no memory. size: the bytes that count as held."""
         if self.limit is not None and self._held_bytes + size > self.limit:
             return None
         try:
@@ -415,8 +414,8 @@ class Allocator:
         return block
 
     def _climb(self, rung: int, size: int) -> int:
-        """Free memory by the method with number `rung`, without the lock. Raises: OutOfMemoryError
-        if no method is left."""
+        """Free memory by the method with number `rung`, without the lock, and return the next
+        number. Raises: OutOfMemoryError if no method is left."""
         ladder = (self._release, self._collect, self.backend.release)
         if rung == len(ladder) or self._aside:
             with self._lock:
@@ -427,7 +426,7 @@ class Allocator:
         return rung + 1
 
     def _collect(self) -> None:
-        """Collect tensors in reference cycles, and blocks whose work on other streams has ended."""
+        """Free tensors in reference cycles, and blocks whose work on other streams has ended."""
         gc.collect()
         self._wait()
         self._release()
@@ -463,7 +462,7 @@ class Allocator:
             self._mend()
             self._is_torn = True
             for block in () if self.keeps_blocks else [*self._alone]:
-                # the allocation was interrupted before the block had an owner
+                # An allocation was interrupted before the block had an owner.
                 if block.state == BINNED:
                     block.home.clear()
                     self._note_free(self._alone, block, dropped)
@@ -488,7 +487,7 @@ class Allocator:
             for block in pools.whole():
                 self._note_free(pools.segments, block, dropped)
             if not pools.segments:
-                del by_stream[key]  # this may drop the last reference to the stream
+                del by_stream[key]  # This may drop the last reference to the stream.
 
     def _note_free(self, where: dict[Block, None], block: Block, dropped: list[Block]) -> None:
         del where[block]

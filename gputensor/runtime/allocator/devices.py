@@ -1,4 +1,4 @@
-"""The allocators of all devices of a runtime, and a fast path for requests."""
+"""The allocators of all devices of a runtime, and fast paths for allocations."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .segments import LAST, STEP, USED
 def allocating(
     allocators: Allocators, current: Callable[[int], Any], stream_of: Callable[[int, Any], Any]
 ) -> Callable[[int, int], Memory]:
-    """Make a runtime's `allocate(nbytes, device_index)`, which returns memory for work on the
-    current stream.
+    """Return a runtime's function `allocate(nbytes, device_index)`, which returns memory for work
+    on the current stream.
 
-    current(index) returns an object that identifies the current stream; stream_of(index, object)
-    returns that stream.
+    current(index) returns an object that identifies the current stream. stream_of(index, object)
+    returns this stream.
     """
 
     def allocate(nbytes: int, device_index: int) -> Memory:
@@ -26,7 +26,7 @@ def allocating(
         stream = stream_of(device_index, of)
         memory = allocator.allocate(nbytes, stream)
         pools = allocator._pools.get(stream.key)
-        # any other value means the per-thread stream
+        # `key` and `ptr` differ only for the per-thread stream, which is not cached.
         if pools is not None and stream.key == stream.ptr:
             allocator._last = (of, pools.bins)
         return memory
@@ -37,11 +37,11 @@ def allocating(
 def taking(
     allocators: Allocators, current: Callable[[int], Any], allocate: Callable[[int, int], Memory]
 ) -> Callable[[int, int], Callable[[], Memory]]:
-    """Make a runtime's `taker(nbytes, device_index)`, a function for repeated allocations of one
-    size.
+    """Return a runtime's function `taker(nbytes, device_index)`. It makes a function for repeated
+    allocations of one size.
 
-    The taker does the work of allocate(nbytes, device_index) in one frame, if a block is free and
-    the current stream is the stream of the last call. It allocates all results of short cuts
+    That function does the work of allocate(nbytes, device_index) in one frame if a block is free
+    and the current stream is that of the last call. It allocates all results of short cuts
     (bench/host_cuda.py).
     """
 
@@ -55,7 +55,8 @@ def taking(
                 memory = Memory()
                 try:
                     blocks = bins[size]
-                    # No call until the counters are right, see Note [Finalisers and signals]
+                    # No call may happen until the counters are right: see Note [Finalisers and
+                    # signals].
                     block, blocks[LAST] = blocks[-1], ()
                 except (KeyError, IndexError):
                     memory.block = None
@@ -80,7 +81,7 @@ def taking(
 def _of_device(allocators: Allocators, device_index: int) -> Allocator:
     try:
         return allocators[device_index]
-    except IndexError:  # the device is unknown, or this is the first call of the process
+    except IndexError:  # The device is unknown, or this is the first call of the process.
         pass
     return allocators[allocators.checked("allocate", device_index)]
 
@@ -88,7 +89,7 @@ def _of_device(allocators: Allocators, device_index: int) -> Allocator:
 class Allocators(list[Allocator]):
     """The allocators of a runtime's devices, with the memory functions of its interface.
 
-    checked: (op, device index) -> index; raises for an unknown device.
+    checked: a function (op, device index) that returns the index, or raises for an unknown device.
     """
 
     def __init__(self, checked: Callable[[str, int], int]) -> None:
@@ -120,11 +121,11 @@ class Allocators(list[Allocator]):
         self[self.checked("set_memory_limit", index)].set_limit(nbytes)
 
     def record_stream(self, memory: Memory, stream: Any) -> None:
-        """Record that work on `stream` uses memory that was allocated for another stream."""
+        """Record that work on `stream` uses memory that belongs to another stream."""
         self[memory.device_index].record_stream(memory, stream)
 
     def close(self) -> None:
-        """In a forked child: return no memory to the device, and disable the fast path."""
+        """In a forked child: stop returning memory to the device, and disable the fast path."""
         for allocator in self:
             allocator.is_closed = True
             allocator._last = (None, {})

@@ -1,4 +1,4 @@
-"""Memory: a tensor's reference to a block. Dropping it returns the block to its bin."""
+"""Memory: a tensor's reference to a block. When it is dropped, the block returns to its bin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Memory:
     device_index: int
     block: Block | None
 
-    # Without __init__, Python creates an object in half the time.
+    # Python creates an object without __init__ in half the time.
     @classmethod
     def at(cls, ptr: int, nbytes: int, device_index: int, block: Block | None) -> Memory:
         made = cls()
@@ -25,7 +25,7 @@ class Memory:
     def __del__(self) -> None:
         try:
             block = self.block
-        except AttributeError:  # an interrupt left the object without a block
+        except AttributeError:  # An interrupt came before the object got a block.
             return
         if block is None:
             return
@@ -33,7 +33,7 @@ class Memory:
         if counts is None or block.used_on is not None:
             block.give_back(block)
             return
-        # No call before the last step, see Note [Finalisers and signals]
+        # No call may happen before the last step: see Note [Finalisers and signals].
         counts.in_use -= block.size
         counts.returns += 1
         block.state = BINNED
@@ -41,8 +41,8 @@ class Memory:
 
 
 class Unasked:
-    """Stands for an event of a destroyed stream, which cannot be queried. It counts as passed once
-    the host has waited for the device."""
+    """The substitute for an event of a destroyed stream, which cannot be queried. It counts as
+    passed after the host has waited for the device."""
 
     __slots__ = ("passed",)
 

@@ -1,8 +1,8 @@
-"""Segments of device memory: split into blocks for tensors, and merged again.
+"""Segments of device memory, which are split into blocks for tensors and merged again.
 
-The sizes and rules are taken from PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp).
+The sizes and rules are those of PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp).
 Small requests share segments of 2 MiB, medium requests share segments of 20 MiB, and each large
-request has its own segment. A request takes the smallest sufficient free block of its stream, and
+request has its own segment. A request gets the smallest sufficient free block of its stream, and
 the remainder becomes a free block. Counting, locking and device calls are in allocator.py.
 """
 
@@ -13,21 +13,23 @@ from collections.abc import Iterator
 from typing import Any
 
 STEP = 512
-SMALL = 1 << 20  # the largest request that shares a small segment
+SMALL = 1 << 20  # Requests of up to this size share a small segment.
 SMALL_SEGMENT = 2 << 20
 LARGE_SEGMENT = 20 << 20
-OWN_SEGMENT = 10 << 20  # the smallest request that has a segment to itself
+OWN_SEGMENT = 10 << 20  # A request of at least this size has its own segment.
 OWN_STEP = 2 << 20
 _MOST_BINS = 256
 
 USED, PENDING, BINNED, POOLED, TORN = range(5)
 _NAMES = ("active_allocated", "active_pending_free", "inactive", "inactive", "inactive")
-# `blocks[-1:]` creates a slice. In Python 3.11 that may run finalisers, which drop blocks.
+# `blocks[-1:]` would create a slice object. In Python 3.11 this may run finalisers, which drop
+# blocks.
 LAST = slice(-1, None)
 
 
 class Counts:
-    """Counters updated without a lock: bytes in use and their peak, allocations and frees."""
+    """Counters that are updated without a lock: bytes in use and their peak, allocations and
+    frees."""
 
     __slots__ = ("allocations", "in_use", "peak", "returns")
     allocations: int
@@ -40,12 +42,12 @@ class Counts:
 
 
 class Block:
-    """A part of a segment. `before` and `after` are its neighbours in the segment.
+    """A part of a segment. `before` and `after` are the neighbouring blocks.
 
-    home: the bin to which the block goes when it is dropped. used_on: recorded events of other
-    streams. counts: the counters to update; None for borrowed memory, which goes to `give_back`.
-    state: in a Memory, waiting for events, in a bin, merged into a pool, or unknown while pools are
-    rebuilt.
+    home: the bin to which the block goes when it is dropped. used_on: by stream, the recorded work
+    of other streams that used the block. counts: the counters to update; None for borrowed memory,
+    for which `give_back` is called. state: in a Memory, waiting for events, in a bin, merged into a
+    pool, or unknown while pools are rebuilt.
     """
 
     __slots__ = (
@@ -80,7 +82,7 @@ class Block:
             block = block.after
 
     def described(self, device_index: int, first: Block) -> dict[str, Any]:
-        """Describe the blocks of a segment, for a snapshot. first: the first block of the
+        """Return a description of this block for a snapshot. first: the first block of its
         segment."""
         return {
             "device": device_index, "address": self.ptr, "size": self.size,
@@ -89,7 +91,7 @@ class Block:
 
 
 def segment_size(size: int) -> int:
-    """Bytes to request from the backend if no free block is large enough."""
+    """Return the number of bytes to request from the backend if no free block is large enough."""
     if size <= SMALL:
         return SMALL_SEGMENT
     if size < OWN_SEGMENT:
@@ -100,10 +102,10 @@ def segment_size(size: int) -> int:
 class Pools:
     """The free memory of one stream.
 
-    bins: dropped blocks by requested size; the next request of that size takes one without a
-    search. `gather` moves the bins' blocks into the pools, where neighbours merge. A request with
-    an empty bin first calls `gather`, so it finds the same blocks as PyTorch, which merges at every
-    free. A block is gathered at most once per free.
+    bins: dropped blocks by requested size. The next request of a size takes a block of its bin
+    without a search. `gather` moves the bins' blocks into the pools, where neighbours are merged.
+    If a request finds its bin empty, it first calls `gather`, so it finds the same blocks as
+    PyTorch, which merges at every free. A block is gathered at most once per free.
     """
 
     __slots__ = ("bins", "large", "odd", "segments", "small", "stream")
@@ -111,10 +113,10 @@ class Pools:
     def __init__(self, stream: Any) -> None:
         self.stream: Any = stream
         self.bins: dict[int, list[Block]] = {}
-        self.odd: list[Block] = []  # the home of blocks without a bin
+        self.odd: list[Block] = []  # Blocks that belong to no bin have this home.
         self.small: list[tuple[int, int, Block]] = []
         self.large: list[tuple[int, int, Block]] = []
-        self.segments: dict[Block, None] = {}  # the first block of each segment
+        self.segments: dict[Block, None] = {}  # The keys are the first blocks of the segments.
 
     def pool(self, size: int) -> list[tuple[int, int, Block]]:
         return self.small if size <= SMALL else self.large
@@ -127,15 +129,15 @@ class Pools:
                 for block in first.walk():
                     block.home = self.odd
             self.bins.clear()
-            self._empty(*forgotten)  # the blocks in these bins now have another home
+            self._empty(*forgotten)  # The blocks in these bins have another home now.
 
     def _empty(self, *bins: list[Block]) -> None:
-        """Merge the blocks in these bins; other threads may take blocks meanwhile."""
+        """Merge the blocks in these bins. Other threads may take blocks meanwhile."""
         for blocks in bins:
             while True:
                 try:
                     block, blocks[LAST] = blocks[-1], ()
-                # not tested first, because another thread may take the block after the test
+                # Not tested first, because another thread may take the block after the test.
                 except IndexError:
                     break
                 _merge(block)
@@ -153,14 +155,15 @@ class Pools:
         return block
 
     def serve(self, block: Block, size: int) -> list[Block]:
-        """Move a block to the bin for requests of `size` bytes, for the request that needs it."""
+        """Move a block to the bin for requests of `size` bytes, and return this bin."""
         blocks = self.bins.setdefault(size, [])
         block.state, block.home = BINNED, blocks
         blocks.append(block)
         return blocks
 
     def split(self, block: Block, size: int) -> None:
-        """Shrink a block to `size` bytes; the remainder becomes a free block if large enough."""
+        """Shrink a block to `size` bytes. The remainder becomes a free block if it is large
+        enough."""
         left = block.size - size
         if left < (STEP if block.pool is self.small else SMALL + 1):
             return
@@ -173,7 +176,7 @@ class Pools:
         _put(rest)
 
     def adopt(self, alone: dict[Block, None]) -> None:
-        """Take over the segments that a finaliser allocated in `alone` during a change."""
+        """Take over the segments of `alone`, which a finaliser allocated during a change."""
         for block in [*alone]:
             if block.pool is self:
                 block.pool, block.home = self.pool(block.size), self.odd
@@ -183,7 +186,7 @@ class Pools:
                     self.odd.append(block)
 
     def whole(self) -> list[Block]:
-        """Remove completely unused segments from the pools, each as one block."""
+        """Remove unused segments from the pools and return them, each as one block."""
         self.gather()
         found = []
         for pool in (self.small, self.large):
@@ -194,14 +197,14 @@ class Pools:
     def rebuild(self) -> None:
         """Rebuild bins and pools from the states of the blocks.
 
-        Other threads may take and drop blocks meanwhile. The steps: give every block a new home,
-        empty the old bins, put each free block into its pool.
+        Other threads may take and drop blocks meanwhile. The steps are: give every block a new
+        home, empty the old bins, put each free block into its pool.
         """
         bins, self.odd = [*self.bins.values(), self.odd], []
         blocks = [block for first in self.segments for block in first.walk()]
         for block in blocks:
             block.home = self.odd
-            # see the note: no object may be created between this test and the change of state
+            # No object may be created between this test and the change of state: see the Note.
             if block.state > PENDING:
                 block.state = TORN
         for old in bins:
@@ -216,7 +219,7 @@ class Pools:
 
 
 def _merge(block: Block) -> None:
-    """Put a free block into its pool, merged with its free neighbours."""
+    """Merge a free block with its free neighbours, and put the result into its pool."""
     before, after = block.before, block.after
     if after is not None and after.state == POOLED:
         _take_out(after)
@@ -234,7 +237,7 @@ def _join(first: Block, second: Block) -> None:
     if after is not None:
         after.before = first
     first.size += second.size
-    second.state = USED  # now the block is neither in a bin nor in a pool
+    second.state = USED  # The block now counts as neither in a bin nor in a pool.
     second.before = second.after = None
 
 

@@ -1,11 +1,11 @@
-"""Cubins compiled on another machine and loaded from a folder.
+"""Cubins that were compiled on another machine and are loaded from a folder.
 
 `gputensor cache warm --arch sm_90 --all --to FOLDER` fills the folder without a GPU, and
-GPUTENSOR_CARRIED_CUBINS=FOLDER uses it. As in the cache (kernel_cache.py), the key is the text,
-headers, defines, options and architecture. The version of NVRTC is not part of the key, since the
-loading machine may have another version or none; the labels contain the version. `used()` returns
-the versions used, and benchmark records include them. A folder that other users may write to is not
-used, as for the cache. Only `keep` writes to the folder.
+GPUTENSOR_CARRIED_CUBINS=FOLDER uses it. As in the cache (kernel_cache.py), the key consists of the
+text, headers, defines, options and architecture. The version of NVRTC is not part of the key,
+because the loading machine may have another version or none; the labels contain it. `used()`
+returns the versions that were used, and benchmark records include them. As for the cache, a folder
+to which other users may write is not used. Only `keep` writes to the folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _used: Counter[str] = Counter()
 
 
 def find(text: str, options: Sequence[str]) -> bytes | None:
-    """Return the cubin of a text with these options, if a folder is set and contains it."""
+    """Return the carried cubin of a text with these options, or None."""
     folder = os.environ.get(VARIABLE)
     if not folder or not _is_trusted(os.path.realpath(folder)):
         return None
@@ -39,11 +39,11 @@ def find(text: str, options: Sequence[str]) -> bytes | None:
 
 
 def _is_trusted(folder: str) -> bool:
-    """True if only this user or root can have written the folder's files (Note [Trust]). Otherwise
-    it warns once."""
+    """Return True if only this user or root can have written the folder's files (Note [Trust]).
+    Otherwise give one warning."""
     reason = _wrong(folder)
     if reason and folder not in _told:
-        # add it before the warning: if warnings are errors, only the first kernel fails
+        # Added before the warning: if warnings are errors, only the first kernel fails.
         _told.add(folder)
         warnings.warn(errors.no_carried_cubins(reason), RuntimeWarning, stacklevel=2)
     return not reason
@@ -56,19 +56,19 @@ _told: set[str] = set()
 def keep(
     folder: str, text: str, options: Sequence[str], cubin: bytes, label: str, version: str
 ) -> None:
-    """Put a cubin into a folder, for `find` on another machine."""
+    """Put a cubin into a folder, where `find` finds it on another machine."""
     name = os.path.basename(_path(folder, text, options))
     kernel_cache.write_in(folder, name, cubin, f"{label}{_MARK}{version}")
 
 
 def holds(folder: str, text: str, options: Sequence[str]) -> bool:
-    """True if the folder has an undamaged copy of the cubin."""
+    """Return True if the folder has an undamaged copy of the cubin."""
     return kernel_cache.read(_path(folder, text, options)) is not None
 
 
 def used() -> dict[str, int]:
     """Return the NVRTC versions of the carried cubins that this process used, and the number of
-    cubins of each version."""
+    these cubins for each version."""
     return dict(_used)
 
 

@@ -1,7 +1,8 @@
-"""The files that a text may include. They are part of the cache key of a compiled kernel.
+"""The files that a text may include, which are part of the cache key of a compiled kernel.
 
-Names are found by a search for words, without a preprocessor. A header after a false `#if` counts
-too, which can cause an unneeded build but never a stale kernel. Nothing is compiled.
+The names of included files are found by a search for `#include`, without a preprocessor. A header
+after a false `#if` counts too, which can cause an unneeded build but never a stale kernel. Nothing
+is compiled.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ _NAMED = re.compile(
 )
 _FORCED = ("-include", "--pre-include", "-pre-include")
 
-# path -> (time and size, digest, names that the file includes)
+# For each path: (time and size), the digest, and the names that the file includes.
 _seen: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {}
 
 
 def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[str] = ()) -> str:
-    """A hash of every file that the texts may include, directly or indirectly.
+    """Return a hash of all files that the texts may include, directly or indirectly.
 
-    options: the compiler's options; those that name folders or files are used. folders: searched
-    after the folders of the options. A file is searched beside the including file (the current
-    folder for a text), then in the folders.
+    options: the compiler's options, of which only those with folders or files are used. folders:
+    searched after the folders in the options. An included file is searched beside the including
+    file (for a text: in the current folder), then in the folders.
     """
     named, forced = _named(options)
     places = [*named, *folders]
@@ -44,10 +45,10 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
         if step in done:
             continue
         done.add(step)
-        # only the compiler can expand the macro, so any header may be included
+        # Only the compiler can expand the macro, so it may include any header.
         if name[0] not in '<"':
             found.update(entry for place in places for entry in _all_in(place, math.inf))
-            # subfolders are not searched: this may be a home folder with many files
+            # Subfolders are not searched, because this may be a home folder with many files.
             found.update(_all_in(beside, 0))
             continue
         for path in _paths(name, beside, places):
@@ -58,7 +59,7 @@ def digest(texts: Iterable[str], options: Sequence[str] = (), folders: Sequence[
 
 
 def _named(options: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Return the folders that options name, and the files that options include before all
+    """Return the folders in the options, and the files that the options include before all
     others."""
     asked = nvrtc_options.parse(options)
     words = iter(asked.others)
@@ -71,8 +72,8 @@ def _named(options: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Return the names that the text includes, in the forms `<a`, `"b` and `MACRO`, also those in
-    comments."""
+    """Return the names that the text includes, in the forms `<a`, `"b` and `MACRO`. Names in
+    comments count too."""
     joined = text.replace("\\\n", "")
     if "include" not in joined and "import" not in joined:
         return ()
@@ -82,7 +83,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _paths(name: str, beside: str, folders: Sequence[str]) -> Iterator[str]:
-    """Return all files that the name can mean. Which of them the compiler includes depends on the
+    """Yield all files that the name can mean. The compiler selects one of them, depending on the
     including file."""
     for place in (*([beside] if name[0] == '"' else ()), *folders):
         path = os.path.join(place, name[1:])
@@ -103,7 +104,8 @@ def _read(path: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _all_in(folder: str, depth: float) -> Iterator[tuple[str, str]]:
-    """Name, time and size of every file in a folder and in its subfolders, down to a depth."""
+    """Yield the name, and the time and size, of every file in a folder and in its subfolders, down
+    to `depth` levels."""
     for place, below, names in os.walk(folder):
         for name in names:
             path = os.path.join(place, name)

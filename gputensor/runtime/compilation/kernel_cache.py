@@ -1,20 +1,20 @@
 """Cache of compiled kernels on disk: cubins and the emulator's shared objects, keyed by content.
 
 The key is a hash of all inputs of the compiler: the text with its headers inlined, the defines, the
-architecture, the compiler's version and options. The directory is `GPUTENSOR_CACHE_DIR`, by default
-`$XDG_CACHE_HOME/gputensor` or `~/.cache/gputensor`. A footer holds the file's hash; a damaged file,
-or one that others may have written (trust.py), is built again. If the directory cannot be written
-or trusted, a warning is given once and entries are kept in a directory of this process.
+architecture, the compiler's version and the options. The directory is `GPUTENSOR_CACHE_DIR`, by
+default `$XDG_CACHE_HOME/gputensor` or `~/.cache/gputensor`. A footer contains the file's hash. An
+entry is built again if its file is damaged or if others may have written it (trust.py). If the
+directory cannot be written or trusted, entries are kept in a directory of this process, after one
+warning.
 
-Note [Cache file]
-payload, label (UTF-8), length of the label (4 bytes), sha256 of the preceding bytes, b"gputnsr1".
-The footer is last because ELF loaders ignore bytes after the end.
+Note [Cache file]: a file consists of the payload, the label (UTF-8), the length of the label (4
+bytes), the sha256 of all preceding bytes, and b"gputnsr1". The footer is last because ELF loaders
+ignore bytes after the end.
 
-Note [Cache bounds]
-A file's time is its last use. Files unused for `GPUTENSOR_CACHE_MAX_DAYS` (90) are removed, then
-the oldest files until the cache fits `GPUTENSOR_CACHE_MAX_MIB` (1024). Files used in the last hour
-stay, so that no file is removed between lookup and load. A process that has loaded a file no longer
-needs it.
+Note [Cache bounds]: a file's modification time is its last use. Files that were not used for
+`GPUTENSOR_CACHE_MAX_DAYS` (90) are removed first, then the oldest files until the cache fits into
+`GPUTENSOR_CACHE_MAX_MIB` (1024). Files that were used in the last hour stay, so that no file is
+removed between its lookup and its load. A process that has loaded a file no longer needs it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SUFFIXES = (".cubin", ".so")
 _lock = threading.Lock()
 _building: dict[str, threading.Lock] = {}
 _known: dict[str, tuple[bytes, str]] = {}
-_is_alone = False  # True if entries are private to this process
+_is_alone = False  # If True, entries are private to this process.
 _writes = 0
 
 
@@ -53,7 +53,7 @@ def key(*parts: object) -> str:
 
 
 def directory() -> str:
-    """The directory of entries; it need not exist."""
+    """Return the directory of the entries, which need not exist."""
     given = os.environ.get("GPUTENSOR_CACHE_DIR")
     if given:
         return os.path.realpath(given)
@@ -62,8 +62,8 @@ def directory() -> str:
 
 
 def fetch(name: str, suffix: str, build: Callable[[], bytes], label: str = "") -> tuple[bytes, str]:
-    """Return the payload of an entry, and the path of a file that begins with it. Build the entry
-    if it is missing."""
+    """Return the payload of an entry, and the path of a file that begins with the payload. If the
+    entry is missing, build it."""
     known = _known.get(name)
     if known is not None:
         return known
@@ -90,8 +90,8 @@ def _read_or_build(
 
 
 def use(path: str) -> tuple[bytes, str] | None:
-    """Return (payload, label) of a file that only this user or root can have written. Set its time
-    to now."""
+    """Return (payload, label) of a file, and set its time to now. Return None if the file is
+    damaged or if other users may have written it."""
     try:
         descriptor = trust.opened(path)
     except OSError:
@@ -99,20 +99,20 @@ def use(path: str) -> tuple[bytes, str] | None:
     with os.fdopen(descriptor, "rb") as file:
         whole = _parsed(file.read())
         if whole is not None:
-            # the file belongs to root, or its file system is read-only
+            # The file may belong to root, or its file system may be read-only.
             with contextlib.suppress(OSError):
                 os.utime(descriptor)
     return whole
 
 
 def read(path: str) -> bytes | None:
-    """The payload of a file; None if it does not exist or is damaged."""
+    """Return the payload of a file; None if the file does not exist or is damaged."""
     whole = read_whole(path)
     return None if whole is None else whole[0]
 
 
 def read_whole(path: str) -> tuple[bytes, str] | None:
-    """(payload, label) of a file; None if it does not exist or is damaged."""
+    """Return (payload, label) of a file; None if the file does not exist or is damaged."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -147,16 +147,16 @@ def _write(file_name: str, payload: bytes, label: str) -> str:
                 return path
         except OSError as error:
             reason = f"{place} cannot be written ({error.strerror})"
-        # set it before the warning: if warnings are errors, only the first kernel fails
+        # Set before the warning: if warnings are errors, only the first kernel fails.
         _is_alone = True
         warnings.warn(errors.no_kernel_cache(reason), RuntimeWarning, stacklevel=2)
     return write_in(files.own_folder(), file_name, payload, label, is_shared=False)
 
 
 def _is_named() -> bool:
-    """True if the user chose the directory. Other users may then read its files if the umask allows
-    it, so that root can fill the cache of an image that another user runs. The default directory is
-    private."""
+    """Return True if the user chose the directory. Its files may then be readable for other users,
+    as the umask allows, so that root can fill the cache of an image that another user runs. The
+    default directory is private."""
     return bool(os.environ.get("GPUTENSOR_CACHE_DIR"))
 
 
@@ -165,7 +165,7 @@ def write_in(
 ) -> str:
     """Write an entry (Note [Cache file]) and return its path. Raises: OSError.
 
-    is_shared: other users may read it if the umask allows; they may never write to it.
+    is_shared: other users may read the entry if the umask allows it. They may never write to it.
     """
     text = label.encode()
     body = payload + text + len(text).to_bytes(4, "little")
@@ -177,17 +177,16 @@ def write_in(
 
 
 def _make(folder: str, mode: int) -> None:
-    """Like os.makedirs, but other users get no write access to parent folders, even if the umask
-    allows it."""
+    """Like os.makedirs, but other users get no write access to new parent folders, even if the
+    umask would allow it."""
     if not os.path.isdir(folder):
         _make(os.path.dirname(os.path.abspath(folder)), mode)
-        with contextlib.suppress(FileExistsError):  # another process has made the folder
+        with contextlib.suppress(FileExistsError):  # Another process may have made the folder.
             os.mkdir(folder, mode)
 
 
 def restore(path: str, payload: bytes) -> None:
-    """Write an entry again that the cache has lost, from the payload that this process still
-    has."""
+    """Write an entry again that was removed from the cache. The process still has its payload."""
     write_in(os.path.dirname(path), os.path.basename(path), payload, "restored", is_shared=False)
 
 
@@ -197,7 +196,7 @@ _WRITES_BETWEEN_TRIMS = 64
 
 
 def bounds() -> tuple[float, float]:
-    """(days, MiB) of Note [Cache bounds]."""
+    """Return (days, MiB) of Note [Cache bounds]."""
     return _setting("GPUTENSOR_CACHE_MAX_DAYS", 90), _setting("GPUTENSOR_CACHE_MAX_MIB", 1024)
 
 
@@ -213,12 +212,13 @@ def _setting(name: str, default: float) -> float:
 
 
 def trim() -> int:
-    """Keep the cache directory within its bounds. Returns the number of removed files."""
+    """Remove files until the cache directory is within its bounds. Return the number of removed
+    files."""
     place, now = directory(), time.time()
     days, mib = bounds()
     found = []
     for path in _paths(place):
-        with contextlib.suppress(FileNotFoundError):  # another process is trimming too
+        with contextlib.suppress(FileNotFoundError):  # Another process may be trimming too.
             status = os.lstat(path)
             found.append((status.st_mtime, status.st_size, path))
     found.sort(reverse=True)
@@ -226,30 +226,30 @@ def trim() -> int:
     for used, nbytes, path in found:
         left -= nbytes
         if now - used > files.STALE_S and (left < 0 or now - used > days * 86400):
-            with contextlib.suppress(OSError):  # another process removed it, or root owns it
+            with contextlib.suppress(OSError):  # Another process has removed it, or root owns it.
                 os.unlink(path)
                 count += 1
     return count
 
 
 def _paths(place: str) -> list[str]:
-    """Paths of all entries in a directory, complete or not, by name."""
+    """Return the paths of all entries in a directory, complete or not, sorted by name."""
     names = sorted(os.listdir(place)) if os.path.isdir(place) else []
     return [os.path.join(place, name) for name in names if name.endswith(_SUFFIXES)]
 
 
 def stored() -> tuple[int, int]:
-    """Return (number of files in the cache directory, their bytes). No file is read."""
+    """Return the number of files in the cache directory and their bytes. No file is read."""
     count = nbytes = 0
     for path in _paths(directory()):
-        with contextlib.suppress(FileNotFoundError):  # another process trims or clears
+        with contextlib.suppress(FileNotFoundError):  # Another process may trim or clear the cache.
             nbytes += os.stat(path).st_size
             count += 1
     return count, nbytes
 
 
 class Entry(NamedTuple):
-    """One file of the cache, as `gputensor cache list` shows it. The age counts from the last
+    """One file of the cache, as shown by `gputensor cache list`. age: the time since the last
     use."""
 
     path: str
@@ -259,23 +259,24 @@ class Entry(NamedTuple):
 
 
 def entries() -> Iterator[Entry]:
-    """The complete entries in the cache directory, by name."""
+    """Yield the complete entries in the cache directory, sorted by name."""
     for path in _paths(directory()):
         whole = read_whole(path)
         try:
             status = os.stat(path)
-        except FileNotFoundError:  # another process trims or clears the cache
+        except FileNotFoundError:  # Another process may trim or clear the cache.
             continue
         if whole is not None:
             yield Entry(path, whole[1], status.st_size, time.time() - status.st_mtime)
 
 
 def clear() -> int:
-    """Remove every entry and leftovers of killed writers; return the number of files removed."""
+    """Remove all entries and the leftovers of killed writers. Return the number of removed
+    files."""
     place = directory()
     count = files.sweep(place)
     for path in _paths(place):
-        with contextlib.suppress(FileNotFoundError):  # another process may clear it too
+        with contextlib.suppress(FileNotFoundError):  # Another process may clear the cache too.
             os.unlink(path)
             count += 1
     _known.clear()

@@ -1,7 +1,8 @@
-"""Compile kernel text to a cubin by NVRTC, with our own options and our own cache.
+"""Compilation of kernel text to a cubin by NVRTC, with our own options and our own cache.
 
-The binding (`cupy.cuda.nvrtc`) is an argument: this module imports no CuPy and needs no GPU. CuPy's
-own compiler appends `-ftz=true` to the user's options, which flushes float32 denormals.
+The binding (`cupy.cuda.nvrtc`) is an argument, so this module imports no CuPy and needs no GPU.
+CuPy's own compiler is not used, because it appends `-ftz=true` to the options, which flushes
+float32 denormals.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from gputensor.core import errors
 
 from . import carried, kernel_cache
 
-# The oldest compute capability with `__grid_constant__` and loads that bypass L1, which Pascal
-# lacks.
+# The lowest compute capability that has `__grid_constant__` and loads that bypass L1. Pascal lacks
+# both.
 OLDEST = 70
 OPTIONS = ("--std=c++17", "-fmad=false")
 
@@ -23,9 +24,9 @@ _TITLE = re.compile(r'^[ \t]*#[ \t]*line[ \t]+\d+[ \t]+"([^"]*)"', re.MULTILINE)
 
 
 def nearest_arch(binding: Any, number: int) -> str:
-    """Return the target for a compute capability: `sm_90` for 90. If NVRTC lacks that target,
-    return an older one whose output the GPU can load: a cubin of its generation, or PTX if there is
-    none."""
+    """Return the compiler's target for a compute capability, such as `sm_90` for 90. If NVRTC lacks
+    this target, return an older one whose output the GPU can load: a cubin of the same generation
+    or, if there is none, PTX."""
     supported = [k for k in binding.getSupportedArchs() if k >= OLDEST]
     known = [k for k in supported if k <= number]
     if not known:
@@ -36,8 +37,8 @@ def nearest_arch(binding: Any, number: int) -> str:
 
 
 def compile_cubin(binding: Any, text: str, defines: Mapping[str, object], arch: str) -> bytes:
-    """Return the cubin of one variant of a text (PTX for a `compute_` arch). It is a carried cubin,
-    a cached one, or newly compiled."""
+    """Return the cubin of one variant of a text (for a `compute_` arch, the PTX). It comes from the
+    carried cubins, from the cache, or from the compiler."""
     options = _options(defines, arch)
     brought = carried.find(text, options)
     if brought is not None:
@@ -53,8 +54,8 @@ def compile_cubin(binding: Any, text: str, defines: Mapping[str, object], arch: 
 def carry_cubin(
     binding: Any, text: str, defines: Mapping[str, object], arch: str, folder: str
 ) -> bool:
-    """Compile a variant into a folder for another machine. Returns False if the folder already has
-    it."""
+    """Compile a variant into a folder for another machine. Return False if the folder already
+    contains it."""
     options = _options(defines, arch)
     if carried.holds(folder, text, options):
         return False
@@ -72,7 +73,7 @@ def _label(title: str, options: tuple[str, ...]) -> str:
 
 
 def title_of(text: str) -> str:
-    """Return the file name in the first `#line` mark of a text."""
+    """Return the name of the file in the first `#line` mark of a text."""
     given = _TITLE.search(text)
     return given[1] if given else "kernel.cu"
 
@@ -80,7 +81,8 @@ def title_of(text: str) -> str:
 def version(binding: Any) -> str:
     try:
         return ".".join(map(str, binding.getVersion()))
-    # for example pathfinder's DynamicLibNotFoundError, when CuPy loads NVRTC
+    # When CuPy loads NVRTC, errors of many classes are possible, such as pathfinder's
+    # DynamicLibNotFoundError.
     except Exception as error:
         why = f"NVRTC does not load: {str(error).splitlines()[0]}"
         raise errors.no_device("cuda", why) from error
@@ -98,6 +100,6 @@ def _build(
             raise errors.kernel_not_compiled(title, dict(defines), log) from None
         is_ptx = any(option.startswith("-arch=compute_") for option in options)
         image: bytes = binding.getPTX(program) if is_ptx else binding.getCUBIN(program)
-        return image + b"\0"  # CuPy removes the last byte
+        return image + b"\0"  # CuPy's binding has removed the last byte.
     finally:
         binding.destroyProgram(program)

@@ -1,8 +1,8 @@
-"""Compilation of users' `.cu` texts by NVRTC, with standard headers, CUDA headers and C++ names.
+"""Compilation of users' `.cu` texts by NVRTC, with standard headers, CUDA's headers and C++ names.
 
-No GPU is needed. Beside the cubin, the cache stores results that NVRTC reports only once: the
-mangled names of kernels and variables, and the register counts of ptxas. Our own kernels (nvrtc.py)
-do not need these.
+No GPU is needed. Besides the cubin, the cache stores what NVRTC reports only when it compiles: the
+mangled names of kernels and variables, and the register counts from ptxas. Our own kernels
+(nvrtc.py) do not need these.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from gputensor.core import errors
 from . import includes, kernel_cache, nvrtc
 from ..emulator import source
 
-# Headers of the C library and of CUDA's host side that a text may name.
+# Headers of the C library and of CUDA's host side that a text may include.
 STANDARD = (*source.C_HEADERS, *source.COVERED_HEADERS - {"math_constants.h"})
 _CUDART_VERSION = re.compile(r"^#define CUDART_VERSION +(\d+)", re.MULTILINE)
-# This file identifies libcu++. A CUDA 13 toolkit also has nv/target beside its own headers.
+# A folder that contains this file contains libcu++. (nv/target would not do, because a CUDA 13
+# toolkit also has it beside its own headers.)
 _LIBCUDACXX = "cuda/std/type_traits"
 _CUDA_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
 class Image(bytes):
-    """A cubin with the names of its kernels and variables as written in the text.
+    """A cubin, with the names of its kernels and variables.
 
-    names: from the name in the text to the mangled name. log: the output of ptxas. ptx: the
-    intermediate text.
+    names: from a name as written in the text to its mangled name. log: the output of ptxas. ptx:
+    the PTX text.
     """
 
     names: dict[str, str]
@@ -42,11 +43,11 @@ class Image(bytes):
 
 
 def binding() -> Any:
-    """CuPy's binding of NVRTC. Raises: DeviceError with the reason, if there is none."""
+    """Return CuPy's binding of NVRTC. Raises: DeviceError with the reason if there is none."""
     try:
         found = import_module("gputensor.runtime.cuda.driver").cupy.cuda.nvrtc
         found.getVersion()
-    except Exception as error:  # CuPy raises errors of many classes if parts of CUDA are absent
+    except Exception as error:  # The error's class depends on which part of CUDA is missing.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise errors.no_nvrtc(reason) from error
     return found
@@ -56,9 +57,10 @@ def compile_text(
     binding: Any, text: str, defines: Mapping[str, object], arch: str, entries: Sequence[str],
     headers: Mapping[str, str], options: Sequence[str] = (),
 ) -> Image:  # fmt: skip
-    """Return the cubin of a text with names, log and PTX; from the cache if it was compiled before.
+    """Return the cubin of a text with names, log and PTX. It comes from the cache if it was
+    compiled before.
 
-    entries: the C++ names of kernels, and of variables after `&`.
+    entries: the C++ names of kernels and, after `&`, of variables.
     """
     standard = dict.fromkeys(STANDARD, '#include "gputensor/standard.h"\n')
     own = {**standard, "gputensor/standard.h": _standard_header(), **headers}
@@ -93,25 +95,26 @@ def _standard_header() -> str:
 @cache
 def _own_half_types() -> dict[str, str]:
     """Return our own header of half types, for machines without CUDA's headers. The emulator uses
-    the same header."""
+    this header too."""
     folder = resources.files("gputensor.runtime.emulator") / "include"
     names = ("half_types.h", "half_functions.h", "cuda_fp16.h", "cuda_bf16.h")
     return {name: folder.joinpath(name).read_text() for name in names}
 
 
 def _include_folders(text: str, own: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the folders of CUDA's headers if the text includes a header that is not among ours."""
+    """Return the folders of CUDA's headers if the text includes a header that we do not provide,
+    otherwise ()."""
     return cuda_headers() if set(_CUDA_INCLUDE.findall(text)) - set(own) else ()
 
 
 @cache
 def cuda_headers() -> tuple[str, ...]:
-    """Folders with CUDA's headers: of NVIDIA's wheels, or of an installed toolkit; () if there are
-    none.
+    """Return the folders of CUDA's headers, from NVIDIA's wheels or from an installed toolkit; ()
+    if there are none.
 
-    They have NVRTC's major version, because headers of other versions need declarations that NVRTC
-    lacks. CUDA's headers of 16-bit floats and cooperative groups include libcu++, a separate wheel
-    that CuPy contains.
+    Their major version is NVRTC's, because headers of other versions need declarations that NVRTC
+    lacks. CUDA's headers of 16-bit floats and cooperative groups include libcu++. It is a separate
+    wheel, which CuPy contains.
     """
     major = int(nvrtc.version(binding()).partition(".")[0])
     named = [os.environ[v] for v in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(v)]
@@ -129,7 +132,7 @@ def cuda_headers() -> tuple[str, ...]:
 
 
 def _major(folder: str) -> int | None:
-    """The CUDA major version of the headers in a folder; None if unknown."""
+    """Return the CUDA major version of the headers in a folder; None if it is unknown."""
     try:
         with open(
             os.path.join(folder, "cuda_runtime_api.h"), encoding="utf-8", errors="replace"
@@ -178,7 +181,7 @@ def _build(
     head = json.dumps(facts).encode()
     return (
         len(head).to_bytes(4, "little") + head + bytes(image) + b"\0"
-    )  # CuPy removes the last byte
+    )  # CuPy's binding has removed the last byte.
 
 
 def _text(given: Any) -> str:

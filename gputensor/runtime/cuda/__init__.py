@@ -1,11 +1,11 @@
-"""CUDA devices through CuPy 14: the only package that imports it.
+"""CUDA devices through CuPy 14. Only this package imports CuPy.
 
-CuPy stores the current device and stream, so `with stream:` works in the same way with CuPy's
-streams and with gputensor's. Every function takes a device index, makes that device current if
-needed, and switches back. runtime/allocator caches memory and requests segments from the driver.
-Kernels are compiled by NVRTC with our own options, since CuPy appends `-ftz=true`. They are
-launched with one by-value struct through `cupy.cuda.driver.launchKernel`, which takes 102 ns, while
-`RawKernel.__call__` takes microseconds. A launch makes no other driver call.
+CuPy stores the current device and stream, so `with stream:` works for CuPy's streams and for
+gputensor's. Every function takes a device index, makes that device current if needed, and switches
+back. runtime/allocator caches memory and requests segments from the driver. Kernels are compiled by
+NVRTC with our own options, because CuPy appends `-ftz=true`. They are launched with one by-value
+struct through `cupy.cuda.driver.launchKernel`, which takes 102 ns, while `RawKernel.__call__` takes
+microseconds. A launch makes no other driver call.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ is_emulated = False
 
 
 def reset_after_fork() -> None:
-    """Replace the CUDA runtime in a forked child, which can neither use nor release the parent's
-    CUDA state."""
+    """In a forked child, replace the CUDA runtime. The child can neither use nor release the
+    parent's CUDA state."""
     global allocate
     memory.allocators.close()
-    # Short cuts keep references to these modules. Every launch first calls `get_device`, which
-    # raises from now on.
+    # Short cuts keep references to these modules, so their `get_device` is replaced too. Every
+    # launch calls it first, and it raises from now on.
     holders: list[Any] = [driver, graphs, kernels, library, memory, streams]
     for module in holders:
         module.get_device = no_cuda._absent

@@ -1,8 +1,8 @@
-"""The driver: devices, the current device, and errors of failed calls.
+"""The CUDA driver: devices, the current device, and errors of failed calls.
 
-Note [Failures of a device] CUDA reports a kernel's fault in some later call, as a CuPy error. The
+Note [Failures of a device] CUDA reports a kernel's fault in a later call, as a CuPy error. The
 functions here convert it to a KernelError. After an error that destroys the context, every later
-error names that first error.
+error names this first error.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ _driver: Any = cupy.cuda.driver
 get_device: Callable[[], int] = _runtime.getDevice
 use_device: Callable[[int], None] = _runtime.setDevice
 
-_COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and Minor
+# cudaDevAttrComputeCapabilityMajor and cudaDevAttrComputeCapabilityMinor.
+_COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76
 _LIBCUDA = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
-_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED; modes are numbered as capture.MODES lists them
+_RELAXED = 2  # This is CU_STREAM_CAPTURE_MODE_RELAXED; capture.MODES has the same order.
 _NOT_READY = 600
-# Errors that destroy a context, by their numbers in cudaError and CUresult.
+# The numbers, in cudaError and CUresult, of errors that destroy a context.
 _ENDS_CONTEXT = frozenset((214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999))
-# The attributes of `Limits`, in its order: MultiProcessorCount, MaxThreadsPerMultiProcessor,
-# MaxBlocksPerMultiprocessor, MaxRegistersPerMultiprocessor, MaxSharedMemoryPerMultiprocessor,
-# MaxSharedMemoryPerBlockOptin, ReservedSharedMemoryPerBlock, L2CacheSize, ClockRate,
-# MemoryClockRate, GlobalMemoryBusWidth. Source: driver_types.h, cudaDeviceAttr.
+# The attributes of `Limits`, in the order of its fields: MultiProcessorCount,
+# MaxThreadsPerMultiProcessor, MaxBlocksPerMultiprocessor, MaxRegistersPerMultiprocessor,
+# MaxSharedMemoryPerMultiprocessor, MaxSharedMemoryPerBlockOptin, ReservedSharedMemoryPerBlock,
+# L2CacheSize, ClockRate, MemoryClockRate, GlobalMemoryBusWidth. Source: driver_types.h,
+# cudaDeviceAttr.
 _LIMITS = (16, 39, 106, 82, 81, 97, 111, 38, 13, 36, 37)
 _limits: dict[int, Limits] = {}
 _lock = threading.Lock()
 _count = 0
-# Functions that are called once, with the number of devices.
+# Functions that are called once with the number of devices, when it is known.
 at_start: list[Callable[[int], object]] = []
 
 
@@ -51,14 +53,14 @@ def unavailable_reason() -> str | None:
     """Return the driver's error message, or None if devices can be used."""
     try:
         count = _runtime.getDeviceCount()
-    except Exception as error:  # a CUDARuntimeError, or a RuntimeError if libcuda is missing
+    except Exception as error:  # It is a CUDARuntimeError, or a RuntimeError without libcuda.
         return str(error)
     return None if count else "the driver sees no GPU"
 
 
 class On:
-    """`with On(index)` makes the device current inside the block. Code on the hot path repeats
-    these steps inline."""
+    """A context manager: `with On(index)` makes the device current inside the block. Code on the
+    hot path repeats its steps inline."""
 
     __slots__ = ("_index", "_previous")
 
@@ -80,12 +82,12 @@ _first_failure: str | None = None
 
 
 def first_failure() -> str | None:
-    """The error that destroyed a device's context; None if all contexts are usable."""
+    """Return the error that destroyed a device's context; None if all contexts are usable."""
     return _first_failure
 
 
 def failed(device_index: int, what: str, error: Any) -> Exception:
-    """Convert an error of CuPy, or a status, to our error. See Note [Failures of a device]."""
+    """Return our error for an error of CuPy or for a status. See Note [Failures of a device]."""
     if isinstance(error, int):
         error = _runtime.CUDARuntimeError(error)
     return errors.kernel_failed(f"cuda:{device_index}", told(what, error))
@@ -109,16 +111,16 @@ def reporting(device_index: int, what: str, call: Any, *arguments: Any) -> Any:
 
 
 def is_done(device_index: int, what: str, status: int) -> bool:
-    """Return the result of a query. CuPy's own `done` reports a failure as unfinished work."""
+    """Return the result of a query. CuPy's own `done` would report a failure as unfinished work."""
     if status in (0, _NOT_READY):
         return status == 0
     raise failed(device_index, what, status)
 
 
 class Relaxed:
-    """During a capture, allow this thread calls that the driver otherwise rejects in all threads:
-    allocating memory, loading modules, waiting for uncaptured work. The capture does not record
-    these calls. CuPy does not expose the driver's function for this."""
+    """During a capture, allow this thread calls that the driver would reject: allocating memory,
+    loading modules, waiting for uncaptured work. The capture does not record these calls. The
+    driver's function is called through ctypes, because CuPy does not expose it."""
 
     __slots__ = ("_mode",)
 
@@ -132,7 +134,7 @@ class Relaxed:
     def _exchange(self) -> None:
         if self._mode is None:
             return
-        # the soname of libcuda finds the library that CuPy has loaded
+        # By this soname, the loader finds the libcuda that CuPy has already loaded.
         exchange = ctypes.CDLL(_LIBCUDA).cuThreadExchangeStreamCaptureMode
         status = exchange(ctypes.byref(self._mode))
         if status:
@@ -164,7 +166,7 @@ def set_device(index: int) -> None:
 
 
 def exchange_device(index: int) -> int:
-    """Make a device current; returns the previous one."""
+    """Make a device current and return the previous one."""
     previous = get_device()
     if index != previous:
         use_device(checked("set_device", index))
@@ -172,8 +174,8 @@ def exchange_device(index: int) -> int:
 
 
 def device_of(ptr: int) -> int:
-    """Return the device of an address. Return the current device for null, which may be the address
-    of an empty array."""
+    """Return the device of an address. For null, which may be the address of an empty array, return
+    the current device."""
     index = get_device()
     if not ptr:
         return index
@@ -202,7 +204,7 @@ def capability(index: int) -> tuple[int, int]:
 
 
 def limits(index: int) -> Limits:
-    """The device's limits for launch plans. They are read once."""
+    """Return the device's limits for launch plans. They are read once."""
     found = _limits.get(index)
     if found is None:
         checked("limits", index)

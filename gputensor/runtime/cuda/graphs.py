@@ -18,8 +18,8 @@ _UNJOINED = 904
 
 
 class Graph:
-    """The recording of a capture: a CuPy graph. order: the order of its Fourier transforms (Note
-    [Work area of a plan]); None without transforms."""
+    """A recorded capture: a CuPy graph. order: the order of its Fourier transforms (Note [Work area
+    of a plan]), or None without transforms."""
 
     __slots__ = ("_index", "_order", "cupy")
 
@@ -61,14 +61,15 @@ class _Capture(capture.Capture):
 
 
 def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.Capture:
-    """Record work that is queued on a stream, without running it, until the capture's `end`."""
+    """Begin a capture: until its `end`, work that is queued on the stream is recorded but not
+    run."""
     begun = _Capture(allocators, stream, handle, mode)
     begun.begin()
     return begun
 
 
 def replay(recorded: Graph, device_index: int) -> None:
-    """Queue a capture's recording on the current stream."""
+    """Queue a recorded capture on the current stream."""
     previous = get_device()
     if previous != device_index:
         use_device(device_index)

@@ -1,4 +1,4 @@
-"""Kernels: compile and load them, and launch them with one driver call."""
+"""Kernels: compile and load them, and launch each with a single driver call."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _driver: Any = cupy.cuda.driver
 _launch_kernel = _driver.launchKernel
 
 _MAX_PARAMS = 4096
-_ONE = (0,)  # the offset of the only parameter of our own kernels
+_ONE = (0,)  # Our own kernels have one parameter, at offset 0.
 _DEFAULT_SHARED = 48 * 1024
-_MOST_LAUNCHERS = 1024  # the largest number of launchers that a kernel keeps
+_MOST_LAUNCHERS = 1024  # A kernel keeps at most this number of launchers.
 
 _local = threading.local()
 _modules: dict[tuple[bytes, int], Any] = {}
@@ -42,15 +42,15 @@ _archs: dict[int, str] = {}
 
 
 class Function:
-    """One kernel on one device. shared_bytes: the dynamic shared memory that it may use without a
-    driver call.
+    """One kernel on one device. shared_bytes: the dynamic shared memory that a launch may use
+    without a further driver call.
     """
 
     __slots__ = (
         "carveout", "device_index", "function", "image", "launchers", "module", "name", "ptr",
         "shared_bytes",
     )  # fmt: skip
-    # keyed by grid, block and shared memory
+    # The key is (grid, block, shared memory).
     launchers: dict[tuple[Any, ...], Callable[[bytes], None]]
     image: bytes
     module: Any
@@ -59,19 +59,20 @@ class Function:
         self, function: Any, name: str, device_index: int, module: Any = None, image: bytes = b""
     ) -> None:
         self.module, self.image, self.launchers = module, image, {}
-        self.function: Any = function  # this reference keeps the module loaded
+        self.function: Any = function  # The reference keeps the module loaded.
         self.ptr: int = function.ptr
         self.name: str = name
         self.device_index: int = device_index
-        # percentage of a multiprocessor's shared memory; 0 leaves it to the driver
+        # The percentage of a multiprocessor's memory that is shared memory; 0 leaves the choice to
+        # the driver.
         self.carveout: int = 0
-        # The kernel's static shared memory counts towards the 48 KiB that need no opt-in.
+        # The 48 KiB that need no opt-in include the kernel's static shared memory.
         own = _driver.funcGetAttribute(_driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self.ptr)
         self.shared_bytes: Any = max(_DEFAULT_SHARED - own, 0)
 
     def symbol(self, name: str) -> tuple[int, int | None]:
-        """Return the address of a __constant__ or __device__ variable. CuPy does not report its
-        size."""
+        """Return the address of a __constant__ or __device__ variable, and None for its size, which
+        CuPy does not report."""
         mangled = getattr(self.image, "names", {}).get(f"&{name}", name)
         with On(self.device_index):
             try:
@@ -82,7 +83,7 @@ class Function:
 
 
 def arch(device_index: int) -> str:
-    """The architecture to compile for: the device's, or the newest older one that NVRTC
+    """Return the architecture to compile for: the device's, or the newest older one that NVRTC
     supports."""
     found = _archs.get(device_index)
     if found is None:
@@ -96,10 +97,10 @@ def compile(
     entries: Sequence[str] | None = None, headers: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
 ) -> bytes:  # fmt: skip
-    """Return the cubin of one variant. Needs NVRTC, but no GPU.
+    """Return the cubin of one variant. This needs NVRTC, but no GPU.
 
     entries, headers, options: for a user's text, the requested C++ names, the available headers,
-    and options for NVRTC in addition to ours.
+    and options for NVRTC in addition to our own.
     """
     (defines,) = variants
     if entries is not None:
@@ -111,7 +112,7 @@ def compile(
 
 
 def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Function:
-    """Load a kernel of a cubin on one device. Each module is loaded once per device."""
+    """Load a kernel of a cubin on one device. A module is loaded once per device."""
     mangled = getattr(image, "names", {}).get(entry, entry)
     if capturing:
         capture.refuse_unsafe(entry, "its kernel is loaded, which a call before the capture does")
@@ -122,7 +123,7 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
             _give_context()
             if module is None:
                 module = cupy.cuda.Module()
-                module.load(bytes(image))  # CuPy rejects subclasses of bytes
+                module.load(bytes(image))  # CuPy rejects subclasses of bytes.
                 _modules[key] = module
             return Function(module.get_function(mangled), entry, device_index, module, image)
         except CudaError as error:
@@ -131,8 +132,8 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
 
 
 def prefer_shared(function: Function, nbytes: int) -> None:
-    """Request this percentage of each multiprocessor's memory as shared memory instead of L1
-    cache."""
+    """Request that each multiprocessor uses at least `nbytes` of its memory as shared memory
+    instead of L1 cache."""
     index = function.device_index
     percent = min(100, -(-100 * nbytes // limits(index).shared_bytes))
     if percent > function.carveout:
@@ -148,13 +149,13 @@ def _prefer_shared(ptr: int, percent: int) -> None:
 
 
 def _give_context() -> None:
-    """Create the current device's context for this thread. Calls of the driver API do not create
-    it."""
+    """Create the current device's context in this thread, because calls of the driver API do not
+    create it."""
     _runtime.memGetInfo()
 
 
 class _Launcher:
-    """A thread's launch state: a parameter block at a fixed address, and its devices with
+    """The launch state of a thread: a parameter block at a fixed address, and the devices that have
     contexts."""
 
     __slots__ = ("address", "array", "begin", "block", "lists", "ready", "view")
@@ -168,11 +169,12 @@ class _Launcher:
         self.address = ctypes.addressof(self.array)
         self.lists: dict[tuple[int, ...], tuple[Any, int]] = {}
         self.view = memoryview(self.block).cast("B")[skip : skip + _MAX_PARAMS]
-        # For each device with a context: `view` and `address`.
+        # By device that has a context: `view` and `address`.
         self.ready: dict[int, tuple[memoryview, int]] = {}
 
     def list_of(self, offsets: tuple[int, ...]) -> int:
-        """Return the address of an array with the address of each parameter in the block."""
+        """Return the address of an array that contains the address of each parameter in the
+        block."""
         found = self.lists.get(offsets)
         if found is None:
             array = (ctypes.c_void_p * max(len(offsets), 1))(*(self.begin + at for at in offsets))
@@ -184,7 +186,7 @@ def launch(
     function: Function, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int,
     stream: Stream, params: bytes, offsets: tuple[int, ...] = _ONE,
 ) -> None:  # fmt: skip
-    """Queue a launch; `params` are the parameters' bytes, each parameter at its offset."""
+    """Queue a launch. params: the bytes of all parameters, each at its offset."""
     try:
         launcher = _local.launcher
     except AttributeError:
@@ -199,7 +201,7 @@ def launch(
             _prepare(launcher, function, shared_bytes)
         address = launcher.address if offsets is _ONE else launcher.list_of(offsets)
         (gx, gy, gz), (bx, by, bz) = grid, block
-        launcher.view[: len(params)] = params  # no other call may run before the launch
+        launcher.view[: len(params)] = params  # No other call may happen before the launch.
         _launch_kernel(function.ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream.ptr, address, 0)
     except Exception as error:
         raise _launch_error(error, function, grid, block, shared_bytes, stream, params) from error
@@ -212,10 +214,10 @@ def launcher(
     function: Function, grid: tuple[int, int, int], block: tuple[int, int, int],
     shared_bytes: int = 0,
 ) -> Callable[[bytes], None]:  # fmt: skip
-    """Return a function `run(params)` that launches one kernel repeatedly, on the current stream.
+    """Return a function `run(params)` that launches one kernel repeatedly on the current stream.
 
-    It does the work of `launch` in one frame if no context has to be created and no device
-    switched. Layouts with equal launches share it.
+    `run` does the work of `launch` in one frame if no context must be created and the device need
+    not be switched. Layouts with equal launches share it.
     """
     key = grid, block, shared_bytes
     known = function.launchers.get(key)
@@ -235,7 +237,7 @@ def launcher(
             return
         try:
             stream, n = cupy_stream(device).ptr, len(params)
-            view[:n] = params  # no other call may run before the launch
+            view[:n] = params  # No other call may happen before the launch.
             _launch_kernel(ptr, gx, gy, gz, bx, by, bz, shared_bytes, stream, address, 0)
         except Exception as error:
             given = function, grid, block, shared_bytes, current_stream(device), params
@@ -248,8 +250,8 @@ def launcher(
 
 
 def _prepare(launcher: _Launcher, function: Function, shared_bytes: int) -> None:
-    """Create a context, once per thread and device. Request shared memory beyond 48 KiB from the
-    driver."""
+    """Create a context, once per thread and device. If more than 48 KiB of shared memory are
+    needed, request them from the driver."""
     _give_context()
     launcher.ready[function.device_index] = launcher.view, launcher.address
     if shared_bytes > function.shared_bytes:

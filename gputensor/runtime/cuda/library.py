@@ -1,4 +1,4 @@
-"""Library calls: CuPy's functions on our memory and streams, cuSOLVER and NCCL."""
+"""Library calls: CuPy's functions on our memory and streams; cuSOLVER and NCCL."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from .plans import Plans
 from .streams import Event, current_stream
 
 _lock = threading.Lock()
-# The limit in bytes of constants kept on a device; further constants are copied at each call.
+# The maximum bytes of constants that are kept on a device. Further constants are copied at each
+# call.
 _MOST_CONSTANTS = 16 << 20
 
 
 class _OnGpu(Library):
-    """CuPy as a Library. Its transforms are ordered: Note [Work area of a plan]."""
+    """CuPy as a Library. Its Fourier transforms are ordered: Note [Work area of a plan]."""
 
     def __init__(self) -> None:
         super().__init__(cupy, "cupyx.scipy", is_gpu=True)
@@ -37,7 +38,7 @@ class _OnGpu(Library):
         self._constant_bytes: dict[int, int] = {}
 
     def constant(self, array: np.ndarray) -> Any:
-        """Return a constant array on the device.
+        """Return a constant host array as an array on the device.
 
         Raises: DeviceError within a capture, unless an earlier call outside of the capture has
         copied the array.
@@ -52,11 +53,11 @@ class _OnGpu(Library):
             raise errors.capture_refused(capture.operator() or "a library", why)
         if self._constant_bytes.get(index, 0) + array.nbytes > _MOST_CONSTANTS:
             return cupy.asarray(array)
-        # Memory of CuPy's own pool, because our allocator's memory belongs to one stream, and
-        # graphs and other streams use this array.
+        # This uses CuPy's own pool. Memory of our allocator belongs to one stream, whereas graphs
+        # and other streams use this array too.
         with cupy.cuda.using_allocator(cupy.get_default_memory_pool().malloc):
             found = cupy.asarray(array)
-        # wait once here, so that no stream has to wait later
+        # A single wait here, so that no stream has to wait later.
         cupy.cuda.get_current_stream().synchronize()
         with _lock:
             self._constant_bytes[index] = self._constant_bytes.get(index, 0) + array.nbytes
@@ -69,7 +70,8 @@ class _OnGpu(Library):
         return super().scipy(part)
 
     def cusolver(self) -> tuple[Any, int]:
-        """CuPy's functions for cuSOLVER, and the handle of this thread and the current device."""
+        """Return CuPy's functions for cuSOLVER, and the handle for this thread and the current
+        device."""
         from cupy_backends.cuda.libs import cusolver
 
         return cusolver, cupy.cuda.device.get_cusolver_handle()
@@ -79,9 +81,9 @@ _library = _OnGpu()
 
 
 def nccl() -> Any:
-    """CuPy's module of NCCL. Raises: ImportError if the library is missing."""
+    """Return CuPy's NCCL module. Raises: ImportError if the library is missing."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the code below reports a missing library
+        warnings.simplefilter("ignore")  # The code below reports a missing library.
         from cupy.cuda import nccl as found
     if not found.available:
         return import_module("cupy_backends.cuda.libs.nccl")
@@ -89,7 +91,7 @@ def nccl() -> Any:
 
 
 class _Temporary(cupy.cuda.UnownedMemory):  # type: ignore[misc]
-    """Memory of our allocator in the form that CuPy accepts."""
+    """Memory of our allocator, wrapped for CuPy."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__(memory.ptr, memory.nbytes, memory, memory.device_index)
@@ -97,8 +99,8 @@ class _Temporary(cupy.cuda.UnownedMemory):  # type: ignore[misc]
 
 
 def _for_cupy(nbytes: int) -> Any:
-    """The allocator that CuPy uses inside a library call. It returns our memory, for the current
-    device and stream."""
+    """Allocate our memory for the current device and stream. CuPy uses this allocator inside a
+    library call."""
     return cupy.cuda.MemoryPointer(_Temporary(memory.allocate(nbytes, get_device())), 0)
 
 
@@ -114,13 +116,13 @@ def call_library(
     op: str, function: Compute, operands: Sequence[Array], results: Sequence[Array] | None,
     device_index: int,
 ) -> Any:  # fmt: skip
-    """Queue `function(CuPy, *operands)` on the current stream of the device. Return the memory of
-    each result, without a copy if the function's own result has the wanted layout.
+    """Queue `function(CuPy, *operands)` on the device's current stream. Return the memory of each
+    result. If a result already has the wanted layout, it is not copied.
 
-    results: None returns the function's own result. The call waits for the device only if the
-    function reads values.
+    results: None means that the function's own result is returned. The call waits for the device
+    only if the function reads values.
     """
-    # CuPy loads a kernel or makes a plan when it needs one for the first time, possibly within a
+    # Relaxed, because CuPy loads kernels and makes plans on first use, which may be within a
     # capture.
     with On(checked(op, device_index)), cupy.cuda.using_allocator(_for_cupy), Relaxed():
         own = capture.of(current_stream(device_index)) if capturing else None
@@ -153,8 +155,8 @@ def _array_over(of: Array, ptr: int, device_index: int, owner: Any = None) -> An
 
 
 def _memory_of(array: Any, wanted: Array, device_index: int, taken: set[int]) -> Memory:
-    """Return the memory of a result: the memory of the array, or a copy if that memory is shared or
-    has another layout."""
+    """Return the memory of a result: that of the array or, if that is shared or has another layout,
+    of a copy."""
     array = cupy.asarray(array)
     held = array.data.mem
     if (

@@ -1,4 +1,4 @@
-"""Memory of devices, pinned memory of the host, and copies between them."""
+"""Device memory, pinned host memory, and copies between them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _peers: set[tuple[int, int]] = set()
 
 
 class _Backend:
-    """The driver's memory as a backend (Note [Allocator backend]).
+    """Memory of the driver as a backend (Note [Allocator backend]).
 
     A handle frees its memory when it is dropped, after all work of the device. CuPy's pool is not
-    used, because it collects garbage twice before it reports that memory is exhausted.
+    used, because it collects garbage twice before it reports that memory has run out.
     """
 
     def __init__(self, device_index: int) -> None:
@@ -38,7 +38,7 @@ class _Backend:
         with On(self._device_index), Relaxed():
             try:
                 handle = cupy.cuda.Memory(size)
-            except OverflowError as error:  # the request exceeds the address space
+            except OverflowError as error:  # The request may exceed the address space.
                 raise MemoryError from error
             except CudaError as error:
                 if error.status == _OUT_OF_MEMORY:
@@ -47,18 +47,18 @@ class _Backend:
         return handle.ptr, handle
 
     def free(self, ptr: int, handle: Any, stream: Stream) -> None:
-        """Does nothing: the memory is freed when the caller drops the handle."""
+        """Do nothing: the memory is freed when the caller drops the handle."""
 
     def mark(self, stream: Stream) -> Stream | Event:
-        """Return the stream. For a borrowed stream, which may be destroyed later, return an event
-        after its current work."""
+        """Return the stream. A borrowed stream may be destroyed later, so return an event after its
+        current work instead."""
         return stream.record_event() if stream.is_borrowed else stream
 
     def record(self, entry: Stream | Event) -> Event | None:
         if isinstance(entry, Event):
             return entry
         if entry.ptr == PER_THREAD and entry is not per_thread_stream(entry.device_index):
-            return None  # in this thread the handle would mean another stream
+            return None  # In this thread, the handle would mean another stream.
         event = Event()
         try:
             event.record_or_fail(entry)
@@ -97,10 +97,10 @@ record_stream = allocators.record_stream
 
 
 def borrow(ptr: int, nbytes: int, device_index: int, give_back: Callable[[], None]) -> Memory:
-    """Memory of another library, for work on the current stream.
+    """Return memory of another library as a Memory, for work on the current stream.
 
-    give_back: called when the memory is dropped and the work that our streams had queued by then is
-    done.
+    give_back: called after the memory was dropped, when the work that our streams had queued by
+    then is done.
     """
     allocator = allocators[driver.checked("borrow", device_index)]
     return allocator.borrow(ptr, nbytes, current_stream(device_index), give_back)
@@ -109,7 +109,8 @@ def borrow(ptr: int, nbytes: int, device_index: int, give_back: Callable[[], Non
 def copy_async(
     dst_ptr: int, dst_device: int, src_ptr: int, src_device: int, nbytes: int, stream: Stream
 ) -> None:
-    """Queue a copy; device -1 is the host, which must be pinned for the copy to be asynchronous."""
+    """Queue a copy. Device -1 is the host, whose memory must be pinned for the copy to be
+    asynchronous."""
     if nbytes == 0:
         return
     if capturing and (dst_device < 0 or src_device < 0):
@@ -137,8 +138,8 @@ def copy_async(
 
 
 def _reach(one: int, other: int) -> None:
-    """Enable peer access between two devices, once, if they support it; otherwise copies go through
-    the host."""
+    """Enable peer access between two devices, once, if they support it. Without peer access, copies
+    go through the host."""
     if (one, other) in _peers:
         return
     for device, peer in ((one, other), (other, one)):
@@ -147,13 +148,13 @@ def _reach(one: int, other: int) -> None:
                 if _runtime.deviceCanAccessPeer(device, peer):
                     _runtime.deviceEnablePeerAccess(peer)
             except CudaError as error:
-                if error.status != _HAS_PEER:  # another library has enabled it before
+                if error.status != _HAS_PEER:  # Otherwise, another library has enabled peer access.
                     raise failed(device, f"peer access to cuda:{peer}", error) from error
         _peers.add((device, peer))
 
 
 def memset_async(ptr: int, value: int, nbytes: int, device_index: int, stream: Stream) -> None:
-    """Queue a fill with one byte value."""
+    """Queue a fill with a byte value."""
     if nbytes:
         with On(device_index):
             try:
@@ -166,7 +167,7 @@ _staging = Staging()
 
 
 class PinnedMemory:
-    """`nbytes` bytes of page-locked host memory; `array` is a view that keeps them alive."""
+    """`nbytes` bytes of page-locked host memory. `array` is a view that keeps the memory alive."""
 
     __slots__ = ("__weakref__", "_begin", "_owner", "array", "nbytes", "ptr")
 

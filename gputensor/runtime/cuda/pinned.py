@@ -1,8 +1,8 @@
-"""Bookkeeping of pinned host memory that queued copies still use. This module allocates no memory.
+"""Bookkeeping of pinned host memory that queued copies still use. It allocates no memory.
 
-A copy from or to pinned memory continues after the call, so the memory may not return to its pool
-before the stream has finished the copy. Entries are removed under a reentrant lock, since a
-finaliser can run inside; a finaliser that interrupts a removal changes nothing (`_is_busy`).
+A copy from or to pinned memory continues after the call, so the memory may return to its pool only
+when the stream has finished the copy. Entries are removed under a reentrant lock, because a
+finaliser can run meanwhile. A finaliser that interrupts a removal changes nothing (`_is_busy`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import Any
 
 
 class Staging:
-    """Pinned memory by address, and the copies in flight by stream, whose events pass in order."""
+    """Pinned memory by address, and the copies in flight by stream. The copies' events pass in
+    order."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._is_busy = False
         self._begins: list[int] = []
-        self._owners: dict[int, tuple[Any, int]] = {}  # First address -> (owner, number of bytes).
-        # First addresses of dropped memory. A finaliser only appends to it.
+        # By first address: (owner, number of bytes).
+        self._owners: dict[int, tuple[Any, int]] = {}
+        # The first addresses of dropped memory. A finaliser only appends to this deque.
         self.gone: deque[int] = deque()
         self.in_flight: dict[Any, deque[tuple[Any, Any]]] = {}
 
@@ -34,7 +36,7 @@ class Staging:
             self._begins.insert(bisect_right(self._begins, begin), begin)
 
     def settle(self) -> None:
-        """Remove entries that were dropped and copies that have finished."""
+        """Remove the entries of dropped memory and of finished copies."""
         with self._lock:
             if self._is_busy:
                 return
@@ -62,7 +64,7 @@ class Staging:
                 if ptr < begin + nbytes:
                     event, key = stream.record_event(), (stream.device_index, stream.key)
                     queue = self.in_flight.setdefault(key, deque())
-                    if not was_busy:  # an interrupted call may be about to drop the first entry
+                    if not was_busy:  # Otherwise, this call interrupts one that removes entries.
                         _drop_passed(queue)
                     queue.append((event, owner))
             finally:

@@ -1,11 +1,11 @@
-"""Use of cuFFT plans on several streams. CuPy caches the plans for each thread and device.
+"""Use of one cuFFT plan on several streams. CuPy caches plans for each thread and device.
 
 Note [Work area of a plan]
-A plan has one work area, which its transforms overwrite on any stream. CuPy does not order the
+A plan has one work area, which its transforms overwrite on any stream, and CuPy does not order the
 transforms. So a transform waits for the transforms that its thread queued on another stream, and
-the memory of the work area is recorded on each stream that uses it. A graph keeps the plans that
-its capture used, and a replay counts as a transform of the thread that captured it. CuPy is an
-argument: this module does not import it.
+the work area's memory is recorded on each stream that uses it. A graph keeps the plans that its
+capture used, and a replay counts as a transform of the thread that captured it. CuPy is an
+argument, so this module does not import it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 
 from .. import capture
 
-# (device, capture or None) -> the stream of the last transform, and the event after it.
+# By (device, capture or None): the stream of the last transform, and the event after it.
 Last = dict[tuple[int, Any], tuple[Any, Any]]
 
 
 class Plans:
-    """The order of the transforms of each thread.
+    """The order of the Fourier transforms of each thread.
 
-    cache: returns CuPy's plan cache of this thread and the current device. event: makes an event.
-    memory_of: returns the memory of a work area, or None if our allocator did not make it. keep:
-    records memory on a stream.
+    cache: a function that returns CuPy's plan cache of this thread and the current device. event: a
+    function that makes an event. memory_of: a function that returns the memory of a work area, or
+    None if our allocator did not make it. keep: a function that records memory on a stream.
     """
 
     def __init__(
@@ -41,9 +41,10 @@ class Plans:
         self.wait(self._last(), stream, capture.of(stream))
 
     def end(self, graph: capture.Capture | None) -> None:
-        """Record the end of the transforms since `begin`, and the streams of the plans' memory.
+        """Record the end of the transforms since `begin`, and the use of their plans' memory on the
+        stream.
 
-        graph: the capture that the transforms were part of. It keeps the plans.
+        graph: the capture in which the transforms took part, if any. It keeps the plans.
         """
         stream = getattr(self._local, "stream", None)
         if stream is None:
@@ -61,10 +62,10 @@ class Plans:
                 self._keep(memory, stream)
 
     def wait(self, last: Last, stream: Any, graph: capture.Capture | None = None) -> None:
-        """Make a stream wait for the last transform, if that ran on another stream.
+        """Make a stream wait for the last transform if that ran on another stream.
 
-        Work inside a capture and work outside it cannot wait for each other, so they are kept
-        apart.
+        Work inside and outside of a capture cannot wait for each other, so each has a last
+        transform of its own.
         """
         before, event = last.get((stream.device_index, graph), (stream, None))
         if before.key != stream.key:
@@ -78,7 +79,8 @@ class Plans:
 
     @staticmethod
     def order_of(graph: capture.Capture) -> Last | None:
-        """Return the last transforms of a graph's replays; None if the graph has no transforms."""
+        """Return the last transforms of a graph's replays, or None if the graph has no
+        transforms."""
         found = next((x for x in graph.kept.values() if type(x) is dict), None)
         if found is not None:
             for key in [key for key in found if key[1] is graph]:

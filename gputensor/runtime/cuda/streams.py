@@ -1,4 +1,4 @@
-"""Streams and events of CuPy, each together with its device."""
+"""CuPy's streams and events, each with its device."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from .driver import CudaError, On, Relaxed, checked, failed, get_device, is_done
 _runtime: Any = cupy.cuda.runtime
 cupy_stream = cupy.cuda.get_current_stream
 
-PER_THREAD = 2  # The handle of the per-thread default stream.
-_STREAMS_IN_POOL = 32  # The number of streams per device and priority, as in PyTorch.
+# The per-thread default stream has this handle.
+PER_THREAD = 2
+_STREAMS_IN_POOL = 32  # As in PyTorch, there are this many streams per device and priority.
 
 _lock = threading.Lock()
 _local = threading.local()
-# Device -> the CuPy stream that was current last, and our Stream for it.
+# For each device: the CuPy stream that was current last, and our Stream for it.
 _streams: dict[int, tuple[Any, Stream]] = {}
-_stream_pools: dict[tuple[int, int], deque[Any]] = {}  # CuPy's streams by device and priority
+_stream_pools: dict[tuple[int, int], deque[Any]] = {}  # The keys are (device, priority).
 _thread_keys = itertools.count(-1, -1)
 
 
 class Stream:
     """A CuPy stream together with its device. It does not synchronise with the default stream.
 
-    A new Stream takes one of 32 CuPy streams per device and priority in turn, as in PyTorch, so
-    that cached memory is reused. key: identifies the stream on its device. is_borrowed: another
-    library owns the handle and may destroy it.
+    As in PyTorch, a new Stream takes the next of 32 CuPy streams per device and priority, so that
+    cached memory is reused. key: identifies the stream on its device. is_borrowed: another library
+    owns the handle and may destroy it.
     """
 
     __slots__ = ("__weakref__", "cupy", "device_index", "is_borrowed", "key", "priority", "ptr")
@@ -58,7 +59,7 @@ class Stream:
             reporting(self.device_index, "waiting for a stream", self.cupy.synchronize)
 
     def query(self) -> bool:
-        """True if all work of the stream is done. Raises the error of failed work."""
+        """Return True if all work of the stream is done. Raise the error of failed work."""
         if capturing:
             capture.refuse_wait("query", self)
         with On(self.device_index), Relaxed():
@@ -68,7 +69,7 @@ class Stream:
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Make work queued after this call run after the current work of another stream."""
+        """Let work that is queued after this call wait for the current work of another stream."""
         self.wait_event(stream.record_event())
 
     def record_event(self) -> Event:
@@ -81,7 +82,7 @@ class Stream:
 
 
 def _pooled(device_index: int, priority: int) -> Any:
-    # clamp to this range, which contains the driver's range
+    # The driver's range of priorities is inside this range.
     priority = max(-5, min(priority, 0))
     with _lock:
         streams = _stream_pools.setdefault((device_index, priority), deque())
@@ -99,7 +100,6 @@ def _pooled(device_index: int, priority: int) -> Any:
 
 class Event:
     """A point in a stream's work. CuPy's event is created at the first recording, on the stream's
-    device.
     device."""
 
     __slots__ = ("_by", "_capture", "_device_index", "cupy", "enable_timing")
@@ -120,7 +120,7 @@ class Event:
             raise failed(stream.device_index, "recording an event", error) from error
 
     def record_or_fail(self, stream: Stream) -> None:
-        """Record the event; failures are raised as CuPy's errors."""
+        """Record the event. A failure is raised as CuPy's error."""
         with On(stream.device_index):
             if self._device_index != stream.device_index:
                 self.cupy = cupy.cuda.Event(disable_timing=not self.enable_timing)
@@ -129,7 +129,7 @@ class Event:
         self._capture, self._by = capture.of(stream) if capturing else None, stream
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Make work queued on the stream after this call run after this point."""
+        """Let work that is queued on the stream after this call wait for this point."""
         if self.cupy is not None:
             settling.settle("a stream waits for an event")
             stream = stream or current_stream(get_device())
@@ -140,7 +140,7 @@ class Event:
                 reporting(index, "waiting for an event", wait, self.cupy)
 
     def query(self) -> bool:
-        """True if the work before this point is done. Raises the error of failed work."""
+        """Return True if all work before this point is done. Raise the error of failed work."""
         if self.cupy is None:
             return True
         if capturing or self._capture is not None:
@@ -149,7 +149,7 @@ class Event:
         return is_done(self._device_index, "asking an event", _runtime.eventQuery(self.cupy.ptr))
 
     def has_passed(self) -> bool:
-        """`query` for a thread that only observes. Allowed during a capture."""
+        """Like `query`, but also allowed during a capture."""
         if self.cupy is None:
             return True
         index = self._device_index
@@ -180,7 +180,7 @@ def default_stream(index: int) -> Stream:
 
 
 def current_stream(index: int) -> Stream:
-    """CuPy's current stream of a device in this thread."""
+    """Return CuPy's current stream of a device in this thread."""
     return stream_of(index, cupy_stream(index))
 
 
@@ -193,8 +193,8 @@ def _of_cupy(index: int, of: Any) -> Stream:
 
 
 def per_thread_stream(index: int) -> Stream:
-    """Return this thread's default stream. Its handle is the same in all threads, so `key` is our
-    own value."""
+    """Return this thread's default stream. Its handle is equal in all threads, so `key` has a value
+    of our own."""
     try:
         streams: dict[int, Stream] = _local.streams
     except AttributeError:
@@ -206,13 +206,13 @@ def per_thread_stream(index: int) -> Stream:
 
 
 def stream_of(index: int, of: Any) -> Stream:
-    """Return the Stream for a CuPy stream that is current."""
+    """Return the Stream for `of`, a CuPy stream that is current."""
     seen = _streams.get(index)
     return seen[1] if seen is not None and seen[0] is of else _of_cupy(index, of)
 
 
 def set_stream(stream: Stream) -> Stream:
-    """Make a stream current for its device in this thread; returns the previous one."""
+    """Make a stream current for its device in this thread, and return the previous one."""
     previous = current_stream(stream.device_index)
     try:
         if previous.key != stream.key:
@@ -224,8 +224,7 @@ def set_stream(stream: Stream) -> Stream:
 
 
 class _External:
-    """A stream of another library in the form that CuPy accepts (`ExternalStream` is deprecated in
-    CuPy 14)."""
+    """A stream of another library, wrapped for CuPy (`ExternalStream` is deprecated in CuPy 14)."""
 
     __slots__ = ("owner", "ptr")
 
@@ -237,10 +236,10 @@ class _External:
 
 
 def external_stream(index: int, ptr: int, owner: Any = None) -> Stream:
-    """Return a Stream for a handle of another library. The handles 0 and 1 are the legacy default
-    stream, 2 is this thread's default stream.
+    """Return a Stream for another library's handle. Handles 0 and 1 are the legacy default stream;
+    handle 2 is this thread's default stream.
 
-    owner: an object that keeps the handle alive. It is kept as long as memory is used on the
+    owner: an object that keeps the handle alive. It is kept as long as memory is in use on the
     stream.
     """
     if ptr in (0, 1):
@@ -260,7 +259,7 @@ _external: dict[tuple[int, int], Stream] = {}
 
 
 def synchronize(index: int) -> None:
-    """Wait for all work of a device. Raises the error of failed work."""
+    """Wait for all work of a device. Raise the error of failed work."""
     if capturing:
         capture.refuse_device_wait("synchronize", index)
     with On(checked("synchronize", index)):

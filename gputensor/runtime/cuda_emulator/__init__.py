@@ -1,13 +1,14 @@
-"""CUDA devices emulated on the CPU, behind the same interface. g++ compiles the same kernel text.
+"""CUDA devices that are emulated on the CPU, with the interface of a real device. g++ compiles the
+kernel text that NVRTC compiles for GPUs.
 
 A launch, a copy or a fill goes to the queue of its stream (emulator/queues.py) and runs on the
 engine (emulator/launch.h). `GPUTENSOR_EMULATOR_ORDER` selects the order of the queues. Every
-allocation has pages and guard bytes of its own (emulator/arena.h). A kernel's fault raises
-KernelError at the next synchronisation, or at the launch itself in eager order.
-`GPUTENSOR_EMULATOR_DEVICES` and `GPUTENSOR_EMULATOR_MEMORY` (bytes per device) set the number and
-size of devices; `GPUTENSOR_EMULATOR_CHECK=0` disables guards and poison. emulator/settings.py has
-further checks, the order of threads and the time limit. The emulator does not reproduce the GPU's
-memory model, timing or the last bits of libdevice.
+allocation has its own pages and guard bytes (emulator/arena.h). A kernel's fault raises KernelError
+at the next synchronisation or, in eager order, at the launch itself. `GPUTENSOR_EMULATOR_DEVICES`
+and `GPUTENSOR_EMULATOR_MEMORY` (bytes per device) set the number and the size of devices;
+`GPUTENSOR_EMULATOR_CHECK=0` disables guard bytes and the poisoning of memory. emulator/settings.py
+has further checks, the order of threads, and the time limit. The emulator does not reproduce a
+GPU's memory model and timing, nor the last bits of libdevice.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def unavailable_reason() -> str | None:
 
 
 def start() -> None:
-    """Create the devices, on the first call. `runtime` calls it when it chooses this package."""
+    """Create the devices at the first call. `runtime` calls this function when it chooses this
+    package."""
     if memory.allocators:
         return
     count = _positive("GPUTENSOR_EMULATOR_DEVICES", 2)
@@ -73,7 +75,7 @@ def start() -> None:
 
 
 def _stop_at_exit() -> None:
-    """End the process even if a kernel of a daemon thread still runs and holds the locks."""
+    """End the process even if a daemon thread still runs a kernel and holds the locks."""
     if not devices.machine.stop(wait_s=2.0):
         _let_go()
 
@@ -88,14 +90,13 @@ def _positive(setting: str, default: int) -> int:
 
 
 def reset_after_fork() -> None:
-    """Refuse every later allocation and launch in a forked child."""
+    """In a forked child, reject every later allocation and launch."""
     global allocate, launch
     _let_go()
     allocate = launch = memory.allocate = kernels.launch = no_cuda._absent
 
 
 def _let_go() -> None:
-    """Free no memory from now on, because threads that no longer run may hold the locks for
-    ever."""
+    """Stop freeing memory, because threads that no longer run may hold the locks for ever."""
     devices.machine.is_closed = True
     memory.allocators.close()

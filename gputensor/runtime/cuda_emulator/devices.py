@@ -11,12 +11,14 @@ from ..emulator.machine import Machine
 from ..emulator.pinned import PinnedAllocator
 from ..emulator.queues import Scheduler
 
-# Set by `start` of this package.
+# `start` of this package sets these three.
 machine: Machine
 scheduler: Scheduler
 pinned: PinnedAllocator
-total_bytes = 0  # The bytes of each device.
-peers: list[int] = []  # Per device, a bit for each device whose memory its kernels may use.
+# Each device has this number of bytes of memory.
+total_bytes = 0
+# For each device, a bit for every device whose memory its kernels may use.
+peers: list[int] = []
 _local = threading.local()
 
 
@@ -33,7 +35,7 @@ def set_device(index: int) -> None:
 
 
 def exchange_device(index: int) -> int:
-    """Make a device current; returns the previous one."""
+    """Make a device current and return the previous one."""
     previous = current_device()
     _local.device = checked("set_device", index)
     return previous
@@ -57,20 +59,20 @@ def capability(index: int) -> tuple[int, int]:
 
 
 def limits(index: int) -> Limits:
-    """The limits of an H200, so that plans are made for a large GPU."""
+    """Return the limits of an H200, so that launches are planned for a large GPU."""
     checked("limits", index)
     return H200
 
 
 def can_access_peer(device_index: int, peer_index: int) -> bool:
-    """True if kernels of one device may use memory of another; False until `enable_peer_access`."""
+    """Return True if kernels of one device may use memory of another; False before
+    `enable_peer_access`."""
     checked("can_access_peer", peer_index)
     return bool(peers[checked("can_access_peer", device_index)] >> peer_index & 1)
 
 
 def enable_peer_access(device_index: int, peer_index: int, enabled: bool = True) -> None:
-    """Let kernels of one device use memory of another device. Only the emulator has this
-    function."""
+    """Let kernels of one device use the memory of another. Only the emulator has this function."""
     bit = 1 << checked("enable_peer_access", peer_index)
     checked("enable_peer_access", device_index)
     if enabled:

@@ -28,12 +28,13 @@ class _Capture(capture.Capture):
 
 
 def begin_capture(stream: Stream, handle: capture.Handle, mode: str) -> capture.Capture:
-    """Record work that is queued on a stream, without running it, until the capture's `end`."""
+    """Begin a capture: until its `end`, work that is queued on the stream is recorded but not
+    run."""
     begun = _Capture(allocators, stream, handle, mode)
     begun.begin()
     return begun
 
 
 def replay(recording: Recording, device_index: int) -> None:
-    """Queue a capture's recording on the current stream."""
+    """Queue a recorded capture on the current stream."""
     devices.scheduler.replay(current_stream(device_index).queue, recording)

@@ -26,10 +26,10 @@ _paths: dict[bytes, str] = {}
 
 
 class Function:
-    """One kernel of one variant, for one device.
+    """One kernel of one variant, on one device.
 
-    places: offset and size of each parameter. arguments: names of pointer parameters for error
-    messages (findings.Arguments). Callers with the signature set them.
+    places: the offset and the size of each parameter. arguments: the names of pointer parameters,
+    for error messages (findings.Arguments). Callers that know the signature set both.
     """
 
     __slots__ = ("arguments", "carveout", "device_index", "loaded", "name", "places")
@@ -61,10 +61,10 @@ def compile(
     entries: Sequence[str] | None = None, headers: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
 ) -> bytes:  # fmt: skip
-    """Return one shared object with every variant of a `.cu` text.
+    """Return one shared object that contains every variant of a `.cu` text.
 
     entries, headers: for a user's text, the requested kernels and the available headers. options:
-    options for NVRTC; the emulator uses some of them (emulator/nvrtc_options.py).
+    options for NVRTC, of which the emulator uses some (emulator/nvrtc_options.py).
     """
     title = nvrtc.title_of(text)
     asked = nvrtc_options.parse(options)
@@ -77,7 +77,7 @@ def compile(
 
 
 def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Function:
-    """Load a kernel from an image of `compile`, also from another process."""
+    """Load a kernel from an image that `compile` returned, perhaps in another process."""
     checked("load", device_index)
     if capturing:
         capture.refuse_unsafe(entry, "its kernel is loaded, which a call before the capture does")
@@ -85,13 +85,13 @@ def load(image: bytes, entry: str, device_index: int, variant: int = 0) -> Funct
     if path is None:
         key = kernel_cache.key("loaded", image)
         path = _paths[image] = kernel_cache.fetch(key, ".so", lambda: image, "loaded image")[1]
-    elif not os.path.exists(path):  # another process has removed the file from the cache
+    elif not os.path.exists(path):  # Another process has removed it from the cache.
         kernel_cache.restore(path, image)
     return Function(devices.machine.load(path, entry, variant, device_index), device_index)
 
 
 def prefer_shared(function: Function, nbytes: int) -> None:
-    """Accept the request, as a GPU does. On the emulator it has no effect."""
+    """Accept the request as a GPU does. It has no effect on the emulator."""
     percent = min(100, -(-100 * nbytes // limits(function.device_index).shared_bytes))
     function.carveout = max(function.carveout, percent)
 
@@ -100,7 +100,7 @@ def launch(
     function: Function, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int,
     stream: Stream, params: bytes, offsets: tuple[int, ...] = (0,),
 ) -> None:  # fmt: skip
-    """Queue a launch; `params` are the parameters' bytes, each parameter at its offset."""
+    """Queue a launch. params: the bytes of all parameters, each at its offset."""
     kernel, device = function.loaded, function.device_index
     _check_launch(function, grid, block, shared_bytes, stream, params, offsets)
     params, peers = bytes(params), devices.peers[device]
@@ -133,7 +133,7 @@ def launcher(
     function: Function, grid: tuple[int, int, int], block: tuple[int, int, int],
     shared_bytes: int = 0,
 ) -> Callable[[bytes], None]:  # fmt: skip
-    """A function `run(params)` that launches one kernel repeatedly, on the current stream."""
+    """Return a function `run(params)` that launches one kernel repeatedly on the current stream."""
     device = function.device_index
 
     def run(params: bytes) -> None:
@@ -143,7 +143,7 @@ def launcher(
 
 
 def write_symbol(address: int, data: bytes, stream: Stream) -> None:
-    """Queue a write to a variable at the address that `Function.symbol` returned."""
+    """Queue a write to a variable, whose address `Function.symbol` returned."""
 
     def run() -> None:
         ctypes.memmove(address, data, len(data))

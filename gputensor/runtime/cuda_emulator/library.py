@@ -1,4 +1,4 @@
-"""Calls of NumPy and SciPy on memory of emulated devices, in the order of a stream."""
+"""Calls of NumPy and SciPy on the memory of emulated devices, in the order of a stream."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def call_library(
     op: str, function: Compute, operands: Sequence[Array], results: Sequence[Array] | None,
     device_index: int,
 ) -> Any:  # fmt: skip
-    """Queue `function(NumPy and SciPy, *operands)`; returns the memory of each of its results.
+    """Queue `function(library, *operands)`, where the library is NumPy and SciPy. Return the memory
+    of each result.
 
-    results: None waits for the stream and returns the function's result.
+    results: None means that the call waits for the stream and returns the function's result.
     """
     stream = current_stream(device_index)
     if results is None and capturing:
@@ -66,8 +67,8 @@ def call_library(
 
 
 def _array_over(of: Array, ptr: int, op: str, device_index: int) -> np.ndarray:
-    """Return an ndarray over emulated memory. Arrays of inputs are read-only, so that an unintended
-    write raises."""
+    """Return an ndarray over emulated memory. Input arrays are read-only, so that an unintended
+    write raises an error."""
     if not of.extent_bytes:
         return np.empty(of.sizes, of.dtype)
     check_range(op, "memory", ptr, of.extent_bytes, device_index)
@@ -78,4 +79,4 @@ def _array_over(of: Array, ptr: int, op: str, device_index: int) -> np.ndarray:
 
 
 def nccl() -> Any:
-    """None: emulated devices have no NCCL; MPI is used instead."""
+    """Return None: emulated devices have no NCCL. MPI is used instead."""

@@ -1,4 +1,4 @@
-"""Memory of emulated devices, pinned memory of the host, and copies between them."""
+"""Memory of emulated devices, pinned host memory, and copies between them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ allocators = Allocators(checked)
 
 
 class Backend:
-    """The system's memory for one device (Note [Allocator backend]).
+    """Memory of the system as a backend for one device (Note [Allocator backend]).
 
-    It holds references to everything that `free` needs, because at exit the interpreter sets module
-    variables to None before it drops the last tensors.
+    It keeps references to all objects that `free` needs, because at exit the interpreter sets
+    module variables to None before it drops the last tensors.
     """
 
     def __init__(self, device_index: int) -> None:
@@ -58,8 +58,7 @@ class Backend:
         return self._scheduler.record(stream.queue)
 
     def release(self) -> None:
-        """Free memory whose release waits in a queue. Until then the memory is in use, as on a
-        GPU."""
+        """Run the queued releases of memory. Until then the memory counts as used, as on a GPU."""
         self._scheduler.drain_all(self._device_index)
 
     def synchronize(self) -> None:
@@ -95,8 +94,8 @@ def pinned_allocate(nbytes: int) -> PinnedMemory:
 def copy_async(
     dst_ptr: int, dst_device: int, src_ptr: int, src_device: int, nbytes: int, stream: Stream
 ) -> None:
-    """Queue a copy; device -1 is the host. Pageable host memory may be changed after the call
-    returns."""
+    """Queue a copy. Device -1 is the host. Pageable host memory may be changed once the call has
+    returned."""
     if nbytes == 0:
         return
     if capturing and (dst_device < 0 or src_device < 0):
@@ -127,7 +126,7 @@ def copy_async(
 
 
 def memset_async(ptr: int, value: int, nbytes: int, device_index: int, stream: Stream) -> None:
-    """Queue a fill with one byte value."""
+    """Queue a fill with a byte value."""
     if nbytes:
         check_range("memset", "ptr", ptr, nbytes, device_index)
         is_captured = stream.queue.recording is not None

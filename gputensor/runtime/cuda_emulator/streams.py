@@ -1,4 +1,4 @@
-"""Streams and events of emulated devices: queues of the scheduler, and marks in them."""
+"""Streams and events of emulated devices: queues of the scheduler, and marks in these queues."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ __tracebackhide__ = errors.is_of_a_kernel
 
 default_streams: list[Stream] = []
 _local = threading.local()
-# from 16 on, because other libraries use 1 and 2 for the default streams, as CUDA does
+# Numbers below 16 are left out, because other libraries use 1 and 2 for the default streams, as
+# CUDA does.
 _stream_numbers = itertools.count(16)
 _by_number: WeakValueDictionary[int, Stream] = WeakValueDictionary()
 
 
 class Stream:
-    """A queue of work for one device."""
+    """The queue of work of one stream of a device."""
 
     __slots__ = ("__weakref__", "device_index", "key", "priority", "ptr", "queue")
     key: int
@@ -42,14 +43,14 @@ class Stream:
             _by_number[self.ptr] = self
 
     def synchronize(self) -> None:
-        """Wait for all work of the stream. Raises the error of failed work."""
+        """Wait for all work of the stream. Raise the error of failed work."""
         if capturing:
             capture.refuse_wait("synchronize", self)
         devices.scheduler.drain(self.queue)
         devices.scheduler.raise_failure()
 
     def query(self) -> bool:
-        """True if all work of the stream is done. Raises the error of failed work."""
+        """Return True if all work of the stream is done. Raise the error of failed work."""
         if capturing:
             capture.refuse_wait("query", self)
         devices.scheduler.poll(self.queue)
@@ -60,7 +61,7 @@ class Stream:
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Make work queued after this call run after the current work of another stream."""
+        """Let work that is queued after this call wait for the current work of another stream."""
         self.wait_event(stream.record_event())
 
     def record_event(self) -> Event:
@@ -80,7 +81,7 @@ class Event:
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing: bool = enable_timing
         self._mark: Mark | None = None
-        # a weak reference: the event does not keep the stream alive
+        # A weak reference, so that the event does not keep the stream alive.
         self._by: Callable[[], Stream | None] = lambda: None
         self._capture: capture.Capture | None = None
 
@@ -91,7 +92,7 @@ class Event:
         self._mark = devices.scheduler.record(stream.queue)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Make work queued on the stream after this call run after this point."""
+        """Let work that is queued on the stream after this call wait for this point."""
         if self._mark is not None:
             settling.settle("a stream waits for an event")
             stream = stream or current_stream(current_device())
@@ -100,7 +101,7 @@ class Event:
             devices.scheduler.wait(stream.queue, self._mark)
 
     def query(self) -> bool:
-        """True if the work before this point is done. Raises the error of failed work."""
+        """Return True if all work before this point is done. Raise the error of failed work."""
         if capturing or self._capture is not None:
             capture.refuse_wait("query", self._by(), self._capture)
         if self._mark is not None and not self._mark.done:
@@ -109,8 +110,7 @@ class Event:
         return self._mark is None or self._mark.done
 
     def has_passed(self) -> bool:
-        """`query` for a thread that only observes. It runs no work and is allowed during a
-        capture."""
+        """Like `query`, but run no queued work. It is also allowed during a capture."""
         return self._mark is None or self._mark.done
 
     def synchronize(self) -> None:
@@ -121,8 +121,8 @@ class Event:
         devices.scheduler.raise_failure()
 
     def elapsed_time(self, end: Event) -> float:
-        """Return the milliseconds of emulated work between two events. They do not predict a GPU's
-        time."""
+        """Return the milliseconds of emulated work between two events, from which a GPU's time
+        cannot be predicted."""
         times = []
         for event in (self, end):
             if not event.enable_timing or event._mark is None or not event._mark.done:
@@ -151,7 +151,7 @@ def external_stream(index: int, ptr: int) -> Stream:
 
 
 def set_stream(stream: Stream) -> Stream:
-    """Make a stream current for its device in this thread; returns the previous one."""
+    """Make a stream current for its device in this thread, and return the previous one."""
     previous = current_stream(stream.device_index)
     try:
         if previous.key != stream.key:
@@ -164,7 +164,7 @@ def set_stream(stream: Stream) -> Stream:
 
 
 def synchronize(index: int) -> None:
-    """Wait for all work of a device. Raises the error of failed work."""
+    """Wait for all work of a device. Raise the error of failed work."""
     if capturing:
         capture.refuse_device_wait("synchronize", index)
     devices.scheduler.drain_all(checked("synchronize", index))

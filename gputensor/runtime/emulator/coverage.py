@@ -1,8 +1,8 @@
-"""The part of CUDA C that the emulator covers: the documentation's table, and errors for other
-constructs.
+"""The part of CUDA C++ that the emulator covers: the tables of the documentation, and errors for
+constructs that are not covered.
 
-A construct that is not covered has no declaration in the shim, so g++ rejects it at its line;
-`explain` puts our error text before g++'s own.
+A construct that is not covered has no declaration in the shim, so g++ rejects the line that uses
+it. `explain` puts our error text before g++'s.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEADERS = (
     "include/gputensor/standard.h",
 )  # fmt: skip
 
-# Group -> (constructs, note). The tests compile every word among the constructs.
+# By group: (constructs, note). The tests compile every word of the constructs.
 COVERED: dict[str, tuple[str, str]] = {
     "built-ins": ("threadIdx blockIdx blockDim gridDim warpSize", ""),
     "functions": (
@@ -85,7 +85,7 @@ COVERED: dict[str, tuple[str, str]] = {
     "others": ("printf assert __trap clock clock64 __nanosleep __builtin_assume pragma-unroll", ""),
 }  # fmt: skip
 
-# Name in messages -> identifiers that show its use.
+# By name in messages: the identifiers that show that a construct is used.
 NOT_COVERED: dict[str, str] = {
     "inline PTX": "asm __asm __asm__",
     "textures and surfaces": (
@@ -125,7 +125,7 @@ _PREFIX = "gputensor_not_covered_"
 
 
 def named(word: str) -> tuple[str, str] | None:
-    """Find the uncovered construct that a word of g++'s error message means; return it and its
+    """Return the uncovered construct to which a word of g++'s error message refers, and its
     group."""
     word = word.removeprefix(_PREFIX)
     operator = _OPERATOR.search(word)
@@ -142,7 +142,7 @@ def named(word: str) -> tuple[str, str] | None:
 
 
 def explain(log: str, unit: str) -> str:
-    """Return g++'s log below a sentence about the first construct that the emulator does not
+    """Return g++'s log, preceded by a sentence about the first construct that the emulator does not
     cover."""
     unlinked = _unlinked(log)
     if unlinked is not None:
@@ -165,7 +165,7 @@ _UNDEFINED = re.compile(r"([^\s:]+):(\d+): undefined reference to `([^']+)'")
 
 
 def _unlinked(log: str) -> str | None:
-    """Return a sentence about a function or variable that is declared but not defined."""
+    """Return a sentence about a function or variable that is declared but not defined, or None."""
     match = _UNDEFINED.search(log)
     if match is None:
         return None
@@ -175,8 +175,8 @@ def _unlinked(log: str) -> str | None:
 
 
 def _place_of_use(log: str, error: re.Match[str]) -> tuple[str, int]:
-    """Return the user's line of an error. For an error in one of our headers, return the user's
-    line that led to it."""
+    """Return the file and line of an error in the user's text. For an error in one of our headers,
+    this is the user's line that led to it."""
     places = [error, *reversed(list(_USED_BY.finditer(log, 0, error.start())))]
     own = (m for m in places if os.path.basename(m[1]) not in SHIM_FILES)
     place = next(own, error)
@@ -184,8 +184,8 @@ def _place_of_use(log: str, error: re.Match[str]) -> tuple[str, int]:
 
 
 def _line_of(unit: str, file: str, line: int) -> str:
-    """Return the line of the translation unit for a line of a file, according to its `#line`
-    marks."""
+    """Return the line of the translation unit that corresponds to a line of a file, according to
+    the `#line` marks."""
     at_file, at_line = "", 0
     for text in unit.splitlines():
         mark = _LINE_MARK.match(text)
@@ -199,7 +199,7 @@ def _line_of(unit: str, file: str, line: int) -> str:
 
 
 def tables() -> str:
-    """Both tables as Markdown, as the documentation shows them."""
+    """Return both tables as Markdown, as the documentation shows them."""
     lines = ["| covered | constructs | |", "|---|---|---|"]
     for group, (words, note) in COVERED.items():
         lines.append(f"| {group} | {_code(words)} | {note} |")

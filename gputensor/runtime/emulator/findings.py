@@ -1,9 +1,9 @@
-"""A finding of the engine as one sentence: place, fault, block, thread and element.
+"""A finding of the engine as one sentence: the place, the fault, and the block, thread and element.
 
     blur.cu:41: read 4 B past 'src' (block (3,0,0), thread (31,0,0), index 307200 of 307200)
 
-The engine reports numbers. Names come from the kernel's signature, and lines from addr2line, a part
-of g++'s tools.
+The engine reports only numbers. Names come from the kernel's signature, and lines from addr2line,
+which is installed with g++.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from .machine import Machine
 
-# For each pointer: (name, offset in the parameter bytes, bytes of an element, True if the kernel
-# may write through it).
+# For each pointer: its name, its offset in the parameter bytes, the bytes of an element, and True
+# if the kernel may write through it.
 Arguments = tuple[tuple[str, int, int, bool], ...]
 
-# Our own headers. A finding in a user's source is never attributed to one of these.
+# Our own headers. A finding in a user's source is never attributed to them.
 SHIM_FILES = (
     "cuda_on_cpu.h intrinsics.h floating_point.h atomics.h collectives.h instrumented.h "
     "users_functions.h half_types.h half_functions.h cuda_fp16.h cuda_bf16.h layout.cuh "
@@ -29,9 +29,9 @@ SHIM_FILES = (
 ).split()
 _HINT = "; the check 'memory' names line and thread"
 _KINDS = ("read", "write", "atomic operation")
-# Stands for the size of an access that a signal reported, which is unknown.
+# The size of an access that a signal reported, which is unknown.
 _SOME_BYTES = 2**64 - 1
-_CLEAR = 1 << 14  # The largest overrun, in bytes, that is attributed to an argument.
+_CLEAR = 1 << 14  # Only an overrun of up to this number of bytes is attributed to an argument.
 _NO_THREAD = 2**32 - 1
 
 
@@ -43,13 +43,13 @@ class Index3(ctypes.Structure):
 
 
 class Found(ctypes.Structure):
-    """The allocation that contains a pointer; device -1 is pinned host memory."""
+    """The allocation that contains a pointer. Device -1 is pinned host memory."""
 
     _fields_ = (
         ("begin", ctypes.c_void_p), ("nbytes", ctypes.c_size_t), ("device", ctypes.c_int),
         ("state", ctypes.c_int),
     )  # fmt: skip
-    begin: int  # None instead of 0, as ctypes reads a null pointer
+    begin: int  # A null pointer is None, as ctypes reads it.
     nbytes: int
     device: int
     state: int
@@ -74,8 +74,8 @@ class Finding(ctypes.Structure):
 def sentence(
     machine: Machine, kernel: str, found: Finding, params: bytes, arguments: Arguments
 ) -> str:
-    """Return the whole sentence. If the place is unknown, the sentence begins with the kernel's
-    name."""
+    """Return the finding as one sentence. If the place is unknown, the sentence begins with the
+    kernel's name."""
     what = found.what.decode(errors="replace")
     where = [f"block {found.block}"]
     if found.thread.x != _NO_THREAD:
@@ -148,7 +148,8 @@ def _race(
 def _beside_an_argument(
     machine: Machine, address: int, params: bytes, arguments: Arguments, may_be_const: bool
 ) -> list[str] | None:
-    """Return the place of an address relative to the arguments, and remarks; None if unknown."""
+    """Return the place of an address relative to the arguments, followed by remarks. Return None if
+    no argument is near."""
     meant = _meant(machine, address, params, arguments, may_be_const)
     is_clear = bool(meant) and meant[0].distance <= _CLEAR
     wrapped = None if is_clear else _wrapped(machine, address, params, arguments)
@@ -164,9 +165,10 @@ def _beside_an_argument(
 
 
 class _Meant(NamedTuple):
-    """An argument that was possibly meant by an address outside of the argument's memory."""
+    """An argument that the kernel may have meant to access, for an address outside of the
+    argument's memory."""
 
-    distance: int  # bytes between the address and the argument's memory
+    distance: int  # It counts the bytes from the address to the argument's memory.
     name: str
     side: str
     element: int
@@ -176,10 +178,10 @@ class _Meant(NamedTuple):
 def _meant(
     machine: Machine, address: int, params: bytes, arguments: Arguments, may_be_const: bool
 ) -> list[_Meant]:
-    """Return the arguments that the kernel perhaps meant to access, the nearest one first.
+    """Return the arguments that the kernel may have meant to access, the nearest one first.
 
-    If possible, a write is attributed to a pointer that may be written through, and an address to
-    an argument whose element begins there.
+    A write is preferably attributed to a pointer through which the kernel may write, and an address
+    to an argument of which an element begins at this address.
     """
     found: list[tuple[bool, _Meant]] = []
     for name, offset, itemsize, is_written in arguments:
@@ -212,8 +214,8 @@ def _close(near: Found, address: int) -> bool:
 def _argument(
     near: Found | None, address: int, params: bytes, arguments: Arguments
 ) -> tuple[str | None, list[str]]:
-    """Return the quoted name of the argument to which an address belongs, and the element's
-    index."""
+    """Return the quoted name of the argument to which an address belongs, and the index of the
+    element."""
     best: tuple[int, str, list[str]] | None = None
     for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
@@ -230,8 +232,8 @@ def _argument(
 def _wrapped(
     machine: Machine, address: int, params: bytes, arguments: Arguments
 ) -> list[str] | None:
-    """Return the argument and the index that would lead to an address by overflow of a 32-bit
-    index; None if several arguments are possible."""
+    """Return the argument and the index that would give this address by an overflow of a 32-bit
+    index. Return None unless there is exactly one such argument."""
     meant = []
     for name, offset, itemsize, _ in arguments:
         pointer = int.from_bytes(params[offset : offset + 8], "little")
@@ -253,8 +255,8 @@ _OVERRUN = re.compile(
 
 
 def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
-    """Add an argument's name to a sentence about an allocation's guards. The argument points to the
-    allocation."""
+    """Add the name of the argument that points to an allocation to a sentence about the
+    allocation's guard bytes."""
     match = _OVERRUN.search(text)
     if match is None:
         return text
@@ -276,24 +278,24 @@ _OBJECT = re.compile(r"\((\S+)\+(0x[0-9a-f]+)\)")
 
 
 def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None:
-    """Return the place as `blur.cu:41`, from the compiler's output or from an instruction's
-    address."""
+    """Return the place, such as `blur.cu:41`. It comes from the compiler's output or, if that has
+    none, from the address of an instruction."""
     if file and line:
         return f"{os.path.basename(file)}:{line}"
-    in_object = _OBJECT.search(file)  # libasan's text for an unknown symbol
+    in_object = _OBJECT.search(file)  # libasan uses this text for an unknown symbol.
     if in_object is not None:
         return _line_of(in_object[1], int(in_object[2], 16))
     if file:
         return ":".join(os.path.basename(file).split(":")[:2])
     at = machine.place_of(pc)
-    if at is None or os.path.basename(at[0]).startswith("lib"):  # the address is in a library
+    if at is None or os.path.basename(at[0]).startswith("lib"):  # The address is in a library.
         return None
     return _line_of(at[0], at[1] - 1)
 
 
 def _line_of(path: str, offset: int) -> str | None:
-    """Return the innermost place in the user's text for an instruction. Places in the emulator's
-    headers are skipped."""
+    """Return the innermost place of an instruction that is in the user's text. Places in the
+    emulator's headers are skipped."""
     command = ["addr2line", "-s", "-i", "-e", path, hex(offset)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,6 +1,7 @@
-"""Python interface of the engine's shared object: memory with guards, loaded kernels, launches.
+"""Python interface of the engine's shared object: memory with guard bytes, loaded kernels,
+launches.
 
-It has no streams: every call runs at once, under one lock, and returns a fault as text.
+There are no streams: every call runs at once, under one lock, and returns a fault as text.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class _Module(ctypes.Structure):
 
 
 class _Image:
-    """A shared object in memory."""
+    """A loaded shared object."""
 
     __slots__ = ("begin", "end", "library", "module")
     library: Any
@@ -72,7 +73,8 @@ class _Image:
 class Loaded:
     """One variant of a kernel in a loaded shared object.
 
-    places: offset and size of each parameter in the bytes of a launch. offsets: only the offsets.
+    places: the offset and size of each parameter in the bytes of a launch. offsets: only the
+    offsets.
     """
 
     __slots__ = (
@@ -81,7 +83,7 @@ class Loaded:
     )  # fmt: skip
 
     def __init__(self, image: _Image, entry: _Entry) -> None:
-        self.image: _Image = image  # this reference keeps the code mapped
+        self.image: _Image = image  # The reference keeps the code mapped.
         self.address: int = ctypes.addressof(entry)
         self.name: Any = entry.name.decode()
         self.has_collectives: bool = bool(entry.has_collectives)
@@ -92,8 +94,8 @@ class Loaded:
         self.offsets: tuple[Any, ...] = tuple(offset for offset, _ in self.places)
 
     def symbols(self) -> dict[str, tuple[int, int]]:
-        """Return the address and the size in bytes of each __constant__ and __device__ variable of
-        the text."""
+        """Return the address and the bytes of each __constant__ and __device__ variable of the
+        text."""
         found, at = {}, self.image.module.contents.first_symbol
         while at:
             found[at.contents.name.decode()] = at.contents.address, at.contents.nbytes
@@ -107,7 +109,7 @@ def _pass_on(number: int, sentence: str) -> None:
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if number == signal.SIGINT and is_main and is_usual:
         raise KeyboardInterrupt(sentence)
-    # not SIGURG, which the main thread has received itself
+    # SIGURG is left out, because the main thread has received it itself.
     if number in (signal.SIGINT, signal.SIGALRM):
         signal.raise_signal(number)
 
@@ -121,7 +123,8 @@ class Machine:
     def __init__(self) -> None:
         self.checks: bool = os.environ.get("GPUTENSOR_EMULATOR_CHECK", "1") != "0"
         self.lock = threading.RLock()
-        # True if finalisers must not use the engine, because its lock may be held for ever
+        # True if finalisers must not use the engine, because another thread may hold its lock for
+        # ever.
         self.is_closed = False
         self._engine = ctypes.CDLL(toolchain.compile_engine())
         self._images: dict[tuple[str, int], _Image] = {}
@@ -130,8 +133,8 @@ class Machine:
         self._declare()
         self._engine.engine_configure(int(self.checks))
         self._table = self._engine.engine_table()
-        # bytes between allocations, and bytes before the first and after the last one, which catch
-        # wrong indices
+        # gap: the bytes between allocations. reach: the bytes before the first and after the last
+        # allocation. Both catch wrong indices.
         self.gap, self.reach = int(self._engine.engine_gap()), int(self._engine.engine_reach())
 
     def _declare(self) -> None:
@@ -167,7 +170,8 @@ class Machine:
     # --- memory ---------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int, device_index: int) -> int:
-        """Address of new memory, filled with 0xff; device -1 is pinned host memory."""
+        """Return the address of new memory, which is filled with 0xff. Device -1 is pinned host
+        memory."""
         with self.lock:
             address: int = self._engine.engine_allocate(nbytes, device_index)
         if not address:
@@ -175,46 +179,46 @@ class Machine:
         return address
 
     def drop(self, address: int) -> None:
-        """Mark memory that its tensor has dropped. Queued work may still use it."""
+        """Mark memory that its tensor has dropped, but that queued work may still use."""
         with self.lock:
             self._engine.engine_drop(address)
 
     def free(self, address: int) -> str | None:
-        """Free memory after its queued work has run. Returns a fault found in the guards, or
-        None."""
+        """Free memory when its queued work has run. Return a fault that is found in the guard
+        bytes, or None."""
         with self.lock:
             return self._text(self._engine.engine_free(address, self._error, 2048))
 
     def find(self, address: int) -> Found | None:
-        """Return the allocation that contains an address."""
+        """Return the allocation that contains an address, or None."""
         found = Found()
         with self.lock:
             return found if self._engine.engine_find(address, found) else None
 
     def nearest(self, address: int) -> Found | None:
-        """Return the allocation that contains an address, or the nearest one."""
+        """Return the allocation that contains an address, otherwise the nearest allocation."""
         found = Found()
         with self.lock:
             return found if self._engine.engine_nearest(address, found) else None
 
     def scan(self, params: bytes, device_index: int, reachable: int) -> tuple[int, Found] | None:
-        """Return the first word of a parameter struct that points to memory that the device may not
-        use."""
+        """Return the position of the first word in a parameter struct that points to memory that
+        the device may not use, and this memory's allocation."""
         found = Found()
         with self.lock:
             at = self._engine.engine_scan(params, len(params), device_index, reachable, found)
         return (at - 1, found) if at else None
 
     def check(self, params: bytes = b"") -> str | None:
-        """Return a fault in the guards of allocated memory. The launch's arguments are checked
-        first."""
+        """Return a fault in the guard bytes of allocated memory, or None. The memory of the
+        launch's arguments is checked first."""
         if not self.checks:
             return None
         with self.lock:
             return self._text(self._engine.engine_check(params, len(params), self._error, 2048))
 
     def check_freed(self) -> str | None:
-        """Return the error of a write to freed memory that is still kept."""
+        """Return the error of a write to freed memory that the engine still keeps, or None."""
         if not self.checks:
             return None
         with self.lock:
@@ -238,7 +242,8 @@ class Machine:
         raise errors.cannot_launch(entry, "entry", f"be a kernel of variant {variant}", got)
 
     def _image(self, path: str, device_index: int) -> _Image:
-        """Load the shared object. If it has device variables, it is loaded once for each device."""
+        """Return the loaded shared object. If it has device variables, each device loads its own
+        copy."""
         known = self._images.get((path, 0))
         if known is not None and not (device_index and known.module.contents.first_symbol):
             return known
@@ -263,8 +268,7 @@ class Machine:
         shared_bytes: int, params: bytes, options: settings.Options,
         arguments: findings.Arguments = (),
     ) -> str | None:  # fmt: skip
-        """Run all blocks now. Returns one sentence about a fault, with block and thread, or
-        None."""
+        """Run all blocks now. Return a sentence about a fault, with block and thread, or None."""
         with self.lock:
             finding, image = self._finding, kernel.image
             wrong = self._engine.engine_launch(
@@ -272,7 +276,7 @@ class Machine:
                 shared_bytes, options, image.begin, image.end, finding,
             )  # fmt: skip
             late = more = self.check(params)
-            while more:  # report all faults now, so that they are not attributed to a later launch
+            while more:  # Later faults must not be attributed to a later launch.
                 more = self.check(params)
             if wrong:
                 sentence = findings.sentence(self, kernel.name, finding, params, arguments)
@@ -285,7 +289,7 @@ class Machine:
             return late and f"{kernel.name}: {findings.with_argument(late, params, arguments)}"
 
     def stop(self, wait_s: float) -> bool:
-        """End the kernel that another thread runs. Returns True if the kernel has ended."""
+        """End the kernel that another thread runs. Return True if the kernel has ended."""
         self._engine.engine_stop()
         has_ended = self.lock.acquire(timeout=wait_s)
         if has_ended:
@@ -293,7 +297,8 @@ class Machine:
         return has_ended
 
     def place_of(self, pc: int | None) -> tuple[str, int] | None:
-        """Return the shared object of an instruction, and the instruction's offset in it."""
+        """Return the shared object that contains an instruction, and the instruction's offset in
+        it."""
         room = ctypes.create_string_buffer(1024)
         offset = self._engine.engine_offset(pc, room, 1024) if pc else 0
         return (room.value.decode(errors="replace"), offset) if offset else None

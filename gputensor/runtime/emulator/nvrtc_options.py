@@ -1,7 +1,7 @@
-"""NVRTC's options in the emulator: supported, ignored and rejected options.
+"""NVRTC's options in the emulator: which are supported, ignored or rejected.
 
-`-I`, `-D`, `-U` and `-std` work as in NVRTC. Options that affect only GPU code generation are
-ignored. All others are rejected, since ignoring them could change a kernel's results.
+`-I`, `-D`, `-U` and `-std` work as in NVRTC. Options that affect only the generated GPU code are
+ignored. All other options are rejected, because ignoring them could change a kernel's results.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ _SPELT = {
     "-define-macro": "D", "-U": "U", "--undefine-macro": "U", "-undefine-macro": "U", "-std": "std",
     "--std": "std",
 }  # fmt: skip
-STANDARDS = ("c++17", "c++20")  # The emulator's headers need C++17.
-# Options of GPU code generation, and options that describe what the emulator always does.
+# The emulator's headers need at least C++17.
+STANDARDS = ("c++17", "c++20")
+# Options that affect only the generated GPU code, and options for the emulator's normal behaviour.
 _WITHOUT_EFFECT = (
     "-lineinfo --generate-line-info -G --device-debug -w --disable-warnings --restrict -restrict "
     "-fmad=false --fmad=false -ftz=false --ftz=false -prec-div=true --prec-div=true "
@@ -27,8 +28,8 @@ _WITH_A_NUMBER = ("-maxrregcount=", "--maxrregcount=", "--maxrregcount ", "-maxr
 
 
 class Options(NamedTuple):
-    """Parsed options: header folders, macros (None if undefined), the language standard, and all
-    other options.
+    """Parsed options: folders of headers, macros (None if undefined), the language standard, and
+    all other options.
     """
 
     folders: tuple[str, ...]
@@ -73,7 +74,8 @@ def _split(item: str, following: Iterator[str]) -> tuple[str | None, str]:
 
 
 def check(options: Options, title: str) -> None:
-    """Raises: KernelError for the first option that the emulator does not support."""
+    """Check the options. Raises: KernelError for the first option that the emulator does not
+    support."""
     for other in options.others:
         if other.strip() not in _WITHOUT_EFFECT and not other.strip().startswith(_WITH_A_NUMBER):
             rule = "be among -I, -D, -U and -std where CUDA is emulated"
@@ -84,6 +86,7 @@ def check(options: Options, title: str) -> None:
 
 
 def with_macros(defines: dict[str, object], options: Options) -> dict[str, object]:
-    """Merge the macros of the options and those of `defines=`, which take precedence."""
+    """Return the macros of the options and of `defines=`. If both define a macro, `defines=` takes
+    precedence."""
     own = {name: value for name, value in options.macros.items() if value is not None}
     return {**own, **defines}

@@ -1,4 +1,4 @@
-"""Pinned host memory of the emulator; copies from and to it are asynchronous."""
+"""Pinned host memory of the emulator. Copies from and to it are asynchronous."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .machine import Machine
 
 
 class _Owner:
-    """Frees the memory when no array, no PinnedMemory and no queued copy refers to it."""
+    """Frees the memory when no array, PinnedMemory or queued copy refers to it any longer."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_machine", "ptr")
 
@@ -29,7 +29,7 @@ class _Owner:
 
 
 class PinnedMemory:
-    """`nbytes` bytes of page-locked host memory; `array` is a view that keeps them alive."""
+    """`nbytes` bytes of page-locked host memory. `array` is a view that keeps the memory alive."""
 
     __slots__ = ("__weakref__", "_owner", "array", "nbytes", "ptr")
 
@@ -41,7 +41,7 @@ class PinnedMemory:
 
 
 class PinnedAllocator:
-    """Makes pinned memory and finds the owner of a pointer into it."""
+    """Allocates pinned memory, and finds the owner of a pointer into pinned memory."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -53,7 +53,8 @@ class PinnedAllocator:
         return PinnedMemory(owner, nbytes)
 
     def owner_of(self, ptr: int, nbytes: int) -> Any:
-        """The owner that keeps [ptr, ptr + nbytes) alive, or None if the memory is not pinned."""
+        """Return the owner that keeps [ptr, ptr + nbytes) alive, or None if the memory is not
+        pinned."""
         found = self._machine.find(ptr)
         if found is None or found.device >= 0 or ptr + nbytes > found.begin + found.nbytes:
             return None

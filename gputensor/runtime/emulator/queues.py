@@ -1,10 +1,10 @@
-"""Streams as queues of pending work, and the scheduler that runs it.
+"""Streams as queues of pending work, and the scheduler that runs this work.
 
 `GPUTENSOR_EMULATOR_ORDER` selects the order. `eager` runs a stream as far as possible at every
-call, `lazy` runs it only when a call waits for it, `random` runs a few steps of random streams at
-every call (`GPUTENSOR_EMULATOR_SEED`). A GPU may choose any of these orders. If a program's result
-depends on the order, it lacks a wait. Each queue runs in order, and an entry that waits for an
-event blocks its queue until the event's own entry has run.
+call. `lazy` runs a stream only when a call waits for it. `random` runs a few steps of random
+streams at every call (`GPUTENSOR_EMULATOR_SEED`). A GPU may choose any of these orders. If a
+program's result depends on the order, the program lacks a wait. The entries of a queue run in
+order. An entry that waits for an event blocks its queue until the event's own entry has run.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __tracebackhide__ = errors.is_of_a_kernel
 
 
 class Mark:
-    """One recording of an event. It is done when its queue has reached it."""
+    """One recording of an event. The mark is done when its queue has reached it."""
 
     __slots__ = ("after", "done", "queue", "time_s")
 
     def __init__(self, queue: Queue) -> None:
         self.queue: Queue = queue
-        # in a recording: the indices of the calls that it waits for
+        # In a recording: the indices of the calls that come before the mark.
         self.after: tuple[int, ...] = ()
         self.done = False
         self.time_s = 0.0
@@ -43,9 +43,9 @@ class Mark:
 
 
 class Queue:
-    """The pending work of one stream: calls, and marks to wait for.
+    """The pending work of one stream: calls, and marks that must be waited for.
 
-    recording: receives the calls while the stream is captured.
+    recording: if the stream is captured, the recording that receives the calls.
     """
 
     __slots__ = ("device_index", "pending", "recording", "running")
@@ -74,7 +74,7 @@ class Recording:
         self.last[queue] = (*dict.fromkeys(self.last.get(queue, ()) + after),)
 
     def is_joined(self, queue: Queue) -> bool:
-        """True if the next entry of this queue would run after every recorded call."""
+        """Return True if the next entry of this queue would run after all recorded calls."""
         seen, open_ = set(self.last.get(queue, ())), [*self.last.get(queue, ())]
         while open_:
             new = {n for n in self.after[open_.pop()] if n not in seen}
@@ -92,7 +92,7 @@ class Recording:
         return "\n".join([*lines, "}", ""])
 
     def order(self, chance: random.Random | None) -> Iterator[Callable[[], None]]:
-        """Return the calls in the recorded order; with `chance`, in a random order that respects
+        """Yield the calls in the recorded order or, with `chance`, in a random order that respects
         the waits."""
         if chance is None:
             yield from self.calls
@@ -107,7 +107,7 @@ class Recording:
 
 
 class Scheduler:
-    """All queues of the process; one thread at a time runs work."""
+    """All queues of the process. Only one thread at a time runs work."""
 
     def __init__(self) -> None:
         order = os.environ.get("GPUTENSOR_EMULATOR_ORDER") or "eager"
@@ -117,14 +117,15 @@ class Scheduler:
         self.order = order
         self.lock = threading.RLock()
         self.failures: list[Exception] = []
-        # queues with pending work, oldest first
+        # The queues with pending work, the oldest first.
         self._busy: dict[Queue, None] = {}
         self._chance = random.Random(os.environ.get("GPUTENSOR_EMULATOR_SEED", "0"))
 
     # --- adding work ------------------------------------------------------------------------------
 
     def add(self, queue: Queue, call: Callable[[], None]) -> None:
-        """Append a call to a queue. If the call runs at once, its failure is raised here."""
+        """Append a call to a queue. If the call runs at once and fails, its error is raised
+        here."""
         if queue.recording is not None:
             queue.recording.add(queue, call)
             return
@@ -134,10 +135,11 @@ class Scheduler:
             self._after_adding(queue)
 
     def add_quietly(self, queue: Queue, call: Callable[[], None]) -> None:
-        """`add` for a finaliser: a failure is raised by the next call instead.
+        """Like `add`, for a finaliser: if the call fails, the next call raises the error.
 
-        It never waits: during a garbage collection, the thread that runs work may be waiting for
-        this thread. The entry then stays in the queue until that thread continues.
+        It never waits, because the thread that runs work may itself be waiting for this thread,
+        which collects garbage. In that case the entry stays in the queue until the other thread
+        continues.
         """
         if not self.lock.acquire(blocking=False):
             queue.pending.append(call)
@@ -171,7 +173,7 @@ class Scheduler:
         self.add(queue, run)
 
     def wait(self, queue: Queue, mark: Mark) -> None:
-        """Make later entries of the queue run after the mark."""
+        """Let later entries of the queue wait for the mark."""
         if queue.recording is not None:
             queue.recording.wait(queue, mark.after)
             return
@@ -193,7 +195,7 @@ class Scheduler:
     # --- running work -----------------------------------------------------------------------------
 
     def drain(self, queue: Queue) -> None:
-        """Run a queue to its end, and the entries of other queues that it waits for."""
+        """Run all entries of a queue, and the entries of other queues for which they wait."""
         with self.lock:
             while queue.pending and not queue.running:
                 if self.order == "random" and self._chance.random() < 0.5:
@@ -202,13 +204,14 @@ class Scheduler:
                     self._step(queue)
 
     def reach(self, mark: Mark) -> None:
-        """Run the mark's queue until it has passed the mark."""
+        """Run the mark's queue until the mark is done."""
         with self.lock:
             while not mark.done and mark.queue.pending:
                 self._step(mark.queue)
 
     def drain_all(self, device_index: int | None = None) -> None:
-        """Run every queue of a device to its end; of all devices if None."""
+        """Run all entries of all queues of a device, or of all devices if `device_index` is
+        None."""
         with self.lock:
             queues = list(self._busy)
             if self.order == "random":
@@ -218,7 +221,7 @@ class Scheduler:
                     self.drain(queue)
 
     def poll(self, queue: Queue) -> None:
-        """Run one step for a query, so that a loop of queries ends."""
+        """Run one step for a query, so that a loop of queries makes progress and ends."""
         with self.lock:
             if queue.pending:
                 self._step(queue)
@@ -235,7 +238,7 @@ class Scheduler:
             self._guarded(queue, head)
         if not queue.pending:
             self._busy.pop(queue, None)
-            # run again, because another thread may have added work without the lock
+            # Tested again, because another thread may have added work without the lock.
             if queue.pending:
                 self._busy[queue] = None
 
@@ -258,12 +261,13 @@ class Scheduler:
             queue.running = False
 
     def raise_failure(self) -> None:
-        """Raise the first failure of the work that has run. Later failures are consequences of
-        it."""
+        """Raise the first failure of the work that has run. Later failures are consequences of the
+        first."""
         if self.failures:
             first = self.failures[0]
             self.failures.clear()
             try:
                 raise first
             finally:
-                del first  # delete the error, because its traceback refers to this frame
+                # The error's traceback refers to this frame, which would be a reference cycle.
+                del first

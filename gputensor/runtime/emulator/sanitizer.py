@@ -1,7 +1,7 @@
-"""The sanitized run: libasan is loaded from the start of the process.
+"""Runs with AddressSanitizer, for which libasan must be loaded when the process starts.
 
-A shared object built with AddressSanitizer aborts a process that was started without libasan. With
-`GPUTENSOR_EMULATOR_SANITIZE=1`, importing gputensor therefore restarts the process once with
+A shared object that was built with AddressSanitizer aborts a process without libasan. With
+`GPUTENSOR_EMULATOR_SANITIZE=1`, the import of gputensor therefore restarts the process once, with
 libasan preloaded.
 """
 
@@ -14,13 +14,13 @@ import sys
 
 from gputensor.core import errors
 
-# Python keeps memory until exit on purpose, so leaks are not detected. A finding is an error of the
-# launch and does not end the process.
+# Leaks are not detected, because Python intentionally keeps memory until exit. A finding is an
+# error of the launch and does not end the process.
 OPTIONS = "detect_leaks=0:halt_on_error=0:detect_stack_use_after_return=0:suppress_equal_pcs=0:"
 
 
 def is_active() -> bool:
-    """True if libasan is loaded in this process."""
+    """Return True if libasan is loaded in this process."""
     return hasattr(ctypes.CDLL(None), "__asan_init")
 
 
@@ -40,7 +40,7 @@ def environment() -> dict[str, str]:
 
 
 def ensure_preloaded() -> None:
-    """Restart this process with libasan, unless it is loaded."""
+    """Restart this process with libasan if libasan is not loaded."""
     if is_active():
         return
     env = environment()
@@ -60,5 +60,6 @@ def ensure_preloaded() -> None:
 
 
 def _is_deleted(descriptor: int) -> bool:
-    """True if the file was deleted, as are the files into which pytest captures output."""
+    """Return True if the file was deleted. The files into which pytest captures output are deleted
+    files."""
     return os.fstat(descriptor).st_nlink == 0

@@ -1,12 +1,12 @@
 """Settings of the emulator: checks, time limit, and the order of threads.
 
-`GPUTENSOR_EMULATOR_SANITIZE` selects the checks of each memory access, in a separate build:
-`writes` (a kernel writes only to its own arguments), `memory` (also reads, and accesses of shared
-memory), `init` (shared memory is written before it is read), `race`, `overflow` (of signed
-integers, and division by zero), or `all`; `1` is libasan (sanitizer.py). `GPUTENSOR_EMULATOR_LIMIT`
-is the number of seconds that a kernel may run (default: no limit). `GPUTENSOR_EMULATOR_SCHEDULE` is
-the order of blocks, and of threads between barriers: `forward`, `reversed` or `random`
-(`GPUTENSOR_EMULATOR_SEED`). If a result depends on the order, the kernel has a bug that can appear
+`GPUTENSOR_EMULATOR_SANITIZE` selects checks of each memory access, in a separate build: `writes` (a
+kernel writes only to its own arguments), `memory` (also reads, and accesses of shared memory),
+`init` (shared memory is written before it is read), `race`, `overflow` (of signed integers, and
+division by zero), or `all`; `1` means libasan (sanitizer.py). `GPUTENSOR_EMULATOR_LIMIT` is the
+number of seconds that a kernel may run (default: no limit). `GPUTENSOR_EMULATOR_SCHEDULE` is the
+order of blocks, and of threads between barriers: `forward`, `reversed` or `random`
+(`GPUTENSOR_EMULATOR_SEED`). If a result depends on this order, the kernel has a bug that can appear
 on a GPU.
 """
 
@@ -20,17 +20,18 @@ from contextlib import contextmanager
 
 from gputensor.core import errors
 
-CHECKS = ("memory", "init", "race", "overflow")  # the checks of `all`; `memory` contains `writes`
+# `all` selects these checks; `memory` includes `writes`.
+CHECKS = ("memory", "init", "race", "overflow")
 WRITES = "writes"
-# the checks that the engine performs; the compiler adds `overflow`
+# The checks that the engine makes; `overflow` is made by the compiled code.
 _BY_THE_ENGINE = (WRITES, *CHECKS[:3])
 _EACH_ACCESS = CHECKS[:3]
 SCHEDULES = ("forward", "reversed", "random")
-_LONGEST = 10**6  # the longest time limit, in seconds
+_LONGEST = 10**6  # A time limit may have at most this number of seconds.
 
 
 class Options(ctypes.Structure):
-    """Options passed to the engine at each launch."""
+    """The options that the engine receives at each launch."""
 
     _fields_ = (
         ("device", ctypes.c_int), ("reachable", ctypes.c_uint), ("order", ctypes.c_int),
@@ -40,7 +41,7 @@ class Options(ctypes.Structure):
 
 
 class Settings:
-    """Settings of later launches. Immutable: a launch in a queue keeps its settings."""
+    """The settings of later launches. They are immutable, so a queued launch keeps its settings."""
 
     __slots__ = ("_options", "build", "checks", "limit_s", "schedule", "seed")
     schedule: str
@@ -50,8 +51,8 @@ class Settings:
         self, checks: frozenset[str], schedule: str, seed: int, limit_s: float | None
     ) -> None:
         self.checks, self.schedule, self.seed, self.limit_s = checks, schedule, seed, limit_s
-        # how kernels are built: "each" calls the engine at each access, "overflow" tests each sum
-        # and product, "writes" calls the engine at each write
+        # How kernels are built: with a call of the engine at each access, with a test of each sum
+        # and product, with a call of the engine at each write.
         each = not checks.isdisjoint(_EACH_ACCESS)
         self.build = each, "overflow" in checks, WRITES in checks and not each
         self._options: dict[tuple[int, int], Options] = {}
@@ -87,7 +88,7 @@ def from_environment() -> Settings:
 
 
 def parse_limit(text: str) -> float | None:
-    """Parse seconds; an empty text or 0 means no limit, None."""
+    """Return the number of seconds; None (no limit) for an empty text or 0."""
     try:
         limit = float(text or 0)
     except ValueError:
@@ -106,7 +107,8 @@ def parse_seed(text: str) -> int:
 
 
 def parse_checks(text: str) -> frozenset[str]:
-    """Parse `memory,race` into a set. The value `1`, which means libasan, gives an empty set."""
+    """Return the checks of a text such as `memory,race` as a set. For `1`, which means libasan, the
+    set is empty."""
     names = [name for name in str(text).replace(" ", "").split(",") if name not in ("", "0", "1")]
     if names == ["all"]:
         return frozenset(CHECKS)
@@ -129,13 +131,13 @@ def emulator_settings(
     sanitize: str | None = None, schedule: str | None = None, seed: int | None = None,
     limit_s: float | None = None,
 ) -> Iterator[Settings]:  # fmt: skip
-    """`with gt.cuda.emulator_settings(sanitize="all", schedule="random", seed=7):` changes the
-    settings for a block, in the whole process.
+    """`with gt.cuda.emulator_settings(sanitize="all", schedule="random", seed=7):` changes settings
+    within a block, for the whole process.
 
-    sanitize: `writes`, `memory`, `init`, `race`, `overflow`, several of them with commas, or `all`;
-    "" for none. schedule: `forward`, `reversed` or `random`, the order of blocks and of threads
-    between barriers. limit_s: the seconds that a kernel may run; 0 for no limit. None keeps a
-    setting. On a real GPU nothing changes.
+    sanitize: `writes`, `memory`, `init`, `race`, `overflow`, several of them separated by commas,
+    or `all`; "" for none. schedule: `forward`, `reversed` or `random`, the order of blocks and of
+    threads between barriers. limit_s: the seconds that a kernel may run; 0 for no limit. None
+    leaves a setting unchanged. On a real GPU nothing changes.
     """
     global _now
     before = current()

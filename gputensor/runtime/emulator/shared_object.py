@@ -1,8 +1,8 @@
-"""Checks of a user's compiled kernel for features that no GPU supports.
+"""Checks of a user's compiled kernel for features that a GPU does not support.
 
 Host functions such as `_exit` appear as undefined symbols of the shared object. Static shared
-memory, limited to 48 KiB on a GPU, is in the object's thread-local storage. So the symbol table
-lists its variables, each with the name of the function that declares it.
+memory, which a GPU limits to 48 KiB, is in the object's thread-local storage. So the symbol table
+lists each of its variables, with the name of the function that declares it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from . import source
 
 MOST = 48 << 10
 _PT_TLS, _SHT_SYMTAB, _SHT_DYNSYM, _STT_TLS, _STB_GLOBAL = 7, 2, 11, 6, 1
-# Functions that are allowed: C library functions that g++ and the emulator's headers use, and
-# built-in math functions.
+# Allowed functions: C library functions that g++ and the emulator's headers use, and built-in math
+# functions.
 _ASKED = frozenset((
     *"memcpy memmove memset memcmp vsnprintf snprintf __tls_get_addr __stack_chk_fail".split(),
     *"__cxa_atexit __cxa_finalize __cxa_pure_virtual __errno_location strlen abort".split(),
@@ -28,7 +28,7 @@ _ASKED = frozenset((
 
 
 def check(image: bytes, text: str, entries: Sequence[str], title: str) -> None:
-    """Raises: KernelError if a GPU's compiler would reject the text."""
+    """Check a compiled kernel. Raises: KernelError if a GPU's compiler would reject the text."""
     host = next(_of_the_host(image), None)
     if host is not None:
         log = f"'{host}' is a function of the host, which a kernel cannot call"
@@ -42,8 +42,9 @@ def check(image: bytes, text: str, entries: Sequence[str], title: str) -> None:
 
 
 def _of_the_host(image: bytes) -> Iterator[str]:
-    """Return the undefined functions of the object that are neither in libm nor in the emulator."""
-    library = ctypes.CDLL("libc.so.6")  # libm's names are defined in another library
+    """Yield the undefined functions of the object that belong to the host's C library and are not
+    allowed."""
+    library = ctypes.CDLL("libc.so.6")  # It does not define the functions of libm.
     for name, info, section, _ in _symbols(image, _SHT_DYNSYM):
         if section == 0 and info >> 4 == _STB_GLOBAL and name not in _ASKED:
             if hasattr(library, name):
@@ -51,8 +52,8 @@ def _of_the_host(image: bytes) -> Iterator[str]:
 
 
 def too_large(image: bytes, text: str, entries: Sequence[str]) -> tuple[str, int] | None:
-    """Return the first kernel that declares more static shared memory than a GPU has, and its
-    bytes."""
+    """Return the first kernel that declares more static shared memory than a GPU has, and the
+    declared bytes."""
     if _of_thread(image) <= MOST:
         return None
     sizes = dict(_variables(image))
@@ -67,7 +68,8 @@ def too_large(image: bytes, text: str, entries: Sequence[str]) -> tuple[str, int
 
 
 def _reached(functions: Mapping[str, set[str]], name: str) -> set[str]:
-    """Return a function and the functions that it calls, found by their names in the text."""
+    """Return the names of a function and of all functions that it may call: functions whose names
+    are in its text."""
     found, more = set(), {name}
     while more:
         found |= more
@@ -76,12 +78,13 @@ def _reached(functions: Mapping[str, set[str]], name: str) -> set[str]:
 
 
 def _declares(symbol: str, functions: set[str]) -> bool:
-    """True if a mangled name, `_ZZN…4blurEPfE4tile`, is a variable in one of the functions."""
+    """Return True if a mangled name such as `_ZZN…4blurEPfE4tile` is a variable in one of the
+    functions."""
     return symbol.startswith("_ZZ") and any(f"{len(f)}{f}" in symbol for f in functions)
 
 
 def _of_thread(image: bytes) -> int:
-    """Return the size of thread-local storage in bytes."""
+    """Return the size of the thread-local storage in bytes."""
     offset, size, count = _table(image, 32, 54)
     for at in range(offset, offset + size * count, size):
         if struct.unpack_from("<I", image, at)[0] == _PT_TLS:
@@ -90,14 +93,14 @@ def _of_thread(image: bytes) -> int:
 
 
 def _variables(image: bytes) -> Iterator[tuple[str, int]]:
-    """Return name and bytes of each thread-local variable."""
+    """Yield the name and the bytes of each thread-local variable."""
     for name, info, _, nbytes in _symbols(image, _SHT_SYMTAB):
         if info & 15 == _STT_TLS and nbytes:
             yield name, nbytes
 
 
 def _symbols(image: bytes, wanted: int) -> Iterator[tuple[str, int, int, int]]:
-    """Return name, kind, section (0 if another object defines it) and size of each symbol of a
+    """Yield the name, kind, section (0 if another object defines it) and size of each symbol of a
     table."""
     offset, size, count = _table(image, 40, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", image, offset + size * i) for i in range(count)]

@@ -1,10 +1,10 @@
-"""Turn the text of a `.cu` file into one C++ translation unit with every variant in it.
+"""Conversion of the text of a `.cu` file to one C++ translation unit that contains every variant.
 
 The text keeps its lines where possible, so that messages have the right line numbers. Only words
-that g++ does not accept are changed: `extern "C"` is removed (two variants may not share a C name),
-a `__global__` function is declared to the shim, and `extern __shared__` becomes a pointer. This is
-not a parser: it searches for words. If it cannot decide whether a kernel has barriers, it assumes
-that it has.
+that g++ does not accept are changed: `extern "C"` is removed (two variants cannot share a C name),
+a `__global__` function is declared to the shim, and `extern __shared__` becomes a pointer. There is
+no parser, only searches for words. If a search cannot tell whether a kernel has barriers, the
+kernel is treated as if it had barriers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INSIDE = r"(?:[^()]|\([^()]*\))*"
 _BOUNDS = re.compile(rf"__launch_bounds__\s*\(({_INSIDE})\)")
 _CLUSTER = re.compile(rf"__cluster_dims__\s*\({_INSIDE}\)|__cluster_dims__\b")
 _ATTRIBUTE = rf"(?:__(?:launch_bounds|maxnreg|cluster_dims|block_size)__\s*\({_INSIDE}\)\s*)"
-# The patterns of the text before a kernel's name, and of the name with its parameters.
+# Patterns: the text before a kernel's name, and the name with its parameters.
 _HEAD = (
     rf"(?P<head>\b(?:{_ATTRIBUTE}|(?:static|inline)\s+)*\b__global__\s+"
     rf"(?:{_ATTRIBUTE}|(?:static|inline)\s+)*void\s+{_ATTRIBUTE}*)(?P<name>\w+(?:\s*##\s*\w+)*)\s*"
@@ -35,7 +35,7 @@ _PARAMETERS = rf"\((?P<parameters>{_INSIDE})\)\s*"
 ENTRY = re.compile(
     rf"(?P<template>\btemplate\s*<(?P<arguments>[^;{{}}()]*)>\s*)?{_HEAD}{_PARAMETERS}\{{"
 )
-# A forward declaration of a kernel, or an explicit instantiation of a template.
+# Pattern of a kernel's forward declaration, or of a template's explicit instantiation.
 _DECLARED = re.compile(
     rf"(?P<template>\btemplate\b\s*(?P<list><[^;{{}}()]*>\s*)?)?{_HEAD}"
     rf"(?P<values><[^;{{}}()]*>\s*)?{_PARAMETERS};"
@@ -59,18 +59,19 @@ _LINE_MARK = re.compile(r'^[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"([^"]*)")?', re
 _SYSTEM_INCLUDE = re.compile(r'(?m)^[ \t]*#[ \t]*include[ \t]*(?:<([^>]+)>|"([^"]+)")[^\n]*$')
 _PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*$", re.MULTILINE)
 
-# Headers that the shim replaces. NVRTC has them built in or does not need them.
+# Headers that the shim replaces. NVRTC has them built in, or does not need them.
 COVERED_HEADERS = frozenset(
     "math.h cmath stdio.h cstdio assert.h cassert cuda_runtime.h device_launch_parameters.h "
     "cuda.h vector_types.h vector_functions.h math_constants.h cuda_runtime_api.h "
     "sm_20_intrinsics.h device_functions.h device_atomic_functions.h".split()
 )
-# Headers of the C library that a kernel may include. Our versions replace them, for NVRTC too.
+# Headers of the C library that a kernel may include. They are replaced by our own versions, for
+# NVRTC too.
 C_HEADERS = frozenset(
     "stdint.h cstdint stddef.h cstddef stdlib.h cstdlib float.h cfloat limits.h climits".split()
 )
 STANDARD = "gputensor/standard.h"
-# Headers with our own version, which is included after the shim.
+# Our own versions of headers, which are included after the shim.
 OUR_HEADERS = frozenset(
     "cuda_fp16.h cuda_bf16.h cooperative_groups.h cooperative_groups/reduce.h "
     "cooperative_groups/scan.h gputensor/layout.cuh gputensor/standard.h".split()
@@ -82,10 +83,11 @@ def translation_unit(
     text: str, variants: Sequence[Mapping[str, object]], title: str = "kernel.cu",
     entries: Sequence[str] | None = None,
 ) -> str:  # fmt: skip
-    """Return a C++ text. Variant `i` is the text after the body mark, in a namespace `v<i>`.
+    """Return the C++ text. The text after the body mark is repeated for each variant `i`, in a
+    namespace `v<i>`.
 
-    entries: for a user's text, the requested kernels and template instances; the text is compiled
-    as for compute capability 8.0.
+    entries: for a user's text, the requested kernels and template instances. Such a text is
+    compiled as for compute capability 8.0.
     """
     mark = BODY_MARK.search(text) if entries is None else None
     before, body = (text[: mark.start()], text[mark.end() :]) if mark else ("", text)
@@ -130,12 +132,13 @@ def translation_unit(
     return "".join(parts)
 
 
-# Predefined macros, as in NVRTC. They exclude host code.
+# Macros that are predefined as in NVRTC, so that host code is excluded.
 USERS_DEFINES = {"__CUDA_ARCH__": 800, "__CUDACC__": 1, "__CUDACC_RTC__": 1}
 
 
 class _Adapter:
-    """Change a source for g++ without changing the number of lines, and collect its headers."""
+    """Changes a source for g++ without a change in the number of lines, and collects its
+    headers."""
 
     def __init__(self, fibers: set[str], title: str, is_users: bool) -> None:
         self.fibers, self.title, self.is_users = fibers, title, is_users
@@ -165,8 +168,8 @@ class _Adapter:
                 yield f'#line {line} "{file}"\n#include <{name}>\n'
 
     def instance(self, number: int, entry: str) -> str:
-        """Name an instance of a template, such as `scale<float, 4>`, so that it is compiled and
-        found."""
+        """Return a text that names an instance of a template, such as `scale<float, 4>`, so that it
+        is compiled and can be found."""
         base, bracket, given = entry.partition("<")
         template = self.templates.get(base.rpartition("::")[2].strip())
         if template is None:
@@ -230,7 +233,7 @@ class _Adapter:
             raise errors.kernel_not_compiled(self.title, {}, f"{file}:{line}: {why}")
 
     def _at(self, text: str, position: int) -> tuple[str, int]:
-        """Return file and line of a position, as the compiler would count them."""
+        """Return the file and line of a position, as the compiler counts them."""
         before = text[:position]
         file, line = _place(before, self.file)
         if _LINE_MARK.search(before):
@@ -239,26 +242,26 @@ class _Adapter:
 
 
 def _bound(entry: re.Match[str]) -> str:
-    """Return the thread count and the other arguments of `__launch_bounds__`."""
+    """Return the arguments of `__launch_bounds__`, by default the maximum number of threads."""
     given = _BOUNDS.search(entry["head"])
     return " ".join(given[1].split()) if given else "1024"
 
 
 def _cluster(entry: re.Match[str]) -> str:
-    """Keep `__cluster_dims__(2)` in the text, so that g++ rejects it."""
+    """Return `__cluster_dims__(2)` unchanged, so that g++ rejects it."""
     given = _CLUSTER.search(entry["head"])
     return f"{given[0]} " if given else ""
 
 
 def _keep(new: str, match: re.Match[str]) -> str:
-    """Return `new`, padded to the number of line breaks in the replaced text."""
+    """Return `new`, padded with line breaks to as many as the replaced text has."""
     return new + "\n" * (match.group().count("\n") - new.count("\n"))
 
 
 def _with_symbols(text: str) -> str:
-    """Return the text with a statement after each device variable's `;` that registers the variable
-    with the runtime. Raises for a variable that code initialises: a GPU cannot run that code, and
-    here it would run at load."""
+    """Return the text with a statement after each device variable, which registers the variable
+    with the runtime. Raise for a variable that code initialises: a GPU cannot run that code, and
+    the emulator would run it at load."""
     parts, at = [], 0
     for number, match in enumerate(_SYMBOL.finditer(text)):
         end, depth = match.end(), 0
@@ -283,7 +286,7 @@ _COMMENTS = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\
 
 
 def without_comments(text: str) -> str:
-    """Replace comments by blanks. Every word keeps its line and column."""
+    """Return the text with blanks in place of comments. Every word keeps its line and column."""
 
     def blank(match: re.Match[str]) -> str:
         found = match[0]
@@ -293,7 +296,7 @@ def without_comments(text: str) -> str:
 
 
 def split_arguments(text: str) -> list[str]:
-    """Split a list at its commas, ignoring commas inside brackets."""
+    """Split a list at its commas, except for commas inside brackets."""
     parts, depth, begin = [], 0, 0
     for at, c in enumerate(text):
         depth += (c in "(<[{") - (c in ")>]}")
@@ -305,17 +308,17 @@ def split_arguments(text: str) -> list[str]:
 
 
 def template_defaults(arguments: str) -> list[str]:
-    """Return the default values of template parameters: `` and `4` for `typename T, int N = 4`."""
+    """Return the default values of template parameters: "" and "4" for `typename T, int N = 4`."""
     return [part.partition("=")[2].strip() for part in split_arguments(arguments)]
 
 
 def template_names(arguments: str) -> list[str]:
-    """Return the names of template parameters: `T` and `N` for `typename T, int N = 4`."""
+    """Return the names of template parameters: "T" and "N" for `typename T, int N = 4`."""
     return [re.findall(r"\w+", part.partition("=")[0])[-1] for part in split_arguments(arguments)]
 
 
 def _place(before: str, title: str) -> tuple[str, int]:
-    """Return file and line of the line after `before`, as the compiler would count them."""
+    """Return the file and number of the line after `before`, as the compiler counts them."""
     if not before:
         return title, 1
     marks = list(_LINE_MARK.finditer(before))
@@ -336,17 +339,17 @@ _NO_NAMES = frozenset("__launch_bounds__ __align__ alignas decltype noexcept __a
 
 
 def entries_with_collectives(text: str) -> set[str]:
-    """Return the names of functions whose definition mentions a barrier, a shuffle, a vote, or
-    another collective operation."""
+    """Return the names of functions that contain a barrier, a shuffle, a vote, or another
+    collective operation."""
     text = _COMMENT_OR_STRING.sub(" ", text)
-    # methods of its groups synchronise, and their names are too general to search for
+    # Methods of cooperative groups synchronise, and their names are too common to search for.
     if "cooperative_groups" in text:
         return {m["name"] for m in ENTRY.finditer(text)}
     if not COLLECTIVES.search(text):
         return set()
     known = mentions(text)
     found = {name for name, words in known.items() if any(map(COLLECTIVES.fullmatch, words))}
-    # a brace in a preprocessor branch can hide a definition
+    # A brace in a preprocessor branch can hide a definition. A hidden kernel counts as collective.
     found.update(m["name"] for m in ENTRY.finditer(text) if m["name"] not in known)
     grew = True
     while grew:
@@ -357,7 +360,7 @@ def entries_with_collectives(text: str) -> set[str]:
 
 
 def mentions(text: str) -> dict[str, set[str]]:
-    """Return the words in the definition of each function, type and macro."""
+    """Return, for each function, type and macro, the words in its definition."""
     text = _COMMENT_OR_STRING.sub(" ", text)
     found: dict[str, set[str]] = {}
     for macro in _MACRO.finditer(text):
@@ -369,8 +372,8 @@ def mentions(text: str) -> dict[str, set[str]]:
 
 
 def _definitions(text: str) -> list[tuple[set[str], set[str]]]:
-    """Return the names before each brace block outside of functions and structs, with the words in
-    the block."""
+    """Return, for each brace block outside of functions and structs, the names before the block and
+    the words in it."""
     result = []
     depth, start, head_start = 0, 0, 0
     for brace in re.finditer(r"[{};]", text):
@@ -383,7 +386,7 @@ def _definitions(text: str) -> list[tuple[set[str], set[str]]]:
                 start = at
             depth += 1
         elif brace[0] == "}":
-            if depth == 0:  # this brace closes a namespace
+            if depth == 0:  # The brace closes a namespace.
                 head_start = at + 1
                 continue
             depth -= 1

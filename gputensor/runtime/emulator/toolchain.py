@@ -1,4 +1,4 @@
-"""Find g++ and its version, and build kernels and the engine with it."""
+"""Search for g++ and its version, and builds of kernels and of the engine."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from .. import files
 from ..compilation import includes, kernel_cache
 from . import coverage, sanitizer, settings, shared_object, source
 
-# -fwrapv and -fno-strict-aliasing treat overflow and pointer casts as CUDA compilers do.
+# With -fwrapv and -fno-strict-aliasing, overflow and pointer casts work as with CUDA compilers.
 _LANGUAGE = (
     "-std=c++17 -fPIC -w -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden "
     "-ffp-contract=off -fno-fast-math -fno-math-errno -fwrapv -fno-strict-aliasing"
 ).split()
-# Findings go to the shim instead of libubsan, which is not linked: hence -nodefaultlibs.
+# The shim receives the findings, not libubsan. -nodefaultlibs leaves libubsan out.
 # -fno-var-tracking: findings name lines, not variables, and g++ needs a quarter less time.
 _CHECKED = (
     "-Og -g1 -fno-var-tracking -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all"
 ).split()
-# -fsanitize=thread inserts a call at each access; the engine implements these calls instead of
-# libtsan.
+# -fsanitize=thread inserts a call at each access. The engine implements these calls; libtsan is not
+# used.
 _INSTRUMENTED = (
     "-Og -g -fno-var-tracking -gdwarf-4 -fsanitize=thread,alignment,bounds "
     "-fno-sanitize-recover=all"
 ).split()
-# -fsanitize=kernel-address for stores only, which can damage the process.
+# -fsanitize=kernel-address is used only for stores, because only stores can damage the process.
 _WRITES_CHECKED = (
     "-DGPUTENSOR_CHECK_WRITES -fsanitize=kernel-address -fno-sanitize-recover=kernel-address "
     "--param asan-instrumentation-with-call-threshold=0 --param asan-instrument-reads=0 "
     "--param asan-stack=0 --param asan-globals=0"
 ).split()
 _DEBUGGED = "-O0 -g3 -gdwarf-4 -fsanitize=alignment,bounds -fno-sanitize-recover=all".split()
-# Operations that are undefined in C++ but defined on a GPU. They are reported, not imitated.
+# Operations that C++ leaves undefined and a GPU defines. They are reported, because the emulator
+# does not imitate a GPU here.
 _USERS = (
     "-ftrack-macro-expansion=0 -fsigned-char -fstack-clash-protection "
     "-fsanitize=shift-exponent,float-cast-overflow "
@@ -50,8 +51,8 @@ _OVERFLOW = (
     "-fno-wrapv -fsanitize=signed-integer-overflow,integer-divide-by-zero "
     "-fno-sanitize-recover=signed-integer-overflow,integer-divide-by-zero"
 ).split()
-# Local variables start as garbage, as registers do. Otherwise g++ may treat a variable that is set
-# on some paths as set on all paths.
+# Local variables start as garbage, as registers do. Without these flags, g++ may treat a variable
+# that is set only on some paths as set on all paths.
 _GARBAGE = ("-ftrivial-auto-var-init=pattern", "-fno-tree-fre")
 _SANITIZED = (
     "-O1 -g1 -fno-var-tracking -gdwarf-4 -fno-omit-frame-pointer -fsanitize=address "
@@ -61,7 +62,7 @@ _SANITIZED = (
 ).split()
 _LINK = "-shared -nodefaultlibs -lm -lc -lgcc".split()
 
-# The headers of kernels, and the files of the engine.
+# The headers for kernels, and the files of the engine.
 _SHIM = (
     "engine.h cuda_on_cpu.h collectives.h atomics.h intrinsics.h floating_point.h findings.h "
     "instrumented.h"
@@ -70,7 +71,8 @@ _ENGINE = (
     "engine.h sanitizer.h arena.h memory.h context.h fibers.h memory_check.h faults.h launch.h"
 ).split()
 
-# Part of the cache key: machines that share a home folder may have different instruction sets.
+# This is part of the cache key, because machines with a common home folder may have different
+# instruction sets.
 _MACHINE = os.uname().machine
 
 _version: str | None = None
@@ -82,19 +84,19 @@ def compiler() -> str:
 
 
 def compiler_name() -> str:
-    """Return `g++ 12`, for messages."""
+    """Return a name such as `g++ 12`, for messages."""
     return f"{os.path.basename(compiler())} {_major_version() or ''}".strip()
 
 
 def _major_version() -> int:
-    """Return the major version, 12 for g++ 12.2; 0 if unknown."""
+    """Return the major version, such as 12 for g++ 12.2; 0 if it is unknown."""
     unavailable_reason()
     number = re.search(r"(\d+)\.\d+", (_version or "").rpartition(")")[2])
     return int(number[1]) if number else 0
 
 
 def unavailable_reason() -> str | None:
-    """Return the reason why kernels cannot be built, or None if they can. The result is cached."""
+    """Return the reason why kernels cannot be built, or None. The result is cached."""
     global _version, _reason
     if _version is None and _reason is None:
         command = [compiler(), "--version"]
@@ -110,7 +112,7 @@ def unavailable_reason() -> str | None:
 
 
 def headers(names: Sequence[str]) -> dict[str, str]:
-    """Return C++ files of this package by name."""
+    """Return the contents of C++ files of this package, by name."""
     folder = resources.files(__package__)
     return {name: folder.joinpath(name).read_text() for name in names}
 
@@ -137,11 +139,11 @@ def compile_kernels(
     entries: Sequence[str] | None = None, included: Mapping[str, str] | None = None,
     folders: Sequence[str] = (), standard: str | None = None,
 ) -> tuple[bytes, str]:  # fmt: skip
-    """Return the shared object with all variants of a `.cu` text, and its file.
+    """Return the shared object with all variants of a `.cu` text, and the path of its file.
 
     entries: for a user's text, the requested kernels, such as `scale<float>` for a template
-    instance. included: headers by their name in `#include`; others are searched in the folders.
-    standard: the C++ standard, such as `c++20`.
+    instance. included: headers by their name in `#include`; other headers are searched in the
+    folders. standard: the C++ standard, such as `c++20`.
     """
     is_users = entries is not None
     options = [
@@ -166,7 +168,8 @@ def compile_kernels(
 
 
 def copy_of(path: str) -> str:
-    """Copy the shared object to another file, because the loader loads each file once."""
+    """Copy the shared object to another file and return its path. The loader loads each file only
+    once."""
     copy = os.path.join(files.own_folder(), f"{next(_copies)}.so")
     shutil.copyfile(path, copy)
     return copy
@@ -176,9 +179,9 @@ _copies = itertools.count()
 
 
 def compile_engine() -> str:
-    """Build the engine's shared object if needed; return its path."""
+    """Build the engine's shared object if needed, and return its path."""
     own = headers(_ENGINE)
-    options = [*_LANGUAGE, "-O2", "-U_FORTIFY_SOURCE"]  # the engine switches stacks
+    options = [*_LANGUAGE, "-O2", "-U_FORTIFY_SOURCE"]  # The engine switches stacks.
     name = kernel_cache.key(own, options, _version, _MACHINE)
 
     def build() -> bytes:
@@ -198,7 +201,7 @@ def _build(
             with open(place, "w") as file:
                 file.write(content)
         path = os.path.join(folder, "kernel.so")
-        # makes an undefined name an error of the build instead of the load
+        # With this flag, an undefined name is an error of the build and not of the load.
         defined = ["-Wl,-z,defs"] if is_users and not sanitizer.is_active() else []
         command = [
             compiler(), *options, "-x", "c++", "-", "-I", folder, "-o", path, *_LINK, *defined,

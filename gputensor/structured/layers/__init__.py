@@ -1,1 +1,1 @@
-"""Code shared by families of network layers: windows, normalization and the precision of sums."""
+"""Code that families of network layers share: windows, normalisation, and the precision of sums."""

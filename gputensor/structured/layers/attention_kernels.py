@@ -1,4 +1,4 @@
-"""Attention by the CUDA kernels of kernels/cuda/attention.cu: their operands and results.
+"""Attention by the CUDA kernels of kernels/cuda/attention.cu: operands and results.
 
 Operands have four dimensions: samples, heads, rows and elements.
 """
@@ -17,8 +17,8 @@ from .precision import cast, wide
 
 
 def empty_as(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return a new tensor of these sizes. Its dimensions have the same order in memory as those of
-    x."""
+    """Return a new tensor of these sizes, whose dimensions have the order in memory of the
+    dimensions of x."""
     order, back = order_of(x)
     return calls.permute(calls.new_empty(x, [sizes[d] for d in order]), back)
 
@@ -33,7 +33,7 @@ def launches(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float,
     dropout: Dropout | None = None,
 ) -> Any:  # fmt: skip
-    """Return the launches of the CUDA kernels for these operands; None if the kernels do not
+    """Return the launches of the CUDA kernels for these operands, or None if the kernels do not
     support them."""
     numel = query._geometry.numel * key._geometry.numel * value._geometry.numel
     if query._device.type != "cuda" or not numel:
@@ -67,7 +67,7 @@ def _operands(
 def forward(
     kernels: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Compute the result, and for each query the logarithm of its sum of exponentials. kernels:
+    """Return the result and, for each query, the logarithm of its sum of exponentials. kernels:
     from `launches`.
     """
     samples, heads, length, _ = query._geometry.sizes
@@ -83,10 +83,10 @@ def backward(
     kernels: Any, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor,
     logsumexp: Tensor, mask: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Compute the gradients of query, key and value. kernels: from `launches`."""
+    """Return the gradients of query, key and value. kernels: from `launches`."""
     deltas = calls.sum_dim_IntList(calls.mul_Tensor(wide(grad_out), wide(out)), (3,), False)
     made = [empty_as(x, x._geometry.sizes) for x in (query, key, value)]
-    sums = cast(logsumexp, float32)  # this memory must live until the launch
+    sums = cast(logsumexp, float32)  # The tensor must stay alive until the launch.
     results = dict(zip(("of_query", "of_key", "of_value"), made))
     operands = _operands(
         query, key, value, mask, out=grad_out, sums=sums, deltas=deltas,

@@ -1,4 +1,4 @@
-"""Attention by the CPU's compiled loops: their operands and results.
+"""Attention by the CPU's compiled loops: operands and results.
 
 Operands have four dimensions: samples, heads, rows and elements.
 """
@@ -22,7 +22,7 @@ _backward_loop = stub.compiled("attention", "backward")
 
 
 def is_taken(query: Tensor, key: Tensor, value: Tensor, served: tuple[int, int]) -> bool:
-    """True if the CPU's compiled loops support these operands, provided that the loops exist."""
+    """Return True if the CPU's compiled loops, if there are any, support these operands."""
     numel = query._geometry.numel * key._geometry.numel * value._geometry.numel
     return query._device is CPU and served[0] == served[1] and numel > 0
 
@@ -32,8 +32,8 @@ def _array(x: Tensor) -> Any:
 
 
 def _mask_array(mask: Tensor | None, query: Tensor, key: Tensor) -> Any:
-    """Return the mask in the form for the loops: with the sizes of the scores, and bool or of a
-    type that they read."""
+    """Return the mask as the loops read it: expanded to the sizes of the scores, as bool or as
+    numbers."""
     if mask is None:
         return None
     if query._geometry.dtype is float64:
@@ -57,8 +57,8 @@ def forward(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool,
     scale: float, dropout: Dropout | None,
 ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
-    """Return the result and, for each query, the logarithm of its sum. Return None without
-    loops."""
+    """Return the result and, for each query, the logarithm of its sum of exponentials. Return None
+    if there are no loops."""
     samples, heads, length, _ = query._geometry.sizes
     out = empty_as(query, (samples, heads, length, value._geometry.sizes[3]))
     sums = calls.new_empty(query, (samples, length, heads), sum_dtype(query))
@@ -75,8 +75,8 @@ def backward(
     mask: Tensor | None, is_causal: bool, scale: float, dropout: Dropout | None,
     of_scores: Tensor | None,
 ) -> tuple[Tensor, ...] | None:  # fmt: skip
-    """Compute the gradients of query, key and value. Write the gradients of all scores to
-    of_scores. Return None without loops."""
+    """Return the gradients of query, key and value. Write the gradients of all scores to of_scores.
+    Return None if there are no loops."""
     operands = (*map(_array, (grad, query, key, value)), _mask_array(mask, query, key))
     made = [empty_as(x, x._geometry.sizes) for x in (query, key, value)]
     to = (*map(_array, made), None if of_scores is None else _array(of_scores))

@@ -1,4 +1,4 @@
-"""Tiles of attention scores for operators, and the weights that dropout keeps.
+"""Tiles of attention scores that operators compute, and the weights that dropout keeps.
 
 Tensors have four dimensions: samples, heads, rows and elements.
 """
@@ -17,9 +17,9 @@ from .precision import cast
 
 
 class Dropout(NamedTuple):
-    """The random numbers of a call with dropout. Number i belongs to weight i, row-major over
-    samples, heads, queries and keys, however a kernel divides the work. seed, block: of the first
-    number. p: the probability of dropping a weight."""
+    """The random numbers of a call with dropout. Number i belongs to weight i, counted row-major
+    over samples, heads, queries and keys, however a kernel divides the work. seed, block: where the
+    first number is in the random stream. p: the probability of dropping a weight."""
 
     seed: int
     block: int
@@ -27,7 +27,8 @@ class Dropout(NamedTuple):
 
     @property
     def limit(self) -> int:
-        """A weight is kept if the upper 53 bits of its number are below the limit."""
+        """The upper limit for kept weights: a weight is kept if the upper 53 bits of its number are
+        below it."""
         return math.ceil(math.ldexp(1 - self.p, 53))
 
     @property
@@ -36,17 +37,18 @@ class Dropout(NamedTuple):
         return 0.0 if self.p == 1 else 1 / (1 - self.p)
 
 
-# Bytes of scores in a tile: on the CPU the size of two cores' second-level caches, on a GPU half of
-# its cache. With caches of 1 MiB, tiles twice as large took 1.4 times as long for 4 samples of 8
-# heads of 256 x 64.
+# The bytes of the scores in a tile: on the CPU the size of the L2 caches of two cores, on a GPU
+# half of its L2 cache. With caches of 1 MiB, tiles twice as large took 1.4 times as long for 4
+# samples of 8 heads of 256 x 64.
 TILE_BYTES = {"cpu": 1 << 21, "cuda": 1 << 25}
-# Below this number of rows, a product takes more time per row.
+# With fewer rows than this, a product takes more time per row.
 _LEAST_ROWS = 64
 
 
 class Tile(NamedTuple):
-    """A part of the scores that is computed at a time. heads, queries, keys: (first, last + 1);
-    heads are counted over all samples. mask: added to the scores, or bools that select keys."""
+    """A part of the scores that is computed at a time. heads, queries, keys: (first, last + 1); the
+    heads of all samples are numbered consecutively. mask: added to the scores, or bools that are
+    True for the keys to attend to."""
 
     heads: tuple[int, int]
     queries: tuple[int, int]
@@ -78,17 +80,18 @@ def tiles(
         by_sample, by_head = mask._geometry.strides[:2]
         if samples == 1 or by_sample == heads * by_head:
             groups = [(0, samples * heads, calls.flatten_using_ints(mask, 0, 1))]
-        # heads of only one sample, because a tile over several samples would need a copy of the
-        # mask
+        # A tile over several samples would need a copy of the mask, so each tile has heads of one
+        # sample only.
         else:
             groups = [(n * heads, heads, calls.select_int(mask, 0, n)) for n in range(samples)]
     fit = TILE_BYTES.get(query._device.type, TILE_BYTES["cuda"]) // (of.itemsize * seen)
     rows = max(1, min(length, fit))
-    # use few rows, so that more keys can be skipped because they come after all rows of a tile
+    # With few rows in a tile, more keys come after all of its rows and can be skipped.
     if is_causal:
         rows = min(rows, max(_LEAST_ROWS, -(-length // 4)))
     for first, count, of_group in groups:
-        step = -(-count // -(-count // max(1, fit // rows)))  # all tiles have about the same size
+        # All tiles have about the same size.
+        step = -(-count // -(-count // max(1, fit // rows)))
         for head, row in product(range(0, count, step), range(0, length, rows)):
             h, r = (head, min(count, head + step)), (row, min(length, row + rows))
             k = (0, min(seen, r[1]) if is_causal else seen)

@@ -1,6 +1,7 @@
-"""Code shared by layer, group and batch norm: statistics, scaling, gradients, and their kernels.
+"""Code that layer, group and batch norm share: statistics, scaling, gradients, and calls of their
+kernels.
 
-On the CPU the family's kernels use f32 for parameters and statistics of f16 and bf16 inputs.
+For f16 and bf16 inputs on the CPU, the family's kernels use f32 for parameters and statistics.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 def center(x: Tensor, dims: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x minus its mean, the mean, and the reciprocal root of the variance; dimensions are
-    kept."""
+    """Return x minus its mean, the mean, and the reciprocal square root of the variance. Reduced
+    dimensions keep size 1."""
     eps = real("norm", "eps", eps)
     mean = calls.mean_dim(x, dims, True, None)
     centered = calls.sub_Tensor(x, mean)
@@ -50,19 +51,19 @@ def in_format(x: Tensor, to: dtype, form: Any = formats.contiguous_format) -> Te
 
 
 def of_statistics(input: Tensor, *others: Tensor | None) -> dtype:
-    """Return the dtype of mean and rstd for these inputs."""
+    """Return the dtype of `mean` and `rstd` for these inputs."""
     is_mixed = any(x is not None and x._geometry.dtype is FLOAT for x in others)
     return FLOAT if is_mixed and input._geometry.dtype in HALVES else input._geometry.dtype
 
 
 def input_gradient(grad: Tensor, normal: Tensor, rstd: Tensor, dims: Any) -> Tensor:
-    """Return the gradient of the input, normalised over dims."""
+    """Return the gradient of an input that was normalised over `dims`."""
     along = calls.mean_dim(grad * normal, dims, True, None)
     return rstd * (grad - calls.mean_dim(grad, dims, True, None) - normal * along)
 
 
 def parameter_gradient(x: Tensor, dims: Any, sizes: Any, of: dtype) -> Tensor:
-    """Sum over dims. Return the sums with the sizes and dtype of the parameter."""
+    """Return sums of x over `dims`, with the sizes and dtype of the parameter."""
     summed = calls.sum_dim_IntList(x, dims, False) if dims else x
     return cast(calls.reshape(summed, sizes), of)
 
@@ -72,7 +73,8 @@ def composed_gradients(
     mask: Any,
 ) -> Gradients:  # fmt: skip
     """Return the requested gradients, composed of operators. normal: the normalised input. rows:
-    the dimensions along which a weight is shared. sizes, of: sizes and dtype of the parameters."""
+    the dimensions along which a weight is shared. sizes, of: the sizes and dtype of the
+    parameters."""
     return (
         of_input() if mask[0] else None,
         parameter_gradient(grad * normal, rows, sizes, of) if mask[1] else None,
@@ -97,7 +99,8 @@ def dense_numbers(x: Tensor | None, of: dtype) -> Any:
 
 
 def from_numbers(x: Any, sizes: tuple[int, ...], of: dtype) -> Tensor:
-    """Convert an array to a parameter's gradient or to a statistic."""
+    """Return an array as a parameter's gradient or as a statistic, with these sizes and this
+    dtype."""
     return cast(over_array(x.reshape(sizes)), of)
 
 
@@ -105,8 +108,8 @@ def kernel_gradients(
     op: str, inputs: tuple[Any, ...], of_x: Tensor | None, into: Any, sizes: tuple[int, ...],
     of: dtype, mask: Any,
 ) -> Gradients:  # fmt: skip
-    """Return gradients computed by a kernel. into: the array of `of_x` in the kernel's form. sizes,
-    of: sizes and dtype of the parameters."""
+    """Return the requested gradients, computed by a kernel. into: the array of `of_x` in the form
+    that the kernel writes. sizes, of: the sizes and dtype of the parameters."""
     count, compute = math.prod(sizes), FLOAT if of in HALVES else of
     found = [np.empty(count, compute.np) if is_wanted else None for is_wanted in mask[1:]]
     run(getattr(stub.cpu("norm"), op), *inputs, into, *found)

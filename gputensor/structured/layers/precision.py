@@ -1,4 +1,4 @@
-"""Computation in f32 for f16 and bf16 operands, and checks of operand dtypes."""
+"""Computation in f32 for f16 and bf16 operands, and checks of operands' dtypes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def cast(x: Tensor, to: dtype) -> Tensor:
 
 
 def wide(x: Tensor) -> Tensor:
-    """Cast f16 and bf16 to f32, so that sums do not round at every step."""
+    """Cast f16 and bf16 to f32, so that sums are not rounded at every step."""
     return cast(x, dtypes.float32) if x._geometry.dtype in HALVES else x
 
 

@@ -1,10 +1,10 @@
-"""One layer of an LSTM, a GRU or an RNN in one direction, composed of operators, and its gradients.
+"""One layer of an LSTM, a GRU or an RNN, in one direction, composed of operators; its gradients.
 
-It runs on every device and at every level of `gt.func`, and has derivatives of any order. A step
-has one row for each sequence that has not ended; `sizes` lists the number of rows of each step.
-Forward saves the activated gates for backward. An LSTM also saves the cell states, and a GRU the
-hidden state's contribution to the new gate. Like the output, these tensors are (rows, ...), ordered
-by step.
+The layer runs on every device and at every level of `gt.func`, and it has derivatives of any order.
+A step has one row for each sequence that has not ended; `sizes` lists the number of rows of each
+step. The forward pass saves the activated gates for the backward pass. An LSTM also saves the cell
+states, and a GRU saves the hidden state's contribution to the new gate. Like the output, these
+tensors have the sizes (rows, ...) and are ordered by step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...tensor.tensor import Tensor
 from .precision import cast, wide
 
 LSTM, GRU, RNN_TANH, RNN_RELU = "lstm", "gru", "rnn_tanh", "rnn_relu"
-# Rows of the weight for each hidden unit.
+# The number of rows of the weight for each hidden unit.
 GATES = {LSTM: 4, GRU: 3, RNN_TANH: 1, RNN_RELU: 1}
 
 State = tuple[Tensor, ...]
@@ -25,7 +25,7 @@ Five = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 class Operands(NamedTuple):
-    """Tensors of a layer. input: (L, N, I), or (rows, I) for a packed sequence. weight_hr: the
+    """The tensors of a layer. input: (L, N, I), or (rows, I) for a packed sequence. weight_hr: the
     projection of an LSTM, otherwise None. hx and cx: (N, H); None means zeros."""
 
     input: Tensor
@@ -39,8 +39,8 @@ class Operands(NamedTuple):
 
 
 class How(NamedTuple):
-    """Parameters of a layer. sizes: the number of rows of each step, also for an input with three
-    dimensions."""
+    """The parameters of a layer. sizes: the number of rows of each step, even for an input with
+    three dimensions."""
 
     mode: str
     reverse: bool
@@ -53,8 +53,8 @@ class How(NamedTuple):
 
 
 class _Rows:
-    """The states of the rows, from step to step. Rows that begin take their state from `begun`. The
-    states of rows that end are kept until the last step."""
+    """The states of the rows, from step to step. A row that begins takes its state from `begun`.
+    The states of rows that have ended are kept until the last step."""
 
     __slots__ = ("begun", "ended", "now")
 
@@ -83,7 +83,7 @@ def _part(state: State, first: int, last: int) -> State:
 
 
 def first_states(operands: Operands, how: How) -> State:
-    """Return hx and, for an LSTM, cx; zeros where they are None."""
+    """Return hx and, for an LSTM, cx. None is replaced by zeros."""
     rows, weight = max(how.sizes), operands.weight_hh._geometry.sizes
     hidden = weight[0] // GATES[how.mode]
     given = ((operands.hx, weight[1]), (operands.cx, hidden))[: 2 if how.mode == LSTM else 1]
@@ -91,16 +91,16 @@ def first_states(operands: Operands, how: How) -> State:
 
 
 def of_input(operands: Operands, how: How) -> Tensor:
-    """Return the input's contribution to the gates, (rows, ...), with the biases that are added to
-    it."""
+    """Return the input's contribution to the gates, (rows, ...), including the biases that are
+    added to it."""
     bias, rows = input_bias(operands, how), flat(operands.input)
     turned = calls.t(operands.weight_ih)
     return calls.mm(rows, turned) if bias is None else calls.addmm(bias, rows, turned)
 
 
 def input_bias(operands: Operands, how: How) -> Tensor | None:
-    """Return the biases that are added to the input's contribution. For a GRU, bias_hh is not one
-    of them."""
+    """Return the sum of the biases that are added to the input's contribution. For a GRU it does
+    not include bias_hh."""
     first, second = operands.bias_ih, operands.bias_hh
     if second is None or how.mode == GRU:
         return first
@@ -108,7 +108,7 @@ def input_bias(operands: Operands, how: How) -> Tensor | None:
 
 
 def flat(input: Tensor) -> Tensor:
-    """The rows of all steps."""
+    """Return the input as the rows of all steps."""
     sizes = input._geometry.sizes
     return input if len(sizes) == 2 else calls.reshape(input, (sizes[0] * sizes[1], sizes[2]))
 
@@ -123,7 +123,8 @@ def _by_step(x: Tensor, how: How) -> Sequence[Tensor]:
 def _step(
     mode: str, given: Tensor, operands: Operands, state: State
 ) -> tuple[State, Sequence[Tensor], Tensor | None]:
-    """Return the next state, the gates, and the cells."""
+    """Return the next state, the gates, and a third value for the backward pass: the cell state of
+    an LSTM, or the hidden state's contribution to a GRU's new gate."""
     turned = calls.t(operands.weight_hh)
     if mode == GRU:
         share = calls.linear(state[0], operands.weight_hh, operands.bias_hh)
@@ -144,10 +145,11 @@ def _step(
 
 
 def forward(operands: Operands, how: How, train: bool) -> Five:
-    """Return the output, the last hidden and cell states, the gates and the cell states.
+    """Return the output, the last hidden state, the last cell state, the gates, and the cell
+    states.
 
-    A tensor that this kind of layer does not have is empty. Without `train`, gates and cells are
-    empty too.
+    Tensors that this kind of layer does not have are empty. Without `train`, the gates and the cell
+    states are empty too.
     """
     mode, given = how.mode, _by_step(of_input(operands, how), how)
     order = how.order()
@@ -184,9 +186,10 @@ class Saved(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """Gradients. given, hidden: gradients of the contributions of the input and of the hidden state
-    to the gates, (rows, ...). Except for a GRU, both are the same tensor. previous: each row's
-    hidden state before its step. projected: None without projections."""
+    """Gradients of a layer. given, hidden: the gradients of the contributions of the input and of
+    the hidden state to the gates, (rows, ...). They are the same tensor, except for a GRU.
+    previous: each row's hidden state before its step. projected: the gradient of the projection's
+    weights, or None."""
 
     given: Tensor
     hidden: Tensor
@@ -196,7 +199,7 @@ class Slopes(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """Saved values of one step. before: the state before the step."""
+    """The saved values of one step. before: the state before the step."""
 
     gates: Sequence[Tensor]
     cell: Tensor
@@ -207,9 +210,9 @@ class _Step(NamedTuple):
 def _pulled(
     mode: str, step: _Step, grad: Tensor, of_cell: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Differentiate one step. grad: the gradient of the hidden state, before any projection.
-    Returns the gradients of the contributions of input and hidden state, the gradient that reaches
-    the previous state directly, and the gradient of the previous cell state."""
+    """Differentiate one step. grad: the gradient of the hidden state before a projection. Return
+    four gradients: of the input's contribution, of the hidden state's contribution, of the previous
+    hidden state apart from these contributions, and of the previous cell state."""
     if mode == LSTM:
         (i, f, g, o), flat = step.gates, calls.tanh(step.cell)
         assert of_cell is not None
@@ -251,8 +254,8 @@ def _steps(operands: Operands, how: How, saved: Saved) -> dict[int, _Step]:
 
 
 def slopes(operands: Operands, how: How, saved: Saved, grads: Sequence[Tensor | None]) -> Slopes:
-    """Compute the gradients with operators, from the last step to the first. grads: the gradients
-    of the output and of the last states."""
+    """Compute the gradients by operators, from the last step to the first. grads: the gradients of
+    the output and of the last states."""
     steps, order = _steps(operands, how, saved), how.order()[::-1]
     of_output = None if grads[0] is None else _by_step(flat(grads[0]), how)
     begun = first_states(operands, how)
@@ -284,8 +287,8 @@ def slopes(operands: Operands, how: How, saved: Saved, grads: Sequence[Tensor | 
 def of_operands(
     operands: Operands, how: How, found: Slopes, wanted: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients of all operands, in their order; None for a gradient that is not
-    requested."""
+    """Return the gradients of all operands, in the operands' order. The gradient is None if it is
+    not requested."""
     given, hidden, x = found.given, found.hidden, operands.input
     made: list[Tensor | None] = [None] * len(operands)
     if wanted[0]:
@@ -298,7 +301,7 @@ def of_operands(
         made[3] = calls.sum_dim_IntList(given, (0,), False)
     if wanted[4]:
         same = made[3] if hidden is given else None
-        # Gradients are accumulated in place, so each has its own memory.
+        # Gradients are accumulated in place, so each gradient needs its own memory.
         made[4] = calls.sum_dim_IntList(hidden, (0,), False) if same is None else calls.clone(same)
     made[5] = found.projected if wanted[5] else None
     made[6] = found.first[0] if wanted[6] else None
@@ -311,7 +314,7 @@ def backward(
     operands: Operands, how: How, saved: Saved, grads: Sequence[Tensor | None],
     wanted: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Compute the gradients of all operands with operators."""
+    """Return the gradients of all operands, computed by operators."""
     found = _widened(operands)
     of = [None if g is None else wide(g) for g in grads]
     kept = Saved(*[wide(x) for x in saved])
@@ -325,7 +328,7 @@ def _widened(operands: Operands) -> Operands:
 
 
 def how_of(input: Any, mode: str, reverse: bool, batch_sizes: Sequence[int]) -> How:
-    """Make the layer's parameters. batch_sizes: empty if input has three dimensions."""
+    """Return the layer's parameters. batch_sizes: empty if the input has three dimensions."""
     sizes = input._geometry.sizes
     rows = tuple(batch_sizes) if len(sizes) == 2 else (sizes[1],) * sizes[0]
     return How(mode, reverse, rows)

@@ -1,8 +1,8 @@
-"""Products of a convolution's windows with its weights, or with a gradient, in blocks of windows.
+"""Products of a convolution's windows with its weights or with a gradient, in blocks of windows.
 
-Windows are a strided view of the padded input. A product reads a copy of the windows. For each
+The windows are a strided view of the padded input, and a product reads a copy of them. For each
 element of the input, this copy has about as many elements as the kernel. So only the windows of
-some samples, groups and output positions are copied and used at a time: as many as fit into a
+some samples, groups and output positions are copied and multiplied at a time: as many as fit into a
 cache.
 """
 
@@ -20,14 +20,14 @@ from ...tensor.tensor import Tensor
 from ..missing import ask_inplace
 
 Sizes = tuple[int, ...]
-# The maximum bytes of a block. On the CPU, memory of this size is reused, which costs half as much
-# as new memory.
+# The maximum number of bytes of a block. On the CPU, memory of _CPU_BYTES is reused, which costs
+# half as much as new memory.
 MOST_BYTES, _CPU_BYTES = 64 << 20, 8 << 20
 
 
 def block_bytes(l2_bytes: int) -> int:
-    """Return the bytes of a block on a GPU: at most half of its L2 cache, because other operands
-    use the cache too."""
+    """Return the bytes of a block on a GPU: at most half of its L2 cache, because the other
+    operands use the cache too."""
     return min(l2_bytes // 2, MOST_BYTES)
 
 
@@ -40,7 +40,7 @@ def _limit(x: Tensor) -> int:
 
 
 def block(sizes: Sequence[int], nbytes: int, most_bytes: int) -> Sizes:
-    """The sizes of a block of windows.
+    """Return the sizes of a block of windows.
 
     Args:
         sizes: all windows, (samples, groups, *output). nbytes: bytes of one window of one group,
@@ -57,8 +57,8 @@ def block(sizes: Sequence[int], nbytes: int, most_bytes: int) -> Sizes:
 
 
 class Spread(NamedTuple):
-    """Zeros to add to an input: `low` before it and `high` after it (negative to remove elements),
-    and steps - 1 between its elements."""
+    """The zeros that are added to an input: `low` before it, `high` after it (if negative, elements
+    are removed), and steps - 1 between neighbouring elements."""
 
     low: Sizes
     high: Sizes
@@ -73,14 +73,15 @@ class Spread(NamedTuple):
         return [max((n - 1) * s + 1 + a + b if n else a + b, 0) for n, a, b, s in each]
 
     def of(self, x: Tensor) -> Tensor:
-        """Return a copy of x with the zeros, or x itself if there are none to add."""
+        """Return a copy of x with the zeros, or x itself if no zeros are to be added."""
         if self.is_empty:
             return x
         sizes = x._geometry.sizes
         whole = self.sizes(sizes[2:])
         made = to = calls.new_zeros(x, (*sizes[:2], *whole))
         for d, (a, s, n, size) in enumerate(zip(self.low, self.steps, sizes[2:], whole), 2):
-            first = max(0, -(a // s)) if a < 0 else 0  # the part of x that is not cropped
+            # This is the first element of x that is not cropped.
+            first = max(0, -(a // s)) if a < 0 else 0
             last = min(n, (size - 1 - a) // s + 1) if size else 0
             if first >= last:
                 return made
@@ -91,8 +92,8 @@ class Spread(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """For each dimension of an input with zeros added: kernel, steps (strides), gaps (dilations),
-    and out, the number of windows."""
+    """The parameters of each dimension of an input, after zeros were added to it: kernel, steps
+    (strides), gaps (dilations), and out, the number of windows."""
 
     kernel: Sizes
     steps: Sizes
@@ -102,13 +103,13 @@ class Windows(NamedTuple):
     spread: Spread
 
     def copied(self, x: Tensor, begin: Sizes, counts: Sizes) -> Tensor:
-        """Return (groups, taps, samples * positions): the windows of a block of x with its
-        zeros."""
+        """Return the windows of a block of x, with its zeros, as (groups, taps, samples *
+        positions)."""
         first, along, *strides = x._geometry.strides
         group, *at = begin
         (of_groups, samples, *out), inner = counts, x._geometry.sizes[1] // self.groups
-        # The step is unused in a dimension with one window, and the gap is unused with one tap.
-        # Both may be too large there.
+        # A dimension with one window does not use its step, and a dimension with one tap does not
+        # use its gap. There, both may be too large for a stride.
         walks = [s * (n if m > 1 else 0) for s, n, m in zip(strides, self.steps, self.out)]
         taps = [s * (d if k > 1 else 0) for s, d, k in zip(strides, self.gaps, self.kernel)]
         view = calls.as_strided(
@@ -119,13 +120,13 @@ class Windows(NamedTuple):
         return calls.reshape(view, (of_groups, inner * prod(self.kernel), samples * prod(out)))
 
 
-# work(block, windows): windows as returned by `Windows.copied`.
+# Called as work(block, windows), where `Windows.copied` returned the windows.
 Work = Callable[["Block", Tensor], None]
 
 
 class Block(NamedTuple):
-    """A block of windows. begin, counts: the first index and the number of samples, groups and
-    output positions. whole: the counts of all windows."""
+    """A block of windows. begin, counts: the first index and the number, for samples, groups and
+    each output dimension. whole: the counts of all windows."""
 
     begin: Sizes
     counts: Sizes
@@ -136,8 +137,8 @@ class Block(NamedTuple):
         return self.begin[1], self.begin[1] + self.counts[1]
 
     def of(self, x: Tensor) -> Tensor:
-        """View x (samples, channels, *output) as (groups, channels of a group, samples, *output),
-        in part."""
+        """Return the block's part of x (samples, channels, *output) as a view (groups, channels of
+        a group, samples, *output)."""
         (first, along, *strides), (samples, groups, *out) = x._geometry.strides, self.counts
         each = x._geometry.sizes[1] // self.whole[1]
         by = (first, along * each, *strides)
@@ -148,12 +149,12 @@ class Block(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """True if the positions are consecutive elements of a dense tensor."""
+        """Return True if the positions of the block are consecutive elements of a dense tensor."""
         return self.counts[0] == 1 and self.counts[3:] == self.whole[3:]
 
 
 def _each(x: Tensor, at: Windows, results: int, work: Work) -> None:
-    """Call `work` for each block. results: elements of the result for each window."""
+    """Call `work` for each block of windows. results: the number of result elements per window."""
     samples, channels = x._geometry.sizes[:2]
     whole = (samples, at.groups, *at.out)
     taps = channels // at.groups * prod(at.kernel)
@@ -166,12 +167,12 @@ def _each(x: Tensor, at: Windows, results: int, work: Work) -> None:
             group, of_groups = begin[1], counts[1]
             own = at.copied(part, (group, *begin[2:]), (of_groups, counts[0], *counts[2:]))
             work(Block(begin, counts, whole), own)
-            del own  # free this block before the next one is copied
+            del own  # Free the memory of this block before the next block is copied.
 
 
 def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
-    """Return (samples, channels, *out): the convolution of x with weight (channels, inputs of a
-    group, *kernel). It is dense."""
+    """Return the convolution of x with weight (channels, inputs of a group, *kernel), as a dense
+    tensor (samples, channels, *out)."""
     (outer, inner), samples = weight._geometry.sizes[:2], x._geometry.sizes[0]
     sizes, each = (samples, outer, *at.out), outer // at.groups
     rows = calls.reshape(weight, (at.groups, each, inner * prod(at.kernel)))
@@ -192,12 +193,13 @@ def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
 
     if x._device.type != "meta":
         _each(x, at, each, multiply)
-        made._get_storage().version = 0  # a new tensor whose parts were written in place
+        made._get_storage().version = 0  # The writes of its parts do not count.
     return made
 
 
 def _of_points(x: Tensor, rows: Tensor, sizes: Sizes) -> Tensor:
-    """For a kernel of one element, whose windows are the input itself."""
+    """Return the convolution for a kernel of one element, where the windows are the input
+    itself."""
     groups, _, taps = rows._geometry.sizes
     columns = calls.reshape(x, (sizes[0], groups, taps, prod(sizes[2:])))
     rows = calls.unsqueeze(rows, 0)
@@ -207,8 +209,8 @@ def _of_points(x: Tensor, rows: Tensor, sizes: Sizes) -> Tensor:
 
 
 def weight_gradient(x: Tensor, grad: Tensor, at: Windows) -> Tensor:
-    """Return (channels of grad, inputs of a group, *kernel): the sum of each gradient times its
-    window. Blocks are added in the order of samples, groups and positions."""
+    """Return the sum of each gradient times its window, as (channels of grad, inputs of a group,
+    *kernel). Blocks are added in the order of samples, groups and positions."""
     inner, outer = x._geometry.sizes[1] // at.groups, grad._geometry.sizes[1]
     each, sizes = outer // at.groups, (outer, inner, *at.kernel)
     if not x._geometry.numel or not grad._geometry.numel:

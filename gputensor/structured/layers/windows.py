@@ -1,8 +1,8 @@
-"""Windows over the last dimensions of a tensor: their positions, and results over them.
+"""Windows over a tensor's last dimensions: their positions, and operators that reduce them.
 
-A function over arrays receives planes (planes, *sizes), or (samples, *sizes, channels) if channels
-are last in memory. On the CPU it receives as many planes at a time as fit into the cache, in all
-threads.
+Operators are functions of arrays. Such a function receives planes (planes, *sizes), or (samples,
+*sizes, channels) if channels are last in memory. On the CPU, each thread passes it as many planes
+at a time as fit into the cache.
 """
 
 from __future__ import annotations
@@ -30,22 +30,21 @@ from ..shortcuts.results import learn
 
 Sizes = tuple[int, ...]
 
-# The number of elements that a thread processes at a time, counted in the operand or in the result,
-# whichever is larger.
+# The number of elements that a thread processes at a time, in the larger one of operand and result.
 _BLOCK = 1 << 16
 
 
 def reach(kernel: Sizes, steps: Sizes, gaps: Sizes, out: Sizes) -> Sizes:
-    """Return, for each dimension, the number of elements between the begin of the first window and
-    the end of the last one.
+    """Return, for each dimension, the number of elements from the first window's first element to
+    the last window's last element.
     """
     each = zip(kernel, steps, gaps, out)
     return tuple([(n - 1) * s + d * (k - 1) + 1 for k, s, d, n in each])
 
 
 class Windows(NamedTuple):
-    """Parameters for each dimension: steps between windows (strides), gaps between elements
-    (dilations), and out, the number of windows."""
+    """The parameters of each dimension: kernel, steps between windows (strides), padding, gaps
+    between elements (dilations), and out, the number of windows."""
 
     kernel: Sizes
     steps: Sizes
@@ -55,11 +54,12 @@ class Windows(NamedTuple):
 
     @property
     def reach(self) -> Sizes:
-        """Return the number of elements from the first element of a window to its last one."""
+        """Return, for each dimension, the number of elements from the first window's first element
+        to the last window's last element."""
         return reach(self.kernel, self.steps, self.gaps, self.out)
 
     def along(self, d: int, tap: int, count: int) -> slice:
-        """Return a slice of element `tap` of each of `count` windows in dimension d."""
+        """Return the slice that selects element `tap` of each of `count` windows in dimension d."""
         start, step = tap * self.gaps[d], self.steps[d]
         return slice(start, start + step * (count - 1) + 1, step)
 
@@ -77,7 +77,7 @@ def windows(
     op: str, x: Tensor, count: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool,
 ) -> Windows:  # fmt: skip
-    """Make the Windows for a pool's arguments. Raises for invalid arguments."""
+    """Return the Windows for the arguments of a pooling operator. Raise for invalid arguments."""
     check_planes(op, x, count)
     kernel = arguments.per_dim(op, "kernel_size", kernel_size, count, 1)
     steps = strides(op, stride, kernel)
@@ -96,7 +96,7 @@ def windows(
 def _counts(
     sizes: Sizes, kernel: Sizes, steps: Sizes, pads: Sizes, gaps: Sizes, ceil_mode: bool
 ) -> Sizes:
-    """Return the number of windows along each dimension; less than 1 if none fits."""
+    """Return the number of windows in each dimension. It is less than 1 if no window fits."""
     out = []
     for n, k, s, p, d in zip(sizes, kernel, steps, pads, gaps):
         made = (n + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
@@ -105,14 +105,14 @@ def _counts(
 
 
 def strides(op: str, stride: Any, kernel: Sizes) -> Sizes:
-    """Return the strides. Without strides, they are the kernel's sizes."""
+    """Return the strides; by default they are the kernel's sizes."""
     if not arguments.ints(op, "stride", stride):
         return kernel
     return arguments.per_dim(op, "stride", stride, len(kernel), 1)
 
 
 def of_one(op: str, x: Tensor, kernel_size: Any, stride: Any, padding: Any) -> tuple[int, int, int]:
-    """Return (kernel, stride, padding) of windows of one dimension."""
+    """Return (kernel, stride, padding) of a pooling operator over one dimension."""
     if x._geometry.ndim not in (2, 3):
         raise errors.wrong_shape(op, "self", "have 2 dimensions, or 3 with samples", x)
     kernel = arguments.per_dim(op, "kernel_size", kernel_size, 1, 1)
@@ -121,29 +121,30 @@ def of_one(op: str, x: Tensor, kernel_size: Any, stride: Any, padding: Any) -> t
 
 
 def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
-    """Return the requested number of windows per dimension."""
+    """Return the requested number of windows in each dimension."""
     if x._geometry.ndim not in (count + 1, count + 2):
         rule = f"have {count + 1} dimensions, or {count + 2} with samples"
         raise errors.wrong_shape(op, "self", rule, x)
     if 0 in x._geometry.sizes[-count:]:
         raise errors.wrong_shape(op, "self", "have no size 0 but of samples and channels", x)
     found = arguments.per_dim(op, "output_size", value, count)
-    if math.prod(found) >= 1 << 40:  # more windows than fit into any memory
+    if math.prod(found) >= 1 << 40:  # These windows would exceed any memory.
         raise errors.must(op, "output_size", "ask for fewer than 2**40 windows", value)
     return found
 
 
 # --- results --------------------------------------------------------------------------------------
 
-# work(library, x, first, *made) computes `made`, planes of each result, from the planes x. first:
-# the index of the first window in the first dimension, if threads share rows.
+# Called as work(library, x, first, *made). It computes `made`, the planes of each result, from the
+# planes x. first: the index of the first window in the first dimension, if threads share the rows
+# of planes.
 Work = Callable[..., None]
-# loop(x, *made) -> True if done. If it returns False, it has written nothing.
+# Called as loop(x, *made). It returns True if it wrote the results, and False if it wrote nothing.
 Loop = Callable[..., bool]
 
 
 class Call(NamedTuple):
-    """A call of an operator: its table, its kernel and all arguments."""
+    """A call of an operator: its table, its kernel, and all arguments."""
 
     table: Table
     kernel: Callable[..., Any]
@@ -155,12 +156,13 @@ def made_of(
     shares_rows: bool = False, reads: int | None = None, loop: Loop | None = None,
     call: Call | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Return the results as new tensors. Their sizes are the leading sizes of x and `out`; their
-    memory format is that of `like`.
+    """Return the results as new tensors. Their sizes are the leading sizes of x, followed by `out`.
+    Their memory format is that of `like`.
 
-    loop: tried first on the CPU. shares_rows: threads share the rows of large planes. reads: the
-    number of elements read of a plane; None for all. call: the operator's call, whose first
-    argument may be x and whose results are those of this function; it gets a short cut.
+    loop: tried first on the CPU. shares_rows: if True, threads share the rows of large planes.
+    reads: the number of elements of a plane that are read; None for all. call: the call of the
+    operator, if its first argument may be x and its results are those of this function; it then
+    gets a short cut.
     """
     pattern = None if like is None else like._geometry
     wanted, is_last = _laid_out(op, x._geometry, pattern, out, results)
@@ -181,7 +183,7 @@ def made_of(
 
 
 def _made_by(made: Sequence[Geometry], loop: Loop | None, compute: Any, x: Any) -> Any:
-    """Return the results' arrays, or None if the loop declines."""
+    """Return the arrays of the results, or None if the loop declines."""
     if loop is None:
         arrays = compute(HOST, x)
     else:
@@ -200,7 +202,8 @@ def _empty(of: Geometry) -> Any:
 
 @lru_cache(maxsize=256)
 def _in_memory(of: Geometry) -> tuple[Sizes, Sizes]:
-    """The sizes of a dense geometry in the order of its strides, and the way back."""
+    """Return the sizes of a dense geometry in the order of its strides, and the permutation back to
+    the original order."""
     order = sorted(range(of.ndim), key=lambda d: (-of.strides[d], d))
     return tuple([of.sizes[d] for d in order]), tuple([order.index(d) for d in range(of.ndim)])
 
@@ -209,7 +212,7 @@ def _in_memory(of: Geometry) -> tuple[Sizes, Sizes]:
 def _laid_out(
     op: str, x: Geometry, like: Geometry | None, out: Sizes, results: tuple[dtype, ...]
 ) -> tuple[list[Geometry], bool]:
-    """Return the layouts of the results of `made_of`, and True if channels are their last dimension
+    """Return the layouts of the results of `made_of`, and True if channels are the last dimension
     in memory."""
     count, form = len(out), formats.contiguous_format
     if like is not None and (count, like.ndim) != (2, 3):
@@ -265,9 +268,9 @@ def _in_blocks(
 
 
 def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: Any) -> Any:
-    """Return the elements of x that `out` windows cover. The first `first` windows of dimension 0
-    are skipped. The result is a view, or a copy padded with `filler` if windows extend over the
-    edge.
+    """Return the elements of x that `out` windows cover, without the first `first` windows in
+    dimension 0. The result is a view or, if windows extend beyond the edge, a copy that is padded
+    with `filler`.
     """
     begins = [-p for p in at.pads]
     begins[0] += first * at.steps[0]
@@ -291,8 +294,8 @@ def under(np: Any, x: Any, at: Windows, first: int, out: Sequence[int], filler: 
 class Ranges(NamedTuple):
     """Parts of a dimension, which may overlap, as read-only NumPy arrays.
 
-    at: the positions in each part; a shorter part repeats its last position. outside: marks the
-    repetitions, or is None.
+    at: the positions in each part; a shorter part repeats its last position. outside: a mask of
+    these repetitions, or None.
     """
 
     begins: Any
@@ -317,14 +320,14 @@ def parts(size: int, out: int) -> Ranges:
 
 @lru_cache(maxsize=256)
 def coverers(size: int, out: int) -> Ranges:
-    """Return the windows that cover each element of a dimension. These are consecutive."""
+    """Return the windows that cover each element of a dimension. They are consecutive."""
     i, found = numpy.arange(size), parts(size, out)
     return _ranges(found.ends.searchsorted(i, "right"), found.begins.searchsorted(i, "right"))
 
 
 def parted(on: Any, x: Any, axis: int, at: Any) -> Any:
-    """Split a dimension of x into windows and positions within windows. The result is a view if
-    possible."""
+    """Split a dimension of x into two: windows, and positions within a window. The result is a view
+    if possible."""
     if at.size and at[-1, -1] - at[0, 0] == at.size - 1:
         x = x[(*(slice(None),) * axis, slice(at[0, 0], at[-1, -1] + 1))]
         return x.reshape(*x.shape[:axis], *at.shape, *x.shape[axis + 1 :])

@@ -1,13 +1,14 @@
-"""Kernels of elementwise operators: functional, in-place and out forms.
+"""Kernels of elementwise operators, in functional, in-place and out forms.
 
-Unary, binary, comparison and where share these kernels. A family supplies the loop, the iterator
-config and the dtypes. Each form exists twice: for the CPU, where the loop takes arrays and NumPy
-may allocate the result, and for all other devices, where a launch takes pointers.
+Unary and binary operators, comparisons and `where` share these kernels. A family supplies the loop,
+the iterator config and the dtypes. Each form exists twice: for the CPU, where the loop takes arrays
+and NumPy may allocate the result, and for all other devices, where a launch takes pointers.
 
-Note [What a plan is found by] On the CPU, the key of a plan is the geometry of each tensor and the
-type of each number. The plan is valid for any values and addresses. On other devices, the key also
-contains the device and the low four bits of each address, because these determine the width of
-accesses. The default dtype is not part of the key; changing it drops all plans.
+Note [What a plan is found by]: on the CPU, the key of a plan consists of the geometry of each
+tensor and the type of each number. The plan is valid for all values and addresses. On other
+devices, the key also contains the device and the low four bits of each address, because these
+determine the width of accesses. The default dtype is not part of the key; a change of the default
+dtype drops all plans.
 """
 
 from __future__ import annotations
@@ -45,12 +46,13 @@ _new = object.__new__
 
 
 class Rule:
-    """A family's description of one operator.
+    """The description of one operator, which a family provides.
 
-    loop: its name in kernels/. config: the iterator's flags. check(op, plan, inputs): raises for
-    dtypes that the operator does not accept. out_dtype(common): the result's dtype, if it differs.
-    param: the name, for messages, of the additional number that some loops take. like_input: a
-    result of another dtype has the layout of `empty_like` of the input, as in PyTorch.
+    loop: the loop's name in kernels/. config: the iterator's flags. check(op, plan, inputs): raises
+    for dtypes that the operator does not accept. out_dtype(common): the result's dtype, if it
+    differs from the common dtype. param: the name in messages of an additional number that some
+    loops take. like_input: if True, a result of another dtype has the layout of `empty_like` of the
+    input, as in PyTorch.
     """
 
     __slots__ = (
@@ -78,8 +80,8 @@ class Rule:
 
 
 def rule(family: str, loop: str, config: Any, to_float: Any) -> Rule:
-    """Return the Rule of a loop, by the `dtypes:` of its row. to_float: the config for computing
-    integers in floating point."""
+    """Return the Rule of a loop, according to `dtypes:` of its YAML row. to_float: the config for
+    operators that compute integers in floating point."""
     said = RULES[LOOPS[family][loop]]
     out_dtype = _real if said.gives_real else None
     if said.gives_bool:
@@ -112,7 +114,7 @@ def _check(said: DtypeRule) -> Callable[[str, Plan, tuple[Any, ...]], None] | No
 
 
 class CpuEntry:
-    """An entry of a plan cache: a plan and its bound loop."""
+    """An entry of a plan cache on the CPU: a plan and its bound loop."""
 
     __slots__ = (
         "rule", "name", "plan", "kinds", "bound", "loop", "geometry", "numpy_allocates", "block",
@@ -131,13 +133,13 @@ class CpuEntry:
         else:
             bind = partial(stub.cpu_loop, rule.family)
         self.bound = bind(loop, self.kinds, plan.common_dtype, result)
-        # NumPy returns a scalar for 0-d operands, and a result in order K for layouts other than
-        # row-major.
+        # NumPy returns a scalar for 0-d operands. If the operands are not row-major, it allocates
+        # results in its order K.
         allocates = plan.elementwise_dense or _all_row_major(plan.outputs[0].geometry, inputs)
         self._fit(plan, allocates and plan.numel > 0 and len(plan.sizes) > 0)
 
     def over_sizes(self, sizes: Sizes) -> CpuEntry:
-        """Return the entry for operands that differ only in their sizes. See `_likeness`."""
+        """Return the entry for operands that differ only in their sizes: see `_likeness`."""
         entry = _new(CpuEntry)
         entry.rule, entry.name = self.rule, self.name
         entry.kinds, entry.bound, entry.has_numbers = self.kinds, self.bound, self.has_numbers
@@ -145,7 +147,7 @@ class CpuEntry:
         return entry
 
     def _fit(self, plan: Plan, numpy_allocates: bool) -> None:
-        """Store the plan, and the values that depend on the number of elements."""
+        """Store the plan, and values that depend on the number of elements."""
         self.plan, self.geometry = plan, plan.outputs[0].geometry
         self.is_fresh: bool = True
         self.last_beside: Any = ((), ())
@@ -162,8 +164,7 @@ class CpuEntry:
         self.numpy_allocates: bool = numpy_allocates and not self.block
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
-        """Run the loop over the inputs into `out`, on several threads if there are enough
-        elements."""
+        """Run the loop from the inputs to `out`. With enough elements, several threads run it."""
         if self.plan.numel == 0:
             return
         arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
@@ -176,13 +177,13 @@ class CpuEntry:
             raise self.refused(error, inputs) from None
 
     def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
-        """Return a new tensor that the loop has written."""
+        """Return a new tensor to which the loop has written."""
         out = allocate(self.geometry, CPU)
         self.write(out, inputs, params)
         return out
 
     def made(self, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor:
-        """Call the loop with `out` None, so that it allocates the result."""
+        """Call the loop with `out` None, so that it allocates the result, and return the result."""
         arrays = [x if type(x) in NUMBERS else x._get_array() for x in inputs]
         try:
             array = enter(self.loop, *arrays, *params, None)
@@ -199,7 +200,7 @@ class CpuEntry:
 
 
 def _block(loop: Any, numel: int) -> int:
-    """Return the elements that a thread processes at a time; 0 for a single call."""
+    """Return the number of elements that a thread processes at a time; 0 means a single call."""
     if stub.is_compiled(loop):
         return 0
     if isinstance(loop, ufunc) or isinstance(loop, partial) and isinstance(loop.func, ufunc):
@@ -208,15 +209,15 @@ def _block(loop: Any, numel: int) -> int:
 
 
 def kinds_of(rule: Rule, plan: Plan, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the kind of each input, in the form that loops take."""
+    """Return the kind of each input, as loops take it."""
     return tuple([_kind(rule, plan, x, number) for number, x in enumerate(inputs)])
 
 
 def _kind(rule: Rule, plan: Plan, x: Any, number: int) -> Any:
-    """Return the kind of an input, in the form that loops take: its dtype, or the type of a number.
+    """Return the kind of an input, as loops take it: its dtype, or the type of a number.
 
-    Source: ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support:
-    products and quotients of f16 or bf16 take a 0-d `other` without rounding it.
+    In products and quotients of f16 or bf16, a 0-d `other` is not rounded to the dtype. Source:
+    ATen/native/cpu/BinaryOpsKernel.cpp, binary_kernel_reduced_floating_vec_opmath_support.
     """
     if type(x) in NUMBERS:
         return type(x)
@@ -231,8 +232,8 @@ def too_large(
     error: OverflowError, op: str, common: dtype, inputs: tuple[Any, ...],
     names: tuple[str, ...] = ("self", "other"),
 ) -> Exception:  # fmt: skip
-    """Convert NumPy's error for an integer outside the range of doubles to ours. Return our own
-    errors unchanged."""
+    """Return our error for NumPy's error about an integer outside the range of doubles. Errors of
+    our own are returned unchanged."""
     if isinstance(error, errors.GpuTensorError):
         return error
     arg, value = next(
@@ -243,15 +244,15 @@ def too_large(
 
 
 def _all_row_major(result: Geometry, inputs: tuple[Any, ...]) -> bool:
-    """True if the result and all operands are row-major. NumPy then allocates a row-major result,
-    also for broadcast operands."""
+    """Return True if the result and all operands are row-major. NumPy then allocates a row-major
+    result, even for broadcast operands."""
     if result is not contiguous_geometry(result.sizes, result.dtype):
         return False
     return all([type(x) in NUMBERS or x._geometry.is_contiguous for x in inputs])
 
 
 class DeviceEntry:
-    """A plan and its bound launch, for every device except the CPU."""
+    """A plan and its bound launch, for devices other than the CPU."""
 
     __slots__ = (
         "rule", "name", "plan", "launch", "geometry", "has_numbers", "last_beside", "is_fresh",
@@ -268,13 +269,14 @@ class DeviceEntry:
         self.is_fresh: bool = True
 
     def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
-        """Return a new tensor that the launch writes."""
+        """Return a new tensor to which the launch writes."""
         out = allocate(self.geometry, self.plan.device)
         self.write(out, inputs, params)
         return out
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
-        """Launch over the inputs into `out`; returns before the device has run it."""
+        """Launch the kernel from the inputs to `out`. The call returns before the device has run
+        the kernel."""
         device = self.plan.device
         if self.plan.numel == 0 or device.type == "meta":
             return
@@ -285,7 +287,8 @@ class DeviceEntry:
             elif x._device is device:
                 operands.append(x._address())
             else:
-                operands.append(x._get_array().item())  # a CPU scalar among operands on a device
+                # A CPU scalar may be among operands of a device.
+                operands.append(x._get_array().item())
         self.launch(device.index, tuple(operands), params)
 
 
@@ -295,7 +298,7 @@ class DeviceEntry:
 def find_entry(
     table: Table, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> Any:
-    """Return the entry for these operands from an operator's table. Make it if it is missing."""
+    """Return the entry for these operands from an operator's table. If there is none, make it."""
     if out is None:
         kinds = [type(x) if type(x) in NUMBERS else x._geometry if x._device is CPU else _key(x)
                  for x in inputs]  # fmt: skip
@@ -309,12 +312,12 @@ def find_entry(
 
 
 def _key(operand: Any) -> Any:
-    """See Note [What a plan is found by]."""
+    """Return an operand's part of the key: see Note [What a plan is found by]."""
     if type(operand) in NUMBERS:
         return type(operand)
     if operand._device is CPU:
         return operand._geometry
-    # `data` is None for meta and pending tensors
+    # For meta and pending tensors, `data` is None.
     data, shape = operand._storage._data, operand._geometry
     begin = operand._offset * shape.dtype.itemsize
     return (shape, operand._device, (begin if data is None else begin + data.ptr) & 15)
@@ -323,7 +326,7 @@ def _key(operand: Any) -> Any:
 def make_entry(
     table: Table, rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...], key: Any
 ) -> Any:
-    """Build the plan, bind its loop, and store both as an entry under `key`."""
+    """Build a plan, bind its loop, and store both as an entry under `key`."""
     sizes, alike = _likeness(rule, loop, out, inputs)
     model = table.plans.get(alike) if sizes else None
     if model is not None:
@@ -343,12 +346,12 @@ def make_entry(
 def _likeness(
     rule: Rule, loop: str, out: Tensor | None, inputs: tuple[Any, ...]
 ) -> tuple[Sizes, tuple[Any, ...]]:
-    """Return the sizes of row-major CPU operands, and a key of all their other properties; () for
-    other operands.
+    """Return the sizes of row-major CPU operands, and a key of all their other properties. For
+    other operands, return empty tuples.
 
-    A program with a new length in each call would otherwise build a plan each time. So a plan is
-    derived from another plan with an equal key. This is possible because dtypes, checks and the
-    choice of a loop do not depend on sizes.
+    A program that has new lengths in each call would otherwise build a plan each time. Instead, a
+    plan is derived from another plan with an equal key. This is possible because dtypes, checks and
+    the choice of a loop do not depend on sizes.
     """
     sizes: Sizes = ()
     alike: list[Any] = [_likeness, loop, out is None]
@@ -375,8 +378,8 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
         [type(x) if type(x) in NUMBERS else (x._geometry, x._device) for x in inputs]
     )
     out_spec = None if out is None else (out._geometry, out._device)
-    # If the output is also an input, one pair object must describe both, because the iterator
-    # compares the pairs by identity.
+    # If the output is also an input, both must be the same pair object, because the iterator
+    # compares pairs by identity.
     out_spec = next((s for x, s in zip(inputs, specs) if x is out), out_spec)
     default = defaults.get_default_dtype()
     plan = build(
@@ -401,8 +404,8 @@ def _build(op: str, rule: Rule, out: Tensor | None, inputs: tuple[Any, ...]) -> 
 def functional(
     operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0
 ) -> Kernel:
-    """Kernel(key_set, *inputs, *params) -> a new tensor. Params: scalars that do not affect the
-    layout."""
+    """Make the functional kernel, called as kernel(key_set, *inputs, *params). It returns a new
+    tensor. params: scalars that do not affect the layout."""
     name = loop or rule.loop
 
     def kernel(key_set: int, *args: Any) -> Tensor:
@@ -417,8 +420,9 @@ def functional(
 
 
 def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int = 0) -> Kernel:
-    """write(out, inputs, params, kernel) -> out, for in-place and out kernels. All checks that can
-    fail are done before `out` changes. kernel: the kernel that stores short cuts, if any."""
+    """Make a function write(out, inputs, params, kernel) that returns `out`, for in-place and out
+    kernels. All checks that can fail are made before `out` changes. kernel: the kernel that stores
+    short cuts, or None."""
     name = loop or rule.loop
 
     def write_into(
@@ -444,13 +448,14 @@ def write(operator: Operator, rule: Rule, loop: str | None = None, n_params: int
 
 
 def check_params(operator: Operator, rule: Rule, entry: Any, params: tuple[Any, ...]) -> None:
-    """Raise if a scalar parameter does not fit the operands' promoted dtype."""
+    """Raise unless all scalar parameters fit the operands' promoted dtype."""
     for value in params:
         number_range.check(operator.short_name, rule.param, value, entry.plan.common_dtype)
 
 
 def _check_meeting(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
-    """Raise the error of a kernel for a number out of range, before `out` is resized."""
+    """Raise the error that a kernel would raise for a number out of range, but before `out` is
+    resized."""
     common = plan.common_dtype
     for arg, x in zip(plan.config.arg_names, inputs):
         if type(x) in NUMBERS and common.category == INTEGER:
@@ -462,7 +467,8 @@ def _check_meeting(op: str, plan: Plan, inputs: tuple[Any, ...]) -> None:
 def check_overlap(
     op: str, rule: Rule, out: Tensor, inputs: tuple[Any, ...], shape: Geometry | None = None
 ) -> None:
-    """Raise if `out`, once it has geometry `shape`, shares part of its memory with an input."""
+    """Raise if `out`, with the geometry `shape` that it will have, shares part of its memory with
+    an input."""
     if not rule.config.check_mem_overlap:
         return
     for number, x in enumerate(inputs):

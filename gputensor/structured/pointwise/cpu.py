@@ -1,7 +1,7 @@
-"""Fast kernels of unary and binary operators on the CPU, with one Python frame between plan and
-loop.
+"""Fast kernels of unary and binary operators on the CPU. They need only one Python frame between
+plan and loop.
 
-Calls that these kernels do not support are passed to the general kernels of this folder.
+Calls that these kernels do not support are passed to the general kernels in this folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import NUMBERS, Kernel, Rule, check_overlap, make_entry, too_large, write
 
 
 def unary(operator: Operator, rule: Rule) -> Kernel:
-    """The functional form of a unary operator on the CPU."""
+    """Make the functional form of a unary operator on the CPU."""
     loop = rule.loop
 
     def kernel(key_set: int, self: Tensor) -> Tensor:
@@ -45,13 +45,14 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
 
 
 def binary(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kernel:
-    """The functional form of a binary operator on the CPU. `a + b` ends here.
+    """Make the functional form of a binary operator on the CPU. `a + b` ends in this kernel.
 
-    scaled: the kernel for an `alpha` other than 1, for operators with `alpha`.
+    scaled: for operators with `alpha`, the kernel for an `alpha` other than 1.
     """
     loop = rule.loop
 
-    # This function runs most often of all, so its calls are inlined (bench/overhead.py).
+    # No function runs more often, so the functions that it would call are inlined
+    # (bench/overhead.py).
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:
         if alpha is not ONE:
             made: Tensor = scaled(key_set, self, other, alpha)
@@ -100,7 +101,7 @@ def binary(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kerne
 
 
 def binary_inplace(operator: Operator, rule: Rule, scaled: Kernel | Any = None) -> Kernel:
-    """The in-place form of a binary operator on the CPU; `scaled` as in `binary`."""
+    """Make the in-place form of a binary operator on the CPU. scaled: as in `binary`."""
     loop = rule.loop
     general = write(operator, rule)
 
@@ -130,7 +131,7 @@ def binary_inplace(operator: Operator, rule: Rule, scaled: Kernel | Any = None) 
                 mine is not None and (mine is theirs or mine.may_alias)
                 or theirs is not None and theirs.may_alias
             ):  # fmt: skip
-                # NumPy's own bounds check takes a tenth of the time of our check.
+                # NumPy's check of the bounds takes a tenth of the time of our check.
                 if mine is theirs or may_share_memory(array, other._get_array()):
                     check_overlap(operator.short_name, rule, self, (self, other))
             x = other._array

@@ -1,8 +1,8 @@
-"""Fast paths of elementwise operators on devices: the end of `a + b` on a GPU.
+"""Fast kernels of elementwise operators on devices other than the CPU. `a + b` on a GPU ends here.
 
-Each operand's address is read once, for the plan's key and for the launch. These fast paths support
-tensors with memory on one device, and numbers. All other calls are passed to the general forms of
-this folder. See Note [What a plan is found by] there.
+The address of each operand is read once, for the plan's key and for the launch. These kernels
+support tensors whose memory is on one device, and numbers. All other calls are passed to the
+general kernels in this folder: see Note [What a plan is found by] there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import NUMBERS, Kernel, Rule
 
 
 def unary(operator: Operator, rule: Rule) -> Kernel:
-    """The functional form of a unary operator on all devices except the CPU."""
+    """Make the functional form of a unary operator for all devices except the CPU."""
     loop = rule.loop
     general = pointwise.functional(operator, rule)
 
@@ -29,7 +29,7 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
         shape, device = self._geometry, self._device
         try:
             x = self._storage._data.ptr + self._offset * shape.dtype.itemsize
-        except AttributeError:  # meta tensors have no memory
+        except AttributeError:  # A meta tensor has no memory.
             return errors.plainly(general, key_set, self)
         key = (shape, device, x & 15)
         table = operator.table
@@ -49,7 +49,7 @@ def unary(operator: Operator, rule: Rule) -> Kernel:
 
 
 def _has_float8(*inputs: Any) -> bool:
-    """True for float8 operands, which have no launch; see wide.py."""
+    """Return True if an operand is float8. There is no launch for float8: see wide.py."""
     return any([type(x) not in NUMBERS and x._geometry.dtype.is_float8 for x in inputs])
 
 
@@ -57,15 +57,15 @@ def binary(
     operator: Operator, rule: Rule,
     check_alpha: Callable[[Operator, Any, Any, Any], Any] | Any = None,
 ) -> Kernel:  # fmt: skip
-    """The functional form of a binary operator on all devices except the CPU.
+    """Make the functional form of a binary operator for all devices except the CPU.
 
-    check_alpha: for operators with `alpha`; it returns alpha as a Python number, or raises if alpha
-    does not fit.
+    check_alpha: for operators with `alpha`. It returns alpha as a Python number, or raises if alpha
+    does not fit the operands.
     """
     loop = rule.loop
     general = pointwise.functional(operator, rule)
-    # Operands may be on the CPU if IncludeDispatchKeys selected this kernel. The CPU's loops are
-    # different.
+    # If IncludeDispatchKeys selected this kernel, the operands may be on the CPU, whose loops are
+    # different. The general kernel handles both.
     scaled = pointwise.functional(operator, rule, loop + "_alpha", n_params=1)
 
     def kernel(key_set: int, self: Any, other: Any, alpha: Any = ONE) -> Tensor:
@@ -86,7 +86,7 @@ def binary(
                 key = (shape, device, a & 15, shape_b, b & 15)
             else:
                 raise AttributeError
-        # a meta tensor, a number as the first operand, or a CPU scalar with a device's tensor
+        # A meta tensor, a number as the first operand, or a CPU scalar beside a device's tensor.
         except AttributeError:
             if alpha is ONE:
                 return errors.plainly(general, key_set, self, other)
@@ -113,8 +113,8 @@ def binary_inplace(
     operator: Operator, rule: Rule,
     check_alpha: Callable[[Operator, Any, Any, Any], Any] | Any = None,
 ) -> Kernel:  # fmt: skip
-    """The in-place form of a binary operator on all devices except the CPU. check_alpha as
-    above."""
+    """Make the in-place form of a binary operator for all devices except the CPU. check_alpha: as
+    in `binary`."""
     loop = rule.loop
     write = pointwise.write(operator, rule)
     scaled = pointwise.write(operator, rule, loop + "_alpha")
@@ -139,7 +139,7 @@ def binary_inplace(
                 key = (shape, device, a & 15, shape_b, b & 15)
             else:
                 raise AttributeError
-        # the call has a meta tensor, a CPU scalar, or memory that may overlap
+        # A meta tensor, a CPU scalar, or memory that may overlap.
         except AttributeError:
             into = write if alpha is ONE else scaled
             return errors.plainly(into, self, (self, other), params)

@@ -1,9 +1,10 @@
-"""Kernels of elementwise operators with any inputs and scalars, derived from their schema.
+"""Kernels of elementwise operators with any number of inputs and scalars, derived from the
+operator's schema.
 
-Tensor arguments are inputs, and may be Python numbers. The other arguments are params, which do not
-affect promotion. A family binds the three factories that `forms` makes from its rule. `computed` of
-kernels/cpu/pointwise.py makes the CPU loops. The CUDA functors declare their parameters
-(kernels/cuda/include/computed.cuh). See native/ternary.py for an example.
+Tensor arguments are inputs, and may also be Python numbers. The other arguments are params, which
+take no part in type promotion. A family assigns the three factories that `forms` makes from its
+rule to its own names. `computed` of kernels/cpu/pointwise.py makes the CPU loops. The CUDA functors
+declare their parameters (kernels/cuda/include/computed.cuh). See native/ternary.py for an example.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from .. import pointwise
 from ..shortcuts import computed as short
 from . import Kernel, Rule
 
-# prepare(operator, common dtype, {name: value}) -> the params in the form for loops.
+# prepare(operator, common dtype, {name: value}) returns the params in the form that loops take.
 Prepare = Callable[[Operator, dtype, dict[str, Any]], tuple[Any, ...]]
 Factory = Callable[[Operator, str], Kernel]
 
 
 def rule(operator: Operator, family: str, loop: str) -> Rule:
-    """Make the Rule of a loop from the `dtypes:` of its row. Inputs promote if the word in
-    `dtypes:` begins with `promoted`."""
+    """Return the Rule of a loop, according to `dtypes:` of its YAML row. Inputs take part in type
+    promotion if the word in `dtypes:` begins with `promoted`."""
     word = LOOPS[family][loop]
     promotes, to_float = word.startswith("promoted"), RULES[word].to_float
     names = tuple(operator.schema.arguments[place].name for place in _places(operator)[0])
@@ -74,8 +75,8 @@ def functional(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Ke
 
 def compute(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
     """Make a function made(inputs, params) that returns a new tensor. prepared(entry, params)
-    converts params for loops. If the called kernel and its arguments are also passed, the function
-    stores a short cut."""
+    converts params to the form that loops take. If the caller also passes its kernel and all
+    arguments, the function stores a short cut."""
 
     def made(
         inputs: tuple[Any, ...], params: tuple[Any, ...] = (), kernel: Kernel | None = None,
@@ -99,7 +100,7 @@ def _learn(
     table: Table, kernel: Kernel, args: tuple[Any, ...], entry: Any,
     inputs: tuple[Any, ...], beside: tuple[Any, ...], make: Callable[..., Any],
 ) -> None:  # fmt: skip
-    """Store a short cut if the params equal those of the last call."""
+    """Store a short cut if the last call had the same params."""
     if entry.seen is not entry.last_beside:
         entry.seen, entry.is_fresh = entry.last_beside, True
     elif entry.is_fresh:
@@ -114,7 +115,7 @@ def inplace(operator: Operator, rule: Rule, prepare: Prepare = checked) -> Kerne
     at = next(n for n, a in enumerate(operator.schema.arguments) if a.is_write)
 
     def kernel(key_set: int, *args: Any) -> Tensor:
-        learner = None if at else kernel  # short cuts write to the first argument
+        learner = None if at else kernel  # A short cut writes to the first argument.
         found: Tensor = write(args[at], inputs(args), params(args), learner, args)
         return found
 
@@ -132,20 +133,21 @@ def forms(
     rule: Callable[[Operator, str], Rule], prepare: Prepare = checked
 ) -> tuple[Factory, Factory, Factory]:
     """Make a family's factories `functional, inplace, out`. rule: a function of the family that
-    returns the rule for (operator, loop)."""
+    returns the Rule for (operator, loop)."""
 
     def of(form: Callable[[Operator, Rule, Prepare], Kernel]) -> Factory:
         def factory(operator: Operator, loop: str) -> Kernel:
             return form(operator, rule(operator, loop), prepare)
 
-        factory.__module__ = rule.__module__  # the operator's family is the name of this module
+        factory.__module__ = rule.__module__  # The module's name is the operator's family.
         return factory
 
     return of(functional), of(inplace), of(out)
 
 
 def compute_into(operator: Operator, rule: Rule, prepared: Any = lambda entry, params: ()) -> Any:
-    """Make write(out, inputs, params) -> out. Arguments as in `compute`."""
+    """Make a function write(out, inputs, params) that returns `out`. `compute` has the same
+    arguments."""
     write = pointwise.write(operator, rule)
 
     def checked_write(
@@ -169,7 +171,8 @@ _KEPT = pointwise.NUMBERS | {type(None), str}
 def _beside(
     operator: Operator, entry: Any, inputs: tuple[Any, ...], params: tuple[Any, ...], prepared: Any
 ) -> tuple[Any, ...]:
-    """Make a function write(out, inputs, params) that returns out; see `compute`."""
+    """Return the params and the numbers among the inputs as loops take them. If the last call had
+    the same ones, return the stored result."""
     if not params and not entry.has_numbers:
         return ()
     last: tuple[Any, ...]
@@ -182,7 +185,7 @@ def _beside(
         return beside
     beside = prepared(entry, params)
     for name, x in zip(entry.plan.config.arg_names, inputs):
-        if type(x) in pointwise.NUMBERS:  # the number must fit the promoted dtype
+        if type(x) in pointwise.NUMBERS:  # The number must fit the promoted dtype.
             number_range.check(operator.short_name, name, x, entry.plan.common_dtype)
     if all([type(x) in _KEPT for x in given]):
         entry.last_beside = (given, beside)
@@ -190,7 +193,7 @@ def _beside(
 
 
 class _Taker:
-    """Selects the inputs and the params among a call's arguments."""
+    """Selects the inputs and the params from a call's arguments."""
 
     __slots__ = ("operator", "prepare", "inputs", "params", "names")
 
@@ -213,8 +216,8 @@ def _picker(places: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, .
 
 
 def _places(operator: Operator) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
-    """Return the positions of the inputs, and the positions and names of the params. `out` is
-    neither."""
+    """Return the positions of the inputs, and the position and name of each param. `out` is neither
+    of them."""
     listed = [x for x in enumerate(operator.schema.arguments) if x[1].name != "out"]
     inputs = tuple([place for place, a in listed if a.type.has_tensor])
     return inputs, tuple([(place, a.name) for place, a in listed if not a.type.has_tensor])

@@ -1,8 +1,8 @@
-"""Elementwise operators of float8 dtypes. Numbers are decoded to float32, the operator's loop runs
-in float32, and the result is rounded to float8.
+"""Elementwise operators of float8 dtypes. The numbers are decoded to float32, the operator's loop
+runs in float32, and the result is rounded to float8.
 
-The `dtypes:` of a row declares whether its operator supports float8. Other operators do not compute
-in float8.
+The field `dtypes:` of a YAML row declares whether the operator supports float8. Other operators do
+not compute in float8.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from .. import float8
 
 
 class WideEntry:
-    """A plan of float8 operands. It replaces a CpuEntry or a DeviceEntry and has no loop.
+    """A cached plan for float8 operands. It has the methods of a CpuEntry or a DeviceEntry, but no
+    loop.
 
-    find: returns the entry of the same operator for the float32 operands.
+    find: a function that returns the entry of the same operator for the float32 operands.
     """
 
     __slots__ = ("plan", "geometry", "has_numbers", "find", "last_beside", "seen")
@@ -38,31 +39,32 @@ class WideEntry:
         self.seen: Any = self.last_beside
 
     def fresh(self, inputs: tuple[Any, ...], params: tuple[Any, ...] = ()) -> Tensor:
-        """Return the result as a new tensor, of bool or of the operands' dtype."""
+        """Return the result as a new tensor, whose dtype is bool or that of the operands."""
         of = self.plan.common_dtype
         wide = tuple([_wide(x, of) for x in inputs])
         made: Tensor = self.find(wide).fresh(wide, params)
         return made if self.geometry.dtype is bool_ else _cast(made, of)
 
     def write(self, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]) -> None:
-        """Write the result to `out`. If `out` has another dtype, the result is rounded to float8
-        first."""
+        """Write the result to `out`. If `out` has another dtype, the result is first rounded to
+        float8."""
         if self.plan.numel:
             calls.copy_(out, self.fresh(inputs, params), False)
 
 
 def check_factor(op: str, name: str, of: dtype, x: Any) -> None:
-    """Raise if the second factor of a product is a number or a tensor without dimensions.
+    """Raise if the second factor of a product is a number or a 0-d tensor.
 
-    PyTorch does not multiply float8 numbers by it, because rounding it to float8 first would lose
-    most of its digits. Source: ATen/native/cpu/BinaryOpsKernel.cpp, "mul_cpu_reduced_float".
+    PyTorch does not multiply float8 numbers by such a factor, because rounding the factor to float8
+    would lose most of its digits. Source: ATen/native/cpu/BinaryOpsKernel.cpp,
+    "mul_cpu_reduced_float".
     """
     if not isinstance(x, Tensor) or not x._geometry.ndim:
         raise errors.not_computed(op, name, of, x)
 
 
 def _wide(x: Any, of: Any) -> Any:
-    """Convert a tensor to float32; round a number to the float8 dtype."""
+    """Return a tensor decoded to float32, or a number rounded to the float8 dtype."""
     if not isinstance(x, Tensor):
         return float8.rounded(x, of)
     if x._geometry.dtype is not of:

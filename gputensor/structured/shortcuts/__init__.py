@@ -1,1 +1,1 @@
-"""Conditions and forms of short cuts. See Note [Short cuts] in dispatch/shortcuts.py."""
+"""Conditions and forms of short cuts: see Note [Short cuts] in dispatch/shortcuts.py."""

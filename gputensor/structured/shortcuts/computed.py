@@ -1,11 +1,11 @@
-"""Short cuts of CPU calls with arguments other than operands. See Note [Short cuts] in dispatch.
+"""Short cuts of CPU calls with arguments other than operands: see Note [Short cuts] in dispatch.
 
-They serve operators that compute a new tensor by one loop: products, reductions, scans, softmax,
+They are for operators that compute a new tensor by one loop: products, reductions, scans, softmax,
 and pointwise operators with params. A short cut is made for the params of one call, because most
 calls repeat their params. For other params, it calls the short cut that was stored before it.
 
 A maker is a function make(number of operands, params, otherwise, around) that returns the short cut
-for these params, or None. otherwise: the short cut for other params.
+for these params, or None. otherwise: the short cut to call for other params.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from ...dispatch.tls import PLAIN, state
 from ...kernels.cpu.quiet import run
 from ...tensor.make import CPU_KEYS, is_plain
 
-# A pair (begin, finish). begin(*operands) returns None if autograd records nothing, LONG if the
-# full dispatch is needed, or a node. finish(result, node) attaches the node to the result.
+# A pair (begin, finish). begin(*operands) returns a node, None if autograd records nothing, or LONG
+# if the full dispatch is needed. finish(result, node) attaches the node to the result.
 Around = tuple[Callable[..., Any], Callable[..., Any] | Any]
 Maker = Callable[[int, tuple[Any, ...], ShortCut, Around], ShortCut | None]
 _now = state.get
 
-# Types allowed in a short cut: immutable ones.
+# The types of params that a short cut may keep. All of them are immutable.
 _KEPT = NUMBERS | {type(None), str, dtype}
-# For one, two and three operands: the form, and its maximum number of params.
+# For one, two and three operands: the form, and the maximum number of params in it.
 _FORMS = ((forms.one, 3), (forms.two, 2), (forms.three, 2))
-_LONGEST = 4  # the largest number of short cuts in a sequence; after that a new sequence begins
+_LONGEST = 4  # When a sequence of short cuts has this length, a new one begins.
 
 
 def around(table: Table, behind: tuple[Any, ...]) -> Around:
-    """Return the functions with which a short cut records operands that require grad, as the
-    Autograd kernel does. Below autograd, in a recorded call or a derivative, they record nothing
-    (`tls.BELOW`).
+    """Return the pair of functions by which a short cut records a call, if an operand requires
+    grad, as the Autograd kernel does. Below autograd (`tls.BELOW`), that is, in a recorded call or
+    in a derivative, they record nothing.
 
     behind: the arguments after the operands.
     """
@@ -56,12 +56,12 @@ def only_plain(*operands: Any) -> Any:
 
 
 def is_kept(x: Any) -> bool:
-    """True if a short cut may keep a param, because it is immutable."""
+    """Return True if a short cut may keep a param, because the param is immutable."""
     return type(x) in _KEPT or type(x) is tuple and all([type(n) is int for n in x])
 
 
 def fits(entry: Any) -> bool:
-    """True if NumPy allocates a plan's result in the planned layout."""
+    """Return True if NumPy allocates a plan's result in the planned layout."""
     geometry = entry.geometry
     return entry.numpy_allocates or not (
         entry.block or not geometry.numel or not geometry.in_numpy
@@ -75,15 +75,15 @@ def learn(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Maker | None,
     unsaid: tuple[Any, ...] = (),
 ) -> None:  # fmt: skip
-    """Store a maker's short cut for calls with these arguments: tensors first, then numbers and
-    params. unsaid: the arguments after these, which calls of the short cut omit."""
+    """Store the short cut that a maker returns, for calls with these arguments: tensors first, then
+    numbers and params. unsaid: the arguments after these, which calls of the short cut omit."""
     count = next((n for n, x in enumerate(args) if not hasattr(x, "_keys")), len(args))
     params = args[count:]
     is_here = count and table.learners.get("cpu") is kernel and args[0]._device is CPU
     if make is None or not is_here:
         return
     places = [a.type.has_tensor for a in table.operator.schema.arguments]
-    # also false if a 0-d tensor replaces a number
+    # This is also false if a 0-d tensor stands for a number.
     if not all(places[:count]) or not all(map(is_kept, params)):
         return
     shapes = [
@@ -103,7 +103,7 @@ def store(
     table: Table, kernel: Callable[..., Any], key: Any, make: Callable[[ShortCut], Any]
 ) -> None:
     """Store a short cut under its key. make(earlier short cut) returns the new short cut, or None.
-    The new short cut calls the earlier one for other params.
+    For other params, the new short cut calls the earlier one.
     """
     before: Any = shortcuts.left(table, key)
     depth = 0 if before is None else getattr(before, "depth", 1)
@@ -117,14 +117,14 @@ def store(
 
 
 def long_way(*args: Any) -> None:
-    """The last of a sequence of short cuts. It returns None, so that the full dispatch is used."""
+    """Return None, so that the full dispatch is used: the last one in a sequence of short cuts."""
 
 
 def learn_again(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], make: Maker | None,
     unsaid: tuple[Any, ...] = (),
 ) -> None:  # fmt: skip
-    """`learn` for a kernel without plans. It stores the short cut if there was an earlier call with
+    """Like `learn`, for a kernel without plans. The short cut is stored if an earlier call had
     these arguments. table: as in `shortcuts.learn`."""
     if make is not None and comes_again(table, kernel, args):
         learn(table, kernel, args, make, unsaid)
@@ -134,8 +134,9 @@ def learn_forward(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], to: Table,
     behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Store a short cut for a composite kernel that calls one operator with its operand and
-    `behind`. It uses the called operator's short cut. `kernel` declares the call with `jumps`."""
+    """Store a short cut for a composite kernel that calls one operator with its own operand and
+    `behind`. The short cut calls the short cut of that operator. `kernel` declares this call by
+    `jumps`."""
     inner = shortcuts.left(to, args[0]._geometry)
     if inner is not None and all(map(is_kept, behind)):
         learn_again(table, kernel, args, _forwarding(inner, behind))
@@ -157,14 +158,14 @@ def _forwarding(inner: ShortCut, behind: tuple[Any, ...]) -> Maker:
 
 
 def comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """True if an earlier call with plain tensors and immutable params was equal and stored no short
-    cut."""
+    """Return True if an earlier call had equal arguments (plain tensors and immutable params) and
+    stored no short cut."""
     if table.learners.get("cpu") is not kernel:
         return False
     parts = [x._geometry if hasattr(x, "_keys") else x for x in args]
     if not all([type(x) is Geometry or is_kept(x) for x in parts]):
         return False
-    key = (comes_again, *parts, *map(type, parts))  # 1, 1.0 and True are equal
+    key = (comes_again, *parts, *map(type, parts))  # The types distinguish 1, 1.0 and True.
     known: Seen | None = table.plans.get(key)
     if known is None:
         table.remember(key, Seen(None))
@@ -175,13 +176,13 @@ def comes_again(table: Table, kernel: Callable[..., Any], args: tuple[Any, ...])
 
 
 # --- makers ---------------------------------------------------------------------------------------
-# A maker is None where NumPy would not allocate the result in this layout.
+# A maker is None if NumPy would allocate the result in another layout.
 
 
 def made_of(
     loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ...] = ()
 ) -> Maker | None:
-    """Make a maker for a loop that returns the result: loop(*arrays, *behind)."""
+    """Return the maker for a loop that returns the result: loop(*arrays, *behind)."""
     is_numpys = geometry.nbytes and geometry.in_numpy
     return _made_of(loop, geometry, behind) if is_numpys else None
 
@@ -201,12 +202,12 @@ def _made_of(loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ..
 def made_by(
     loop: Callable[..., Any], geometry: Geometry, behind: tuple[Any, ...] = ()
 ) -> Maker | None:
-    """Make a maker for a loop that writes to a new array: loop(*arrays, *behind, out)."""
+    """Return the maker for a loop that writes to a new array: loop(*arrays, *behind, out)."""
     return made_of(into(loop, geometry), geometry, behind)
 
 
 def reduction(loop: Any, behind: tuple[Any, ...], geometry: Geometry) -> Maker | None:
-    """Make a maker for a reduction that writes to a new array: loop(x, *behind[:2], out,
+    """Return the maker for a reduction that writes to a new array: loop(x, *behind[:2], out,
     *behind[2:])."""
 
     def make(count: int, *rest: Any) -> ShortCut:
@@ -216,7 +217,7 @@ def reduction(loop: Any, behind: tuple[Any, ...], geometry: Geometry) -> Maker |
 
 
 def into(loop: Any, geometry: Geometry) -> Callable[..., Any]:
-    """Return a function of values that allocates an array, calls loop(*values, array) and returns
+    """Return a function of values. It allocates an array, calls loop(*values, array), and returns
     the array."""
     sizes, element = geometry.sizes, geometry.dtype.np
 
@@ -229,8 +230,8 @@ def into(loop: Any, geometry: Geometry) -> Callable[..., Any]:
 
 
 def of_entry(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Maker | None:
-    """Return the maker of short cuts for a pointwise plan. The loop's arguments are the arrays,
-    the numbers and `beside`."""
+    """Return the maker for a pointwise plan. The loop receives the arrays, the numbers and
+    `beside`."""
     loop, numbers = entry.loop, tuple([x for x in inputs if type(x) in NUMBERS])
     behind = (*numbers, *beside)
     bare = getattr(loop, "bare", None)
@@ -243,17 +244,17 @@ def of_entry(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Ma
 
 
 def of_entry_inplace(entry: Any, inputs: tuple[Any, ...], beside: tuple[Any, ...]) -> Maker | None:
-    """Return the maker for a pointwise plan in place, whose loop writes to the first operand."""
+    """Return the maker for a pointwise plan whose loop writes to the first operand."""
     behind = (*[x for x in inputs if type(x) in NUMBERS], *beside)
     return None if entry.block or not entry.geometry.numel else written_by(entry.loop, behind)
 
 
 def written_by(loop: Callable[..., Any], behind: tuple[Any, ...]) -> Maker:
-    """Return the maker for loop(x, *others, *behind, x), which writes to the first operand."""
+    """Return the maker for loop(x, *others, *behind, x), which writes to its first operand."""
 
     def make(count: int, params: tuple[Any, ...], otherwise: ShortCut, around: Around) -> ShortCut:
-        # This function handles any number of operands. A separate function for each number would
-        # save only another tenth.
+        # One function for any number of operands. A separate function for each number would save
+        # only a tenth of the time.
         def short(self: Any, *rest: Any) -> Any:
             others, given = rest[: count - 1], rest[count - 1 :]
             if not all(map(is_, given, params)) and not are_equal(given, params):
@@ -279,7 +280,7 @@ def written_by(loop: Callable[..., Any], behind: tuple[Any, ...]) -> Maker:
 
 def filling(geometry: Geometry) -> ShortCut | None:
     """Return the short cut (self, number) -> self of `fill_`, for numbers that need no check.
-    Return None for dtypes to which NumPy's `fill` does not cast in the same way as the kernel."""
+    Return None for dtypes to which NumPy's `fill` casts differently than the kernel."""
     fits = fits_in(geometry)
     if fits is None or not geometry.numel:
         return None
@@ -299,17 +300,16 @@ def filling(geometry: Geometry) -> ShortCut | None:
     return short
 
 
-# For each kind of NumPy dtype, the types of numbers that an array's `fill` casts as our kernel
-# does.
+# By the kind of the NumPy dtype: the types of numbers that an array's `fill` casts like our kernel.
 _FILLED = {"f": (float, int, bool), "i": (int, bool), "u": (int, bool), "b": (bool,)}
 
 
 def fits_in(geometry: Geometry) -> Callable[[Any], bool] | None:
-    """Return a test for numbers that an array's `fill` casts exactly as our kernel does; None if
-    the dtype has no such numbers."""
+    """Return a test for numbers that an array's `fill` casts like our kernel, without a check.
+    Return None if there are no such numbers for the dtype."""
     kind = geometry.dtype.np.kind
     of = _FILLED.get(kind)
-    # Every floating dtype represents numbers of this size, and every integer dtype numbers up to
+    # Every floating dtype represents numbers in this range. Every integer dtype represents 0 to
     # 127.
     least, most = (-65000, 65000) if kind == "f" else (0, 127)
     if of is None or geometry.dtype.is_float8:
@@ -318,7 +318,7 @@ def fits_in(geometry: Geometry) -> Callable[[Any], bool] | None:
 
 
 def is_beside(storage: Any, array: Any, x: Any) -> bool:
-    """True if a plain operand shares no memory with an array of the storage that is written to."""
+    """Return True if a plain operand shares no memory with `array`, which is written to."""
     theirs = x._storage
     if x._keys is not CPU_KEYS or x._autograd is not None and not is_plain(x) or theirs is storage:
         return False

@@ -1,9 +1,9 @@
-"""Short cuts of calls on CUDA. See Note [Short cuts] in dispatch.
+"""Short cuts of calls on CUDA: see Note [Short cuts] in dispatch.
 
-A short cut is bound to one entry and one device. It allocates memory, packs the addresses and
+A short cut is for one entry and one device. It allocates memory, packs the addresses and
 parameters, and launches (codegen/emit_short.py). Operands whose address is not a multiple of 16
 bytes use the full dispatch, which may choose other kernels. Like a launch of the runtime, a short
-cut reads the current device, the current stream and the CUDA runtime in use.
+cut reads the current device, the current stream, and the CUDA runtime in use.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ...dispatch.shortcuts import ShortCut
 from .computed import is_kept
 
 CUDA_KEYS = TENSOR_KEYS["cuda"]
-_ALIGNED = 15  # the low bits of an address, which must be 0
+_ALIGNED = 15  # These low bits of an address must be 0.
 
 
 def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
     """Store the functional form's short cut for an entry's operands.
 
-    key: (geometry, device, low bits) of the first operand, then geometry and low bits of the second
-    operand, or the type of a number.
+    key: the geometry, the device and the low address bits of the first operand. Then, for the
+    second operand, its geometry and low address bits or, if it is a number, its type.
     """
     found = _short_key(entry, key)
     if found is not None:
@@ -44,7 +44,7 @@ def learn_reduction(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], geometry: Any,
     launch: Any,
 ) -> None:  # fmt: skip
-    """Store a reduction's short cut, for these dimensions and this dtype."""
+    """Store the short cut of a reduction over these dimensions to this dtype."""
     x, *params = args
     shape, device = x._geometry, x._device
     if geometry.numel and len(params) <= 3 and all(map(is_kept, params)):
@@ -54,7 +54,7 @@ def learn_reduction(
 
 
 def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
-    """Store the in-place form's short cut."""
+    """Store the short cut of the in-place form."""
     found = _short_key(entry, key)
     if found is not None:
         make = forms.cuda_inplace_number if len(key) == 4 else forms.cuda_inplace
@@ -63,14 +63,14 @@ def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any
 
 
 def _sizes(key: Any) -> list[int]:
-    """Return the item size in bytes of each operand that is a tensor."""
+    """Return the item size, in bytes, of each operand that is a tensor."""
     return [
         geometry.dtype.itemsize for geometry in (key[0], *key[3:4]) if type(geometry) is Geometry
     ]
 
 
 def _short_key(entry: Any, key: Any) -> Any:
-    """Return the key that public functions look up; None if there is no short cut."""
+    """Return the key that public functions look up, or None if there can be no short cut."""
     entry.is_fresh = False
     shape, device, low, *other = key
     if device.type != "cuda" or low or other[1:] not in ([], [0]) or not entry.geometry.numel:
@@ -80,7 +80,8 @@ def _short_key(entry: Any, key: Any) -> Any:
 
 def empty(geometry: Any, place: Any, asks: bool) -> ShortCut:
     """Return a short cut without operands that allocates uninitialised memory on a device. asks:
-    True if the call named no device index. The short cut then checks that the device is current.
+    True if the call gave no device index. The short cut then checks that the device is the current
+    one.
     """
     return forms.cuda_empty(geometry, place, asks)
 
@@ -92,6 +93,6 @@ def empty_like(geometry: Any, place: Any) -> ShortCut:
 
 def copied(shape: Any, device: Any, geometry: Any, launch: Any) -> ShortCut:
     """Return a short cut that copies its operand to a new tensor of this geometry. The launch
-    receives the tensors and reads their addresses itself.
+    receives the tensors and reads their addresses.
     """
     return forms.cuda_unary(geometry, device, launch, shape.dtype.itemsize, 0, ())

@@ -1,7 +1,7 @@
-"""Short cuts of factories and of copies on the CPU. See Note [Short cuts] in dispatch.
+"""Short cuts of factories and of copies on the CPU: see Note [Short cuts] in dispatch.
 
-They skip the operators of which a factory or a copy is composed, and make the checks of these
-operators: the thread's state, the default device, and the operand's keys. The forms are in
+A short cut skips the operators of which a factory or a copy is composed. It makes their checks: of
+the thread's state, the default device, and the operand's keys. The forms are in
 _generated/short_forms.py. This module has the parts that depend on the layout.
 """
 
@@ -33,8 +33,8 @@ filled_with, _REPEATED = forms.filled, (forms.repeated_1, forms.repeated_2, form
 def leave(
     table: Table, kernel: Any, front: tuple[Any, ...], element: Any, make: Any, unnamed: Any = None
 ) -> None:
-    """Store short cuts of a factory, for calls that omit the default arguments and for calls that
-    pass them. A change of the default dtype drops the short cuts. Each call checks the default
+    """Store the short cuts of a factory: for calls that omit the default arguments, and for calls
+    that pass them. They are dropped if the default dtype changes. Each call checks the default
     device.
 
     front: the arguments before the dtype. unnamed: the dtype of calls without a dtype argument, if
@@ -53,8 +53,8 @@ def learn_numbers(
     table: Table, kernel: Any, numbers: tuple[Any, ...], made: Tensor, array: Callable[[], Any],
     unnamed: Any = None,
 ) -> None:  # fmt: skip
-    """Store the short cuts of a factory of up to three numbers at the second call with them.
-    array: makes the result's array. unnamed: as in `leave`."""
+    """Store the short cuts of a factory of up to three numbers, once a call with them is repeated.
+    array: a function that makes the result's array. unnamed: as in `leave`."""
     shape = made._geometry
     known = seen(shape, (table.operator.name, numbers))
     if shortcuts.is_due(known, table):
@@ -67,8 +67,7 @@ def learn_numbers(
 
 
 def filled(geometry: Geometry, made: Tensor) -> Callable[[], Any] | None:
-    """Return a function that makes the array of a tensor like `made` and fills it with one
-    value."""
+    """Return a function that makes the array of a tensor like `made`, filled with one value."""
     if not geometry.numel:
         return None
     sizes, element = geometry.sizes, geometry.dtype.np
@@ -102,8 +101,8 @@ def number(geometry: Geometry, asks: bool) -> ShortCut | None:
 
 
 def new(geometry: Geometry, array: Callable[[], Any] | None) -> ShortCut | None:
-    """Return the short cut of a `new_` factory, which autograd does not record. array: makes the
-    result's array; None if the call passes the fill value."""
+    """Return the short cut of a `new_` factory, which autograd does not record. array: a function
+    that makes the result's array; None if the call passes the fill value."""
     sizes, element, fits = geometry.sizes, geometry.dtype.np, fits_in(geometry)
     if array is None and fits is None:
         return None
@@ -142,11 +141,11 @@ def empty_like(geometry: Geometry) -> ShortCut:
 
 
 def copied(table: Table, self: Tensor, geometry: Geometry) -> ShortCut | None:
-    """Return a short cut of a table that copies its operand to a geometry, or None if NumPy gives
+    """Return a short cut that copies its operand to `geometry`. Return None if NumPy would give
     copies of the operand another layout."""
     shape = self._geometry
     order: Literal["C", "K"] = "C" if geometry.is_contiguous else "K"
-    # Do not use the tensor's own array here, because reading it would run pending work.
+    # This is not the tensor's own array, because reading that array would run pending work.
     memory = np.empty(shape.extent * shape.dtype.itemsize, np.uint8)
     source = np.ndarray(shape.sizes, shape.dtype.np, memory.data, 0, shape.stride_bytes)
     if source.copy(order).strides != geometry.stride_bytes:
@@ -155,8 +154,8 @@ def copied(table: Table, self: Tensor, geometry: Geometry) -> ShortCut | None:
 
 
 def _turns(self: Tensor) -> tuple[Geometry | None, tuple[int, ...]]:
-    """Return the geometry of a tensor's base, and the dimensions of the tensor as a permutation of
-    the base's dimensions. Return None if the tensor is not such a view."""
+    """Return the geometry of a tensor's base, and the tensor's dimensions as a permutation of the
+    base's dimensions. The geometry is None if the tensor is not such a view."""
     shape, base = self._geometry, self._autograd
     if type(base) is not Tensor or base._geometry.ndim != shape.ndim:
         return None, ()
@@ -176,8 +175,8 @@ def learn_cast(
     table: Table, kernel: Callable[..., Any], key: Any, copy: Callable[..., Any],
     geometry: Geometry, behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Store the short cut of a cast, copy(array, x), which writes x into a new row-major array.
-    behind: all arguments after x."""
+    """Store the short cut of a cast. copy(array, x) writes x into a new row-major array. behind:
+    all arguments after x."""
     sizes, element = geometry.sizes, geometry.dtype.np
 
     def cast(x: Any) -> Any:

@@ -1,7 +1,7 @@
 """Short cuts of CPU calls that read or write indexed elements, such as gather and scatter_add_.
 
-Unlike in computed.py, tensors may come after other arguments. The loop checks the indices before it
-writes. For an index out of range the short cut returns None, and the full dispatch raises the
+Unlike in computed.py, tensors may follow other arguments. The loop checks the indices before it
+writes. For an index out of range, the short cut returns None, and the full dispatch raises the
 error.
 """
 
@@ -31,10 +31,10 @@ _now = state.get
 def learn_read(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], at: Places, made: Tensor
 ) -> None:
-    """Store the short cut of a call that reads elements by indices, at the second equal call.
+    """Store the short cut of a call that reads elements by indices, once the call is repeated.
 
-    args: all arguments, self first. at: the places of these elements, which one index tensor
-    selects. made: the result.
+    args: all arguments, self first. at: the places of the elements, which one index tensor selects.
+    made: the result.
     """
     shape = made._geometry
     is_direct = at.target is args[0] and any([x is at.indices[0] for x in args])
@@ -112,9 +112,10 @@ def learn_put(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, Any, Tensor],
     find: Callable[[], Places],
 ) -> None:  # fmt: skip
-    """Store the short cut of `index_put_`, which replaces elements, at the second equal call.
+    """Store the short cut of `index_put_` without accumulation, once the call is repeated.
 
-    args: self, the indices and the values. find() returns the places that were written.
+    args: self, the indices and the values. find: a function that returns the places that were
+    written.
     """
     self, indices, values = args
     if not self._geometry.numel or not comes_again(table, kernel, (self, *indices, values)):
@@ -145,8 +146,8 @@ def learn_put(
 def learn_masked(
     table: Table, kernel: Callable[..., Any], args: tuple[Tensor, Tensor, Tensor]
 ) -> None:
-    """Store the short cut of `masked_scatter_` at the second equal call. args: self, a mask of its
-    sizes, and the source."""
+    """Store the short cut of `masked_scatter_`, once the call is repeated. args: self, a mask of
+    self's sizes, and the source."""
     shapes = tuple([x._geometry for x in args])
     if shapes[0].sizes != shapes[1].sizes or not shapes[0].numel:
         return
@@ -164,7 +165,7 @@ def learn_masked(
             return None
         values = source._get_array().reshape(-1)
         if run(put, x, mask._get_array(), values) > values.size:
-            return None  # nothing was written; the kernel reports the error
+            return None  # Nothing was written; the kernel will report the error.
         storage.version += 1
         return self
 
@@ -172,8 +173,8 @@ def learn_masked(
 
 
 def _places(args: tuple[Any, ...]) -> tuple[list[int], list[tuple[int, Any]]]:
-    """Return, for the arguments after self, the positions of tensors, and (position, value) of all
-    other arguments.
+    """Return, for the arguments after self, the positions of tensors, and (position, value) of each
+    other argument.
     """
     rest = [*enumerate(args[1:])]
     return (

@@ -1,5 +1,5 @@
-"""Short cuts of CPU calls that join a list of tensors: cat and stack. See Note [Short cuts] in
-dispatch. Their key is the geometries of all tensors."""
+"""Short cuts of CPU calls that join a list of tensors, cat and stack: see Note [Short cuts] in
+dispatch. Their keys are the geometries of all tensors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def learn(
     table: Table, kernel: Callable[..., Any], tensors: list[Tensor], dim: int, shape: Geometry,
     join: Callable[[list[Any]], Any],
 ) -> None:  # fmt: skip
-    """Store the short cut of a call at the second equal call. shape: the geometry of the result,
+    """Store the short cut of a call, once the call is repeated. shape: the geometry of the result,
     which `join(arrays)` computes."""
     if not (shape.nbytes and shape.in_numpy and type(dim) is int):
         return

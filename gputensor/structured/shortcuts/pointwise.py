@@ -1,9 +1,9 @@
-"""Short cuts of pointwise operators on the CPU. See Note [Short cuts] in dispatch.
+"""Short cuts of pointwise operators on the CPU: see Note [Short cuts] in dispatch.
 
-codegen/emit_short.py writes the forms, the most frequently called functions of the project. Each is
-bound to one entry. For plain tensors of the entry's geometries, it does in one frame the work of
-the public function, the kernels in between and the backend's kernel. computed.py has the short cuts
-of operators with arguments other than operands.
+codegen/emit_short.py writes the forms, which are the most frequently called functions of the
+project. Each short cut is for one entry. For plain tensors of the entry's geometries, it does in
+one frame the work of the public function, of the kernels in between, and of the backend's kernel.
+computed.py has the short cuts of operators with other arguments than operands.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> Non
 
 
 def _fused(table: Table, key: Any, behind: tuple[Any, ...]) -> list[Any]:
-    """Return a list [function, *behind]. A short cut calls the function within a block of
-    `gt.fuse`. At first it is the table's kernel; `_Known` in fusion/record/quick.py replaces it by
-    a function for these operands."""
+    """Return a list [function, *behind]. Within a block of `gt.fuse`, a short cut calls this
+    function. At first it is the table's kernel; `_Known` in fusion/record/quick.py replaces it by a
+    function for these operands."""
 
     def first(*operands: Any) -> Any:
         kernel = table[FUSED]
@@ -64,8 +64,8 @@ def _fused(table: Table, key: Any, behind: tuple[Any, ...]) -> list[Any]:
 
 
 def _element(loop: Any, key: tuple[Any, type]) -> Any:
-    """Return the NumPy dtype of a number of this type in a loop; None if it depends on the number's
-    value.
+    """Return the NumPy dtype to which a loop casts a number of this type. Return None if the dtype
+    depends on the number's value.
 
     key: the geometry of the first operand, and the type of the number.
     """
@@ -77,7 +77,7 @@ def _element(loop: Any, key: tuple[Any, type]) -> Any:
 
 
 def learn_inplace(table: Table, kernel: Callable[..., Any], key: Any, entry: Any) -> None:
-    """Store the in-place form's short cut."""
+    """Store the short cut of the in-place form."""
     entry.is_fresh = False
     if entry.block or not entry.geometry.numel:
         return
@@ -97,7 +97,7 @@ def learn_out(
 ) -> None:
     """Store the short cut of an out form whose `out` keeps its sizes and is not an input, or of an
     in-place operator of one operand."""
-    if entry.seen is None:  # at the first call, no call has used the stored entry yet
+    if entry.seen is None:  # At the first call, the stored entry has not been used yet.
         entry.seen = True
         return
     entry.is_fresh = False
@@ -119,8 +119,8 @@ def learn_scaled(
     table: Table, kernel: Callable[..., Any], loop: str, self: Any, other: Any,
     is_inplace: bool = False,
 ) -> None:  # fmt: skip
-    """Store the short cut of `add(other, alpha=x)` or `add_`. loop: the loop's name in the key of
-    the plan."""
+    """Store the short cut of `add(other, alpha=x)` or of `add_`. loop: the loop's name in the
+    plan's key."""
     shapes = (self._geometry, other._geometry)
     place = (shapes[0], True, shapes[1]) if is_inplace else (None, *shapes)
     entry = table.plans.get((loop, *place))

@@ -1,10 +1,10 @@
-"""Short cuts of CPU calls whose results a function over arrays computes. See Note [Short cuts] in
-dispatch.
+"""Short cuts of CPU calls whose results are computed by a function of arrays: see Note [Short cuts]
+in dispatch.
 
-They serve operators with one or several results, such as sort, kthvalue and the factorisations. The
-kernel of these operators checks the arguments, calls a function of arrays and makes tensors from
-its results. Unlike in computed.py, the function chooses the layout of its arrays, so each array is
-adopted or copied as in structured/library.py.
+They are for operators with one or several results, such as sort, kthvalue and the factorisations.
+The kernels of these operators check the arguments, call a function of arrays, and make tensors from
+its results. Unlike in computed.py, this function chooses the layout of its results, so each array
+is adopted or copied as in structured/library.py.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def learn(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], made: Any,
     compute: Callable[..., Any], is_new: bool = False,
 ) -> None:  # fmt: skip
-    """Store the short cut of a call at the second equal call.
+    """Store the short cut of a call, once the call is repeated.
 
     args: all arguments, tensors first. made: the call's result or results. compute(*arrays):
-    returns the results' arrays, or None if the kernel must report an error. is_new: True for each
-    result that is always a new array, or a view of all elements of a new array, without other
-    references.
+    returns the arrays of the results, or None if the kernel must report an error. is_new: True if
+    each result is always a new array, or a view of all elements of a new array to which there is no
+    other reference.
     """
     results = made if type(made) is tuple else (made,)
     if not all([type(x) is Tensor and x._device is CPU for x in results]):
@@ -53,7 +53,7 @@ def learn(
     layouts = [(x, x.sizes, x.stride_bytes, x.dtype.np) for x in wanted]
 
     def taken(arrays: Any) -> list[Tensor] | None:
-        """Make tensors of new arrays. Return None if one of them must be copied."""
+        """Return tensors over new arrays, or None if one of the arrays must be copied."""
         tensors = []
         for array, (geometry, sizes, strides, element) in zip(arrays, layouts):
             if (

@@ -1,8 +1,9 @@
-"""Short cuts of views of plain tensors. See Note [Short cuts] in dispatch.
+"""Short cuts of views of plain tensors: see Note [Short cuts] in dispatch.
 
-For a tensor without history, each does in one frame the work of the kernel and of ADInplaceOrView,
-including setting the view's base. A separate function records views of tensors with a history. For
-parts there is one such function for each offset. The forms are in _generated/short_forms.py.
+For a tensor without autograd history, a short cut does in one frame the work of the kernel and of
+ADInplaceOrView, which includes setting the view's base. A separate function records views of
+tensors with a history. Views of parts have one such function for each offset. The forms are in
+_generated/short_forms.py.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from ...tensor.tensor import Tensor
 __all__ = ["learn", "learn_of", "leave", "narrowed", "selected", "sliced", "view"]
 
 
-_PLACES = 1 << 8  # the number of cached offsets per layout; a full cache is cleared
+# At most this number of offsets is cached per layout. A full cache is cleared.
+_PLACES = 1 << 8
 
 
 def view(
     table: Table, geometry: Any, keys: int, given: tuple[Any, ...], recorded_as: Any = None
 ) -> ShortCut:
     """Make the short cut of a view that keeps the offset. given: the arguments after self.
-    recorded_as: for a composite operator, the table of the operator that autograd records, and its
-    arguments after self."""
+    recorded_as: for a composite operator, the table and the arguments after self of the operator
+    that autograd records."""
     around = shortcuts.recording(*(recorded_as or (table, given))) or (_only_plain, None)
     known = recorded(geometry, keys, around, 0)
     sizes = next((x for x in given if type(x) is tuple), None)
@@ -40,28 +42,28 @@ def view(
 
 
 def selected(table: Table, dim: int, part_of: tuple[Any, int, int], keys: int) -> Any:
-    """Make the short cut of a view at one index. part_of: the view's geometry, the size and the
-    stride of the dimension."""
+    """Make the short cut of a view at one index. part_of: the view's geometry, and the size and
+    stride of the indexed dimension."""
     geometry, size, stride = part_of
     return part(geometry, size - 1, size, stride, keys, _recorder(table, keys, (dim,), ()))
 
 
 def sliced(table: Table, shape: Any, dim: int, given: int, step: int, keys: int) -> ShortCut:
-    """Make the short cut of a slice. given: the dimension as the caller passes it, perhaps counted
-    from the end."""
+    """Make the short cut of a slice. given: the dimension as it was passed, perhaps counted from
+    the end."""
     return stretch(shape, dim, step, keys, _recorder(table, keys, (given,), (step,)))
 
 
 def narrowed(geometry: Any, last: int, size: int, stride: int, keys: int) -> ShortCut:
-    """Make the short cut of `select` of several indices. Tensors with a history use the full
+    """Make the short cut of `select` with several indices. Tensors with a history use the full
     dispatch."""
     return part(geometry, last, size, stride, keys, _only_plain_part)
 
 
 def _recorder(table: Table, keys: int, before: tuple[Any, ...], behind: tuple[Any, ...]) -> Any:
-    """Return a function (self, geometry, by, *given) that makes and records a part of a tensor with
-    a history; `given` determines the part's offset. The node keeps the arguments (*before, *given,
-    *behind)."""
+    """Return a function (self, geometry, by, *given). It makes and records a view of a part of a
+    tensor with a history; `given` determines the view's offset. The node keeps the arguments
+    (*before, *given, *behind)."""
     places: dict[Any, ShortCut] = {}
 
     def record(self: Any, geometry: Any, by: int, *given: Any) -> Any:
@@ -96,7 +98,7 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: 
 def leave(
     table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, found: ShortCut
 ) -> None:
-    """Store a short cut in one table only: the table of the device on which the layout repeated
+    """Store a short cut only in the table of the tensor's device, on which the layout was repeated
     first."""
     place = self._device
     if self._keys is TENSOR_KEYS.get(place.type):
@@ -108,7 +110,7 @@ def learn_of(
     table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, made: Any,
     recorded_as: Any = None,
 ) -> None:  # fmt: skip
-    """Store a short cut of a composite operator, such as `reshape`, that made a view in this call
+    """Store a short cut of a composite operator such as `reshape`, which made a view in this call
     and may make a copy in another call.
     """
     if type(made) is not Tensor:
