@@ -239,6 +239,7 @@ PyObject* call_loop(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObjec
       step[k + 1] = in[k] ? bound->program.itemsize[k + 1] : 0;
     }
     bound->loop(data, step, numel, scalars);
+    clear_upper_halves();
   } else {
     walk.ndim = is_alike ? 1 : ndim;
     walk.data[0] = PyArray_BYTES(result);
@@ -410,12 +411,16 @@ bool Given::read(const char* name, PyObject* const* args, Py_ssize_t n) {
   return true;
 }
 
-i64 Given::run(const abi::FunctionEntry* entry) {
-  if (most < KEEP_LOCK && !entry->is_long) return entry->function(call);
-  PyThreadState* state = PyEval_SaveThread();
+i64 called(const abi::FunctionEntry* entry, const abi::Call& call, bool keeps_lock) {
+  PyThreadState* state = keeps_lock ? nullptr : PyEval_SaveThread();
   const i64 answer = entry->function(call);
-  PyEval_RestoreThread(state);
+  clear_upper_halves();
+  if (state) PyEval_RestoreThread(state);
   return answer;
+}
+
+i64 Given::run(const abi::FunctionEntry* entry) {
+  return called(entry, call, most < KEEP_LOCK && !entry->is_long);
 }
 
 // (*arrays, ints and floats) -> an int: see abi.h
@@ -555,15 +560,7 @@ PyObject* call_reduction(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   fill(&array[1], out, bound->out);
   array[2].data = nullptr;
   const abi::Call call = {3, 1, 1, array, &axes, &bound->number, engine::share};
-  i64 answer;
-  if (array[0].size < KEEP_LOCK) {
-    answer = bound->entry->function(call);
-  } else {
-    PyThreadState* state = PyEval_SaveThread();
-    answer = bound->entry->function(call);
-    PyEval_RestoreThread(state);
-  }
-  if (answer) return PyErr_NoMemory();
+  if (called(bound->entry, call, array[0].size < KEEP_LOCK)) return PyErr_NoMemory();
   Py_INCREF(args[3]);
   return args[3];
 }

@@ -495,6 +495,7 @@ bool run(const Program& program, const Walk& walk, const Scalar* scalars, const 
   } else {
     share(blocks, &plan, plan.blocks, (GRAIN / 2 + elements - 1) / elements);
   }
+  clear_upper_halves();
   return !plan.has_failed;
 }
 

@@ -77,6 +77,16 @@ struct Walk {
   i64 stride[MOST_ARRAYS][abi::MOST_DIMS];
 };
 
+// End the use of wide vector registers. Every call from Python does this after its loops. While the
+// upper halves of the registers hold values, the SSE instructions of other code (libm, SciPy) wait
+// for them and take up to ten times as long. g++ adds this instruction to most functions, but not
+// to those that end with a call or pass vectors.
+inline void clear_upper_halves() {
+#ifdef __x86_64__
+  __asm__ volatile("vzeroupper");  // each capability of this machine has AVX
+#endif
+}
+
 // Sort the dimensions by the operands' strides, outputs first. Drop dimensions of one element, and
 // merge dimensions that are contiguous in every operand.
 void coalesce(Walk& walk, int n_operands);
