@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import paths
-from .model import DTYPES, Op, parameter
+from .model import DTYPES, OPTIONS, Op, parameter
 from .text import ROOM, WIDTH
 
+# The width of a summary: indented by 4, and `input` for `self` may make it longer.
+SUMMARY = WIDTH - 6
 # The words for the types of a schema. A list `[]` uses the plural.
 _WORDS = {
     "Tensor": "Tensor", "int": "int", "SymInt": "int", "float": "float", "bool": "bool",
@@ -20,7 +22,7 @@ _WORDS = {
 
 def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> list[str]:
     """Return the docstring's lines. A method refers to the function of its name, and an in-place
-    method to its operator, if these exist.
+    form to its operator, if these exist.
 
     ops: the overloads of one name, of which the first one's `doc` is used. parameters: as in the
     signature, with defaults.
@@ -28,8 +30,9 @@ def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> l
     first = ops[0]
     summary, _, more = first.doc.partition("\n")
     named = (first.source or first).public_name
-    if is_method and "function" in (first.source or first).variants and first.is_public:
-        return textwrap.wrap(f'"""{summary} See gt.{named}."""', ROOM - 4)
+    is_second = is_method or first.kind == "inplace" and first.source is not None
+    if is_second and "function" in (first.source or first).variants and first.is_public:
+        return textwrap.wrap(f'"""{summary} See gt.{named}."""', SUMMARY)
     tail = ["Args:", *_arguments(ops, parameters)]
     tail += [f"Returns: {_returns(first)}."] if _returns(first) else []
     tail += _gradient(ops)
@@ -39,7 +42,7 @@ def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> l
 
 
 def _wrapped(summary: str, tail: list[str]) -> list[str]:
-    head = textwrap.wrap(summary, ROOM - 4)
+    head = textwrap.wrap(summary, SUMMARY)
     tail = [part for line in tail for part in _broken(line)]
     if tail[-1].endswith('"'):
         return [*head, "", *tail, '"""']
@@ -51,22 +54,23 @@ def _broken(line: str) -> list[str]:
     if len(line) <= WIDTH - 7 or line.startswith(">>>"):
         return [line]
     margin = " " * (len(line) - len(line.lstrip()))
-    return textwrap.wrap(line, ROOM, subsequent_indent=f"{margin}    ", break_on_hyphens=False)
+    return textwrap.wrap(line, WIDTH - 7, subsequent_indent=f"{margin}    ", break_on_hyphens=False)
 
 
 def _arguments(ops: Sequence[Op], parameters: Sequence[str]) -> list[str]:
-    """Return a line for each parameter: `name: type, default`."""
-    found = []
-    takes_args, first = "*args" in parameters, ops[0]
+    """Return lines `name: type, default`, one for neighbours with the same text. `out` and NumPy's
+    names mean the same everywhere: docs/operators.md explains them."""
+    found: list[tuple[str, list[str]]] = []
+    takes_args = "*args" in parameters
+    options = {*OPTIONS, "requires_grad"} if all(op.has_options for op in ops) else set()
     for written in parameters:
         name, _, default = written.partition("=")
         uses = [(op, a) for op in ops for a in op.arguments if parameter(a.name) == name]
-        if name == "out":
-            several = len(first.schema.returns) > 1
-            text = "Tensors that take the results" if several else "Tensor that takes the result"
+        if name in options and default in ("None", "False"):
+            text, default = "of the new tensor", "None"
         elif name == "requires_grad":
             text = "bool"
-        elif not uses:
+        elif not uses or name == "out":
             continue
         elif uses[0][1].type.base == "Tensor" and len(uses) == len(ops):
             text = _operand(*uses[0])
@@ -78,8 +82,10 @@ def _arguments(ops: Sequence[Op], parameters: Sequence[str]) -> list[str]:
             text += ", optional"
         elif default and default != "()":
             text += f", default {default.removeprefix('_')}"
-        found.append(f"    {name}: {text}.")
-    return found
+        if not found or found[-1][0] != text:
+            found.append((text, []))
+        found[-1][1].append(name)
+    return [f"    {', '.join(names)}: {text}." for text, names in found]
 
 
 def _operand(op: Op, argument: Any) -> str:

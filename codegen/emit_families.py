@@ -14,7 +14,7 @@ from pathlib import Path
 from . import emit_functions, emit_operators, paths
 from .emit_nodes import names_of_formulas
 from .model import MODULES, Model, Op
-from .text import WIDTH, indent, module, pruned, wrap
+from .text import indent, joined, module, pruned, WIDTH, wrap
 
 FAMILY_DOC = """Functions and methods of the operator family {family}. See dispatch/families.py."""
 
@@ -120,9 +120,8 @@ def _family(model: Model, family: str, ops: list[Op], used: set[str]) -> str:
         blocks += [
             emit_operators.call(op) for op in ops if op.base == base and op.identifier in used
         ]
-        parts.append("\n".join(_spaced(blocks)))
-    imports, *rest = pruned(parts)
-    return module(FAMILY_DOC.format(family=family), imports, "\n\n".join(rest))
+        parts.append(joined(_spaced(blocks)))
+    return module(FAMILY_DOC.format(family=family), *pruned(parts))
 
 
 def _spaced(blocks: list[list[str]]) -> list[str]:
@@ -227,7 +226,7 @@ def _loops(model: Model) -> str:
     for family, loops in found.items():
         listed = [f'"{loop}": "{said}"' for loop, said in loops.items()]
         lines += indent(wrap(f'"{family}": {{', listed, "},"))
-    return module(LOOPS_DOC, "\n".join([*lines, "}"]))
+    return module(LOOPS_DOC, joined([*lines, "}"]))
 
 
 def batching(model: Model) -> str:

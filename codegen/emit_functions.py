@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from . import docstring, gather
 from .merge import Merge, merged, spread, vararg
 from .model import OPTIONS, Model, Op, default, parameter
-from .text import WIDTH, indent, wrap
+from .text import condition, indent, Line, WIDTH, wrap
 
 if TYPE_CHECKING:
     from gputensor.core.schema import Argument
@@ -126,7 +126,11 @@ def public(model: Model, name: str, variant: str) -> list[str]:
 def input_for_self(lines: Sequence[str]) -> list[str]:
     """Return a function's lines with `input`, PyTorch's name for the first operand, in place of
     `self`."""
-    return [re.sub(r"\bself\b", "input", line) for line in lines]
+
+    def change(text: str) -> str:
+        return re.sub(r"\bself\b", "input", text)
+
+    return [line.mapped(change) if isinstance(line, Line) else change(line) for line in lines]
 
 
 def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
@@ -134,8 +138,8 @@ def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
     place of 0-d tensors. A `try` costs nothing without a failure."""
     head = "except Exception as error:"
     given = ["error", f'"{name}"', function, "locals()"]
-    body = wrap("return _refuse(", given, ")", WIDTH - 8)
-    fits = len(body) == 1 and len(f"{head} {body[0]}") <= WIDTH - 4
+    body = wrap("return _refuse(", given, ")")
+    fits = len(f"{head} {body[0]}") <= WIDTH - 4
     return ["try:", *indent(lines), *([f"{head} {body[0]}"] if fits else [head, *indent(body)])]
 
 
@@ -175,11 +179,13 @@ def _by_numpy_names(it: Public) -> list[str]:
     if "axis" in names:
         may_lack = "dim=None" in listed or "dim" in listed
         given = f'_axis("{it.name}", dim, axis)' if may_lack else "axis"
-        lines += ["if axis is not None:", f"    dim = {given}"]
         if "dim" in listed:
+            lines += ["if axis is not None:", f"    dim = {given}"]
             lines += ["elif dim is None:", f'    raise _errors.not_given("{it.name}", "dim")']
+        else:
+            lines.append(f"dim = dim if axis is None else {given}")
     if "keepdims" in names:
-        lines += ["if keepdims is not None:", "    keepdim = keepdims"]
+        lines.append("keepdim = keepdim if keepdims is None else keepdims")
     return lines
 
 
@@ -298,7 +304,7 @@ def _merged(it: Public, merge: Merge) -> list[str]:
         again = [name if name == "*args" else f"{name}={name}" for name in names]
         again += [f"{a.name}={a.name}" for a in it.options]
         lines += ["if requires_grad:"]
-        lines += indent(wrap(f"return {it.name}(", again, ").requires_grad_()", WIDTH - 12))
+        lines += indent(wrap(f"return {it.name}(", again, ").requires_grad_()"))
     lines += list(merge.preamble)
     named = [item.partition("=")[0] for item in merge.parameters]
     checked: dict[str, Any] = {}
@@ -319,13 +325,20 @@ def _cases(it: Public, merge: Merge) -> list[str]:
     # The short cut is tried before the keys are collected.
     shared = len({tuple(a.name for a in op.tensors) for op in ops}) == 1
     shared = shared and not any(op.short or op.leaves_short_cuts for op in ops)
-    lines = _merged_out(it, merge, ops, shared)
+    lines = gather.gathered(ops[-1]) if shared else []
     for case, op in zip(merge.cases, ops):
-        scaled = ["alpha is _ONE"] * op.is_scaled
-        first = gather.short_cut(op, scaled, case.arguments, made=_named(op, "made"))
+        form = it.outs.get(op.name)
+        guards = ["alpha is _ONE"] * op.is_scaled + ["out is None"] * (form is not None)
+        first = gather.short_cut(op, guards, case.arguments, made=_named(op, "made"))
         body = [] if shared else gather.gathered(op, first)
-        body += _call(op, case.arguments)
-        lines += _if(case.condition, body)
+        if form is not None:
+            kept = [a for a in form.arguments if a.has_default and not a.is_write]
+            filled = {a.name: default(a) for a in kept if a.name not in op.parameters}
+            given = [_out_keys(form), *_out(form, filled | case.arguments)]
+            body += ["if out is not None:", *indent(given)]
+        elif it.outs:
+            body = ["if out is not None:", f'    raise _errors.no_out("{it.name}")', *body]
+        lines += _if(case.condition, [*body, *_call(op, case.arguments)])
     if merge.cases[-1].condition:
         lines += wrap(
             "raise _errors.no_form(", [f'"{name}"' for name in (it.name, *merge.forms)], ")"
@@ -333,35 +346,10 @@ def _cases(it: Public, merge: Merge) -> list[str]:
     return lines
 
 
-def _if(condition: str, body: list[str]) -> list[str]:
-    if not condition:
+def _if(test: str, body: list[str]) -> list[str]:
+    if not test:
         return body
-    head = [f"if {condition}:"]
-    if len(head[0]) > WIDTH - 12:
-        first, *others = condition.split(" and ")
-        head = ["if (", *indent([first, *(f"and {part}" for part in others)]), "):"]
-    return [*head, *indent(body)]
-
-
-def _merged_out(it: Public, merge: Merge, ops: Sequence[Op], shared: bool) -> list[str]:
-    """Return lines for the keys that all overloads have, and the branch for a call with `out`."""
-    lines = gather.gathered(ops[-1]) if shared else []
-    if not it.outs:
-        return lines
-    keys = {_out_keys(form) for form in it.outs.values()}
-    first = list(keys) if shared and len(keys) == 1 else []
-    branch = []
-    for case, op in zip(merge.cases, ops):
-        form = it.outs.get(op.name)
-        body = [f'raise _errors.no_out("{it.name}")']
-        if form is not None:
-            kept = [a for a in form.arguments if a.has_default and not a.is_write]
-            filled = {a.name: default(a) for a in kept if a.name not in op.parameters}
-            body = [] if shared else gather.gathered(op)
-            body += [] if first else [_out_keys(form)]
-            body += _out(form, filled | case.arguments)
-        branch += _if(case.condition, body)
-    return [*lines, "if out is not None:", *indent([*first, *branch])]
+    return [condition(test.split(" and ")), *indent(body)]
 
 
 # --- Python's operators -------------------------------------------------------------------------

@@ -9,22 +9,22 @@ from __future__ import annotations
 import re
 
 from . import check_kernels, emit_nodes, paths
-from .model import DEVICES, NAMESPACE, Model, Op
-from .text import WIDTH, imported, indent, module, wrap
+from .model import AUTOCAST_DEVICES, DEVICES, NAMESPACE, Model, Op
+from .text import imported, imports, indent, joined, module, wrap
 
-# Names that a module may need -> the modules that have them.
-IMPORTED = {
-    "_FREED": "from ...autograd.node import FREED as _FREED",
-    "_Node": "from ...autograd.node import Node as _Node",
-    "_geometry": "from ...autograd.formulas.views import geometry as _geometry",
-    "_shapes": "from ...autograd.formulas.views import shapes as _shapes",
-    "_forms": "from ...structured import forms as _forms",
-    "_save": "from ...autograd.saved import save as _save",
-    "_save_or_recompute": "from ...autograd.saved import save_or_recompute as _save_or_recompute",
-    "_save_copy": "from ...autograd.saved import save_copy as _save_copy",
-    "_kept": "from ...autograd.saved import save_number as _kept",
-    "_PLAIN": "from ...core.arguments import NUMBERS as _PLAIN",
-}
+# Imports that a module may need.
+IMPORTED = (
+    "from ...autograd.formulas.views import geometry as _geometry",
+    "from ...autograd.formulas.views import shapes as _shapes",
+    "from ...autograd.node import FREED as _FREED",
+    "from ...autograd.node import Node as _Node",
+    "from ...autograd.saved import save as _save",
+    "from ...autograd.saved import save_copy as _save_copy",
+    "from ...autograd.saved import save_number as _kept",
+    "from ...autograd.saved import save_or_recompute as _save_or_recompute",
+    "from ...core.arguments import NUMBERS as _PLAIN",
+    "from ...structured import forms as _forms",
+)
 
 
 def kernels(model: Model, family: str) -> str:
@@ -32,30 +32,28 @@ def kernels(model: Model, family: str) -> str:
     names = emit_nodes.node_names(model)
     found = emit_nodes.nodes(model, family)
     rows = [line for op in model.ops if op.family == family for line in _row(op, names)]
-    classes = ["\n".join(lines) for lines in found.classes]
-    used = set(re.findall(r"\w+", "\n".join([*rows, *classes])))
-    made = sorted(used & ROWS)
-    imports = []
-    for home, taken in check_kernels.formulas(found.formulas).items():
-        imports += imported(f"...{home}", taken)
-    imports += [line for name, line in IMPORTED.items() if name in used]
-    imports += imported("...makers.rows", made)
+    classes = [joined(lines) for lines in found.classes]
+    written = "\n".join([*rows, *classes])
+    used = set(re.findall(r"\w+", written))
+    homes = check_kernels.formulas(found.formulas)
+    lines: list[str] = [imported(f"...{home}", taken) for home, taken in homes.items()]
+    lines += [*imports(IMPORTED, written), imported("...makers.rows", sorted(used & ROWS))]
     home, _, name = paths.dotted(paths.native(family)).rpartition(".")
-    imports += [f"from ...{home} import {name} as native"] if "native" in used else []
+    lines += [f"from ...{home} import {name} as native"] if "native" in used else []
     is_apart = any(op.namespace != NAMESPACE for op in model.ops)
     home = f"..families import {family}" if is_apart else ".. import operators"
-    imports.append(f"from {home} as _operators")
-    install = "\n".join(["def install() -> None:", *indent(rows)])
+    lines.append(f"from {home} as _ops")
+    install = joined(["def install() -> None:", *indent(rows)])
     where = paths.native(family).relative_to(paths.PACKAGE).as_posix()
     doc = f"Registrations of the operators of {where}, and their derivatives."
-    return module(doc, "\n".join(imports), install, *classes)
+    return module(doc, joined(lines), install, *classes)
 
 
 # --- rows -----------------------------------------------------------------------------------------
 
 # Functions of makers/rows.py.
 ROWS = {
-    "impl", "bind", "forwards", "selects", "counts", "tracks", "replays",
+    "impl", "bind", "forwards", "out_of", "selects", "counts", "tracks", "replays",
     "refuses_out", "refuses_resize", "passes", "casts",
 }  # fmt: skip
 
@@ -63,9 +61,9 @@ ROWS = {
 def _row(op: Op, names: dict[str, str]) -> list[str]:
     # an operator of another namespace is defined in the module of its family
     prefix = "" if op.namespace == NAMESPACE else "op_"
-    operator = f"_operators.{prefix}{op.identifier}"
+    operator = f"_ops.{prefix}{op.identifier}"
     if op.is_forward:
-        return _call("forwards", operator, f"_operators.{op.follows}")
+        return _call("forwards", operator, f"_ops.{op.follows}")
     rules = _rules(op, names)
     if op.dispatch is None and not check_kernels.defines(op.family, op.identifier):
         return _call("bind", operator, f"native.{op.kernel_factory}", f'"{op.loop}"', *rules)
@@ -77,6 +75,9 @@ def _row(op: Op, names: dict[str, str]) -> list[str]:
         (f'"{", ".join(key for key in at if at[key] == name)}"', _kernel(op, name))
         for name in kernels
     ]
+    form = f"_forms.out({', '.join(_followed(op))})"
+    if rows == [('"CompositeExplicitAutograd"', form)] and rules == ["counts", "refuses_out"]:
+        return _call("out_of", operator, *_followed(op))
     lines = [line for row in rows[:-1] for line in _call("impl", operator, *row)]
     loop = [f'loop="{op.loop}"'] if op.loop != op.base.rstrip("_") and "CUDA" in at else []
     return lines + _call("impl", operator, *rows[-1], *rules, *loop)
@@ -89,13 +90,17 @@ def _kernel(op: Op, name: str) -> str:
         return f"native.{name}"
     if check_kernels.defines(op.family, op.identifier):
         return f"native.{op.identifier}"
+    return f"_forms.{name}({', '.join(_followed(op))})"
+
+
+def _followed(op: Op) -> list[str]:
+    """Return the operator whose kernel is used, and the number of its results if it has several."""
     outs = len(op.schema.returns)
-    given = f"_operators.{op.follows}" if outs == 1 else f"_operators.{op.follows}, {outs}"
-    return f"_forms.{name}({given})"
+    return [f"_ops.{op.follows}", *([str(outs)] if outs > 1 else [])]
 
 
 def _call(function: str, *given: str) -> list[str]:
-    return wrap(f"{function}(", given, ")", WIDTH - 4)
+    return wrap(f"{function}(", given, ")")
 
 
 def _rules(op: Op, names: dict[str, str]) -> list[str]:
@@ -112,6 +117,8 @@ def _rules(op: Op, names: dict[str, str]) -> list[str]:
     policies = dict.fromkeys(op.autocast.values())
     if policies:
         listed = [f'{device}="{policy}"' for device, policy in op.autocast.items()]
+        if len(policies) == 1 and len(listed) == len(AUTOCAST_DEVICES):
+            listed = [f'"{policy}"' for policy in policies]
         found.append(f"casts({', '.join(listed)})")
     return found
 

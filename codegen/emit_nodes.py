@@ -77,8 +77,9 @@ def nodes(model: Model, family: str) -> Nodes:
             if before != name:
                 base, head, body = before, ["__slots__ = ()"], []
                 keep = keep if keep != kept else []
-            lines = [f'"""Of {op.name}."""', *head, *keep, *body]
-            found.classes.append([f"class {name}({base}):", *indent(lines)])
+            opened = f"class {name}({base}):  # {op.name}"
+            opened = opened if len(opened) <= WIDTH else f"class {name}({base}):"
+            found.classes.append([opened, *indent([*head, *keep, *body])])
             found.formulas |= names_of_formulas(op)
     return found
 
@@ -221,15 +222,22 @@ def _quoted(names: Iterable[str]) -> str:
     return _listed([f'"{name}"' for name in names])
 
 
+def _tuple(targets: str, names: Sequence[str]) -> list[str]:
+    """Return the assignment of a tuple of strings."""
+    if len(names) < 2:
+        return [f"{targets} = {_quoted(names)}"]
+    return wrap(f"{targets} = (", [f'"{name}"' for name in names], ")")
+
+
 def _head(op: Op) -> list[str]:
     """Return the attributes of the class, see autograd/node.py."""
     formulas, saved = _formulas(op), _slots(op)
-    lines = wrap("__slots__ = (", [f'"{slot}"' for slot in (*saved, *_kept(op))], ")")
-    if len(lines) == 1:
-        lines = [f"__slots__ = {_quoted((*saved, *_kept(op)))}"]
-    if saved:
-        names = wrap("saved = (", [f'"{slot}"' for slot in saved], ")")
-        lines += names if len(names) > 1 else [f"saved = {_quoted(saved)}"]
+    slots = (*saved, *_kept(op))
+    targets = "__slots__ = saved" if saved and not _kept(op) else "__slots__"
+    # without slots a class adds nothing to the layout of Node, which has a __dict__
+    lines = _tuple(targets, slots) if slots else []
+    if saved and _kept(op):
+        lines += _tuple("saved", saved)
     if len(formulas) < len(op.tensors):
         lines.append(f"inputs = {_quoted(formulas)}")
     others = [pair for formula in formulas.values() for pair in formula.others.items()]
@@ -248,17 +256,19 @@ def _body(op: Op) -> list[str]:
     """Return `backward` and `release`."""
     formulas, saved = _formulas(op), _slots(op)
     is_list = op.schema.returns[0].type.required.is_list
-    lines = ["", f"def backward(node, {'*grads' if is_list or _differentiated(op) else 'grad'}):"]
+    lines = [f"def backward(node, {'*grads' if is_list or _differentiated(op) else 'grad'}):"]
     lines += indent(["grads = node.zeros_for(grads)"] if is_list else [])
     lines += indent(_returned(op, formulas))
     if saved:
         # written without a loop, because every backward calls it, and a loop over names costs 200
         # ns
-        lines += ["", "def release(node):"]
-        for k in range(0, len(saved), 3):
-            lines.append(
-                "    " + "".join(f"node.{slot} = " for slot in saved[k : k + 3]) + "_FREED"
-            )
+        lines += ["def release(node):"]
+        emptied = [""]
+        for target in [f"node.{slot} = " for slot in saved]:
+            if len(emptied[-1] + target) > WIDTH - 14:
+                emptied.append("")
+            emptied[-1] += target
+        lines += indent([f"{targets}_FREED" for targets in emptied])
     return lines
 
 
@@ -320,7 +330,7 @@ def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
     if len(head + expression + tail) <= room or not isinstance(made, ast.Call):
         return [head + expression + tail]
     given = [ast.unparse(argument) for argument in made.args]
-    return wrap(f"{head}{ast.unparse(made.func)}(", given, f"){tail}", room)
+    return wrap(f"{head}{ast.unparse(made.func)}(", given, f"){tail}")
 
 
 # --- saved values -------------------------------------------------------------------------------
@@ -362,4 +372,5 @@ def _keep(op: Op, name: str, is_inplace: bool) -> list[str]:
         lines += [f"node.{slot} = (", f"    {expression}", ")"] if is_long else [line]
     if not lines:
         return []
-    return ["", *wrap(f"def {name}(", ["node", *op.parameters], "):"), *indent(lines)]
+    head = wrap(f"def {name}(", ["node", *op.parameters], "):")
+    return [*head, *indent(lines)]

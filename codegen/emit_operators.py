@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from . import gather
 from .model import default, Op, parameter
-from .text import WIDTH, indent, wrap
+from .text import indent, wrap
 
 
 def operator(op: Op) -> list[str]:
@@ -15,11 +15,7 @@ def operator(op: Op) -> list[str]:
     given = [tuple_of(op.tags)] if op.tags else []
     given += [f"numbers={tuple_of(op.kernel_numbers)}"] if op.kernel_numbers else []
     schema = repr_of(op.full_schema)
-    line = f"op_{op.identifier} = _define({', '.join([schema, *given])})"
-    if len(line) <= WIDTH:
-        return [line]
-    rest = [f"    {schema},", f"    {', '.join(given)})"] if given else [f"    {schema})"]
-    return [f"op_{op.identifier} = _define(", *rest]
+    return wrap(f"op_{op.identifier} = _define(", [schema, *given], ")")
 
 
 def repr_of(text: str) -> str:

@@ -15,7 +15,7 @@ has the implementation, `kernels/cpu/` the NumPy loop, `kernels/cuda/` the CUDA 
 `python -m codegen where add` prints the lines. *Composite* operators are composed of others and
 have no loop; in-place and `out` forms use the loop of their operator. Schemas are PyTorch's.
 Functions also take NumPy's names `axis` and `keepdims` for `dim` and `keepdim`, as PyTorch's do,
-and NumPy's dtypes.
+and NumPy's dtypes. A tensor in `out` takes the result; for several results, `out` is a sequence.
 [autocast.md](autocast.md) describes the policies of autocast.
 """
 

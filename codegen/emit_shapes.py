@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from . import emit_kernels
 from .model import Model, Op
-from .text import WIDTH, indent, module, wrap
+from .text import condition, indent, joined, Line, module, wrap
 
 DOC = """Kernels of Autocast, Autograd, ADInplaceOrView and BackendSelect by the shape of a schema.
 
@@ -74,7 +74,7 @@ def shapes(model: Model) -> str:
         *(_begins(shape) for shape in sorted(begun)),
         *(_casts(shape) for shape in sorted(cast)),
     ]
-    return module(DOC, IMPORTS, "\n\n".join("\n".join(part) for part in parts))
+    return module(DOC, IMPORTS, *map(joined, parts))
 
 
 def shape_of(op: Op, differentiable: Iterable[str] | None = None) -> str:
@@ -172,21 +172,15 @@ def _given(shape: str) -> str:
     return ", ".join(stars[letter] + name for letter, name in zip(shape, NAMES) if letter in stars)
 
 
-def _condition(test: str, last: str = "") -> list[str]:
-    """Return `if test:`, with one part per line if it is long. last: a part such as `or x is None`.
-    Without `last`, the test is negated."""
-    line = f"if {test} {last}:" if last else f"if not ({test}):"
-    if len(line) <= WIDTH - 8:
-        return [line]
-    first, *others = test.split(" and ")
-    rest = [f"and {part}" for part in others] + ([last] if last else [])
-    return ["if (" if last else "if not (", *indent([first, *rest]), "):"]
+def _unless(shape: str) -> Line:
+    """Return `if not (test):` for the test that no operand has a history."""
+    return Line("if not (", _plain(shape).split(" and "), "):", "and")
 
 
 def _refuses(shape: str) -> list[str]:
     n = len(shape)
     return _maker(f"refuses_{shape}", ["check"], n, [
-        *_condition(_plain(shape)),
+        _unless(shape),
         f"    check(operator.short_name, {_given(shape)})",
         "key_set &= BELOW_AUTOGRAD",
         _go_on("return ", n),
@@ -199,7 +193,7 @@ _CONSTANT = {"C": "", "M": "type({}) not in NUMBERS and ", "O": "{} is not None 
 
 def _records(shape: str) -> list[str]:
     n = len(shape)
-    body = []
+    body = ["key_set &= BELOW_AUTOGRAD"]
     for number, (letter, name) in enumerate(zip(shape, NAMES)):
         if letter in _CONSTANT:
             is_there = _CONSTANT[letter].format(name)
@@ -207,11 +201,11 @@ def _records(shape: str) -> list[str]:
                 f"if {is_there}{name}._autograd is not None:",
                 f"    check_constant(operator, {number}, {name})",
             ]
-    body += _condition(_plain(shape), f"or (node := record(kind, {_given(shape)})) is None")
-    body += ["    key_set &= BELOW_AUTOGRAD", "    " + _go_on("return ", n)]
+    *tests, last = _plain(shape).split(" and ")
+    tests.append(f"{last} or (node := record(kind, {_given(shape)})) is None")
+    body += [condition(tests), "    " + _go_on("return ", n)]
     body += [
         f"keep(node, {', '.join(NAMES[:n])})",
-        "key_set &= BELOW_AUTOGRAD",
         "before = get()",
         "try:",
         "    put(below_autograd[before])",

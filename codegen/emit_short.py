@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from . import short_cpu, short_cuda, short_views
 from .short_parts import SIZES
-from .text import module
+from .text import joined, module
 
 DOC = """The forms of short cuts. See Note [Short cuts] in dispatch/shortcuts.py.
 
@@ -98,4 +98,4 @@ def short_forms() -> str:
         short_views.part(),
         short_views.stretch(),
     ]
-    return module(DOC, IMPORTS, *("\n".join(part) for part in parts))
+    return module(DOC, IMPORTS, *map(joined, parts))

@@ -14,7 +14,7 @@ from .emit_families import exports
 from .emit_functions import Public, gathered, input_for_self, signature
 from .merge import vararg
 from .model import Model, Op, default, parameter
-from .text import HEADER, indent, pruned, wrap
+from .text import HEADER, indent, joined, pruned, wrap
 
 _TYPES = {
     "Tensor": "Tensor", "int": "int", "SymInt": "int", "float": "float", "bool": "bool",
@@ -81,7 +81,7 @@ def functions(model: Model, module: str = "") -> str:
     # A stub re-exports names imported `as` themselves.
     taken = sorted({to for to in aliases.values() if not to.startswith(prefix)})
     imports = [f"from .functions import {to}{f' as {to}' * (to in second)}" for to in taken]
-    return _stub(model, [*imports, *lines])
+    return _stub(model, [*imports, *lines], defines_results=not module)
 
 
 def methods(model: Model) -> str:
@@ -98,20 +98,29 @@ def methods(model: Model) -> str:
     return _stub(model, lines, with_operands=True)
 
 
-def _stub(model: Model, lines: list[str], *, with_operands: bool = False) -> str:
-    """Return the stub with the types of the named results that it uses."""
+def _stub(
+    model: Model, lines: list[str], *, with_operands: bool = False, defines_results: bool = False
+) -> str:  # fmt: skip
+    """Return the stub with the types of the named results that it uses. functions.pyi defines the
+    results of its functions; the other stubs import them."""
     imports = IMPORTS
     if with_operands:
         imports = imports.replace("from ..", "import numpy as np\n\nfrom ..", 1) + OPERANDS
-    text, named = "\n".join(lines), dict.fromkeys(op.named_results for op in model.ops)
-    used = [fields.split() for fields in named if fields and f"-> {_named(fields)}:" in text]
+    text, named = joined(lines), dict.fromkeys(op.named_results for op in model.ops)
+    used = [fields for fields in named if fields and f"-> {_named(fields)}:" in text]
+    bases = [] if defines_results else model.bases("function", "")
+    shared = {op.named_results for name in bases for op in model.overloads(name, "function")}
+    last = "from ..tensor.tensor import Tensor\n"
+    taken = [f"from .functions import {_named(f)}\n" for f in used if f in shared]
+    imports = imports.replace(last, last + "".join(taken))
+    own = [fields.split() for fields in used if fields not in shared]
     types = [
-        line for fields in used
+        line for fields in own
         for line in (f"class {_named(' '.join(fields))}(NamedTuple):",
                      *(f"    {field}: Tensor" for field in fields))
     ]  # fmt: skip
-    imports = imports if types else imports.replace(", NamedTuple", "")
-    return HEADER + "\n".join([*pruned([imports, "\n".join([*types, text])]), ""])
+    imports = imports if own else imports.replace(", NamedTuple", "")
+    return HEADER + "\n".join([*pruned([imports, joined([*types, text])]), ""])
 
 
 def _named(fields: str) -> str:
@@ -131,7 +140,7 @@ def operators(model: Model, named: set[str]) -> str:
     if they return one tensor."""
     results = {op.identifier: _result(op) for op in model.ops}
     lines = [f"{n}: _Of[{r}]" for n, r in results.items() if n in named or r != "Tensor"]
-    return HEADER + OPERATORS + "\n".join([*lines, ""])
+    return HEADER + OPERATORS + joined([*lines, ""])
 
 
 def _positional(op: Op) -> list[str]:
@@ -170,9 +179,12 @@ def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
     if "dim" not in names or "axis" not in taken:
         return [items]
     place = names.index("dim")
-    typed = items[place].partition(" = ")[0].removeprefix("dim")
+    typed, _, dim = items[place].removeprefix("dim").partition(" = ")
     more = ["keepdims: bool = ..."] if "keepdim" in names else []
+    more = [*more, f"axis{typed} = ..."] if dim else more
     ours = [*items, *(["*"] if more and "*" not in items else []), *more]
+    if dim:  # both names are optional
+        return [ours]
     behind = [item for item in items[place + 1 :] if item != "*"]
     star = [] if "*" in items[:place] else ["*"]
     return [ours, [*items[:place], *star, f"axis{typed}", *behind, *more]]

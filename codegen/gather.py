@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from .model import Op, default, parameter
-from .text import WIDTH, indent, wrap
+from .text import condition, indent, Line, wrap
 
 
 def expression(op: Op) -> str:
@@ -39,15 +39,10 @@ def expression(op: Op) -> str:
 def assigned(keys: str, frame: str = "{}") -> list[str]:
     """Return `key_set = keys`, on several lines if long. frame: text around the keys."""
     line = f"key_set = {frame.format(keys)}"
-    if len(line) <= WIDTH - 12 or is_conditional(keys):
+    if is_conditional(keys):
         return [line]
     opening, closing = ("(", ")") if frame == "{}" else frame.split("{}")
-    lines = [""]
-    for term in keys.split(" | "):
-        if len(lines[-1]) + len(term) > WIDTH - 18:
-            lines.append("")
-        lines[-1] += f" | {term}"
-    return [f"key_set = {opening}", *indent([lines[0][3:], *[x[1:] for x in lines[1:]]]), closing]
+    return [Line(f"key_set = {opening}", keys.split(" | "), closing, "|", short=line)]
 
 
 def is_conditional(keys: str) -> bool:
@@ -59,7 +54,7 @@ def call(op: Op, arguments: Mapping[str, str], lead: str = "return ", tail: str 
     """Return the call through the table with `key_set`."""
     given = [arguments.get(argument.name, parameter(argument.name)) for argument in op.arguments]
     head = f"{lead}op_{op.identifier}.table[key_set]("
-    return wrap(head, ["key_set", *given], f"){tail}", WIDTH - 16)
+    return wrap(head, ["key_set", *given], f"){tail}")
 
 
 def _coerced(op: Op, listed: str) -> str:
@@ -98,19 +93,16 @@ def short_cut(
         for name in [a.name for a in op.tensors]
         for x in [given[name]]
     ]
-    key, found = shapes[0], list[str]()
-    if len(shapes) > 1:
-        key, found = "key", wrap("key = (", shapes, ")", WIDTH - 16)
+    opened, closed = ("(", "))") if len(shapes) > 1 else ("", ")")
     passed = [x for name, x in given.items() if not (op.is_scaled and name == "alpha")]
     lines = [
-        *found,
-        f"short = op_{op.identifier}.table.short.get({key})",
-        *wrap("if short is not None and (made := short(", passed, ")) is not None:", WIDTH - 16),
+        *wrap(f"short = op_{op.identifier}.table.short.get({opened}", shapes, closed),
+        *wrap("if short is not None and (made := short(", passed, ")) is not None:"),
         "    return made",
     ]
     if not guards:
         return lines
-    found = [f"if {' and '.join(guards)}:", *indent(lines)]
+    found = [condition(guards), *indent(lines)]
     if op.is_scaled and op.kind != "out" and "alpha" not in standing:
         found += _scaled(op, given[op.tensors[0].name], given[op.tensors[1].name], guards)
     return found
@@ -161,7 +153,7 @@ def _by_arguments(
         for name in found_by
     ]  # fmt: skip
     opened, closed = ("(", "))") if len(parts) > 1 else ("", ")")
-    lines = wrap(f"short = op_{op.identifier}.table.short.get({opened}", parts, closed, WIDTH - 16)
+    lines = wrap(f"short = op_{op.identifier}.table.short.get({opened}", parts, closed)
     if not may_hash:  # the tuple may contain a list, or a list may replace a dtype
         refused = "(AttributeError, TypeError)" if many else "TypeError"
         lines = ["try:", *indent(lines), f"except {refused}:", "    short = None"]
@@ -169,13 +161,10 @@ def _by_arguments(
     lists = [name for name in lists if name not in many]
     operands = [given[name] for name in (*tensors, *lists, *passed)]
     taken = "if short is not None and (made := short("
-    lines += [*wrap(taken, operands, ")) is not None:", WIDTH - 16), f"    return {made}"]
+    lines += [*wrap(taken, operands, ")) is not None:"), f"    return {made}"]
     if not tests:
         return lines
-    head = [f"if {' and '.join(tests)}:"]
-    if len(head[0]) > WIDTH - 12:
-        head = ["if (", *indent([tests[0], *(f"and {test}" for test in tests[1:])]), "):"]
-    return [*head, *indent(lines)]
+    return [condition(tests), *indent(lines)]
 
 
 _TYPES = {"int": "int", "SymInt": "int", "bool": "bool"}

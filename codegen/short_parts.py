@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .text import WIDTH, indent, wrap
+from .text import condition, indent, wrap
 
 OPERANDS = ("self", "other", "third")
 ARRAYS = ("x", "y", "z")
@@ -20,24 +20,18 @@ def form(
 ) -> list[str]:  # fmt: skip
     """Return the lines of a function that makes the closure `short`. closed: its variables."""
     return [
-        *wrap(f"def {name}(", each("{}: Any", closed), ") -> ShortCut:", WIDTH),
+        *wrap(f"def {name}(", each("{}: Any", closed), ") -> ShortCut:"),
         f'    """{doc}"""',
         *indent(setup),
-        "",
         f"    def short({', '.join(given)}):",
         *indent(body, 8),
-        "",
         "    return short",
     ]
 
 
 def unless(*tests: str) -> list[str]:
     """Return lines that leave the short cut if one of the tests is true."""
-    line = f"if {' or '.join(tests)}:"
-    if len(line) <= WIDTH - 8:
-        return [line, LONG_WAY]
-    first, *others = tests
-    return ["if (", *indent([first, *(f"or {test}" for test in others)]), "):", LONG_WAY]
+    return [condition(tests, "or"), LONG_WAY]
 
 
 def each(pattern: str, names: Iterable[Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .short_parts import LONG_WAY, RECORDED, SIZES, each, form, ints, unless
-from .text import WIDTH, indent, wrap
+from .text import indent, wrap
 
 
 def made(geometry: str, offset: str) -> list[str]:
@@ -82,7 +82,7 @@ def recorded() -> list[str]:
 def views() -> list[str]:
     """Return the forms of views that are looked up by sizes, for each number of sizes."""
     names = each("view_{}", range(1, len(SIZES) + 1))
-    return wrap("VIEWS = (", names, ")", WIDTH)
+    return wrap("VIEWS = (", names, ")")
 
 
 def part() -> list[str]:

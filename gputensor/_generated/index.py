@@ -11,7 +11,6 @@ def _read(text: str) -> dict[str, str]:
         family = following
     return found
 
-
 FUNCTIONS = _read("""
 unary: abs abs_ absolute absolute_ acos acos_ acosh acosh_ angle arccos arccos_ arccosh arccosh_
 arcsin arcsin_ arcsinh arcsinh_ arctan arctan_ arctanh arctanh_ asin asin_ asinh asinh_ atan atan_

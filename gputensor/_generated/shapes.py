@@ -22,7 +22,6 @@ TRACKED = functionality_bit("ADInplaceOrView")
 get, put = state.get, state.set
 mode, new = grad_mode.get, object.__new__
 
-
 def selects_3_of_5(operator):
     def kernel(key_set, a, b, c, d, e):
         if d is None:
@@ -309,11 +308,9 @@ def refuses_LVVT(operator, check):
 
 def refuses_NNT(operator, check):
     def kernel(key_set, a, b, c):
-        if not (
-            (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
-            and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
-            and c._autograd is None
-        ):
+        if not ((a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
+                and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
+                and c._autograd is None):
             check(operator.short_name, a, b, c)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c)
@@ -321,11 +318,9 @@ def refuses_NNT(operator, check):
 
 def refuses_NNVT(operator, check):
     def kernel(key_set, a, b, c, d):
-        if not (
-            (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
-            and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
-            and d._autograd is None
-        ):
+        if not ((a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
+                and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
+                and d._autograd is None):
             check(operator.short_name, a, b, d)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
@@ -333,12 +328,9 @@ def refuses_NNVT(operator, check):
 
 def refuses_NQQT(operator, check):
     def kernel(key_set, a, b, c, d):
-        if not (
-            (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
-            and getattr(b, "_autograd", None) is None
-            and getattr(c, "_autograd", None) is None
-            and d._autograd is None
-        ):
+        if not ((a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
+                and getattr(b, "_autograd", None) is None and getattr(c, "_autograd", None) is None
+                and d._autograd is None):
             check(operator.short_name, a, b, c, d)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
@@ -346,12 +338,10 @@ def refuses_NQQT(operator, check):
 
 def refuses_NTNT(operator, check):
     def kernel(key_set, a, b, c, d):
-        if not (
-            (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
-            and b._autograd is None
-            and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS)
-            and d._autograd is None
-        ):
+        if not ((a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
+                and b._autograd is None
+                and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS)
+                and d._autograd is None):
             check(operator.short_name, a, b, c, d)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
@@ -367,12 +357,8 @@ def refuses_T(operator, check):
 
 def refuses_TLPVT(operator, check):
     def kernel(key_set, a, b, c, d, e):
-        if not (
-            a._autograd is None
-            and all([x._autograd is None for x in b])
-            and (c is None or c._autograd is None)
-            and e._autograd is None
-        ):
+        if not (a._autograd is None and all([x._autograd is None for x in b])
+                and (c is None or c._autograd is None) and e._autograd is None):
             check(operator.short_name, a, *b, c, e)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
@@ -380,12 +366,10 @@ def refuses_TLPVT(operator, check):
 
 def refuses_TNNT(operator, check):
     def kernel(key_set, a, b, c, d):
-        if not (
-            a._autograd is None
-            and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
-            and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS)
-            and d._autograd is None
-        ):
+        if not (a._autograd is None
+                and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
+                and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS)
+                and d._autograd is None):
             check(operator.short_name, a, b, c, d)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
@@ -393,12 +377,8 @@ def refuses_TNNT(operator, check):
 
 def refuses_TPPVT(operator, check):
     def kernel(key_set, a, b, c, d, e):
-        if not (
-            a._autograd is None
-            and (b is None or b._autograd is None)
-            and (c is None or c._autograd is None)
-            and e._autograd is None
-        ):
+        if not (a._autograd is None and (b is None or b._autograd is None)
+                and (c is None or c._autograd is None) and e._autograd is None):
             check(operator.short_name, a, b, c, e)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
@@ -422,13 +402,8 @@ def refuses_TT(operator, check):
 
 def refuses_TTPPVT(operator, check):
     def kernel(key_set, a, b, c, d, e, f):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and (c is None or c._autograd is None)
-            and (d is None or d._autograd is None)
-            and f._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and (c is None or c._autograd is None)
+                and (d is None or d._autograd is None) and f._autograd is None):
             check(operator.short_name, a, b, c, d, f)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
@@ -436,12 +411,8 @@ def refuses_TTPPVT(operator, check):
 
 def refuses_TTPVT(operator, check):
     def kernel(key_set, a, b, c, d, e):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and (c is None or c._autograd is None)
-            and e._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and (c is None or c._autograd is None)
+                and e._autograd is None):
             check(operator.short_name, a, b, c, e)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
@@ -449,13 +420,8 @@ def refuses_TTPVT(operator, check):
 
 def refuses_TTPVTT(operator, check):
     def kernel(key_set, a, b, c, d, e, f):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and (c is None or c._autograd is None)
-            and e._autograd is None
-            and f._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and (c is None or c._autograd is None)
+                and e._autograd is None and f._autograd is None):
             check(operator.short_name, a, b, c, e, f)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
@@ -471,12 +437,8 @@ def refuses_TTT(operator, check):
 
 def refuses_TTTT(operator, check):
     def kernel(key_set, a, b, c, d):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            and d._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and c._autograd is None
+                and d._autograd is None):
             check(operator.short_name, a, b, c, d)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d)
@@ -484,13 +446,8 @@ def refuses_TTTT(operator, check):
 
 def refuses_TTTTT(operator, check):
     def kernel(key_set, a, b, c, d, e):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            and d._autograd is None
-            and e._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and c._autograd is None
+                and d._autograd is None and e._autograd is None):
             check(operator.short_name, a, b, c, d, e)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
@@ -498,12 +455,8 @@ def refuses_TTTTT(operator, check):
 
 def refuses_TTTVT(operator, check):
     def kernel(key_set, a, b, c, d, e):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            and e._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and c._autograd is None
+                and e._autograd is None):
             check(operator.short_name, a, b, c, e)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
@@ -511,12 +464,8 @@ def refuses_TTTVT(operator, check):
 
 def refuses_TTTVVT(operator, check):
     def kernel(key_set, a, b, c, d, e, f):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            and f._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and c._autograd is None
+                and f._autograd is None):
             check(operator.short_name, a, b, c, f)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
@@ -524,12 +473,8 @@ def refuses_TTTVVT(operator, check):
 
 def refuses_TTTVVVVVT(operator, check):
     def kernel(key_set, a, b, c, d, e, f, g, h, i):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            and i._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and c._autograd is None
+                and i._autograd is None):
             check(operator.short_name, a, b, c, i)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
@@ -553,12 +498,8 @@ def refuses_TTVT(operator, check):
 
 def refuses_TTVVPVT(operator, check):
     def kernel(key_set, a, b, c, d, e, f, g):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and (e is None or e._autograd is None)
-            and g._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and (e is None or e._autograd is None)
+                and g._autograd is None):
             check(operator.short_name, a, b, e, g)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
@@ -574,12 +515,8 @@ def refuses_TTVVT(operator, check):
 
 def refuses_TTVVTT(operator, check):
     def kernel(key_set, a, b, c, d, e, f):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and e._autograd is None
-            and f._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and e._autograd is None
+                and f._autograd is None):
             check(operator.short_name, a, b, e, f)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
@@ -587,13 +524,8 @@ def refuses_TTVVTT(operator, check):
 
 def refuses_TTVVTTT(operator, check):
     def kernel(key_set, a, b, c, d, e, f, g):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and e._autograd is None
-            and f._autograd is None
-            and g._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and e._autograd is None
+                and f._autograd is None and g._autograd is None):
             check(operator.short_name, a, b, e, f, g)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
@@ -601,14 +533,8 @@ def refuses_TTVVTTT(operator, check):
 
 def refuses_TTVVTTTT(operator, check):
     def kernel(key_set, a, b, c, d, e, f, g, h):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and e._autograd is None
-            and f._autograd is None
-            and g._autograd is None
-            and h._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and e._autograd is None
+                and f._autograd is None and g._autograd is None and h._autograd is None):
             check(operator.short_name, a, b, e, f, g, h)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
@@ -616,12 +542,8 @@ def refuses_TTVVTTTT(operator, check):
 
 def refuses_TTVVVPT(operator, check):
     def kernel(key_set, a, b, c, d, e, f, g):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and (f is None or f._autograd is None)
-            and g._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and (f is None or f._autograd is None)
+                and g._autograd is None):
             check(operator.short_name, a, b, f, g)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
@@ -637,12 +559,8 @@ def refuses_TTVVVT(operator, check):
 
 def refuses_TTVVVTT(operator, check):
     def kernel(key_set, a, b, c, d, e, f, g):
-        if not (
-            a._autograd is None
-            and b._autograd is None
-            and f._autograd is None
-            and g._autograd is None
-        ):
+        if not (a._autograd is None and b._autograd is None and f._autograd is None
+                and g._autograd is None):
             check(operator.short_name, a, b, f, g)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
@@ -666,13 +584,9 @@ def refuses_TV(operator, check):
 
 def refuses_TVPPPVVVT(operator, check):
     def kernel(key_set, a, b, c, d, e, f, g, h, i):
-        if not (
-            a._autograd is None
-            and (c is None or c._autograd is None)
-            and (d is None or d._autograd is None)
-            and (e is None or e._autograd is None)
-            and i._autograd is None
-        ):
+        if not (a._autograd is None and (c is None or c._autograd is None)
+                and (d is None or d._autograd is None) and (e is None or e._autograd is None)
+                and i._autograd is None):
             check(operator.short_name, a, c, d, e, i)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
@@ -696,12 +610,8 @@ def refuses_TVTT(operator, check):
 
 def refuses_TVTTT(operator, check):
     def kernel(key_set, a, b, c, d, e):
-        if not (
-            a._autograd is None
-            and c._autograd is None
-            and d._autograd is None
-            and e._autograd is None
-        ):
+        if not (a._autograd is None and c._autograd is None and d._autograd is None
+                and e._autograd is None):
             check(operator.short_name, a, c, d, e)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
@@ -709,12 +619,8 @@ def refuses_TVTTT(operator, check):
 
 def refuses_TVTTVT(operator, check):
     def kernel(key_set, a, b, c, d, e, f):
-        if not (
-            a._autograd is None
-            and c._autograd is None
-            and d._autograd is None
-            and f._autograd is None
-        ):
+        if not (a._autograd is None and c._autograd is None and d._autograd is None
+                and f._autograd is None):
             check(operator.short_name, a, c, d, f)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
@@ -722,12 +628,8 @@ def refuses_TVTTVT(operator, check):
 
 def refuses_TVTTVVT(operator, check):
     def kernel(key_set, a, b, c, d, e, f, g):
-        if not (
-            a._autograd is None
-            and c._autograd is None
-            and d._autograd is None
-            and g._autograd is None
-        ):
+        if not (a._autograd is None and c._autograd is None and d._autograd is None
+                and g._autograd is None):
             check(operator.short_name, a, c, d, g)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
@@ -759,12 +661,8 @@ def refuses_TVV(operator, check):
 
 def refuses_TVVPPT(operator, check):
     def kernel(key_set, a, b, c, d, e, f):
-        if not (
-            a._autograd is None
-            and (d is None or d._autograd is None)
-            and (e is None or e._autograd is None)
-            and f._autograd is None
-        ):
+        if not (a._autograd is None and (d is None or d._autograd is None)
+                and (e is None or e._autograd is None) and f._autograd is None):
             check(operator.short_name, a, d, e, f)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
@@ -780,12 +678,8 @@ def refuses_TVVPVT(operator, check):
 
 def refuses_TVVPVTT(operator, check):
     def kernel(key_set, a, b, c, d, e, f, g):
-        if not (
-            a._autograd is None
-            and (d is None or d._autograd is None)
-            and f._autograd is None
-            and g._autograd is None
-        ):
+        if not (a._autograd is None and (d is None or d._autograd is None) and f._autograd is None
+                and g._autograd is None):
             check(operator.short_name, a, d, f, g)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
@@ -809,12 +703,8 @@ def refuses_TVVTT(operator, check):
 
 def refuses_TVVTTT(operator, check):
     def kernel(key_set, a, b, c, d, e, f):
-        if not (
-            a._autograd is None
-            and d._autograd is None
-            and e._autograd is None
-            and f._autograd is None
-        ):
+        if not (a._autograd is None and d._autograd is None and e._autograd is None
+                and f._autograd is None):
             check(operator.short_name, a, d, e, f)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
@@ -838,12 +728,8 @@ def refuses_TVVVTT(operator, check):
 
 def refuses_TVVVTTT(operator, check):
     def kernel(key_set, a, b, c, d, e, f, g):
-        if not (
-            a._autograd is None
-            and e._autograd is None
-            and f._autograd is None
-            and g._autograd is None
-        ):
+        if not (a._autograd is None and e._autograd is None and f._autograd is None
+                and g._autograd is None):
             check(operator.short_name, a, e, f, g)
         key_set &= BELOW_AUTOGRAD
         return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
@@ -939,17 +825,13 @@ def refuses_VVVVT(operator, check):
 
 def records_CNN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is not None:
             check_constant(operator, 0, a)
-        if (
-            (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
-            and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS)
-            or (node := record(kind, b, c)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        if ((b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
+                and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS) or (node := record(kind, b, c)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -961,11 +843,10 @@ def records_CNN(operator, kind, record, keep, finish):
 
 def records_LV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
+        key_set &= BELOW_AUTOGRAD
         if all([x._autograd is None for x in a]) or (node := record(kind, *a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b)
         keep(node, a, b)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -977,11 +858,10 @@ def records_LV(operator, kind, record, keep, finish):
 
 def records_LVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
+        key_set &= BELOW_AUTOGRAD
         if all([x._autograd is None for x in a]) or (node := record(kind, *a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -993,11 +873,10 @@ def records_LVV(operator, kind, record, keep, finish):
 
 def records_LVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if all([x._autograd is None for x in a]) or (node := record(kind, *a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1009,15 +888,11 @@ def records_LVVV(operator, kind, record, keep, finish):
 
 def records_NN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
-        if (
-            (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
-            and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
-            or (node := record(kind, a, b)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if ((a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
+                and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS) or (node := record(kind, a, b)) is None):
             return operator.redispatch_table[key_set](key_set, a, b)
         keep(node, a, b)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1029,15 +904,11 @@ def records_NN(operator, kind, record, keep, finish):
 
 def records_NNV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
-        if (
-            (a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
-            and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
-            or (node := record(kind, a, b)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if ((a._autograd is None if type(a) is Tensor else type(a) in NUMBERS)
+                and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS) or (node := record(kind, a, b)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1049,11 +920,10 @@ def records_NNV(operator, kind, record, keep, finish):
 
 def records_T(operator, kind, record, keep, finish):
     def kernel(key_set, a):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a)
         keep(node, a)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1065,13 +935,12 @@ def records_T(operator, kind, record, keep, finish):
 
 def records_TC(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is not None:
             check_constant(operator, 1, b)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b)
         keep(node, a, b)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1083,19 +952,15 @@ def records_TC(operator, kind, record, keep, finish):
 
 def records_TCCVVVPVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is not None:
             check_constant(operator, 1, b)
         if c._autograd is not None:
             check_constant(operator, 2, c)
-        if (
-            a._autograd is None
-            and (g is None or g._autograd is None)
-            or (node := record(kind, a, g)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None
+                and (g is None or g._autograd is None) or (node := record(kind, a, g)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
         keep(node, a, b, c, d, e, f, g, h, i)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1107,15 +972,14 @@ def records_TCCVVVPVV(operator, kind, record, keep, finish):
 
 def records_TCOVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is not None:
             check_constant(operator, 1, b)
         if c is not None and c._autograd is not None:
             check_constant(operator, 2, c)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1127,13 +991,12 @@ def records_TCOVV(operator, kind, record, keep, finish):
 
 def records_TCT(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is not None:
             check_constant(operator, 1, b)
         if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1145,13 +1008,12 @@ def records_TCT(operator, kind, record, keep, finish):
 
 def records_TCTV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is not None:
             check_constant(operator, 1, b)
         if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1163,13 +1025,12 @@ def records_TCTV(operator, kind, record, keep, finish):
 
 def records_TCV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is not None:
             check_constant(operator, 1, b)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1181,13 +1042,12 @@ def records_TCV(operator, kind, record, keep, finish):
 
 def records_TCVT(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is not None:
             check_constant(operator, 1, b)
         if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1199,13 +1059,12 @@ def records_TCVT(operator, kind, record, keep, finish):
 
 def records_TCVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is not None:
             check_constant(operator, 1, b)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1217,15 +1076,14 @@ def records_TCVV(operator, kind, record, keep, finish):
 
 def records_TCVVOV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is not None:
             check_constant(operator, 1, b)
         if e is not None and e._autograd is not None:
             check_constant(operator, 4, e)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
         keep(node, a, b, c, d, e, f)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1237,13 +1095,12 @@ def records_TCVVOV(operator, kind, record, keep, finish):
 
 def records_TCVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is not None:
             check_constant(operator, 1, b)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1255,13 +1112,12 @@ def records_TCVVV(operator, kind, record, keep, finish):
 
 def records_TCVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is not None:
             check_constant(operator, 1, b)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
         keep(node, a, b, c, d, e, f)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1273,15 +1129,14 @@ def records_TCVVVV(operator, kind, record, keep, finish):
 
 def records_TMM(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
+        key_set &= BELOW_AUTOGRAD
         if type(b) not in NUMBERS and b._autograd is not None:
             check_constant(operator, 1, b)
         if type(c) not in NUMBERS and c._autograd is not None:
             check_constant(operator, 2, c)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1293,15 +1148,11 @@ def records_TMM(operator, kind, record, keep, finish):
 
 def records_TN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
-        if (
-            a._autograd is None
-            and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
-            or (node := record(kind, a, b)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None
+                and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS) or (node := record(kind, a, b)) is None):
             return operator.redispatch_table[key_set](key_set, a, b)
         keep(node, a, b)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1313,15 +1164,11 @@ def records_TN(operator, kind, record, keep, finish):
 
 def records_TNV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
-        if (
-            a._autograd is None
-            and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS)
-            or (node := record(kind, a, b)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None
+                and (b._autograd is None if type(b) is Tensor else type(b) in NUMBERS) or (node := record(kind, a, b)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1333,15 +1180,14 @@ def records_TNV(operator, kind, record, keep, finish):
 
 def records_TOOV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if b is not None and b._autograd is not None:
             check_constant(operator, 1, b)
         if c is not None and c._autograd is not None:
             check_constant(operator, 2, c)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1353,20 +1199,15 @@ def records_TOOV(operator, kind, record, keep, finish):
 
 def records_TPPOOVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h):
+        key_set &= BELOW_AUTOGRAD
         if d is not None and d._autograd is not None:
             check_constant(operator, 3, d)
         if e is not None and e._autograd is not None:
             check_constant(operator, 4, e)
-        if (
-            a._autograd is None
-            and (b is None or b._autograd is None)
-            and (c is None or c._autograd is None)
-            or (node := record(kind, a, b, c)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and (b is None or b._autograd is None)
+                and (c is None or c._autograd is None) or (node := record(kind, a, b, c)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
         keep(node, a, b, c, d, e, f, g, h)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1378,16 +1219,11 @@ def records_TPPOOVVV(operator, kind, record, keep, finish):
 
 def records_TPPVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h):
-        if (
-            a._autograd is None
-            and (b is None or b._autograd is None)
-            and (c is None or c._autograd is None)
-            or (node := record(kind, a, b, c)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and (b is None or b._autograd is None)
+                and (c is None or c._autograd is None) or (node := record(kind, a, b, c)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
         keep(node, a, b, c, d, e, f, g, h)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1399,16 +1235,12 @@ def records_TPPVVVVV(operator, kind, record, keep, finish):
 
 def records_TQQ(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
-        if (
-            a._autograd is None
-            and getattr(b, "_autograd", None) is None
-            and getattr(c, "_autograd", None) is None
-            or (node := record(kind, a, b, c)) is None
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and getattr(b, "_autograd", None) is None
+                and getattr(c, "_autograd", None) is None or (node := record(kind, a, b, c)) is None
         ):
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1420,11 +1252,10 @@ def records_TQQ(operator, kind, record, keep, finish):
 
 def records_TT(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b)
         keep(node, a, b)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1436,13 +1267,12 @@ def records_TT(operator, kind, record, keep, finish):
 
 def records_TTC(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
+        key_set &= BELOW_AUTOGRAD
         if c._autograd is not None:
             check_constant(operator, 2, c)
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1454,6 +1284,7 @@ def records_TTC(operator, kind, record, keep, finish):
 
 def records_TTCOVVC(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g):
+        key_set &= BELOW_AUTOGRAD
         if c._autograd is not None:
             check_constant(operator, 2, c)
         if d is not None and d._autograd is not None:
@@ -1461,10 +1292,8 @@ def records_TTCOVVC(operator, kind, record, keep, finish):
         if g._autograd is not None:
             check_constant(operator, 6, g)
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
         keep(node, a, b, c, d, e, f, g)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1476,20 +1305,15 @@ def records_TTCOVVC(operator, kind, record, keep, finish):
 
 def records_TTCVVTCVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h, i):
+        key_set &= BELOW_AUTOGRAD
         if c._autograd is not None:
             check_constant(operator, 2, c)
         if g._autograd is not None:
             check_constant(operator, 6, g)
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and f._autograd is None
-            or (node := record(kind, a, b, f)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None
+                and f._autograd is None or (node := record(kind, a, b, f)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
         keep(node, a, b, c, d, e, f, g, h, i)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1501,16 +1325,11 @@ def records_TTCVVTCVV(operator, kind, record, keep, finish):
 
 def records_TTN(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS)
-            or (node := record(kind, a, b, c)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None
+                and (c._autograd is None if type(c) is Tensor else type(c) in NUMBERS) or (node := record(kind, a, b, c)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1522,15 +1341,14 @@ def records_TTN(operator, kind, record, keep, finish):
 
 def records_TTOOV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
+        key_set &= BELOW_AUTOGRAD
         if c is not None and c._autograd is not None:
             check_constant(operator, 2, c)
         if d is not None and d._autograd is not None:
             check_constant(operator, 3, d)
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1542,13 +1360,12 @@ def records_TTOOV(operator, kind, record, keep, finish):
 
 def records_TTOV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if c is not None and c._autograd is not None:
             check_constant(operator, 2, c)
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1560,20 +1377,13 @@ def records_TTOV(operator, kind, record, keep, finish):
 
 def records_TTPPPPPVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h, i, j):
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and (c is None or c._autograd is None)
-            and (d is None or d._autograd is None)
-            and (e is None or e._autograd is None)
-            and (f is None or f._autograd is None)
-            and (g is None or g._autograd is None)
-            or (node := record(kind, a, b, c, d, e, f, g)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None and (c is None or c._autograd is None)
+                and (d is None or d._autograd is None) and (e is None or e._autograd is None)
+                and (f is None or f._autograd is None)
+                and (g is None or g._autograd is None) or (node := record(kind, a, b, c, d, e, f, g)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i, j)
         keep(node, a, b, c, d, e, f, g, h, i, j)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1585,16 +1395,11 @@ def records_TTPPPPPVVV(operator, kind, record, keep, finish):
 
 def records_TTPVVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h, i):
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and (c is None or c._autograd is None)
-            or (node := record(kind, a, b, c)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None
+                and (c is None or c._autograd is None) or (node := record(kind, a, b, c)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
         keep(node, a, b, c, d, e, f, g, h, i)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1606,18 +1411,13 @@ def records_TTPVVVVVV(operator, kind, record, keep, finish):
 
 def records_TTTOV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
+        key_set &= BELOW_AUTOGRAD
         if d is not None and d._autograd is not None:
             check_constant(operator, 3, d)
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            or (node := record(kind, a, b, c)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None
+                and c._autograd is None or (node := record(kind, a, b, c)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1629,21 +1429,13 @@ def records_TTTOV(operator, kind, record, keep, finish):
 
 def records_TTTPPPPPVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h, i, j, k, m):
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            and (d is None or d._autograd is None)
-            and (e is None or e._autograd is None)
-            and (f is None or f._autograd is None)
-            and (g is None or g._autograd is None)
-            and (h is None or h._autograd is None)
-            or (node := record(kind, a, b, c, d, e, f, g, h)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None and c._autograd is None
+                and (d is None or d._autograd is None) and (e is None or e._autograd is None)
+                and (f is None or f._autograd is None) and (g is None or g._autograd is None)
+                and (h is None or h._autograd is None) or (node := record(kind, a, b, c, d, e, f, g, h)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i, j, k, m)
         keep(node, a, b, c, d, e, f, g, h, i, j, k, m)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1655,17 +1447,12 @@ def records_TTTPPPPPVVVV(operator, kind, record, keep, finish):
 
 def records_TTTPVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h, i):
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            and (d is None or d._autograd is None)
-            or (node := record(kind, a, b, c, d)) is None
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None and c._autograd is None
+                and (d is None or d._autograd is None) or (node := record(kind, a, b, c, d)) is None
         ):
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i)
         keep(node, a, b, c, d, e, f, g, h, i)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1677,18 +1464,12 @@ def records_TTTPVVVVV(operator, kind, record, keep, finish):
 
 def records_TTTTPVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h, i, j):
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            and d._autograd is None
-            and (e is None or e._autograd is None)
-            or (node := record(kind, a, b, c, d, e)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None and c._autograd is None
+                and d._autograd is None
+                and (e is None or e._autograd is None) or (node := record(kind, a, b, c, d, e)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h, i, j)
         keep(node, a, b, c, d, e, f, g, h, i, j)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1700,16 +1481,11 @@ def records_TTTTPVVVVV(operator, kind, record, keep, finish):
 
 def records_TTTV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            or (node := record(kind, a, b, c)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None
+                and c._autograd is None or (node := record(kind, a, b, c)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1721,16 +1497,11 @@ def records_TTTV(operator, kind, record, keep, finish):
 
 def records_TTTVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            or (node := record(kind, a, b, c)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None
+                and c._autograd is None or (node := record(kind, a, b, c)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1742,17 +1513,12 @@ def records_TTTVV(operator, kind, record, keep, finish):
 
 def records_TTTVVPV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g):
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and c._autograd is None
-            and (f is None or f._autograd is None)
-            or (node := record(kind, a, b, c, f)) is None
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None and c._autograd is None
+                and (f is None or f._autograd is None) or (node := record(kind, a, b, c, f)) is None
         ):
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
         keep(node, a, b, c, d, e, f, g)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1764,11 +1530,10 @@ def records_TTTVVPV(operator, kind, record, keep, finish):
 
 def records_TTV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1780,19 +1545,12 @@ def records_TTV(operator, kind, record, keep, finish):
 
 def records_TTVTTPPV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h):
-        if (
-            a._autograd is None
-            and b._autograd is None
-            and d._autograd is None
-            and e._autograd is None
-            and (f is None or f._autograd is None)
-            and (g is None or g._autograd is None)
-            or (node := record(kind, a, b, d, e, f, g)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and b._autograd is None and d._autograd is None
+                and e._autograd is None and (f is None or f._autograd is None)
+                and (g is None or g._autograd is None) or (node := record(kind, a, b, d, e, f, g)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
         keep(node, a, b, c, d, e, f, g, h)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1804,11 +1562,10 @@ def records_TTVTTPPV(operator, kind, record, keep, finish):
 
 def records_TTVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1820,13 +1577,12 @@ def records_TTVV(operator, kind, record, keep, finish):
 
 def records_TTVVC(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
+        key_set &= BELOW_AUTOGRAD
         if e._autograd is not None:
             check_constant(operator, 4, e)
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1838,11 +1594,10 @@ def records_TTVVC(operator, kind, record, keep, finish):
 
 def records_TTVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1854,11 +1609,10 @@ def records_TTVVV(operator, kind, record, keep, finish):
 
 def records_TTVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
         keep(node, a, b, c, d, e, f)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1870,11 +1624,10 @@ def records_TTVVVV(operator, kind, record, keep, finish):
 
 def records_TTVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
         keep(node, a, b, c, d, e, f, g)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1886,13 +1639,12 @@ def records_TTVVVVV(operator, kind, record, keep, finish):
 
 def records_TTVVVVVC(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h):
+        key_set &= BELOW_AUTOGRAD
         if h._autograd is not None:
             check_constant(operator, 7, h)
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
         keep(node, a, b, c, d, e, f, g, h)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1904,11 +1656,10 @@ def records_TTVVVVVC(operator, kind, record, keep, finish):
 
 def records_TTVVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g, h):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None and b._autograd is None or (node := record(kind, a, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g, h)
         keep(node, a, b, c, d, e, f, g, h)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1920,11 +1671,10 @@ def records_TTVVVVVV(operator, kind, record, keep, finish):
 
 def records_TV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b)
         keep(node, a, b)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1936,13 +1686,12 @@ def records_TV(operator, kind, record, keep, finish):
 
 def records_TVC(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
+        key_set &= BELOW_AUTOGRAD
         if c._autograd is not None:
             check_constant(operator, 2, c)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1954,13 +1703,12 @@ def records_TVC(operator, kind, record, keep, finish):
 
 def records_TVCT(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if c._autograd is not None:
             check_constant(operator, 2, c)
         if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1972,13 +1720,12 @@ def records_TVCT(operator, kind, record, keep, finish):
 
 def records_TVCTV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
+        key_set &= BELOW_AUTOGRAD
         if c._autograd is not None:
             check_constant(operator, 2, c)
         if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -1990,13 +1737,12 @@ def records_TVCTV(operator, kind, record, keep, finish):
 
 def records_TVCTVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_AUTOGRAD
         if c._autograd is not None:
             check_constant(operator, 2, c)
         if a._autograd is None and d._autograd is None or (node := record(kind, a, d)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
         keep(node, a, b, c, d, e, f)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2008,13 +1754,12 @@ def records_TVCTVV(operator, kind, record, keep, finish):
 
 def records_TVCV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if c._autograd is not None:
             check_constant(operator, 2, c)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2026,13 +1771,12 @@ def records_TVCV(operator, kind, record, keep, finish):
 
 def records_TVCVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
+        key_set &= BELOW_AUTOGRAD
         if c._autograd is not None:
             check_constant(operator, 2, c)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2044,16 +1788,11 @@ def records_TVCVV(operator, kind, record, keep, finish):
 
 def records_TVPPV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
-        if (
-            a._autograd is None
-            and (c is None or c._autograd is None)
-            and (d is None or d._autograd is None)
-            or (node := record(kind, a, c, d)) is None
-        ):
-            key_set &= BELOW_AUTOGRAD
+        key_set &= BELOW_AUTOGRAD
+        if (a._autograd is None and (c is None or c._autograd is None)
+                and (d is None or d._autograd is None) or (node := record(kind, a, c, d)) is None):
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2065,11 +1804,10 @@ def records_TVPPV(operator, kind, record, keep, finish):
 
 def records_TVTV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2081,11 +1819,10 @@ def records_TVTV(operator, kind, record, keep, finish):
 
 def records_TVTVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None and c._autograd is None or (node := record(kind, a, c)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2097,11 +1834,10 @@ def records_TVTVV(operator, kind, record, keep, finish):
 
 def records_TVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2113,13 +1849,12 @@ def records_TVV(operator, kind, record, keep, finish):
 
 def records_TVVC(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if d._autograd is not None:
             check_constant(operator, 3, d)
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2131,11 +1866,10 @@ def records_TVVC(operator, kind, record, keep, finish):
 
 def records_TVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d)
         keep(node, a, b, c, d)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2147,11 +1881,10 @@ def records_TVVV(operator, kind, record, keep, finish):
 
 def records_TVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e)
         keep(node, a, b, c, d, e)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2163,11 +1896,10 @@ def records_TVVVV(operator, kind, record, keep, finish):
 
 def records_TVVVVT(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None and f._autograd is None or (node := record(kind, a, f)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
         keep(node, a, b, c, d, e, f)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2179,11 +1911,10 @@ def records_TVVVVT(operator, kind, record, keep, finish):
 
 def records_TVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f)
         keep(node, a, b, c, d, e, f)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2195,11 +1926,10 @@ def records_TVVVVV(operator, kind, record, keep, finish):
 
 def records_TVVVVVV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c, d, e, f, g):
+        key_set &= BELOW_AUTOGRAD
         if a._autograd is None or (node := record(kind, a)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c, d, e, f, g)
         keep(node, a, b, c, d, e, f, g)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2211,11 +1941,10 @@ def records_TVVVVVV(operator, kind, record, keep, finish):
 
 def records_VT(operator, kind, record, keep, finish):
     def kernel(key_set, a, b):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is None or (node := record(kind, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b)
         keep(node, a, b)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])
@@ -2227,11 +1956,10 @@ def records_VT(operator, kind, record, keep, finish):
 
 def records_VTV(operator, kind, record, keep, finish):
     def kernel(key_set, a, b, c):
+        key_set &= BELOW_AUTOGRAD
         if b._autograd is None or (node := record(kind, b)) is None:
-            key_set &= BELOW_AUTOGRAD
             return operator.redispatch_table[key_set](key_set, a, b, c)
         keep(node, a, b, c)
-        key_set &= BELOW_AUTOGRAD
         before = get()
         try:
             put(below_autograd[before])

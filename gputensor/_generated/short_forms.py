@@ -40,11 +40,9 @@ def may_write(self: Any) -> Any:
     history, or this thread records nothing."""
     return is_plain(self) or unrecorded and differentiable.variable.is_written_unrecorded(self)
 
-
 def unary(loop: Any, geometry: Any, around: Any) -> ShortCut:
     """(self) -> the loop's result."""
     begin, finish, fused = around
-
     def short(self):
         now, node = _now(), None
         if self._keys is not CPU_KEYS:
@@ -73,14 +71,11 @@ def unary(loop: Any, geometry: Any, around: Any) -> ShortCut:
         tensor._array = array
         tensor._autograd = None
         return tensor if node is None else finish(tensor, node)
-
     return short
-
 
 def binary(loop: Any, geometry: Any, around: Any) -> ShortCut:
     """(self, other) -> the loop's result."""
     begin, finish, fused = around
-
     def short(self, other):
         now, node = _now(), None
         if self._keys is not CPU_KEYS or other._keys is not CPU_KEYS:
@@ -113,14 +108,11 @@ def binary(loop: Any, geometry: Any, around: Any) -> ShortCut:
         tensor._array = array
         tensor._autograd = None
         return tensor if node is None else finish(tensor, node)
-
     return short
-
 
 def with_number(loop: Any, geometry: Any, around: Any) -> ShortCut:
     """(self, other) -> the loop's result."""
     begin, finish, fused = around
-
     def short(self, other):
         now, node = _now(), None
         if self._keys is not CPU_KEYS:
@@ -151,15 +143,12 @@ def with_number(loop: Any, geometry: Any, around: Any) -> ShortCut:
         tensor._array = array
         tensor._autograd = None
         return tensor if node is None else finish(tensor, node)
-
     return short
-
 
 def with_element(loop: Any, geometry: Any, around: Any, element: Any) -> ShortCut:
     """(self, other) -> the loop's result."""
     begin, finish, fused = around
     last = (None, None)
-
     def short(self, other):
         nonlocal last
         now, node = _now(), None
@@ -195,18 +184,15 @@ def with_element(loop: Any, geometry: Any, around: Any, element: Any) -> ShortCu
         tensor._array = array
         tensor._autograd = None
         return tensor if node is None else finish(tensor, node)
-
     return short
 
-
 def one(
-    loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any, around: Any,
-) -> ShortCut:
+        loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any,
+        around: Any) -> ShortCut:
     """(self, a, b, c) -> the loop's result."""
     begin, finish = around
     a0, b0, c0 = (*params, None, None, None)[:3]
     element = geometry.dtype.np
-
     def short(self, a=None, b=None, c=None):
         if a is not a0 or b is not b0 or c is not c0:
             if not _are_equal((a, b, c), (a0, b0, c0)):
@@ -237,18 +223,15 @@ def one(
         tensor._array = array
         tensor._autograd = None
         return tensor if node is None else finish(tensor, node)
-
     return short
 
-
 def two(
-    loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any, around: Any,
-) -> ShortCut:
+        loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any,
+        around: Any) -> ShortCut:
     """(self, other, a, b) -> the loop's result."""
     begin, finish = around
     a0, b0 = (*params, None, None)[:2]
     element = geometry.dtype.np
-
     def short(self, other, a=None, b=None):
         if a is not a0 or b is not b0:
             if not _are_equal((a, b), (a0, b0)):
@@ -283,18 +266,15 @@ def two(
         tensor._array = array
         tensor._autograd = None
         return tensor if node is None else finish(tensor, node)
-
     return short
 
-
 def three(
-    loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any, around: Any,
-) -> ShortCut:
+        loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any,
+        around: Any) -> ShortCut:
     """(self, other, third, a, b) -> the loop's result."""
     begin, finish = around
     a0, b0 = (*params, None, None)[:2]
     element = geometry.dtype.np
-
     def short(self, other, third, a=None, b=None):
         if a is not a0 or b is not b0:
             if not _are_equal((a, b), (a0, b0)):
@@ -332,19 +312,16 @@ def three(
         tensor._array = array
         tensor._autograd = None
         return tensor if node is None else finish(tensor, node)
-
     return short
 
-
 def reduction(
-    loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any, around: Any,
-) -> ShortCut:
+        loop: Any, behind: Any, geometry: Any, params: Any, otherwise: Any,
+        around: Any) -> ShortCut:
     """loop(x, *behind[:2], out, *behind[2:]) over a new array."""
     begin, finish = around
     a0, b0, c0 = (*params, None, None, None)[:3]
     sizes, element = geometry.sizes, geometry.dtype.np
     first, second, last = behind
-
     def short(self, a=None, b=None, c=None):
         if a is not a0 or b is not b0 or c is not c0:
             if not _are_equal((a, b, c), (a0, b0, c0)):
@@ -374,19 +351,13 @@ def reduction(
         tensor._array = array
         tensor._autograd = None
         return tensor if node is None else finish(tensor, node)
-
     return short
-
 
 def unary_inplace(loop: Any) -> ShortCut:
     """(self) -> self."""
-
     def short(self):
-        if (
-            self._keys is not CPU_KEYS
-            or self._autograd is not None and not may_write(self)
-            or _now() is not PLAIN
-        ):
+        if (self._keys is not CPU_KEYS or self._autograd is not None and not may_write(self)
+                or _now() is not PLAIN):
             return None
         storage = self._storage
         if storage is None:
@@ -400,21 +371,14 @@ def unary_inplace(loop: Any) -> ShortCut:
             again(error, loop, x, x)
         storage.version += 1
         return self
-
     return short
-
 
 def inplace(loop: Any) -> ShortCut:
     """(self, other) -> self."""
-
     def short(self, other):
-        if (
-            self._keys is not CPU_KEYS
-            or other._keys is not CPU_KEYS
-            or self._autograd is not None and not may_write(self)
-            or other._autograd is not None and not is_plain(other)
-            or _now() is not PLAIN
-        ):
+        if (self._keys is not CPU_KEYS or other._keys is not CPU_KEYS
+                or self._autograd is not None and not may_write(self)
+                or other._autograd is not None and not is_plain(other) or _now() is not PLAIN):
             return None
         storage, theirs = self._storage, other._storage
         if storage is None:
@@ -435,19 +399,13 @@ def inplace(loop: Any) -> ShortCut:
             again(error, loop, x, y, x)
         storage.version += 1
         return self
-
     return short
-
 
 def inplace_number(loop: Any) -> ShortCut:
     """(self, other) -> self."""
-
     def short(self, other):
-        if (
-            self._keys is not CPU_KEYS
-            or self._autograd is not None and not may_write(self)
-            or _now() is not PLAIN
-        ):
+        if (self._keys is not CPU_KEYS or self._autograd is not None and not may_write(self)
+                or _now() is not PLAIN):
             return None
         storage = self._storage
         if storage is None:
@@ -463,21 +421,15 @@ def inplace_number(loop: Any) -> ShortCut:
             return None  # nothing was written: NumPy converts the number first
         storage.version += 1
         return self
-
     return short
-
 
 def inplace_element(loop: Any, element: Any) -> ShortCut:
     """(self, other) -> self."""
     last = (None, None)
-
     def short(self, other):
         nonlocal last
-        if (
-            self._keys is not CPU_KEYS
-            or self._autograd is not None and not may_write(self)
-            or _now() is not PLAIN
-        ):
+        if (self._keys is not CPU_KEYS or self._autograd is not None and not may_write(self)
+                or _now() is not PLAIN):
             return None
         storage = self._storage
         if storage is None:
@@ -497,23 +449,16 @@ def inplace_element(loop: Any, element: Any) -> ShortCut:
             return None  # nothing was written: NumPy converts the number first
         storage.version += 1
         return self
-
     return short
-
 
 def scaled(loop: Any, geometry: Any, largest: Any) -> ShortCut:
     """(self, other, alpha) -> the loop's result. alpha: a float up to `largest`."""
-
     def short(self, other, alpha):
         if not -largest <= alpha <= largest:
             return None
-        if (
-            self._keys is not CPU_KEYS
-            or other._keys is not CPU_KEYS
-            or self._autograd is not None and not is_plain(self)
-            or other._autograd is not None and not is_plain(other)
-            or _now() is not PLAIN
-        ):
+        if (self._keys is not CPU_KEYS or other._keys is not CPU_KEYS
+                or self._autograd is not None and not is_plain(self)
+                or other._autograd is not None and not is_plain(other) or _now() is not PLAIN):
             return None
         x = self._array
         if x is None:
@@ -534,23 +479,16 @@ def scaled(loop: Any, geometry: Any, largest: Any) -> ShortCut:
         tensor._array = array
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def scaled_inplace(loop: Any, largest: Any) -> ShortCut:
     """(self, other, alpha) -> self. alpha: a float up to `largest`."""
-
     def short(self, other, alpha):
         if not -largest <= alpha <= largest:
             return None
-        if (
-            self._keys is not CPU_KEYS
-            or other._keys is not CPU_KEYS
-            or self._autograd is not None and not may_write(self)
-            or other._autograd is not None and not is_plain(other)
-            or _now() is not PLAIN
-        ):
+        if (self._keys is not CPU_KEYS or other._keys is not CPU_KEYS
+                or self._autograd is not None and not may_write(self)
+                or other._autograd is not None and not is_plain(other) or _now() is not PLAIN):
             return None
         storage, theirs = self._storage, other._storage
         if storage is None:
@@ -571,21 +509,14 @@ def scaled_inplace(loop: Any, largest: Any) -> ShortCut:
             again(error, loop, x, y, alpha, x)
         storage.version += 1
         return self
-
     return short
-
 
 def out_1(loop: Any) -> ShortCut:
     """(self, out) -> out."""
-
     def short(self, out):
-        if (
-            out._keys is not CPU_KEYS
-            or self._keys is not CPU_KEYS
-            or out._autograd is not None and not may_write(out)
-            or self._autograd is not None and not is_plain(self)
-            or _now() is not PLAIN
-        ):
+        if (out._keys is not CPU_KEYS or self._keys is not CPU_KEYS
+                or out._autograd is not None and not may_write(out)
+                or self._autograd is not None and not is_plain(self) or _now() is not PLAIN):
             return None
         storage = out._storage
         if storage is None:
@@ -598,9 +529,7 @@ def out_1(loop: Any) -> ShortCut:
         result = out._array
         if result is None:
             result = out._get_array()
-        if (
-            self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)
-        ):
+        if (self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)):
             return None
         try:
             enter(loop, x, result)
@@ -608,23 +537,15 @@ def out_1(loop: Any) -> ShortCut:
             again(error, loop, x, result)
         storage.version += 1
         return out
-
     return short
-
 
 def out_2(loop: Any) -> ShortCut:
     """(self, other, out) -> out."""
-
     def short(self, other, out):
-        if (
-            out._keys is not CPU_KEYS
-            or self._keys is not CPU_KEYS
-            or other._keys is not CPU_KEYS
-            or out._autograd is not None and not may_write(out)
-            or self._autograd is not None and not is_plain(self)
-            or other._autograd is not None and not is_plain(other)
-            or _now() is not PLAIN
-        ):
+        if (out._keys is not CPU_KEYS or self._keys is not CPU_KEYS or other._keys is not CPU_KEYS
+                or out._autograd is not None and not may_write(out)
+                or self._autograd is not None and not is_plain(self)
+                or other._autograd is not None and not is_plain(other) or _now() is not PLAIN):
             return None
         storage = out._storage
         if storage is None:
@@ -640,13 +561,9 @@ def out_2(loop: Any) -> ShortCut:
         result = out._array
         if result is None:
             result = out._get_array()
-        if (
-            self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)
-        ):
+        if (self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)):
             return None
-        if (
-            other._storage is not None and (storage.may_alias or other._storage.may_alias) and _may_share(result, y)
-        ):
+        if (other._storage is not None and (storage.may_alias or other._storage.may_alias) and _may_share(result, y)):
             return None
         try:
             enter(loop, x, y, result)
@@ -654,21 +571,14 @@ def out_2(loop: Any) -> ShortCut:
             again(error, loop, x, y, result)
         storage.version += 1
         return out
-
     return short
-
 
 def out_number(loop: Any) -> ShortCut:
     """(self, other, out) -> out."""
-
     def short(self, other, out):
-        if (
-            out._keys is not CPU_KEYS
-            or self._keys is not CPU_KEYS
-            or out._autograd is not None and not may_write(out)
-            or self._autograd is not None and not is_plain(self)
-            or _now() is not PLAIN
-        ):
+        if (out._keys is not CPU_KEYS or self._keys is not CPU_KEYS
+                or out._autograd is not None and not may_write(out)
+                or self._autograd is not None and not is_plain(self) or _now() is not PLAIN):
             return None
         storage = out._storage
         if storage is None:
@@ -681,9 +591,7 @@ def out_number(loop: Any) -> ShortCut:
         result = out._array
         if result is None:
             result = out._get_array()
-        if (
-            self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)
-        ):
+        if (self._storage is not None and (storage.may_alias or self._storage.may_alias) and _may_share(result, x)):
             return None
         try:
             enter(loop, x, other, result)
@@ -693,9 +601,7 @@ def out_number(loop: Any) -> ShortCut:
             return None  # nothing was written: NumPy converts the number first
         storage.version += 1
         return out
-
     return short
-
 
 def into_1(loop: Any, geometry: Any) -> Callable[..., Any]:
     """Return a function that allocates an array for the loop to write."""
@@ -708,7 +614,6 @@ def into_1(loop: Any, geometry: Any) -> Callable[..., Any]:
 
     return into
 
-
 def into_2(loop: Any, geometry: Any) -> Callable[..., Any]:
     """Return a function that allocates an array for the loop to write."""
     sizes, element = geometry.sizes, geometry.dtype.np
@@ -720,10 +625,8 @@ def into_2(loop: Any, geometry: Any) -> Callable[..., Any]:
 
     return into
 
-
 def made_of_nothing(geometry: Any, array: Any, asks: Any) -> ShortCut:
     """size -> a tensor over array(). asks: check the default device."""
-
     def short(size):
         for n in size:
             if type(n) is not int:
@@ -739,14 +642,11 @@ def made_of_nothing(geometry: Any, array: Any, asks: Any) -> ShortCut:
         tensor._array = array()
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def empty(geometry: Any, asks: Any, given: Any) -> ShortCut:
     """size -> a tensor over uninitialised memory. asks: check the default device."""
     sizes, element = geometry.sizes, geometry.dtype.np
-
     def short(size):
         if size is not given:
             for n in size:
@@ -763,13 +663,10 @@ def empty(geometry: Any, asks: Any, given: Any) -> ShortCut:
         tensor._array = _empty(sizes, element)
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def like(geometry: Any, array: Any) -> ShortCut:
     """self -> a tensor over array(); autograd does not record it."""
-
     def short(self):
         if self._keys is not CPU_KEYS or _now() is not PLAIN:
             return None
@@ -782,14 +679,11 @@ def like(geometry: Any, array: Any) -> ShortCut:
         tensor._array = array()
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def empty_like(geometry: Any) -> ShortCut:
     """self -> a tensor over uninitialised memory; autograd does not record it."""
     sizes, element = geometry.sizes, geometry.dtype.np
-
     def short(self):
         if self._keys is not CPU_KEYS or _now() is not PLAIN:
             return None
@@ -802,14 +696,11 @@ def empty_like(geometry: Any) -> ShortCut:
         tensor._array = _empty(sizes, element)
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def filled(geometry: Any, array: Any, asks: Any, value: Any) -> ShortCut:
     """(size, value) -> a tensor over array(). asks: check the default device."""
     kept = value
-
     def short(size, value):
         if value is not kept and (not value or type(value) is not type(kept)):
             return None
@@ -827,14 +718,11 @@ def filled(geometry: Any, array: Any, asks: Any, value: Any) -> ShortCut:
         tensor._array = array()
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def repeated_1(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
     """(a), numbers -> a tensor over array(). asks: as above."""
     (a0,) = numbers
-
     def short(a):
         if a is not a0 and (not a or type(a) is not type(a0)):
             return None
@@ -849,14 +737,11 @@ def repeated_1(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
         tensor._array = array()
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def repeated_2(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
     """(a, b), numbers -> a tensor over array(). asks: as above."""
     a0, b0 = numbers
-
     def short(a, b):
         if a is not a0 and (not a or type(a) is not type(a0)):
             return None
@@ -873,14 +758,11 @@ def repeated_2(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
         tensor._array = array()
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def repeated_3(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
     """(a, b, c), numbers -> a tensor over array(). asks: as above."""
     a0, b0, c0 = numbers
-
     def short(a, b, c):
         if a is not a0 and (not a or type(a) is not type(a0)):
             return None
@@ -899,15 +781,12 @@ def repeated_3(geometry: Any, array: Any, asks: Any, numbers: Any) -> ShortCut:
         tensor._array = array()
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def copied(geometry: Any, order: Any, turns: Any, around: Any) -> ShortCut:
     """self -> a copy of a geometry, in NumPy's order. turns: the permuted base, its order."""
     begin, finish = around
     of, dims = turns
-
     def short(self):
         now, node = _now(), None
         if self._keys is not CPU_KEYS:
@@ -935,19 +814,13 @@ def copied(geometry: Any, order: Any, turns: Any, around: Any) -> ShortCut:
         tensor._array = x.copy(order)
         tensor._autograd = None
         return tensor if node is None else finish(tensor, node)
-
     return short
-
 
 def copy_(self: Any, other: Any) -> Any:
     """A small copy between elements of one dtype. Views use the full dispatch."""
-    if (
-        self._keys is not CPU_KEYS
-        or other._keys is not CPU_KEYS
-        or self._autograd is not None and not may_write(self)
-        or other._autograd is not None and not is_plain(other)
-        or _now() is not PLAIN
-    ):
+    if (self._keys is not CPU_KEYS or other._keys is not CPU_KEYS
+            or self._autograd is not None and not may_write(self)
+            or other._autograd is not None and not is_plain(other) or _now() is not PLAIN):
         return None
     storage, theirs = self._storage, other._storage
     if storage is None:
@@ -966,26 +839,20 @@ def copy_(self: Any, other: Any) -> Any:
     storage.version += 1
     return self
 
-
 def cuda_unary(
-    geometry: Any, device: Any, launch: Any, size_x: Any, low_bits: Any, params: Any,
-) -> ShortCut:
+        geometry: Any, device: Any, launch: Any, size_x: Any, low_bits: Any,
+        params: Any) -> ShortCut:
     """(self, a, b, c) -> the launch's result."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
     take = runtime.cuda().taker(nbytes, index)
     run, pack, tail = straight(launch, index)
     a0, b0, c0 = (*params, None, None, None)[:3]
-
     def short(self, a=None, b=None, c=None):
         if a is not a0 or b is not b0 or c is not c0:
             if not _are_equal((a, b, c), (a0, b0, c0)):
                 return None
-        if (
-            self._keys is not CUDA_KEYS
-            or self._device is not device
-            or self._autograd is not None and not is_plain(self)
-            or _now() is not PLAIN
-        ):
+        if (self._keys is not CUDA_KEYS or self._device is not device
+                or self._autograd is not None and not is_plain(self) or _now() is not PLAIN):
             return None
         x = self._storage._data.ptr + self._offset * size_x
         if x & low_bits:
@@ -1007,26 +874,18 @@ def cuda_unary(
         tensor._array = None
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def cuda_binary(geometry: Any, device: Any, launch: Any, size_x: Any, size_y: Any) -> ShortCut:
     """(self, other) -> the launch's result."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
     take = runtime.cuda().taker(nbytes, index)
     run, pack, tail = straight(launch, index)
-
     def short(self, other):
-        if (
-            self._keys is not CUDA_KEYS
-            or other._keys is not CUDA_KEYS
-            or self._device is not device
-            or other._device is not device
-            or self._autograd is not None and not is_plain(self)
-            or other._autograd is not None and not is_plain(other)
-            or _now() is not PLAIN
-        ):
+        if (self._keys is not CUDA_KEYS or other._keys is not CUDA_KEYS
+                or self._device is not device or other._device is not device
+                or self._autograd is not None and not is_plain(self)
+                or other._autograd is not None and not is_plain(other) or _now() is not PLAIN):
             return None
         x = self._storage._data.ptr + self._offset * size_x
         y = other._storage._data.ptr + other._offset * size_y
@@ -1049,23 +908,16 @@ def cuda_binary(geometry: Any, device: Any, launch: Any, size_x: Any, size_y: An
         tensor._array = None
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def cuda_with_number(geometry: Any, device: Any, launch: Any, size_x: Any) -> ShortCut:
     """(self, other) -> the launch's result."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
     take = runtime.cuda().taker(nbytes, index)
     run, pack, tail = straight(launch, index)
-
     def short(self, other):
-        if (
-            self._keys is not CUDA_KEYS
-            or self._device is not device
-            or self._autograd is not None and not is_plain(self)
-            or _now() is not PLAIN
-        ):
+        if (self._keys is not CUDA_KEYS or self._device is not device
+                or self._autograd is not None and not is_plain(self) or _now() is not PLAIN):
             return None
         x = self._storage._data.ptr + self._offset * size_x
         if x & 15:
@@ -1087,24 +939,16 @@ def cuda_with_number(geometry: Any, device: Any, launch: Any, size_x: Any) -> Sh
         tensor._array = None
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def cuda_inplace(device: Any, launch: Any, size_x: Any, size_y: Any) -> ShortCut:
     """(self, other) -> self."""
     run, pack, tail = straight(launch, device.index)
-
     def short(self, other):
-        if (
-            self._keys is not CUDA_KEYS
-            or other._keys is not CUDA_KEYS
-            or self._device is not device
-            or other._device is not device
-            or self._autograd is not None and not may_write(self)
-            or other._autograd is not None and not is_plain(other)
-            or _now() is not PLAIN
-        ):
+        if (self._keys is not CUDA_KEYS or other._keys is not CUDA_KEYS
+                or self._device is not device or other._device is not device
+                or self._autograd is not None and not may_write(self)
+                or other._autograd is not None and not is_plain(other) or _now() is not PLAIN):
             return None
         storage, theirs = self._storage, other._storage
         if theirs is storage or storage.may_alias or theirs.may_alias:
@@ -1116,21 +960,14 @@ def cuda_inplace(device: Any, launch: Any, size_x: Any, size_y: Any) -> ShortCut
         run(pack(x, x, y, tail))
         storage.version += 1
         return self
-
     return short
-
 
 def cuda_inplace_number(device: Any, launch: Any, size_x: Any) -> ShortCut:
     """(self, other) -> self."""
     run, pack, tail = straight(launch, device.index)
-
     def short(self, other):
-        if (
-            self._keys is not CUDA_KEYS
-            or self._device is not device
-            or self._autograd is not None and not may_write(self)
-            or _now() is not PLAIN
-        ):
+        if (self._keys is not CUDA_KEYS or self._device is not device
+                or self._autograd is not None and not may_write(self) or _now() is not PLAIN):
             return None
         storage = self._storage
         x = storage._data.ptr + self._offset * size_x
@@ -1139,16 +976,13 @@ def cuda_inplace_number(device: Any, launch: Any, size_x: Any) -> ShortCut:
         run(pack(x, x, other, tail))
         storage.version += 1
         return self
-
     return short
-
 
 def cuda_empty(geometry: Any, device: Any, asks: Any) -> ShortCut:
     """size -> uninitialised memory. asks: check that the device is current."""
     cuda = runtime.cuda()
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
     take = runtime.cuda().taker(nbytes, index)
-
     def short(size):
         for n in size:
             if type(n) is not int:
@@ -1171,15 +1005,12 @@ def cuda_empty(geometry: Any, device: Any, asks: Any) -> ShortCut:
         tensor._array = None
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def cuda_empty_like(geometry: Any, device: Any) -> ShortCut:
     """self -> uninitialised memory; autograd does not record it."""
     index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize
     take = runtime.cuda().taker(nbytes, index)
-
     def short(self):
         if self._keys is not CUDA_KEYS or self._device is not device or _now() is not PLAIN:
             return None
@@ -1199,14 +1030,11 @@ def cuda_empty_like(geometry: Any, device: Any) -> ShortCut:
         tensor._array = None
         tensor._autograd = None
         return tensor
-
     return short
-
 
 def recorded(geometry: Any, keys: Any, around: Any, by: Any) -> ShortCut:
     """self with a history and checked keys -> a view with its history."""
     begin, finish = around
-
     def short(self):
         node = begin(self)
         if node is LONG:
@@ -1224,13 +1052,10 @@ def recorded(geometry: Any, keys: Any, around: Any, by: Any) -> ShortCut:
         tensor._autograd = None
         tensor = _track(self, tensor)
         return tensor if node is None else finish(tensor, node)
-
     return short
-
 
 def view(geometry: Any, keys: Any, known: Any) -> ShortCut:
     """(self, size), with these keys -> a view that keeps the offset."""
-
     def short(self, size=()):
         now = _now()
         if self._keys is not keys:
@@ -1260,14 +1085,11 @@ def view(geometry: Any, keys: Any, known: Any) -> ShortCut:
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
-
     return short
-
 
 def view_1(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
     """(self, size), with these keys -> a view that keeps the offset."""
     i0, = sizes
-
     def short(self, size):
         (i,) = size
         if i is not i0:
@@ -1301,14 +1123,11 @@ def view_1(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
-
     return short
-
 
 def view_2(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
     """(self, size), with these keys -> a view that keeps the offset."""
     i0, j0 = sizes
-
     def short(self, size):
         i, j = size
         if i is not i0 or j is not j0:
@@ -1342,14 +1161,11 @@ def view_2(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
-
     return short
-
 
 def view_3(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
     """(self, size), with these keys -> a view that keeps the offset."""
     i0, j0, k0 = sizes
-
     def short(self, size):
         i, j, k = size
         if i is not i0 or j is not j0 or k is not k0:
@@ -1383,14 +1199,11 @@ def view_3(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
-
     return short
-
 
 def view_4(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
     """(self, size), with these keys -> a view that keeps the offset."""
     i0, j0, k0, l0 = sizes
-
     def short(self, size):
         i, j, k, l = size
         if i is not i0 or j is not j0 or k is not k0 or l is not l0:
@@ -1424,13 +1237,10 @@ def view_4(geometry: Any, keys: Any, known: Any, sizes: Any) -> ShortCut:
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
-
     return short
-
 
 def view_n(geometry: Any, keys: Any, known: Any) -> ShortCut:
     """(self, size), with these keys -> a view that keeps the offset."""
-
     def short(self, size):
         for n in size:
             if type(n) is not int:
@@ -1463,16 +1273,12 @@ def view_n(geometry: Any, keys: Any, known: Any) -> ShortCut:
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
-
     return short
-
 
 VIEWS = (view_1, view_2, view_3, view_4)
 
-
 def part(geometry: Any, last: Any, size: Any, stride: Any, keys: Any, known: Any) -> ShortCut:
     """(self, index) -> the part at an index of a dimension; negative indices count from the end."""
-
     def short(self, index):
         if type(index) is not int:
             return None
@@ -1499,14 +1305,11 @@ def part(geometry: Any, last: Any, size: Any, stride: Any, keys: Any, known: Any
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
-
     return short
-
 
 def stretch(shape: Any, dim: Any, step: Any, keys: Any, record: Any) -> ShortCut:
     """(self, start, end) -> a slice of a dimension. A new length uses the full dispatch."""
     size, stride, known = shape.sizes[dim], shape.strides[dim], shape.views
-
     def short(self, start, end):
         if self._keys is not keys or _now() is not PLAIN:
             return None
@@ -1553,5 +1356,4 @@ def stretch(shape: Any, dim: Any, step: Any, keys: Any, record: Any) -> ShortCut
             return _track(self, tensor)
         tensor._autograd = base
         return tensor
-
     return short

@@ -13,8 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from ..core.errors import absent
-from .absent import Absent
-from .places import SOURCES
+from .places import Absent, SOURCES
 from .stand_ins import STAND_INS, VERSION
 
 _NOTHING = object()

@@ -13,7 +13,7 @@ from gputensor.core.errors import absent
 from gputensor.nn.modules import functional, loss, norm, pooling, resampling
 from gputensor.structured.generator import default_generator
 
-from .absent import PAGE
+from .places import PAGE
 
 _DTYPES = {
     "Float": gt.float32, "Double": gt.float64, "Half": gt.float16, "BFloat16": gt.bfloat16,

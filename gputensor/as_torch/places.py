@@ -1,10 +1,12 @@
-"""PyTorch's modules, and the modules of gputensor that replace them.
+"""PyTorch's modules, and the modules or placeholders that replace them.
 
 A module that is not listed is found by its path: `torch.nn.functional` is gputensor.nn.functional.
 core/errors/absent.py lists the modules and names that are left out, with reasons.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 _MODULES = (
     "batchnorm instancenorm conv activation loss normalization pooling rnn dropout padding sparse "
@@ -73,3 +75,31 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "torch.utils.data.dataset": ("gputensor.utils.data", "gputensor"),
     "torch.utils.dlpack": ("gputensor.exchange.dlpack", "gputensor"),
 }  # fmt: skip
+
+PAGE = "docs/programs.md"
+
+
+class _AbsentType(type):
+    """Metaclass of placeholders: a class that programs can derive from and pass to isinstance."""
+
+    why: str
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"torch.{cls.__qualname__}: {cls.why} (see {PAGE})")
+
+    def __getitem__(cls, item: Any) -> Any:
+        return cls  # annotations such as `Future[Tensor]`
+
+    def __iter__(cls) -> Any:  # iteration by __getitem__ would not end
+        return cls()
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Absent(f"{cls.__qualname__}.{name}", cls.why)
+
+
+def Absent(name: str, why: str) -> Any:
+    """Make a class for imports, subclasses and isinstance. A call of the class raises `why`."""
+    short = name.rpartition(".")[2]
+    return _AbsentType(short, (), {"why": why, "__qualname__": name, "__module__": "torch"})

@@ -23,7 +23,7 @@ from gputensor.distributions import multivariate
 from gputensor.nn.modules import conv, hooks, state
 from gputensor.structured.generator import default_generator
 
-from .absent import Absent
+from .places import Absent
 from .overrides import (
     OF_OVERRIDES, DisableTorchFunctionSubclass, disabled, has_torch_function,
 )  # fmt: skip

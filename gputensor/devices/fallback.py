@@ -34,7 +34,7 @@ from ..dispatch.dispatcher import Handle
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator
 from ..dispatch.tls import AutoDispatchBelowADInplaceOrView
-from ..structured.resizing import set_geometry
+from ..structured.transfer import set_geometry
 from ..tensor.storage import Storage
 from ..tensor.base import tensors_of
 from ..tensor.make import from_storage, view_of

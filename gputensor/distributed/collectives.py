@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from . import agreement, operators, transport
+from . import operators, records, transport
 from .groups import GroupMember, ProcessGroup, group_of, rank_in
 from .operators import agree, carried, in_place, start_agreed
 from .shapes import operator
@@ -345,8 +345,8 @@ def barrier(group: Any = None, async_op: bool = False) -> Work | None:
     """Wait until all ranks have called this function."""
     _check_flag("barrier", async_op)
     where = group_of("barrier", group)
-    if agreement.is_on():
-        agreement.check("barrier", where, "barrier")
+    if records.is_detailed():
+        records.check_detailed("barrier", where, "barrier")
     work = start_agreed("barrier", where, "barrier", None, transport, "barrier")
     return _end(work, async_op, [])
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any
 
-from . import agreement, nccl, records
+from . import nccl, records
 from .groups import (
     BACKENDS, LEFT, GroupMember, ProcessGroup, Timeout, group_of, is_initialized,
     seconds, world,
@@ -38,7 +38,7 @@ def init_process_group(backend: str | None = None, *, timeout: Timeout = None) -
     """
     _check_backend("init_process_group", backend)
     timeout_s = seconds("init_process_group", timeout, 1800.0)
-    agreement.is_on()
+    records.is_detailed()
     if is_initialized():
         raise errors.initialized_already()
     if backend == "nccl" and not nccl.is_nccl_available():

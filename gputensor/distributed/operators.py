@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from . import agreement, nccl, records, shapes, straight, transport
+from . import nccl, records, shapes, straight, transport
 from .groups import ProcessGroup, group_named, world
 from .shapes import check_size, empty, gathered_sizes, operator, scattered_sizes
 from .work import Work, _broken, check_usable, started, wait_for
@@ -105,8 +105,8 @@ def agree(op: str, group: ProcessGroup, x: Tensor, more: str = "", shape: Any = 
     other ranks."""
     g = x._geometry
     what = _said(op, g.dtype.short, g.sizes if shape is None else shape, x._device.type, more)
-    if agreement.is_on():
-        agreement.check(op, group, what)
+    if records.is_detailed():
+        records.check_detailed(op, group, what)
     return what.partition(" |")[0]
 
 
@@ -282,7 +282,7 @@ def all_to_all_single(
     out = empty(input, (sum(wanted), *rest))
     via, (x, made) = carried(op, input, out)
     splits = ""
-    if agreement.is_on():
+    if records.is_detailed():
         splits = "|" + ">".join(",".join(map(str, part)) for part in (given, wanted))
     what = agree(op, group, input, splits, ("*", *rest))
     n = int(np.prod(rest, dtype=np.int64))

@@ -16,9 +16,10 @@ them.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -257,3 +258,58 @@ def settle() -> None:
 def _is_empty(group: ProcessGroup) -> bool:
     advance(group)
     return not group.queue
+
+
+# --- GPUTENSOR_DISTRIBUTED_DEBUG=detail -----------------------------------------------------------
+
+VARIABLE = "GPUTENSOR_DISTRIBUTED_DEBUG"
+_SAYS = 2  # tag of these messages
+
+
+@cache
+def is_detailed() -> bool:
+    """True if all ranks exchange descriptions of each call before it.
+
+    A timeout then names the ranks that did not make the call. The mode costs one message to and
+    from each rank for each call."""
+    value = os.environ.get(VARIABLE, "").lower()
+    if value not in ("", "off", "detail"):
+        raise errors.wrong_value("init_process_group", VARIABLE, "be off or detail", value)
+    return value == "detail"
+
+
+def check_detailed(op: str, group: ProcessGroup, what: str) -> None:
+    """Raise unless every rank of the group makes the same call.
+
+    what: the call's description, which must be equal on all ranks. For all_to_all it ends in
+    `|given>wanted`: the rows that this rank sends to each rank, and the rows that it receives from
+    each.
+    """
+    here, control = group.ranks[group.rank()], world.control
+    text = f"group {group.name}: {what}".encode()
+    sending = [control.Isend(text, r, _SAYS) for r in group.ranks if r != here]
+    said, missing = {here: text.decode()}, set(group.ranks) - {here}
+    status = world.mpi.Status()
+
+    def hear() -> bool:
+        for rank in sorted(missing):
+            if control.Iprobe(rank, _SAYS, status):
+                room = bytearray(status.Get_count(world.mpi.BYTE))
+                control.Recv(room, rank, _SAYS)
+                said[rank] = room.decode()
+                missing.discard(rank)
+        return not missing
+
+    works.wait_until(hear, op, group, missing=lambda: sorted(missing))
+    for request in sending:
+        works.wait_until(request.Test, op, group)
+    said = {rank: said[rank] for rank in group.ranks}
+    differing = unusual({rank: words.partition("|")[0] for rank, words in said.items()})
+    splits = [words.partition("|")[2] for words in said.values()]
+    if not differing and any(splits):
+        counts = np.array([[half.split(",") for half in text.split(">")] for text in splits], int)
+        odd = splits_differ(counts[:, 0], counts[:, 1])
+        differing = [] if odd is None else [group.ranks[odd]]
+    if differing:
+        shown = {rank: words.partition(": ")[2] for rank, words in said.items()}
+        raise errors.ranks_differ(op, shown, differing)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from . import agreement, records, transport
+from . import records, transport
 from .groups import ProcessGroup, world
 from .records import HEAD, RECORD, ROOM, Agreement, Plan
 from .work import Work, _broken
@@ -253,7 +253,7 @@ def _is_known(table: Table, key: Any, x: Tensor, group: ProcessGroup) -> bool:
     """
     g = x._geometry
     has_none = x._device is not CPU or not g.is_contiguous or g.dtype.np.kind == "V"
-    return key in table.short or has_none or group.backend == "nccl" or agreement.is_on()
+    return key in table.short or has_none or group.backend == "nccl" or records.is_detailed()
 
 
 def _is_plain(x: Any, group: ProcessGroup) -> bool:

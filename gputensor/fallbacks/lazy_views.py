@@ -25,7 +25,7 @@ from ..dispatch import dispatcher, keys, tls
 from ..dispatch.backend_select import TENSOR_KEYS
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW, CONJUGATE, LAZY, NEGATIVE, ZERO
 from ..dispatch.operator import Operator, Table
-from ..structured.resizing import set_geometry
+from ..structured.transfer import set_geometry
 from ..tensor.storage import Storage
 from ..tensor.make import allocate, from_storage, view_of, zero_tensor
 from ..tensor.tensor import Tensor

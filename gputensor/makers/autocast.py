@@ -26,8 +26,10 @@ from .autograd import shape_of
 Policy = str | dtype
 Maker = Callable[[Table, int], Callable[..., Any]]
 
+# Device types for which native_functions.yaml has policies.
+DEVICES = ("CPU", "CUDA")
 # From the name of a key to the policies of operators, as in native_functions.yaml.
-shipped: dict[str, dict[str, Policy]] = {"AutocastCPU": {}, "AutocastCUDA": {}}
+shipped: dict[str, dict[str, Policy]] = {f"Autocast{device}": {} for device in DEVICES}
 
 
 def ship(key_name: str, name: str, policy: Policy) -> None:

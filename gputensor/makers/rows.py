@@ -1,6 +1,6 @@
 """Functions that the rows of `_generated/kernels/<family>.py` call. One row registers one operator:
 
-    impl(_operators.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
+    impl(_ops.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
 
 A row lists the operator's own kernel, followed by the kernels at higher dispatch keys. A dump of a
 dispatch table shows the row's file and line.
@@ -16,11 +16,12 @@ from ..autograd.node import Node
 from ..dispatch.dispatcher import register_kernel
 from ..dispatch.keys import key
 from ..dispatch.operator import Operator, caller_site
-from ..structured import library
+from ..structured import forms, library
 from . import autocast, autograd, backend_select, further, inplace_or_view
 
 AUTOGRAD = key("Autograd")
 IMPLICIT = key("CompositeImplicitAutograd")
+EXPLICIT = key("CompositeExplicitAutograd")
 
 # Either a function that registers a kernel, called with the operator and the row's file and line,
 # or a node class.
@@ -77,6 +78,13 @@ def forwards(operator: Operator, of: Operator) -> None:
     register_kernel(operator, IMPLICIT, forward, "native", caller_site())
 
 
+def out_of(operator: Operator, of: Operator, count: int = 1) -> None:
+    """Register the kernels of an out form that calls `of` and copies its `count` results."""
+    site = caller_site()
+    register_kernel(operator, EXPLICIT, forms.out(of, count), "native", site)
+    _apply((counts, refuses_out), operator, site)
+
+
 def _apply(rules: tuple[Rule, ...], operator: Operator, site: str) -> None:
     for rule in rules:
         if isinstance(rule, type):
@@ -113,11 +121,13 @@ def passes(operator: Operator, site: str) -> None:
     register_kernel(operator, AUTOGRAD, None, "fallthrough", site)
 
 
-def casts(**policies: str) -> Rule:
-    """Return the rule for autocast. policies: by device type, such as `casts(CPU="fp32")`."""
+def casts(everywhere: str = "", **policies: str) -> Rule:
+    """Return the rule for autocast. everywhere: the policy of all device types. policies: by device
+    type, such as `casts(CPU="fp32")`."""
+    chosen = policies or dict.fromkeys(autocast.DEVICES, everywhere)
 
     def rule(operator: Operator, site: str) -> None:
-        for device, policy in policies.items():
+        for device, policy in chosen.items():
             at = f"Autocast{device}"
             register_kernel(operator, key(at), autocast.casts(policy), "maker", site)
             autocast.ship(at, operator.qualified_name, policy)

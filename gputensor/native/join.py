@@ -26,7 +26,7 @@ from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments, float8
 from ..structured.pointwise import Kernel
-from ..structured.resizing import resize_output
+from ..structured.transfer import resize_output
 from ..structured.shortcuts import joined as short
 from .copy import copies_are_ours, fill_part
 from .view import unsqueeze, view_strides

@@ -28,7 +28,7 @@ from ..kernels import stub
 from ..kernels.cpu.quiet import run
 from ..structured import arguments, generator as generators, missing
 from ..structured.forms import Kernel, given
-from ..structured.resizing import resize_output
+from ..structured.transfer import resize_output
 from ..structured.shortcuts import computed as short
 from ..tensor.make import from_array
 from ..tensor.tensor import Tensor

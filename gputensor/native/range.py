@@ -31,7 +31,7 @@ from ..structured.forms import Kernel
 from ..structured.shortcuts import factories as short_make
 from .factory import dtype_of_number
 from ..structured.pointwise import NUMBERS
-from ..structured.resizing import resize_output
+from ..structured.transfer import resize_output
 
 
 def _launch(op: str, loop: str, out: Tensor, scalars: tuple[Any, ...]) -> Tensor:

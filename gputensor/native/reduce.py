@@ -30,7 +30,7 @@ from ..tensor.tensor import Tensor
 from ..structured import arguments, float8
 from ..structured.shortcuts import computed as short, cuda as short_cuda
 from ..structured.pointwise import Kernel
-from ..structured.resizing import resize_output
+from ..structured.transfer import resize_output
 
 _empty = np.empty
 

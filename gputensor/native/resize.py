@@ -14,7 +14,7 @@ from ..tensor.storage import Storage, allocate_storage
 from ..tensor.base import suggest_memory_format
 from ..tensor.tensor import Tensor
 from ..structured import arguments
-from ..structured.resizing import set_geometry
+from ..structured.transfer import set_geometry
 
 
 def resize_(

@@ -27,7 +27,7 @@ from ..tensor.tensor import Tensor
 from ..structured import arguments
 from ..structured.shortcuts import computed as short
 from ..structured.pointwise import Kernel
-from ..structured.resizing import resize_output
+from ..structured.transfer import resize_output
 
 
 class _Entry:

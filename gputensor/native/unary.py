@@ -22,7 +22,7 @@ from ..tensor.tensor import Tensor
 from ..structured import arguments, pointwise
 from ..structured.pointwise import cpu as pointwise_cpu, device as pointwise_device
 from ..structured.pointwise import Kernel, Rule
-from ..structured.resizing import resize_output
+from ..structured.transfer import resize_output
 
 
 def rule(loop: str) -> Rule:

@@ -16,7 +16,7 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..dispatch.operator import Operator
 from ..iterator import overlap
 from ..tensor.tensor import Tensor
-from .resizing import resize_output
+from .transfer import resize_output
 
 Kernel = Callable[..., Any]
 

@@ -38,7 +38,7 @@ from ..runtime.libraries import HOST, Array, Compute, as_results, has_layout
 from ..tensor.make import allocate, from_array, from_storage
 from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
-from .resizing import resize_output
+from .transfer import resize_output
 
 Results = tuple[Tensor, ...]
 

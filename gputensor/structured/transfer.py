@@ -2,14 +2,18 @@
 
 This module copies only ranges of bytes; native/copy.py handles layouts. The runtime of the device
 type makes the copies: CUDA's, or the runtime that another package registered (`runtime.of`).
+It also resizes outputs of the wrong size, because a larger storage takes over the old bytes.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from .. import runtime
+from ..core import errors
 from ..core.device import CPU
+from ..core.geometry import Geometry
 from ..tensor.storage import Storage, allocate_storage, storage_over
 from ..tensor.make import CPU_KEYS, from_storage
 from ..tensor.tensor import Tensor
@@ -148,3 +152,24 @@ def _between_devices(to: Tensor, source: Tensor, nbytes: int) -> None:
     outgoing.wait_event(incoming.record_event())
     device.copy_async(to._address(), there, source._address(), here, nbytes, outgoing)
     incoming.wait_event(outgoing.record_event())
+
+
+# --- resizing -------------------------------------------------------------------------------------
+# Source: aten/src/ATen/native/Resize.cpp.
+
+
+def resize_output(op: str, out: Tensor, wanted: Geometry) -> None:
+    """Set the geometry of a result on `out`. Warn unless `out` was empty."""
+    if out._geometry.numel:
+        warnings.warn(errors.output_resized(op, out, wanted), UserWarning, stacklevel=4)
+    set_geometry(out, wanted)
+
+
+def set_geometry(tensor: Tensor, wanted: Geometry) -> None:
+    """Replace a tensor's geometry. Grow its storage if the new geometry needs more bytes."""
+    needed = (tensor._offset + wanted.extent) * wanted.dtype.itemsize
+    if needed > tensor._get_storage()._nbytes:
+        # resize checks the number of references to the storage
+        tensor._storage.resize(needed, copy_bytes)
+    tensor._geometry = wanted
+    tensor._array = None

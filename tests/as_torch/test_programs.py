@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gputensor.as_torch.absent import Absent
-from gputensor.as_torch.places import SOURCES
+from gputensor.as_torch.places import Absent, SOURCES
 from gputensor.as_torch.stand_ins import STAND_INS
 from gputensor.core.errors import absent
 

@@ -91,7 +91,7 @@ def block(generated: str, start: str) -> str:
 
 
 def text_of(lines: list[str]) -> str:
-    return "\n".join(lines) + "\n"
+    return text.joined(lines) + "\n"
 
 
 def function(model: load.Model, base: str) -> str:
@@ -113,14 +113,13 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                 input: (*), promoted to a common dtype.
                 other: (*) or number, broadcast with the others.
                 alpha: number, default 1.
-                out: Tensor that takes the result, optional.
             Gradient: input: grad; other: grad * alpha
             Kernels: kernels/cpu/binary.py, kernels/cuda/binary.cu. Matches torch.blend."""
             try:
                 try:
                     if alpha is _ONE and out is None:
-                        key = (input._geometry, type(other) if type(other) in NUMBERS else other._geometry)
-                        short = op_blend.table.short.get(key)
+                        short = op_blend.table.short.get((
+                            input._geometry, type(other) if type(other) in NUMBERS else other._geometry))
                         if short is not None and (made := short(input, other)) is not None:
                             return made
                     elif type(alpha) is float and type(other) not in NUMBERS and out is None:
@@ -135,11 +134,9 @@ def test_a_function_with_numbers_and_out(model: load.Model) -> None:
                 if out is not None:
                     key_set |= _checked_out("blend", out)._keys & keep
                     if alpha is _ONE:
-                        key = (
+                        short = op_blend_out.table.short.get((
                             type(input) if type(input) in NUMBERS else input._geometry,
-                            type(other) if type(other) in NUMBERS else other._geometry, out._geometry,
-                        )
-                        short = op_blend_out.table.short.get(key)
+                            type(other) if type(other) in NUMBERS else other._geometry, out._geometry))
                         if short is not None and (made := short(input, other, out)) is not None:
                             return made
                     return op_blend_out.table[key_set](key_set, input, other, alpha, out)
@@ -174,8 +171,7 @@ def test_a_function_whose_list_is_not_alone_takes_no_varargs(model: load.Model) 
             Returns: a list of views.
             Native: native/view.py. Matches torch.halves."""
             try:
-                if axis is not None:
-                    dim = axis
+                dim = dim if axis is None else axis
                 include, keep = _state.get()
                 key_set = (input._keys | include) & keep
                 return op_halves.table[key_set](key_set, input, dims, dim)
@@ -241,17 +237,14 @@ def test_calls_parse_nothing(model: load.Model) -> None:
     assert text_of(emit_operators.call(model.find("blend.out"))) == textwrap.dedent("""\
         def call_blend_out(self, other, alpha, out):
             if alpha is _ONE:
-                key = (
+                short = op_blend_out.table.short.get((
                     self._geometry, type(other) if type(other) in NUMBERS else other._geometry,
-                    out._geometry,
-                )
-                short = op_blend_out.table.short.get(key)
+                    out._geometry))
                 if short is not None and (made := short(self, other, out)) is not None:
                     return made
             include, keep = _state.get()
-            key_set = (
-                self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys | include
-            ) & keep
+            key_set = (self._keys | (0 if type(other) in NUMBERS else other._keys) | out._keys
+                | include) & keep
             return op_blend_out.table[key_set](key_set, self, other, alpha, out)
         """)
 
@@ -315,14 +308,14 @@ def test_an_operator_is_registered_by_one_literal_row(model: load.Model) -> None
         if line.strip()
     ]
     assert rows == [
-        'bind(_operators.blend, native.functional, "blend", BlendBackward0)',
-        'bind(_operators.blend_, native.inplace, "blend", counts, BlendBackward0)',
-        'bind(_operators.blend_out, native.out, "blend", counts, refuses_out)',
-        'impl(_operators.halves, "CompositeImplicitAutograd", native.halves)',
-        'impl(_operators.turn, "CPU, Meta", native.turn)',
-        'impl(_operators.turn, "CUDA", native.turn_cuda, passes)',
-        'impl(_operators.fresh, "CompositeExplicitAutograd", native.fresh, selects, passes)',
-        'impl(_operators.lent, "", None, passes)',
+        'bind(_ops.blend, native.functional, "blend", BlendBackward0)',
+        'bind(_ops.blend_, native.inplace, "blend", counts, BlendBackward0)',
+        'bind(_ops.blend_out, native.out, "blend", counts, refuses_out)',
+        'impl(_ops.halves, "CompositeImplicitAutograd", native.halves)',
+        'impl(_ops.turn, "CPU, Meta", native.turn)',
+        'impl(_ops.turn, "CUDA", native.turn_cuda, passes)',
+        'impl(_ops.fresh, "CompositeExplicitAutograd", native.fresh, selects, passes)',
+        'impl(_ops.lent, "", None, passes)',
     ]
 
 
@@ -330,7 +323,8 @@ def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
     stub = emit_stubs.methods(model)
     assert "    def turn(self, dims: Sequence[int]) -> Tensor: ...\n" in stub
     assert "    def turn(self, *dims: int) -> Tensor: ...\n" in stub
-    assert "def halves(self, dims: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]" in stub
+    assert "self, dims: Sequence[int], dim: int = 0, *," in stub
+    assert "axis: int = ...) -> tuple[Tensor, ...]: ...\n" in stub
 
 
 def test_stubs_of_calls_and_operators_say_what_comes_back(model: load.Model) -> None:
@@ -370,9 +364,21 @@ def test_every_file_has_the_header_and_is_python(whole: tuple[load.Model, dict[P
 @pytest.mark.parametrize("length", [1, 5, 30])
 def test_wrap_keeps_every_item(length: int) -> None:
     items = [f"argument_{i}" for i in range(length)]
-    lines = text.wrap("def f(", items, "):")
+    lines = text.joined(text.indent(text.wrap("def f(", items, "):"))).split("\n")
     assert all(len(line) <= text.WIDTH for line in lines)
-    assert ast.unparse(ast.parse("\n".join([*lines, "    pass"]))).count("argument_") == length
+    wrapped = textwrap.dedent("\n".join([*lines, "        pass"]))
+    assert ast.unparse(ast.parse(wrapped)).count("argument_") == length
+
+
+@pytest.mark.parametrize("count", [1, 2, 20])
+def test_long_conditions_and_imports_are_in_parentheses(count: int) -> None:
+    tests = [f"argument_{i} is None" for i in range(count)]
+    lines = text.joined([text.condition(tests), "    pass"]).split("\n")
+    assert all(len(line) <= text.WIDTH for line in lines) and ("(" in lines[0]) == (count == 20)
+    assert ast.unparse(ast.parse("\n".join(lines))).count(" and ") == count - 1
+    names = [f"name_{i} as _{i}" for i in range(count)]
+    imported = text.joined([text.imported("..home", names)])
+    assert ast.unparse(ast.parse(imported)).count(" as ") == count
 
 
 @pytest.mark.full
@@ -396,13 +402,9 @@ def test_a_form_of_short_cuts() -> None:
     assert block(forms, "def inplace_number(") == textwrap.dedent('''\
         def inplace_number(loop: Any) -> ShortCut:
             """(self, other) -> self."""
-
             def short(self, other):
-                if (
-                    self._keys is not CPU_KEYS
-                    or self._autograd is not None and not may_write(self)
-                    or _now() is not PLAIN
-                ):
+                if (self._keys is not CPU_KEYS or self._autograd is not None and not may_write(self)
+                        or _now() is not PLAIN):
                     return None
                 storage = self._storage
                 if storage is None:
@@ -418,7 +420,6 @@ def test_a_form_of_short_cuts() -> None:
                     return None  # nothing was written: NumPy converts the number first
                 storage.version += 1
                 return self
-
             return short
         ''')
 

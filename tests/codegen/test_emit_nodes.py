@@ -87,26 +87,22 @@ def module(model: load.Model, family: str) -> str:
 def test_a_formula_is_a_line_of_code(model: load.Model) -> None:
     """A value that is used once is inlined; a value that is overwritten is saved as a copy."""
     text = module(model, "binary")
-    assert block(text, "class BlendBackward0") == textwrap.dedent('''\
-        class BlendBackward0(_Node):
-            """Of blend."""
+    assert block(text, "class BlendBackward0") == textwrap.dedent("""\
+        class BlendBackward0(_Node):  # blend
             __slots__ = ("saved_other", "saved_self", "saved_alpha")
             saved = ("saved_other", "saved_self")
-
             def keep(node, self, other, alpha):
                 if node.edges[0] is not None:
                     node.saved_other = _save(other)
                 if node.edges[1] is not None:
                     node.saved_self = _save(self)
                 node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
-
             def keep_inplace(node, self, other, alpha):
                 if node.edges[0] is not None:
                     node.saved_other = _save(other)
                 if node.edges[1] is not None:
                     node.saved_self = _save_copy(self)
                 node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
-
             def backward(node, grad):
                 to_self, to_other = node.edges
                 grad_self = grad_other = None
@@ -115,10 +111,9 @@ def test_a_formula_is_a_line_of_code(model: load.Model) -> None:
                 if to_other is not None:
                     grad_other = scaled(grad * node.saved_self.unpack(node), node.saved_alpha)
                 return grad_self, grad_other
-
             def release(node):
                 node.saved_other = node.saved_self = _FREED
-        ''')
+        """)
     assert "from ...autograd.formulas.numbers import conj, scaled\n" in text
 
 
@@ -143,46 +138,39 @@ def test_several_results_are_differentiated_by_the_first() -> None:
 
 
 def test_what_is_asked_of_an_operand_is_asked_when_it_is_recorded(model: load.Model) -> None:
-    assert block(module(model, "view"), "class TurnBackward0") == textwrap.dedent('''\
-        class TurnBackward0(_Node):
-            """Of turn."""
+    assert block(module(model, "view"), "class TurnBackward0") == textwrap.dedent("""\
+        class TurnBackward0(_Node):  # turn
             __slots__ = ("saved_self_shape", "saved_dims")
-
             def keep(node, self, dims):
                 node.saved_self_shape = self.shape
                 node.saved_dims = tuple(dims) if type(dims) is list else dims
-
             def backward(node, grad):
                 return (permute_backward(grad.reshape(node.saved_self_shape), node.saved_dims),)
-        ''')
+        """)
 
 
 def test_a_class_that_differs_in_its_name_extends_the_other(model: load.Model) -> None:
-    assert block(module(model, "view"), "class TurnAgainBackward0") == textwrap.dedent('''\
-        class TurnAgainBackward0(TurnBackward0):
-            """Of turn_again."""
+    assert block(module(model, "view"), "class TurnAgainBackward0") == textwrap.dedent("""\
+        class TurnAgainBackward0(TurnBackward0):  # turn_again
             __slots__ = ()
-        ''')
-    assert block(module(model, "view"), "class TurnByBackward0") == textwrap.dedent('''\
-        class TurnByBackward0(TurnBackward0):
-            """Of turn_by."""
+        """)
+    assert block(module(model, "view"), "class TurnByBackward0") == textwrap.dedent("""\
+        class TurnByBackward0(TurnBackward0):  # turn_by
             __slots__ = ()
-
             def keep(node, self, by, dims):
                 node.saved_self_shape = self.shape
                 node.saved_dims = tuple(dims) if type(dims) is list else dims
-        ''')
+        """)
 
 
 def test_kernels_record_and_go_on_below(model: load.Model) -> None:
     assert block(emit_shapes.shapes(model), "def records_TV(") == textwrap.dedent("""\
         def records_TV(operator, kind, record, keep, finish):
             def kernel(key_set, a, b):
+                key_set &= BELOW_AUTOGRAD
                 if a._autograd is None or (node := record(kind, a)) is None:
-                    key_set &= BELOW_AUTOGRAD
                     return operator.redispatch_table[key_set](key_set, a, b)
                 keep(node, a, b)
-                key_set &= BELOW_AUTOGRAD
                 before = get()
                 try:
                     put(below_autograd[before])

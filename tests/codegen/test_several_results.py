@@ -94,8 +94,8 @@ def test_overloads_may_not_name_them_differently():
 
 def test_a_formula_that_looks_at_grads_gets_a_gradient_of_each_result(model):
     classes = emit_nodes.nodes(model, "reduce").classes
-    texts = {lines[0]: "\n".join(lines) for lines in classes}
-    of_all, of_first = (texts[f"class {name}Backward0(_Node):"] for name in ("Halve", "Pair"))
+    texts = {lines[0].partition("(")[0]: "\n".join(lines) for lines in classes}
+    of_all, of_first = (texts[f"class {name}Backward0"] for name in ("Halve", "Pair"))
     assert "differentiated = (0, 1)" in of_all and "def backward(node, *grads):" in of_all
     assert 'others = (("saved_right", 1),)' in of_all
     assert "differentiated" not in of_first and "def backward(node, grad):" in of_first

@@ -6,10 +6,8 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_gelu = _define(
-    "aten::gelu(Tensor self, *, str approximate='none') -> Tensor",
-    ("core", "pointwise",))
+    "aten::gelu(Tensor self, *, str approximate='none') -> Tensor", ("core", "pointwise",))
 op_gelu_out = _define(
     "aten::gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
@@ -22,18 +20,14 @@ def call_gelu(self, approximate='none'):
     return op_gelu.table[key_set](key_set, self, approximate)
 
 op_gelu_ = _define(
-    "aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)",
-    ("pointwise",))
+    "aten::gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)", ("pointwise",))
 
 op_gelu_backward = _define(
     "aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
     ("pointwise",))
 def call_gelu_backward(grad_output, self, approximate='none'):
-    key = (grad_output._geometry, self._geometry)
-    short = op_gelu_backward.table.short.get(key)
-    if short is not None and (made := short(
-        grad_output, self, approximate,
-    )) is not None:
+    short = op_gelu_backward.table.short.get((grad_output._geometry, self._geometry))
+    if short is not None and (made := short(grad_output, self, approximate)) is not None:
         return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
@@ -41,8 +35,7 @@ def call_gelu_backward(grad_output, self, approximate='none'):
 
 op_silu = _define("aten::silu(Tensor self) -> Tensor", ("pointwise",))
 op_silu_out = _define(
-    "aten::silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def call_silu(self):
     short = op_silu.table.short.get(self._geometry)
     if short is not None and (made := short(self)) is not None:
@@ -61,11 +54,9 @@ def call_silu_(self):
     return op_silu_.table[key_set](key_set, self)
 
 op_silu_backward = _define(
-    "aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor",
-    ("pointwise",))
+    "aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor", ("pointwise",))
 def call_silu_backward(grad_output, self):
-    key = (grad_output._geometry, self._geometry)
-    short = op_silu_backward.table.short.get(key)
+    short = op_silu_backward.table.short.get((grad_output._geometry, self._geometry))
     if short is not None and (made := short(grad_output, self)) is not None:
         return made
     include, keep = _state.get()
@@ -74,8 +65,7 @@ def call_silu_backward(grad_output, self):
 
 op_mish = _define("aten::mish(Tensor self) -> Tensor", ("pointwise",))
 op_mish_out = _define(
-    "aten::mish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::mish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def call_mish(self):
     short = op_mish.table.short.get(self._geometry)
     if short is not None and (made := short(self)) is not None:
@@ -95,8 +85,7 @@ def call_mish_(self):
 
 op_mish_backward = _define("aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor")
 def call_mish_backward(grad_output, self):
-    key = (grad_output._geometry, self._geometry)
-    short = op_mish_backward.table.short.get(key)
+    short = op_mish_backward.table.short.get((grad_output._geometry, self._geometry))
     if short is not None and (made := short(grad_output, self)) is not None:
         return made
     include, keep = _state.get()
@@ -111,9 +100,7 @@ op_elu_out = _define(
     ("pointwise",))
 def call_elu(self, alpha=1, scale=1, input_scale=1):
     short = op_elu.table.short.get(self._geometry)
-    if short is not None and (made := short(
-        self, alpha, scale, input_scale,
-    )) is not None:
+    if short is not None and (made := short(self, alpha, scale, input_scale)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -124,9 +111,7 @@ op_elu_ = _define(
     ("pointwise",))
 def call_elu_(self, alpha=1, scale=1, input_scale=1):
     short = op_elu_.table.short.get(self._geometry)
-    if short is not None and (made := short(
-        self, alpha, scale, input_scale,
-    )) is not None:
+    if short is not None and (made := short(self, alpha, scale, input_scale)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -135,17 +120,14 @@ def call_elu_(self, alpha=1, scale=1, input_scale=1):
 op_elu_backward = _define(
     "aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor")
 def call_elu_backward(grad_output, alpha, scale, input_scale, is_result, self_or_result):
-    key = (grad_output._geometry, self_or_result._geometry)
-    short = op_elu_backward.table.short.get(key)
+    short = op_elu_backward.table.short.get((grad_output._geometry, self_or_result._geometry))
     if short is not None and (made := short(
-        grad_output, alpha, scale, input_scale, is_result, self_or_result,
-    )) is not None:
+            grad_output, alpha, scale, input_scale, is_result, self_or_result)) is not None:
         return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self_or_result._keys | include) & keep
     return op_elu_backward.table[key_set](
-        key_set, grad_output, alpha, scale, input_scale, is_result, self_or_result,
-    )
+        key_set, grad_output, alpha, scale, input_scale, is_result, self_or_result)
 
 op_selu = _define("aten::selu(Tensor self) -> Tensor", ("pointwise",))
 def selu(input):
@@ -167,12 +149,7 @@ def call_selu(self):
 
 op_selu_ = _define("aten::selu_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def selu_(input):
-    """In place: elu with the alpha and scale that keep mean and variance.
-
-    Args:
-        input: (*).
-    Returns: input.
-    Native: native/activation.py. Matches torch.selu_."""
+    """In place: elu with the alpha and scale that keep mean and variance. See gt.selu."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -195,7 +172,6 @@ def celu(input, alpha=1.0, *, out=None):
     Args:
         input: (*).
         alpha: number, default 1.0.
-        out: Tensor that takes the result, optional.
     Gradient: elu_backward(grad, alpha, 1.0, 1.0 / alpha, False, input)
     Native: native/activation.py. Matches torch.celu."""
     try:
@@ -214,14 +190,7 @@ def call_celu(self, alpha=1.0):
 
 op_celu_ = _define("aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)", ("pointwise",))
 def celu_(input, alpha=1.0):
-    """In place: x; alpha * (exp(x / alpha) - 1) where x is negative.
-
-    Args:
-        input: (*).
-        alpha: number, default 1.0.
-    Returns: input.
-    Gradient: elu_backward(grad, alpha, 1.0, 1.0 / alpha, False, input)
-    Native: native/activation.py. Matches torch.celu_."""
+    """In place: x; alpha * (exp(x / alpha) - 1) where x is negative. See gt.celu."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -274,22 +243,16 @@ def call_hardtanh_(self, min_val=-1, max_val=1):
 op_hardtanh_backward = _define(
     "aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor")
 def call_hardtanh_backward(grad_output, self, min_val, max_val):
-    key = (grad_output._geometry, self._geometry)
-    short = op_hardtanh_backward.table.short.get(key)
-    if short is not None and (made := short(
-        grad_output, self, min_val, max_val,
-    )) is not None:
+    short = op_hardtanh_backward.table.short.get((grad_output._geometry, self._geometry))
+    if short is not None and (made := short(grad_output, self, min_val, max_val)) is not None:
         return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
-    return op_hardtanh_backward.table[key_set](
-        key_set, grad_output, self, min_val, max_val,
-    )
+    return op_hardtanh_backward.table[key_set](key_set, grad_output, self, min_val, max_val)
 
 op_hardsigmoid = _define("aten::hardsigmoid(Tensor self) -> Tensor", ("pointwise",))
 op_hardsigmoid_out = _define(
-    "aten::hardsigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::hardsigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def call_hardsigmoid(self):
     short = op_hardsigmoid.table.short.get(self._geometry)
     if short is not None and (made := short(self)) is not None:
@@ -310,8 +273,7 @@ def call_hardsigmoid_(self):
 op_hardsigmoid_backward = _define(
     "aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor")
 def call_hardsigmoid_backward(grad_output, self):
-    key = (grad_output._geometry, self._geometry)
-    short = op_hardsigmoid_backward.table.short.get(key)
+    short = op_hardsigmoid_backward.table.short.get((grad_output._geometry, self._geometry))
     if short is not None and (made := short(grad_output, self)) is not None:
         return made
     include, keep = _state.get()
@@ -340,8 +302,7 @@ def call_hardswish_(self):
 op_hardswish_backward = _define(
     "aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor")
 def call_hardswish_backward(grad_output, self):
-    key = (grad_output._geometry, self._geometry)
-    short = op_hardswish_backward.table.short.get(key)
+    short = op_hardswish_backward.table.short.get((grad_output._geometry, self._geometry))
     if short is not None and (made := short(grad_output, self)) is not None:
         return made
     include, keep = _state.get()
@@ -358,7 +319,6 @@ def hardshrink(input, lambd=0.5, *, out=None):
     Args:
         input: (*), floating.
         lambd: number, default 0.5.
-        out: Tensor that takes the result, optional.
     Gradient: hardshrink_backward(grad, input, lambd)
     Kernels: kernels/cpu/activation.py, kernels/cuda/activation.cu. Matches torch.hardshrink."""
     try:
@@ -388,8 +348,7 @@ def Tensor_hardshrink(self, lambd=0.5):
 op_hardshrink_backward = _define(
     "aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor")
 def call_hardshrink_backward(grad_out, self, lambd):
-    key = (grad_out._geometry, self._geometry)
-    short = op_hardshrink_backward.table.short.get(key)
+    short = op_hardshrink_backward.table.short.get((grad_out._geometry, self._geometry))
     if short is not None and (made := short(grad_out, self, lambd)) is not None:
         return made
     include, keep = _state.get()
@@ -411,8 +370,7 @@ def call_softshrink(self, lambd=0.5):
 op_softshrink_backward = _define(
     "aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor")
 def call_softshrink_backward(grad_output, self, lambd):
-    key = (grad_output._geometry, self._geometry)
-    short = op_softshrink_backward.table.short.get(key)
+    short = op_softshrink_backward.table.short.get((grad_output._geometry, self._geometry))
     if short is not None and (made := short(grad_output, self, lambd)) is not None:
         return made
     include, keep = _state.get()
@@ -420,8 +378,7 @@ def call_softshrink_backward(grad_output, self, lambd):
     return op_softshrink_backward.table[key_set](key_set, grad_output, self, lambd)
 
 op_softplus = _define(
-    "aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-    ("pointwise",))
+    "aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", ("pointwise",))
 op_softplus_out = _define(
     "aten::softplus.out(Tensor self, Scalar beta=1, Scalar threshold=20, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
@@ -436,21 +393,15 @@ def call_softplus(self, beta=1, threshold=20):
 op_softplus_backward = _define(
     "aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor")
 def call_softplus_backward(grad_output, self, beta, threshold):
-    key = (grad_output._geometry, self._geometry)
-    short = op_softplus_backward.table.short.get(key)
-    if short is not None and (made := short(
-        grad_output, self, beta, threshold,
-    )) is not None:
+    short = op_softplus_backward.table.short.get((grad_output._geometry, self._geometry))
+    if short is not None and (made := short(grad_output, self, beta, threshold)) is not None:
         return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
-    return op_softplus_backward.table[key_set](
-        key_set, grad_output, self, beta, threshold,
-    )
+    return op_softplus_backward.table[key_set](key_set, grad_output, self, beta, threshold)
 
 op_leaky_relu = _define(
-    "aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
-    ("core", "pointwise",))
+    "aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", ("core", "pointwise",))
 op_leaky_relu_out = _define(
     "aten::leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
@@ -463,8 +414,7 @@ def call_leaky_relu(self, negative_slope=0.01):
     return op_leaky_relu.table[key_set](key_set, self, negative_slope)
 
 op_leaky_relu_ = _define(
-    "aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)", ("pointwise",))
 def call_leaky_relu_(self, negative_slope=0.01):
     short = op_leaky_relu_.table.short.get(self._geometry)
     if short is not None and (made := short(self, negative_slope)) is not None:
@@ -476,21 +426,17 @@ def call_leaky_relu_(self, negative_slope=0.01):
 op_leaky_relu_backward = _define(
     "aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor")
 def call_leaky_relu_backward(grad_output, self, negative_slope, self_is_result):
-    key = (grad_output._geometry, self._geometry)
-    short = op_leaky_relu_backward.table.short.get(key)
+    short = op_leaky_relu_backward.table.short.get((grad_output._geometry, self._geometry))
     if short is not None and (made := short(
-        grad_output, self, negative_slope, self_is_result,
-    )) is not None:
+            grad_output, self, negative_slope, self_is_result)) is not None:
         return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_leaky_relu_backward.table[key_set](
-        key_set, grad_output, self, negative_slope, self_is_result,
-    )
+        key_set, grad_output, self, negative_slope, self_is_result)
 
 op_threshold = _define(
-    "aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
-    ("pointwise",))
+    "aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor", ("pointwise",))
 op_threshold_out = _define(
     "aten::threshold.out(Tensor self, Scalar threshold, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
@@ -499,9 +445,7 @@ def threshold(input, threshold, value, *, out=None):
 
     Args:
         input: (*), any dtype but bool and complex.
-        threshold: number.
-        value: number.
-        out: Tensor that takes the result, optional.
+        threshold, value: number.
     Gradient: threshold_backward(grad, input, threshold)
     Kernels: kernels/cpu/activation.py, kernels/cuda/activation.cu. Matches torch.threshold."""
     try:
@@ -529,15 +473,7 @@ op_threshold_ = _define(
     "aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)",
     ("pointwise",))
 def threshold_(input, threshold, value):
-    """In place: Each element; value where it is not above the threshold.
-
-    Args:
-        input: (*), any dtype but bool and complex.
-        threshold: number.
-        value: number.
-    Returns: input.
-    Gradient: threshold_backward(grad, input, threshold)
-    Kernels: kernels/cpu/activation.py, kernels/cuda/activation.cu. Matches torch.threshold_."""
+    """In place: Each element; value where it is not above the threshold. See gt.threshold."""
     try:
         short = op_threshold_.table.short.get(input._geometry)
         if short is not None and (made := short(input, threshold, value)) is not None:
@@ -558,8 +494,7 @@ def call_threshold_(self, threshold, value):
 
 op__prelu_kernel = _define("aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor")
 def call__prelu_kernel(self, weight):
-    key = (self._geometry, weight._geometry)
-    short = op__prelu_kernel.table.short.get(key)
+    short = op__prelu_kernel.table.short.get((self._geometry, weight._geometry))
     if short is not None and (made := short(self, weight)) is not None:
         return made
     include, keep = _state.get()
@@ -568,12 +503,10 @@ def call__prelu_kernel(self, weight):
 
 op_prelu = _define("aten::prelu(Tensor self, Tensor weight) -> Tensor")
 def prelu(input, weight):
-    """Each element, multiplied by the weight of its channel (dimension 1) where it is
-    negative.
+    """Each element, multiplied by the weight of its channel (dimension 1) where it is negative.
 
     Args:
-        input: (*).
-        weight: (*).
+        input, weight: (*).
     Native: native/activation.py. Matches torch.prelu."""
     try:
         include, keep = _state.get()
@@ -594,8 +527,7 @@ def call_glu(self, dim=-1):
 
 op__gated = _define("aten::_gated(Tensor self, Tensor gate) -> Tensor", ("pointwise",))
 def call__gated(self, gate):
-    key = (self._geometry, gate._geometry)
-    short = op__gated.table.short.get(key)
+    short = op__gated.table.short.get((self._geometry, gate._geometry))
     if short is not None and (made := short(self, gate)) is not None:
         return made
     include, keep = _state.get()
@@ -619,8 +551,8 @@ def call_log_sigmoid_forward(self):
 op_log_sigmoid_backward = _define(
     "aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor")
 def call_log_sigmoid_backward(grad_output, self, buffer):
-    key = (grad_output._geometry, self._geometry, buffer._geometry)
-    short = op_log_sigmoid_backward.table.short.get(key)
+    short = op_log_sigmoid_backward.table.short.get((
+        grad_output._geometry, self._geometry, buffer._geometry))
     if short is not None and (made := short(grad_output, self, buffer)) is not None:
         return made
     include, keep = _state.get()
@@ -628,11 +560,9 @@ def call_log_sigmoid_backward(grad_output, self, buffer):
     return op_log_sigmoid_backward.table[key_set](key_set, grad_output, self, buffer)
 
 op_sigmoid_backward = _define(
-    "aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
-    ("pointwise",))
+    "aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor", ("pointwise",))
 def call_sigmoid_backward(grad_output, output):
-    key = (grad_output._geometry, output._geometry)
-    short = op_sigmoid_backward.table.short.get(key)
+    short = op_sigmoid_backward.table.short.get((grad_output._geometry, output._geometry))
     if short is not None and (made := short(grad_output, output)) is not None:
         return made
     include, keep = _state.get()
@@ -640,11 +570,9 @@ def call_sigmoid_backward(grad_output, output):
     return op_sigmoid_backward.table[key_set](key_set, grad_output, output)
 
 op_tanh_backward = _define(
-    "aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
-    ("pointwise",))
+    "aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor", ("pointwise",))
 def call_tanh_backward(grad_output, output):
-    key = (grad_output._geometry, output._geometry)
-    short = op_tanh_backward.table.short.get(key)
+    short = op_tanh_backward.table.short.get((grad_output._geometry, output._geometry))
     if short is not None and (made := short(grad_output, output)) is not None:
         return made
     include, keep = _state.get()
@@ -662,8 +590,8 @@ op_rrelu = _define(
     "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
     ("nondeterministic_seeded", "pointwise",))
 def rrelu(input, lower=0.125, upper=0.3333333333333333, training=False, generator=None):
-    """Each element, multiplied by a slope between lower and upper where it is negative; the
-    slope is random in training.
+    """Each element, multiplied by a slope between lower and upper where it is negative; the slope
+    is random in training.
 
     Args:
         input: (*).

@@ -2,14 +2,12 @@
 """Functions and methods of the operator family argreduce. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import axis as _axis
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import checked_outs as _checked_outs
+from ...core.arguments import (
+    axis as _axis, checked_out as _checked_out, checked_outs as _checked_outs)
 from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op_argmax = _define(
     "aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
@@ -24,7 +22,6 @@ def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
         input: (*), any dtype but bool and complex; the result is int64.
         dim: int, optional.
         keepdim: bool, default False.
-        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.argmax.
 
     elements in row-major order, or along dim.
@@ -32,10 +29,8 @@ def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
     >>> gt.argmax(gt.tensor([[1, 3, 2], [9, 0, 9]]), 1)
     tensor([1, 0])"""
     try:
-        if axis is not None:
-            dim = _axis("argmax", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("argmax", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if out is None:
             short = op_argmax.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -49,13 +44,11 @@ def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
     except Exception as error: return _refuse(error, "argmax", argmax, locals())
 
 def Tensor_argmax(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """Index of the largest element, the first of equal ones, or of the first NaN. Over all
-    See gt.argmax."""
+    """Index of the largest element, the first of equal ones, or of the first NaN. Over all See
+    gt.argmax."""
     try:
-        if axis is not None:
-            dim = _axis("argmax", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("argmax", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         short = op_argmax.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -85,13 +78,10 @@ def argmin(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
         input: (*), any dtype but bool and complex; the result is int64.
         dim: int, optional.
         keepdim: bool, default False.
-        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.argmin."""
     try:
-        if axis is not None:
-            dim = _axis("argmin", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("argmin", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if out is None:
             short = op_argmin.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -107,10 +97,8 @@ def argmin(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
 def Tensor_argmin(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """Index of the smallest element, as argmax. See gt.argmin."""
     try:
-        if axis is not None:
-            dim = _axis("argmin", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("argmin", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         short = op_argmin.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -121,8 +109,7 @@ def Tensor_argmin(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
 
 op_max = _define("aten::max(Tensor self) -> Tensor", ("reduction",))
 op_max_unary_out = _define(
-    "aten::max.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("reduction",))
+    "aten::max.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("reduction",))
 op_max_dim = _define(
     "aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
     ("core", "reduction",))
@@ -131,19 +118,17 @@ op_max_dim_max = _define(
     ("reduction",))
 op_max_other = _define("aten::max.other(Tensor self, Tensor other) -> Tensor", ("pointwise",))
 op_max_out = _define(
-    "aten::max.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::max.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 Results_max = _named("max", "values indices")
 def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keepdims=None):
-    """Largest element of all; with dim also its index, the first of equal ones; or
-    elementwise maximum of two tensors.
+    """Largest element of all; with dim also its index, the first of equal ones; or elementwise
+    maximum of two tensors.
 
     Args:
         input: (*).
         dim: int, optional.
         keepdim: bool, default False.
         other: Tensor, optional.
-        out: Tensor that takes the result, optional.
     Gradient: value_selecting_backward(grad, dim, indices, input.shape, keepdim)
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.max.
 
@@ -152,53 +137,41 @@ def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
     >>> gt.max(gt.tensor([[1, 3, 2], [9, 0, 9]]), 1)[1]
     tensor([1, 0])"""
     try:
-        if axis is not None:
-            dim = _axis("max", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("max", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if hasattr(dim, "_keys") and keepdim is False:
             dim, other = None, dim
-        if out is not None:
-            if dim is None and not keepdim and other is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("max", out)._keys & keep
-                return op_max_unary_out.table[key_set](key_set, input, out)
-            if dim is None and not keepdim:
-                include, keep = _state.get()
-                key_set = (input._keys | other._keys | include) & keep
-                key_set |= _checked_out("max", out)._keys & keep
-                return op_max_out.table[key_set](key_set, input, other, out)
-            if other is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_outs("max", out, 2) & keep
-                return Results_max(op_max_dim_max.table[key_set](
-                    key_set, input, dim, keepdim, out[0], out[1],
-                ))
         if dim is None and not keepdim and other is None:
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("max", out)._keys & keep
+                return op_max_unary_out.table[key_set](key_set, input, out)
             return op_max.table[key_set](key_set, input)
         if dim is None and not keepdim:
             include, keep = _state.get()
             key_set = (input._keys | other._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("max", out)._keys & keep
+                return op_max_out.table[key_set](key_set, input, other, out)
             return op_max_other.table[key_set](key_set, input, other)
         if other is None:
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_outs("max", out, 2) & keep
+                return Results_max(op_max_dim_max.table[key_set](
+                    key_set, input, dim, keepdim, out[0], out[1]))
             return Results_max(op_max_dim.table[key_set](key_set, input, dim, keepdim))
         raise _errors.no_form("max", "input", "input, other", "input, dim, keepdim")
     except Exception as error: return _refuse(error, "max", max, locals())
 
 def Tensor_max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
-    """Largest element of all; with dim also its index, the first of equal ones; or
-    elementwise maximum of two tensors. See gt.max."""
+    """Largest element of all; with dim also its index, the first of equal ones; or elementwise
+    maximum of two tensors. See gt.max."""
     try:
-        if axis is not None:
-            dim = _axis("max", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("max", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if hasattr(dim, "_keys") and keepdim is False:
             dim, other = None, dim
         if dim is None and not keepdim and other is None:
@@ -223,8 +196,7 @@ def call_max(self):
 
 op_min = _define("aten::min(Tensor self) -> Tensor", ("reduction",))
 op_min_unary_out = _define(
-    "aten::min.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("reduction",))
+    "aten::min.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("reduction",))
 op_min_dim = _define(
     "aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
     ("core", "reduction",))
@@ -233,69 +205,55 @@ op_min_dim_min = _define(
     ("reduction",))
 op_min_other = _define("aten::min.other(Tensor self, Tensor other) -> Tensor", ("pointwise",))
 op_min_out = _define(
-    "aten::min.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::min.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 Results_min = _named("min", "values indices")
 def min(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keepdims=None):
-    """Smallest element of all; with dim also its index; or elementwise minimum of two
-    tensors. See max.
+    """Smallest element of all; with dim also its index; or elementwise minimum of two tensors.
+    See max.
 
     Args:
         input: (*).
         dim: int, optional.
         keepdim: bool, default False.
         other: Tensor, optional.
-        out: Tensor that takes the result, optional.
     Gradient: value_selecting_backward(grad, dim, indices, input.shape, keepdim)
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.min."""
     try:
-        if axis is not None:
-            dim = _axis("min", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("min", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if hasattr(dim, "_keys") and keepdim is False:
             dim, other = None, dim
-        if out is not None:
-            if dim is None and not keepdim and other is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("min", out)._keys & keep
-                return op_min_unary_out.table[key_set](key_set, input, out)
-            if dim is None and not keepdim:
-                include, keep = _state.get()
-                key_set = (input._keys | other._keys | include) & keep
-                key_set |= _checked_out("min", out)._keys & keep
-                return op_min_out.table[key_set](key_set, input, other, out)
-            if other is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_outs("min", out, 2) & keep
-                return Results_min(op_min_dim_min.table[key_set](
-                    key_set, input, dim, keepdim, out[0], out[1],
-                ))
         if dim is None and not keepdim and other is None:
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("min", out)._keys & keep
+                return op_min_unary_out.table[key_set](key_set, input, out)
             return op_min.table[key_set](key_set, input)
         if dim is None and not keepdim:
             include, keep = _state.get()
             key_set = (input._keys | other._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("min", out)._keys & keep
+                return op_min_out.table[key_set](key_set, input, other, out)
             return op_min_other.table[key_set](key_set, input, other)
         if other is None:
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_outs("min", out, 2) & keep
+                return Results_min(op_min_dim_min.table[key_set](
+                    key_set, input, dim, keepdim, out[0], out[1]))
             return Results_min(op_min_dim.table[key_set](key_set, input, dim, keepdim))
         raise _errors.no_form("min", "input", "input, other", "input, dim, keepdim")
     except Exception as error: return _refuse(error, "min", min, locals())
 
 def Tensor_min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
-    """Smallest element of all; with dim also its index; or elementwise minimum of two
-    tensors. See max. See gt.min."""
+    """Smallest element of all; with dim also its index; or elementwise minimum of two tensors.
+    See max. See gt.min."""
     try:
-        if axis is not None:
-            dim = _axis("min", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("min", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if hasattr(dim, "_keys") and keepdim is False:
             dim, other = None, dim
         if dim is None and not keepdim and other is None:
@@ -332,7 +290,6 @@ def aminmax(input, *, dim=None, keepdim=False, out=None, axis=None, keepdims=Non
         input: (*).
         dim: int, optional.
         keepdim: bool, default False.
-        out: Tensors that take the results, optional.
     Returns: min, max, by place or by name.
     Gradient: aminmax_backward(input, dim, keepdim, grads[0], grads[1], min, max)
     Native: native/argreduce.py. Matches torch.aminmax.
@@ -340,27 +297,22 @@ def aminmax(input, *, dim=None, keepdim=False, out=None, axis=None, keepdims=Non
     >>> gt.aminmax(gt.tensor([3, 1, 2]))[0]
     tensor(1)"""
     try:
-        if axis is not None:
-            dim = _axis("aminmax", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("aminmax", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_outs("aminmax", out, 2) & keep
             return Results_aminmax(op_aminmax_out.table[key_set](
-                key_set, input, dim, keepdim, out[0], out[1],
-            ))
+                key_set, input, dim, keepdim, out[0], out[1]))
         return Results_aminmax(op_aminmax.table[key_set](key_set, input, dim, keepdim))
     except Exception as error: return _refuse(error, "aminmax", aminmax, locals())
 
 def Tensor_aminmax(self, *, dim=None, keepdim=False, axis=None, keepdims=None):
     """Smallest and largest element, over all elements or along dim. See gt.aminmax."""
     try:
-        if axis is not None:
-            dim = _axis("aminmax", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("aminmax", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return Results_aminmax(op_aminmax.table[key_set](key_set, self, dim, keepdim))

@@ -4,80 +4,59 @@
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.tls import state as _state
 
-
 op_scaled_dot_product_attention = _define(
     "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
     ("nondeterministic_seeded",))
 def call_scaled_dot_product_attention(
-    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
-    enable_gqa=False,
-):
+        query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+        enable_gqa=False):
     include, keep = _state.get()
-    key_set = (
-        query._keys | key._keys | value._keys
-        | (0 if attn_mask is None else attn_mask._keys) | include
-    ) & keep
+    key_set = (query._keys | key._keys | value._keys | (0 if attn_mask is None else attn_mask._keys)
+        | include) & keep
     return op_scaled_dot_product_attention.table[key_set](
-        key_set, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
-    )
+        key_set, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 op__scaled_dot_product_flash_attention_for_cpu = _define(
     "aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",
     ("nondeterministic_seeded",))
 def call__scaled_dot_product_flash_attention_for_cpu(
-    query, key, value, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None,
-):
+        query, key, value, dropout_p=0.0, is_causal=False, attn_mask=None, scale=None):
     include, keep = _state.get()
-    key_set = (
-        query._keys | key._keys | value._keys
-        | (0 if attn_mask is None else attn_mask._keys) | include
-    ) & keep
+    key_set = (query._keys | key._keys | value._keys | (0 if attn_mask is None else attn_mask._keys)
+        | include) & keep
     return op__scaled_dot_product_flash_attention_for_cpu.table[key_set](
-        key_set, query, key, value, dropout_p, is_causal, attn_mask, scale,
-    )
+        key_set, query, key, value, dropout_p, is_causal, attn_mask, scale)
 
 op__scaled_dot_product_flash_attention_for_cpu_backward = _define(
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)")
 def call__scaled_dot_product_flash_attention_for_cpu_backward(
-    grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask=None,
-    scale=None,
-):
+        grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask=None,
+        scale=None):
     include, keep = _state.get()
-    key_set = (
-        grad_out._keys | query._keys | key._keys | value._keys | out._keys
-        | logsumexp._keys | (0 if attn_mask is None else attn_mask._keys) | include
-    ) & keep
+    key_set = (grad_out._keys | query._keys | key._keys | value._keys | out._keys | logsumexp._keys
+        | (0 if attn_mask is None else attn_mask._keys) | include) & keep
     return op__scaled_dot_product_flash_attention_for_cpu_backward.table[key_set](
-        key_set, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal,
-        attn_mask, scale,
-    )
+        key_set, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask,
+        scale)
 
 op__attention_with_dropout = _define(
     "aten::_attention_with_dropout(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float dropout_p, bool is_causal, float? scale, int seed, int block) -> (Tensor output, Tensor logsumexp)")
 def call__attention_with_dropout(
-    query, key, value, attn_mask, dropout_p, is_causal, scale, seed, block,
-):
+        query, key, value, attn_mask, dropout_p, is_causal, scale, seed, block):
     include, keep = _state.get()
-    key_set = (
-        query._keys | key._keys | value._keys
-        | (0 if attn_mask is None else attn_mask._keys) | include
-    ) & keep
+    key_set = (query._keys | key._keys | value._keys | (0 if attn_mask is None else attn_mask._keys)
+        | include) & keep
     return op__attention_with_dropout.table[key_set](
-        key_set, query, key, value, attn_mask, dropout_p, is_causal, scale, seed, block,
-    )
+        key_set, query, key, value, attn_mask, dropout_p, is_causal, scale, seed, block)
 
 op__attention_backward = _define(
     "aten::_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor? attn_mask, float dropout_p, bool is_causal, float? scale, int seed, int block, bool of_mask) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value, Tensor grad_attn_mask)")
 def call__attention_backward(
-    grad_out, query, key, value, out, logsumexp, attn_mask, dropout_p, is_causal, scale,
-    seed, block, of_mask,
-):
+        grad_out, query, key, value, out, logsumexp, attn_mask, dropout_p, is_causal, scale, seed,
+        block, of_mask):
     include, keep = _state.get()
-    key_set = (
-        grad_out._keys | query._keys | key._keys | value._keys | out._keys
-        | logsumexp._keys | (0 if attn_mask is None else attn_mask._keys) | include
-    ) & keep
+    key_set = (grad_out._keys | query._keys | key._keys | value._keys | out._keys | logsumexp._keys
+        | (0 if attn_mask is None else attn_mask._keys) | include) & keep
     return op__attention_backward.table[key_set](
-        key_set, grad_out, query, key, value, out, logsumexp, attn_mask, dropout_p,
-        is_causal, scale, seed, block, of_mask,
-    )
+        key_set, grad_out, query, key, value, out, logsumexp, attn_mask, dropout_p, is_causal,
+        scale, seed, block, of_mask)

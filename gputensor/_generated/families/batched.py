@@ -6,16 +6,13 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_bmm = _define("aten::bmm(Tensor self, Tensor mat2) -> Tensor", ("core",))
 op_bmm_out = _define("aten::bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)")
 def bmm(input, mat2, *, out=None):
     """Products of the matrices of two batches of one dtype.
 
     Args:
-        input: (*).
-        mat2: (*).
-        out: Tensor that takes the result, optional.
+        input, mat2: (*).
     Gradient: input: grad.bmm(conj(mat2.mT)); mat2: conj(input.mT).bmm(grad)
     Native: native/batched.py. Matches torch.bmm.
 
@@ -48,16 +45,11 @@ op_baddbmm = _define(
 op_baddbmm_out = _define(
     "aten::baddbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
-    """beta * input + alpha * (batch1 @ batch2), input broadcast; with beta 0 input is not
-    read.
+    """beta * input + alpha * (batch1 @ batch2), input broadcast; with beta 0 input is not read.
 
     Args:
-        input: (*).
-        batch1: (*).
-        batch2: (*).
-        beta: number, default 1.
-        alpha: number, default 1.
-        out: Tensor that takes the result, optional.
+        input, batch1, batch2: (*).
+        beta, alpha: number, default 1.
     Gradient:
         input: scaled(grad, beta)
         batch1: scaled(grad.bmm(conj(batch2.mT)), alpha)
@@ -68,15 +60,13 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
         key_set = (input._keys | batch1._keys | batch2._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("baddbmm", out)._keys & keep
-            return op_baddbmm_out.table[key_set](
-                key_set, input, batch1, batch2, beta, alpha, out,
-            )
+            return op_baddbmm_out.table[key_set](key_set, input, batch1, batch2, beta, alpha, out)
         return op_baddbmm.table[key_set](key_set, input, batch1, batch2, beta, alpha)
     except Exception as error: return _refuse(error, "baddbmm", baddbmm, locals())
 
 def Tensor_baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
-    """beta * self + alpha * (batch1 @ batch2), self broadcast; with beta 0 self is not
-    read. See gt.baddbmm."""
+    """beta * self + alpha * (batch1 @ batch2), self broadcast; with beta 0 self is not read. See
+    gt.baddbmm."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
@@ -86,8 +76,8 @@ def Tensor_baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
 op_baddbmm_ = _define(
     "aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
 def Tensor_baddbmm_(self, batch1, batch2, *, beta=1, alpha=1):
-    """In place: beta * self + alpha * (batch1 @ batch2), self broadcast; with beta 0 self
-    is not read. See gt.baddbmm."""
+    """In place: beta * self + alpha * (batch1 @ batch2), self broadcast; with beta 0 self is not
+    read. See gt.baddbmm."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
@@ -107,12 +97,8 @@ def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
     """beta * input + alpha * (sum over the batch of batch1 @ batch2).
 
     Args:
-        input: (*).
-        batch1: (*).
-        batch2: (*).
-        beta: number, default 1.
-        alpha: number, default 1.
-        out: Tensor that takes the result, optional.
+        input, batch1, batch2: (*).
+        beta, alpha: number, default 1.
     Gradient:
         input: scaled(grad, beta)
         batch1: scaled(repeated(grad, len(batch1)).bmm(conj(batch2.mT)), alpha)
@@ -138,8 +124,7 @@ def Tensor_addbmm(self, batch1, batch2, *, beta=1, alpha=1):
 op_addbmm_ = _define(
     "aten::addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
 def Tensor_addbmm_(self, batch1, batch2, *, beta=1, alpha=1):
-    """In place: beta * self + alpha * (sum over the batch of batch1 @ batch2). See
-    gt.addbmm."""
+    """In place: beta * self + alpha * (sum over the batch of batch1 @ batch2). See gt.addbmm."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep

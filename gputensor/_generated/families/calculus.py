@@ -2,12 +2,10 @@
 """Functions and methods of the operator family calculus. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import keys_of_list as _keys_of_list
+from ...core.arguments import checked_out as _checked_out, keys_of_list as _keys_of_list
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op_trace = _define("aten::trace(Tensor self) -> Tensor")
 op_trace_out = _define("aten::trace.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
@@ -16,7 +14,6 @@ def trace(input, *, out=None):
 
     Args:
         input: (*).
-        out: Tensor that takes the result, optional.
     Gradient: trace_backward(grad, input.shape)
     Native: native/calculus.py. Matches torch.trace."""
     try:
@@ -47,21 +44,16 @@ def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None, axis=None):
         input: (*).
         n: int, default 1.
         dim: int, default -1.
-        prepend: (*), optional.
-        append: (*), optional.
-        out: Tensor that takes the result, optional.
+        prepend, append: (*), optional.
     Native: native/calculus.py. Matches torch.diff.
 
     >>> gt.diff(gt.tensor([1, 4, 9]))
     tensor([3, 5])"""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
-        key_set = (
-            input._keys | (0 if prepend is None else prepend._keys)
-            | (0 if append is None else append._keys) | include
-        ) & keep
+        key_set = (input._keys | (0 if prepend is None else prepend._keys)
+            | (0 if append is None else append._keys) | include) & keep
         if out is not None:
             key_set |= _checked_out("diff", out)._keys & keep
             return op_diff_out.table[key_set](key_set, input, n, dim, prepend, append, out)
@@ -69,25 +61,19 @@ def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "diff", diff, locals())
 
 def Tensor_diff(self, n=1, dim=-1, prepend=None, append=None, *, axis=None):
-    """Differences of neighbouring elements along a dimension, taken n times. See
-    gt.diff."""
+    """Differences of neighbouring elements along a dimension, taken n times. See gt.diff."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
-        key_set = (
-            self._keys | (0 if prepend is None else prepend._keys)
-            | (0 if append is None else append._keys) | include
-        ) & keep
+        key_set = (self._keys | (0 if prepend is None else prepend._keys)
+            | (0 if append is None else append._keys) | include) & keep
         return op_diff.table[key_set](key_set, self, n, dim, prepend, append)
     except Exception as error: return _refuse(error, "diff", Tensor_diff, locals())
 
 def call_diff(self, n=1, dim=-1, prepend=None, append=None):
     include, keep = _state.get()
-    key_set = (
-        self._keys | (0 if prepend is None else prepend._keys)
-        | (0 if append is None else append._keys) | include
-    ) & keep
+    key_set = (self._keys | (0 if prepend is None else prepend._keys)
+        | (0 if append is None else append._keys) | include) & keep
     return op_diff.table[key_set](key_set, self, n, dim, prepend, append)
 
 op_gradient_scalarint = _define(
@@ -112,37 +98,27 @@ def call_gradient_scalarint(self, spacing=None, dim=None, edge_order=1):
 def call_gradient_scalararray(self, spacing, dim, edge_order=1):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_gradient_scalararray.table[key_set](
-        key_set, self, spacing, dim, edge_order,
-    )
+    return op_gradient_scalararray.table[key_set](key_set, self, spacing, dim, edge_order)
 
 def call_gradient_scalarrayint(self, spacing, dim=None, edge_order=1):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_gradient_scalarrayint.table[key_set](
-        key_set, self, spacing, dim, edge_order,
-    )
+    return op_gradient_scalarrayint.table[key_set](key_set, self, spacing, dim, edge_order)
 
 def call_gradient_scalarrayarray(self, spacing, dim, edge_order=1):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_gradient_scalarrayarray.table[key_set](
-        key_set, self, spacing, dim, edge_order,
-    )
+    return op_gradient_scalarrayarray.table[key_set](key_set, self, spacing, dim, edge_order)
 
 def call_gradient_tensorarrayint(self, spacing, dim=None, edge_order=1):
     include, keep = _state.get()
     key_set = (self._keys | _keys_of_list(spacing) | include) & keep
-    return op_gradient_tensorarrayint.table[key_set](
-        key_set, self, spacing, dim, edge_order,
-    )
+    return op_gradient_tensorarrayint.table[key_set](key_set, self, spacing, dim, edge_order)
 
 def call_gradient_tensorarray(self, spacing, dim, edge_order=1):
     include, keep = _state.get()
     key_set = (self._keys | _keys_of_list(spacing) | include) & keep
-    return op_gradient_tensorarray.table[key_set](
-        key_set, self, spacing, dim, edge_order,
-    )
+    return op_gradient_tensorarray.table[key_set](key_set, self, spacing, dim, edge_order)
 
 op_trapezoid_x = _define("aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
 op_trapezoid_dx = _define("aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor")
@@ -156,8 +132,7 @@ def trapezoid(y, x=None, *, dim=-1, dx=None, axis=None):
         dx: number, optional.
     Native: native/calculus.py. Matches torch.trapezoid."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         if x is not None and dx is None:
             include, keep = _state.get()
             key_set = (y._keys | x._keys | include) & keep
@@ -183,8 +158,7 @@ def cumulative_trapezoid(y, x=None, *, dim=-1, dx=None, axis=None):
         dx: number, optional.
     Native: native/calculus.py. Matches torch.cumulative_trapezoid."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         if x is not None and dx is None:
             include, keep = _state.get()
             key_set = (y._keys | x._keys | include) & keep
@@ -193,8 +167,7 @@ def cumulative_trapezoid(y, x=None, *, dim=-1, dx=None, axis=None):
             include, keep = _state.get()
             key_set = (y._keys | include) & keep
             return op_cumulative_trapezoid_dx.table[key_set](
-                key_set, y, 1 if dx is None else dx, dim,
-            )
+                key_set, y, 1 if dx is None else dx, dim)
         raise _errors.no_form("cumulative_trapezoid", "y, x, dim", "y, dx, dim")
     except Exception as error:
         return _refuse(error, "cumulative_trapezoid", cumulative_trapezoid, locals())
@@ -211,8 +184,7 @@ def trapz(y, x=None, *, dim=-1, dx=None, axis=None):
         dx: float, optional.
     Native: native/calculus.py. Matches torch.trapz."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         if x is not None and dx is None:
             include, keep = _state.get()
             key_set = (y._keys | x._keys | include) & keep

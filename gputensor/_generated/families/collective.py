@@ -3,7 +3,6 @@
 
 from ...dispatch.dispatcher import define as _define
 
-
 op_all_reduce = _define(
     "_c10d_functional::all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor")
 

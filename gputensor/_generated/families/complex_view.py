@@ -6,7 +6,6 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_view_as_real = _define("aten::view_as_real(Tensor(a) self) -> Tensor(a)")
 def view_as_real(input):
     """Real and imaginary parts of a complex tensor as a last dimension of size 2.
@@ -29,15 +28,13 @@ def call_view_as_real(self):
 
 op_view_as_real_copy = _define("aten::view_as_real_copy(Tensor self) -> Tensor", ("view_copy",))
 op_view_as_real_copy_out = _define(
-    "aten::view_as_real_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("view_copy",))
+    "aten::view_as_real_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("view_copy",))
 def view_as_real_copy(input, *, out=None):
-    """Real and imaginary parts of a complex tensor as a last dimension of size 2. A copy,
-    row-major.
+    """Real and imaginary parts of a complex tensor as a last dimension of size 2. A copy, row-
+    major.
 
     Args:
         input: (*).
-        out: Tensor that takes the result, optional.
     Gradient: view_as_complex(grad.contiguous())
     Native: native/complex_view.py. Matches torch.view_as_real_copy."""
     try:
@@ -66,17 +63,14 @@ def view_as_complex(input):
     except Exception as error: return _refuse(error, "view_as_complex", view_as_complex, locals())
 
 op_view_as_complex_copy = _define(
-    "aten::view_as_complex_copy(Tensor self) -> Tensor",
-    ("view_copy",))
+    "aten::view_as_complex_copy(Tensor self) -> Tensor", ("view_copy",))
 op_view_as_complex_copy_out = _define(
-    "aten::view_as_complex_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("view_copy",))
+    "aten::view_as_complex_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("view_copy",))
 def view_as_complex_copy(input, *, out=None):
     """Pairs of reals in a last dimension of size 2 as complex numbers. A copy, row-major.
 
     Args:
         input: (*).
-        out: Tensor that takes the result, optional.
     Gradient: view_as_real(grad.contiguous().resolve_conj())
     Native: native/complex_view.py. Matches torch.view_as_complex_copy."""
     try:
@@ -96,9 +90,7 @@ def complex(real, imag, *, out=None):
     """Complex numbers from real and imaginary parts.
 
     Args:
-        real: (*).
-        imag: (*).
-        out: Tensor that takes the result, optional.
+        real, imag: (*).
     Gradient: real: grad.real; imag: grad.imag
     Native: native/complex_view.py. Matches torch.complex.
 
@@ -124,9 +116,7 @@ def polar(abs, angle, *, out=None):
     """Complex numbers from absolute values and angles. Takes float16 too, unlike PyTorch.
 
     Args:
-        abs: (*).
-        angle: (*).
-        out: Tensor that takes the result, optional.
+        abs, angle: (*).
     Gradient:
         abs: real(conj(grad) * polar(ones_like(angle), angle))
         angle: real(conj(grad) * result * 1j)
@@ -196,8 +186,8 @@ def call_imag(self):
 
 op_conj = _define("aten::conj(Tensor(a) self) -> Tensor(a)")
 def conj(input):
-    """The complex conjugate of each element, as a view that conjugates elements when they
-    are read.
+    """The complex conjugate of each element, as a view that conjugates elements when they are
+    read.
 
     Args:
         input: (*).
@@ -226,8 +216,7 @@ def call__conj(self):
 
 op__conj_copy = _define("aten::_conj_copy(Tensor self) -> Tensor", ("view_copy",))
 op__conj_copy_out = _define(
-    "aten::_conj_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("view_copy",))
+    "aten::_conj_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("view_copy",))
 
 op__neg_view = _define("aten::_neg_view(Tensor(a) self) -> Tensor(a)")
 def call__neg_view(self):
@@ -237,8 +226,7 @@ def call__neg_view(self):
 
 op__neg_view_copy = _define("aten::_neg_view_copy(Tensor self) -> Tensor", ("view_copy",))
 op__neg_view_copy_out = _define(
-    "aten::_neg_view_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("view_copy",))
+    "aten::_neg_view_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("view_copy",))
 
 op_is_conj = _define("aten::is_conj(Tensor self) -> bool", ("reads_geometry",))
 def is_conj(input):

@@ -5,22 +5,15 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_convolution = _define(
     "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
     ("core",))
-def convolution(
-    input, weight, bias, stride, padding, dilation, transposed, output_padding, groups,
-):
+def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     """The convolution over any number of dimensions; keeps channels_last.
 
     Args:
-        input: (*).
-        weight: (*).
-        bias: (*).
-        stride: ints.
-        padding: ints.
-        dilation: ints.
+        input, weight, bias: (*).
+        stride, padding, dilation: ints.
         transposed: bool.
         output_padding: ints.
         groups: int.
@@ -33,51 +26,40 @@ def convolution(
     Native: native/conv.py. Matches torch.convolution."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
-        ) & keep
+        key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
+            | include) & keep
         return op_convolution.table[key_set](
-            key_set, input, weight, bias, stride, padding, dilation, transposed,
-            output_padding, groups,
-        )
+            key_set, input, weight, bias, stride, padding, dilation, transposed, output_padding,
+            groups)
     except Exception as error: return _refuse(error, "convolution", convolution, locals())
 
 def call_convolution(
-    input, weight, bias, stride, padding, dilation, transposed, output_padding, groups,
-):
+        input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     include, keep = _state.get()
-    key_set = (
-        input._keys | weight._keys | (0 if bias is None else bias._keys) | include
-    ) & keep
+    key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys) | include) & keep
     return op_convolution.table[key_set](
-        key_set, input, weight, bias, stride, padding, dilation, transposed,
-        output_padding, groups,
-    )
+        key_set, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 op_convolution_backward = _define(
     "aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
     ("core",))
 def call_convolution_backward(
-    grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,
-    output_padding, groups, output_mask,
-):
+        grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,
+        output_padding, groups, output_mask):
     include, keep = _state.get()
     key_set = (grad_output._keys | input._keys | weight._keys | include) & keep
     return op_convolution_backward.table[key_set](
-        key_set, grad_output, input, weight, bias_sizes, stride, padding, dilation,
-        transposed, output_padding, groups, output_mask,
-    )
+        key_set, grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,
+        output_padding, groups, output_mask)
 
 op__convolution_weight_gradient = _define(
     "aten::_convolution_weight_gradient(Tensor input, Tensor grad_output, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor")
 def call__convolution_weight_gradient(
-    input, grad_output, kernel_size, stride, padding, dilation, groups,
-):
+        input, grad_output, kernel_size, stride, padding, dilation, groups):
     include, keep = _state.get()
     key_set = (input._keys | grad_output._keys | include) & keep
     return op__convolution_weight_gradient.table[key_set](
-        key_set, input, grad_output, kernel_size, stride, padding, dilation, groups,
-    )
+        key_set, input, grad_output, kernel_size, stride, padding, dilation, groups)
 
 op_conv1d = _define(
     "aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor")
@@ -87,8 +69,7 @@ def conv1d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
     """The convolution over 1 dimension; padding may be 'same' or 'valid'.
 
     Args:
-        input: (*).
-        weight: (*).
+        input, weight: (*).
         bias: (*), optional.
         stride: int or ints, default 1.
         padding: int or ints or str, optional.
@@ -97,18 +78,15 @@ def conv1d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
     Native: native/conv.py. Matches torch.conv1d."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
-        ) & keep
+        key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
+            | include) & keep
         if padding is not None and not type(padding) is str:
             return op_conv1d.table[key_set](
-                key_set, input, weight, bias, stride, 0 if padding is None else padding,
-                dilation, groups,
-            )
+                key_set, input, weight, bias, stride, 0 if padding is None else padding, dilation,
+                groups)
         return op_conv1d_padding.table[key_set](
-            key_set, input, weight, bias, stride, 'valid' if padding is None else padding,
-            dilation, groups,
-        )
+            key_set, input, weight, bias, stride, 'valid' if padding is None else padding, dilation,
+            groups)
     except Exception as error: return _refuse(error, "conv1d", conv1d, locals())
 
 op_conv2d = _define(
@@ -119,8 +97,7 @@ def conv2d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
     """The convolution over 2 dimensions; padding may be 'same' or 'valid'.
 
     Args:
-        input: (*).
-        weight: (*).
+        input, weight: (*).
         bias: (*), optional.
         stride: ints, default 1.
         padding: ints or str, optional.
@@ -129,18 +106,15 @@ def conv2d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
     Native: native/conv.py. Matches torch.conv2d."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
-        ) & keep
+        key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
+            | include) & keep
         if padding is not None and not type(padding) is str:
             return op_conv2d.table[key_set](
-                key_set, input, weight, bias, stride, 0 if padding is None else padding,
-                dilation, groups,
-            )
+                key_set, input, weight, bias, stride, 0 if padding is None else padding, dilation,
+                groups)
         return op_conv2d_padding.table[key_set](
-            key_set, input, weight, bias, stride, 'valid' if padding is None else padding,
-            dilation, groups,
-        )
+            key_set, input, weight, bias, stride, 'valid' if padding is None else padding, dilation,
+            groups)
     except Exception as error: return _refuse(error, "conv2d", conv2d, locals())
 
 op_conv3d = _define(
@@ -151,8 +125,7 @@ def conv3d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
     """The convolution over 3 dimensions; padding may be 'same' or 'valid'.
 
     Args:
-        input: (*).
-        weight: (*).
+        input, weight: (*).
         bias: (*), optional.
         stride: ints, default 1.
         padding: ints or str, optional.
@@ -161,97 +134,79 @@ def conv3d(input, weight, bias=None, stride=1, padding=None, dilation=1, groups=
     Native: native/conv.py. Matches torch.conv3d."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
-        ) & keep
+        key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
+            | include) & keep
         if padding is not None and not type(padding) is str:
             return op_conv3d.table[key_set](
-                key_set, input, weight, bias, stride, 0 if padding is None else padding,
-                dilation, groups,
-            )
+                key_set, input, weight, bias, stride, 0 if padding is None else padding, dilation,
+                groups)
         return op_conv3d_padding.table[key_set](
-            key_set, input, weight, bias, stride, 'valid' if padding is None else padding,
-            dilation, groups,
-        )
+            key_set, input, weight, bias, stride, 'valid' if padding is None else padding, dilation,
+            groups)
     except Exception as error: return _refuse(error, "conv3d", conv3d, locals())
 
 op_conv_transpose1d = _define(
     "aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor")
 def conv_transpose1d(
-    input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1,
-):
+        input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     """The transposed convolution over 1 dimension, the adjoint of conv1d.
 
     Args:
-        input: (*).
-        weight: (*).
+        input, weight: (*).
         bias: (*), optional.
         stride: int or ints, default 1.
-        padding: int or ints, default 0.
-        output_padding: int or ints, default 0.
+        padding, output_padding: int or ints, default 0.
         groups: int, default 1.
         dilation: int or ints, default 1.
     Native: native/conv.py. Matches torch.conv_transpose1d."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
-        ) & keep
+        key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
+            | include) & keep
         return op_conv_transpose1d.table[key_set](
-            key_set, input, weight, bias, stride, padding, output_padding, groups, dilation,
-        )
+            key_set, input, weight, bias, stride, padding, output_padding, groups, dilation)
     except Exception as error: return _refuse(error, "conv_transpose1d", conv_transpose1d, locals())
 
 op_conv_transpose2d_input = _define(
     "aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor")
 def conv_transpose2d(
-    input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1,
-):
+        input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     """The transposed convolution over 2 dimensions, the adjoint of conv2d.
 
     Args:
-        input: (*).
-        weight: (*).
+        input, weight: (*).
         bias: (*), optional.
         stride: ints, default 1.
-        padding: ints, default 0.
-        output_padding: ints, default 0.
+        padding, output_padding: ints, default 0.
         groups: int, default 1.
         dilation: ints, default 1.
     Native: native/conv.py. Matches torch.conv_transpose2d."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
-        ) & keep
+        key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
+            | include) & keep
         return op_conv_transpose2d_input.table[key_set](
-            key_set, input, weight, bias, stride, padding, output_padding, groups, dilation,
-        )
+            key_set, input, weight, bias, stride, padding, output_padding, groups, dilation)
     except Exception as error: return _refuse(error, "conv_transpose2d", conv_transpose2d, locals())
 
 op_conv_transpose3d_input = _define(
     "aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor")
 def conv_transpose3d(
-    input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1,
-):
+        input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     """The transposed convolution over 3 dimensions, the adjoint of conv3d.
 
     Args:
-        input: (*).
-        weight: (*).
+        input, weight: (*).
         bias: (*), optional.
         stride: ints, default 1.
-        padding: ints, default 0.
-        output_padding: ints, default 0.
+        padding, output_padding: ints, default 0.
         groups: int, default 1.
         dilation: ints, default 1.
     Native: native/conv.py. Matches torch.conv_transpose3d."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | weight._keys | (0 if bias is None else bias._keys) | include
-        ) & keep
+        key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys)
+            | include) & keep
         return op_conv_transpose3d_input.table[key_set](
-            key_set, input, weight, bias, stride, padding, output_padding, groups, dilation,
-        )
+            key_set, input, weight, bias, stride, padding, output_padding, groups, dilation)
     except Exception as error: return _refuse(error, "conv_transpose3d", conv_transpose3d, locals())

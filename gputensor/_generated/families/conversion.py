@@ -2,22 +2,19 @@
 """Functions and methods of the operator family conversion. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import DTYPES as _DTYPES
-from ...core.arguments import element_type as _element_type
+from ...core.arguments import DTYPES as _DTYPES, element_type as _element_type
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_type_as = _define("aten::type_as(Tensor self, Tensor other) -> Tensor")
 def Tensor_type_as(self, other):
     """self with the dtype and on the device of other.
 
     Args:
-        self: (*).
-        other: (*).
+        self, other: (*).
     Native: native/conversion.py. Matches torch.Tensor.type_as."""
     try:
         include, keep = _state.get()
@@ -34,19 +31,17 @@ op_to_dtype = _define(
 op_to_other = _define(
     "aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)")
 def Tensor_to(
-    self, *args, device=None, dtype=None, non_blocking=False, copy=False,
-    memory_format=None, other=None,
-):
-    """self in another dtype, device or memory format: to(dtype), to(device, dtype) or
-    to(other). Returns self if nothing changes; a memory_format that self's strides suggest
-    already counts as no change. Only contiguous() always returns a contiguous tensor.
+        self, *args, device=None, dtype=None, non_blocking=False, copy=False, memory_format=None,
+        other=None):
+    """self in another dtype, device or memory format: to(dtype), to(device, dtype) or to(other).
+    Returns self if nothing changes; a memory_format that self's strides suggest already counts as
+    no change. Only contiguous() always returns a contiguous tensor.
 
     Args:
         self: (*).
         device: device, optional.
         dtype: dtype, optional.
-        non_blocking: bool, default False.
-        copy: bool, default False.
+        non_blocking, copy: bool, default False.
         memory_format: memory format, optional.
         other: Tensor, optional.
     Native: native/conversion.py. Matches torch.Tensor.to."""
@@ -82,39 +77,33 @@ def Tensor_to(
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_to_dtype.table[key_set](
-                key_set, self, dtype, non_blocking, copy, memory_format,
-            )
+                key_set, self, dtype, non_blocking, copy, memory_format)
         if other is not None and device is None and dtype is None:
             include, keep = _state.get()
             key_set = (self._keys | other._keys | include) & keep
             return op_to_other.table[key_set](
-                key_set, self, other, non_blocking, copy, memory_format,
-            )
+                key_set, self, other, non_blocking, copy, memory_format)
         if device is not None and dtype is not None and other is None:
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_to_device.table[key_set](
-                key_set, self, device, dtype, non_blocking, copy, memory_format,
-            )
+                key_set, self, device, dtype, non_blocking, copy, memory_format)
         if other is None:
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_to_dtype_layout.table[key_set](
-                key_set, self, dtype, None, device, None, non_blocking, copy, memory_format,
-            )
+                key_set, self, dtype, None, device, None, non_blocking, copy, memory_format)
         raise _errors.no_form(
             "to", "dtype, non_blocking, copy, memory_format",
             "other, non_blocking, copy, memory_format",
-            "device, dtype, non_blocking, copy, memory_format",
-        )
+            "device, dtype, non_blocking, copy, memory_format")
     except Exception as error: return _refuse(error, "to", Tensor_to, locals())
 
 def call_to_device(self, device, dtype, non_blocking=False, copy=False, memory_format=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_to_device.table[key_set](
-        key_set, self, device, dtype, non_blocking, copy, memory_format,
-    )
+        key_set, self, device, dtype, non_blocking, copy, memory_format)
 
 def call_to_dtype(self, dtype, non_blocking=False, copy=False, memory_format=None):
     if non_blocking is False and copy is False and memory_format is None:
@@ -126,30 +115,20 @@ def call_to_dtype(self, dtype, non_blocking=False, copy=False, memory_format=Non
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_to_dtype.table[key_set](
-        key_set, self, dtype, non_blocking, copy, memory_format,
-    )
+    return op_to_dtype.table[key_set](key_set, self, dtype, non_blocking, copy, memory_format)
 
 def call_to_other(self, other, non_blocking=False, copy=False, memory_format=None):
     include, keep = _state.get()
     key_set = (self._keys | other._keys | include) & keep
-    return op_to_other.table[key_set](
-        key_set, self, other, non_blocking, copy, memory_format,
-    )
+    return op_to_other.table[key_set](key_set, self, other, non_blocking, copy, memory_format)
 
 op__to_copy = _define(
     "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
     ("core",))
 def call__to_copy(
-    self, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False,
-    memory_format=None,
-):
-    if (
-        layout is None
-        and pin_memory is None
-        and non_blocking is False
-        and memory_format is None
-    ):
+        self, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False,
+        memory_format=None):
+    if layout is None and pin_memory is None and non_blocking is False and memory_format is None:
         try:
             short = op__to_copy.table.short.get((self._geometry, dtype, device))
         except TypeError:
@@ -159,8 +138,7 @@ def call__to_copy(
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__to_copy.table[key_set](
-        key_set, self, dtype, layout, device, pin_memory, non_blocking, memory_format,
-    )
+        key_set, self, dtype, layout, device, pin_memory, non_blocking, memory_format)
 
 op_item = _define("aten::item(Tensor self) -> Scalar", ("data_dependent_output",))
 def Tensor_item(self):
@@ -188,8 +166,7 @@ def call_item(self):
     return op_item.table[key_set](key_set, self)
 
 op__local_scalar_dense = _define(
-    "aten::_local_scalar_dense(Tensor self) -> Scalar",
-    ("core", "data_dependent_output",))
+    "aten::_local_scalar_dense(Tensor self) -> Scalar", ("core", "data_dependent_output",))
 def call__local_scalar_dense(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep

@@ -7,20 +7,16 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_copy = _define(
-    "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
-    ("core",))
+    "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", ("core",))
 op_copy_out = _define(
     "aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out) -> Tensor(a!)")
 def copy(input, src, non_blocking=False, *, out=None):
     """The elements of src, broadcast and cast, with the dtype, device and strides of input.
 
     Args:
-        input: (*).
-        src: (*).
+        input, src: (*).
         non_blocking: bool, default False.
-        out: Tensor that takes the result, optional.
     Gradient: input: zeros_like(grad); src: copy_backward(grad, src.dtype, src.device)
     Native: native/copy.py. Matches torch.copy."""
     try:
@@ -38,8 +34,7 @@ def Tensor_copy_(self, src, non_blocking=False):
     """Copy the elements of src, broadcast and cast, into this tensor.
 
     Args:
-        self: (*).
-        src: (*).
+        self, src: (*).
         non_blocking: bool, default False.
     Returns: self.
     Gradient: self: zeros_like(grad); src: copy_backward(grad, src.dtype, src.device)
@@ -128,7 +123,8 @@ def resolve_neg(input):
 Tensor_resolve_neg = resolve_neg
 
 op_contiguous = _define(
-    "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)")
+    "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)"
+)
 def Tensor_contiguous(self, *, memory_format=_contiguous_format):
     """self if it is dense in this memory format, else a dense copy in that format.
 

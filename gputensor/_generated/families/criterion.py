@@ -6,13 +6,11 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_mse_loss = _define("aten::mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor")
 op_mse_loss_out = _define(
     "aten::mse_loss.out(Tensor self, Tensor target, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)")
 def call_mse_loss(self, target, reduction=1):
-    key = (self._geometry, target._geometry)
-    short = op_mse_loss.table.short.get(key)
+    short = op_mse_loss.table.short.get((self._geometry, target._geometry))
     if short is not None and (made := short(self, target, reduction)) is not None:
         return made
     include, keep = _state.get()
@@ -22,25 +20,21 @@ def call_mse_loss(self, target, reduction=1):
 op_mse_loss_backward = _define(
     "aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor")
 def call_mse_loss_backward(grad_output, self, target, reduction):
-    key = (grad_output._geometry, self._geometry, target._geometry)
-    short = op_mse_loss_backward.table.short.get(key)
-    if short is not None and (made := short(
-        grad_output, self, target, reduction,
-    )) is not None:
+    short = op_mse_loss_backward.table.short.get((
+        grad_output._geometry, self._geometry, target._geometry))
+    if short is not None and (made := short(grad_output, self, target, reduction)) is not None:
         return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | target._keys | include) & keep
-    return op_mse_loss_backward.table[key_set](
-        key_set, grad_output, self, target, reduction,
-    )
+    return op_mse_loss_backward.table[key_set](key_set, grad_output, self, target, reduction)
 
 op_smooth_l1_loss = _define(
-    "aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor")
+    "aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor"
+)
 op_smooth_l1_loss_out = _define(
     "aten::smooth_l1_loss.out(Tensor self, Tensor target, int reduction=Mean, float beta=1.0, *, Tensor(a!) out) -> Tensor(a!)")
 def call_smooth_l1_loss(self, target, reduction=1, beta=1.0):
-    key = (self._geometry, target._geometry)
-    short = op_smooth_l1_loss.table.short.get(key)
+    short = op_smooth_l1_loss.table.short.get((self._geometry, target._geometry))
     if short is not None and (made := short(self, target, reduction, beta)) is not None:
         return made
     include, keep = _state.get()
@@ -50,28 +44,23 @@ def call_smooth_l1_loss(self, target, reduction=1, beta=1.0):
 op_smooth_l1_loss_backward = _define(
     "aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor")
 def call_smooth_l1_loss_backward(grad_output, self, target, reduction, beta):
-    key = (grad_output._geometry, self._geometry, target._geometry)
-    short = op_smooth_l1_loss_backward.table.short.get(key)
+    short = op_smooth_l1_loss_backward.table.short.get((
+        grad_output._geometry, self._geometry, target._geometry))
     if short is not None and (made := short(
-        grad_output, self, target, reduction, beta,
-    )) is not None:
+            grad_output, self, target, reduction, beta)) is not None:
         return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | target._keys | include) & keep
     return op_smooth_l1_loss_backward.table[key_set](
-        key_set, grad_output, self, target, reduction, beta,
-    )
+        key_set, grad_output, self, target, reduction, beta)
 
 op_huber_loss = _define(
     "aten::huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor")
 op_huber_loss_out = _define(
     "aten::huber_loss.out(Tensor self, Tensor target, int reduction=Mean, float delta=1.0, *, Tensor(a!) out) -> Tensor(a!)")
 def call_huber_loss(self, target, reduction=1, delta=1.0):
-    key = (self._geometry, target._geometry)
-    short = op_huber_loss.table.short.get(key)
-    if short is not None and (made := short(
-        self, target, reduction, delta,
-    )) is not None:
+    short = op_huber_loss.table.short.get((self._geometry, target._geometry))
+    if short is not None and (made := short(self, target, reduction, delta)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | target._keys | include) & keep
@@ -80,17 +69,15 @@ def call_huber_loss(self, target, reduction=1, delta=1.0):
 op_huber_loss_backward = _define(
     "aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor")
 def call_huber_loss_backward(grad_output, self, target, reduction, delta):
-    key = (grad_output._geometry, self._geometry, target._geometry)
-    short = op_huber_loss_backward.table.short.get(key)
+    short = op_huber_loss_backward.table.short.get((
+        grad_output._geometry, self._geometry, target._geometry))
     if short is not None and (made := short(
-        grad_output, self, target, reduction, delta,
-    )) is not None:
+            grad_output, self, target, reduction, delta)) is not None:
         return made
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | target._keys | include) & keep
     return op_huber_loss_backward.table[key_set](
-        key_set, grad_output, self, target, reduction, delta,
-    )
+        key_set, grad_output, self, target, reduction, delta)
 
 op_binary_cross_entropy = _define(
     "aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor")
@@ -98,76 +85,55 @@ op_binary_cross_entropy_out = _define(
     "aten::binary_cross_entropy.out(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)")
 def call_binary_cross_entropy(self, target, weight=None, reduction=1):
     include, keep = _state.get()
-    key_set = (
-        self._keys | target._keys | (0 if weight is None else weight._keys) | include
-    ) & keep
-    return op_binary_cross_entropy.table[key_set](
-        key_set, self, target, weight, reduction,
-    )
+    key_set = (self._keys | target._keys | (0 if weight is None else weight._keys) | include) & keep
+    return op_binary_cross_entropy.table[key_set](key_set, self, target, weight, reduction)
 
 op_binary_cross_entropy_backward = _define(
     "aten::binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor")
 def call_binary_cross_entropy_backward(grad_output, self, target, weight=None, reduction=1):
     include, keep = _state.get()
-    key_set = (
-        grad_output._keys | self._keys | target._keys
-        | (0 if weight is None else weight._keys) | include
-    ) & keep
+    key_set = (grad_output._keys | self._keys | target._keys
+        | (0 if weight is None else weight._keys) | include) & keep
     return op_binary_cross_entropy_backward.table[key_set](
-        key_set, grad_output, self, target, weight, reduction,
-    )
+        key_set, grad_output, self, target, weight, reduction)
 
 op_binary_cross_entropy_with_logits = _define(
     "aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor")
 op_binary_cross_entropy_with_logits_out = _define(
     "aten::binary_cross_entropy_with_logits.out(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)")
 def binary_cross_entropy_with_logits(
-    input, target, weight=None, pos_weight=None, reduction=1, *, out=None,
-):
-    """binary_cross_entropy of the sigmoid, computed without loss of precision; pos_weight
-    is the weight of positive targets.
+        input, target, weight=None, pos_weight=None, reduction=1, *, out=None):
+    """binary_cross_entropy of the sigmoid, computed without loss of precision; pos_weight is the
+    weight of positive targets.
 
     Args:
-        input: (*).
-        target: (*).
-        weight: (*), optional.
-        pos_weight: (*), optional.
+        input, target: (*).
+        weight, pos_weight: (*), optional.
         reduction: int, default 1.
-        out: Tensor that takes the result, optional.
     Gradient:
         input: bce_with_logits_backward(grad, input, target, weight, pos_weight, reduction)
         target: bce_with_logits_target_backward(grad, input, weight, pos_weight, reduction)
     Native: native/criterion.py. Matches torch.binary_cross_entropy_with_logits."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | target._keys | (0 if weight is None else weight._keys)
-            | (0 if pos_weight is None else pos_weight._keys) | include
-        ) & keep
+        key_set = (input._keys | target._keys | (0 if weight is None else weight._keys)
+            | (0 if pos_weight is None else pos_weight._keys) | include) & keep
         if out is not None:
             key_set |= _checked_out("binary_cross_entropy_with_logits", out)._keys & keep
             return op_binary_cross_entropy_with_logits_out.table[key_set](
-                key_set, input, target, weight, pos_weight, reduction, out,
-            )
+                key_set, input, target, weight, pos_weight, reduction, out)
         return op_binary_cross_entropy_with_logits.table[key_set](
-            key_set, input, target, weight, pos_weight, reduction,
-        )
+            key_set, input, target, weight, pos_weight, reduction)
     except Exception as error:
         return _refuse(
-            error, "binary_cross_entropy_with_logits", binary_cross_entropy_with_logits, locals(),
-        )
+            error, "binary_cross_entropy_with_logits", binary_cross_entropy_with_logits, locals())
 
-def call_binary_cross_entropy_with_logits(
-    self, target, weight=None, pos_weight=None, reduction=1,
-):
+def call_binary_cross_entropy_with_logits(self, target, weight=None, pos_weight=None, reduction=1):
     include, keep = _state.get()
-    key_set = (
-        self._keys | target._keys | (0 if weight is None else weight._keys)
-        | (0 if pos_weight is None else pos_weight._keys) | include
-    ) & keep
+    key_set = (self._keys | target._keys | (0 if weight is None else weight._keys)
+        | (0 if pos_weight is None else pos_weight._keys) | include) & keep
     return op_binary_cross_entropy_with_logits.table[key_set](
-        key_set, self, target, weight, pos_weight, reduction,
-    )
+        key_set, self, target, weight, pos_weight, reduction)
 
 op_soft_margin_loss = _define(
     "aten::soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor")
@@ -184,8 +150,7 @@ def call_soft_margin_loss_backward(grad_output, self, target, reduction):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | target._keys | include) & keep
     return op_soft_margin_loss_backward.table[key_set](
-        key_set, grad_output, self, target, reduction,
-    )
+        key_set, grad_output, self, target, reduction)
 
 op_l1_loss = _define("aten::l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor")
 def call_l1_loss(self, target, reduction=1):
@@ -200,8 +165,7 @@ def kl_div(input, target, reduction=1, *, log_target=False):
     probabilities.
 
     Args:
-        input: (*).
-        target: (*).
+        input, target: (*).
         reduction: int, default 1.
         log_target: bool, default False.
     Native: native/criterion.py. Matches torch.kl_div."""
@@ -223,10 +187,8 @@ def poisson_nll_loss(input, target, log_input, full, eps, reduction):
     Stirling's term.
 
     Args:
-        input: (*).
-        target: (*).
-        log_input: bool.
-        full: bool.
+        input, target: (*).
+        log_input, full: bool.
         eps: float.
         reduction: int.
     Native: native/criterion.py. Matches torch.poisson_nll_loss."""
@@ -234,16 +196,14 @@ def poisson_nll_loss(input, target, log_input, full, eps, reduction):
         include, keep = _state.get()
         key_set = (input._keys | target._keys | include) & keep
         return op_poisson_nll_loss.table[key_set](
-            key_set, input, target, log_input, full, eps, reduction,
-        )
+            key_set, input, target, log_input, full, eps, reduction)
     except Exception as error: return _refuse(error, "poisson_nll_loss", poisson_nll_loss, locals())
 
 def call_poisson_nll_loss(input, target, log_input, full, eps, reduction):
     include, keep = _state.get()
     key_set = (input._keys | target._keys | include) & keep
     return op_poisson_nll_loss.table[key_set](
-        key_set, input, target, log_input, full, eps, reduction,
-    )
+        key_set, input, target, log_input, full, eps, reduction)
 
 op_hinge_embedding_loss = _define(
     "aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor")
@@ -251,26 +211,21 @@ def hinge_embedding_loss(input, target, margin=1.0, reduction=1):
     """input where target is 1, max(0, margin - input) where target is -1.
 
     Args:
-        input: (*).
-        target: (*).
+        input, target: (*).
         margin: float, default 1.0.
         reduction: int, default 1.
     Native: native/criterion.py. Matches torch.hinge_embedding_loss."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | target._keys | include) & keep
-        return op_hinge_embedding_loss.table[key_set](
-            key_set, input, target, margin, reduction,
-        )
+        return op_hinge_embedding_loss.table[key_set](key_set, input, target, margin, reduction)
     except Exception as error:
         return _refuse(error, "hinge_embedding_loss", hinge_embedding_loss, locals())
 
 def call_hinge_embedding_loss(self, target, margin=1.0, reduction=1):
     include, keep = _state.get()
     key_set = (self._keys | target._keys | include) & keep
-    return op_hinge_embedding_loss.table[key_set](
-        key_set, self, target, margin, reduction,
-    )
+    return op_hinge_embedding_loss.table[key_set](key_set, self, target, margin, reduction)
 
 op_margin_ranking_loss = _define(
     "aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor")
@@ -278,9 +233,7 @@ def margin_ranking_loss(input1, input2, target, margin=0.0, reduction=1):
     """max(0, -target * (input1 - input2) + margin), with targets 1 and -1.
 
     Args:
-        input1: (*).
-        input2: (*).
-        target: (*).
+        input1, input2, target: (*).
         margin: float, default 0.0.
         reduction: int, default 1.
     Native: native/criterion.py. Matches torch.margin_ranking_loss."""
@@ -288,17 +241,14 @@ def margin_ranking_loss(input1, input2, target, margin=0.0, reduction=1):
         include, keep = _state.get()
         key_set = (input1._keys | input2._keys | target._keys | include) & keep
         return op_margin_ranking_loss.table[key_set](
-            key_set, input1, input2, target, margin, reduction,
-        )
+            key_set, input1, input2, target, margin, reduction)
     except Exception as error:
         return _refuse(error, "margin_ranking_loss", margin_ranking_loss, locals())
 
 def call_margin_ranking_loss(input1, input2, target, margin=0.0, reduction=1):
     include, keep = _state.get()
     key_set = (input1._keys | input2._keys | target._keys | include) & keep
-    return op_margin_ranking_loss.table[key_set](
-        key_set, input1, input2, target, margin, reduction,
-    )
+    return op_margin_ranking_loss.table[key_set](key_set, input1, input2, target, margin, reduction)
 
 op_cosine_embedding_loss = _define(
     "aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor")
@@ -306,9 +256,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction=1):
     """1 - cos where target is 1, max(0, cos - margin) where target is -1.
 
     Args:
-        input1: (*).
-        input2: (*).
-        target: (*).
+        input1, input2, target: (*).
         margin: float, default 0.0.
         reduction: int, default 1.
     Native: native/criterion.py. Matches torch.cosine_embedding_loss."""
@@ -316,8 +264,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction=1):
         include, keep = _state.get()
         key_set = (input1._keys | input2._keys | target._keys | include) & keep
         return op_cosine_embedding_loss.table[key_set](
-            key_set, input1, input2, target, margin, reduction,
-        )
+            key_set, input1, input2, target, margin, reduction)
     except Exception as error:
         return _refuse(error, "cosine_embedding_loss", cosine_embedding_loss, locals())
 
@@ -325,20 +272,16 @@ def call_cosine_embedding_loss(input1, input2, target, margin=0.0, reduction=1):
     include, keep = _state.get()
     key_set = (input1._keys | input2._keys | target._keys | include) & keep
     return op_cosine_embedding_loss.table[key_set](
-        key_set, input1, input2, target, margin, reduction,
-    )
+        key_set, input1, input2, target, margin, reduction)
 
 op_triplet_margin_loss = _define(
     "aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor")
 def triplet_margin_loss(
-    anchor, positive, negative, margin=1.0, p=2.0, eps=1e-06, swap=False, reduction=1,
-):
+        anchor, positive, negative, margin=1.0, p=2.0, eps=1e-06, swap=False, reduction=1):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) for distances d.
 
     Args:
-        anchor: (*).
-        positive: (*).
-        negative: (*).
+        anchor, positive, negative: (*).
         margin: float, default 1.0.
         p: float, default 2.0.
         eps: float, default 1e-06.
@@ -349,16 +292,13 @@ def triplet_margin_loss(
         include, keep = _state.get()
         key_set = (anchor._keys | positive._keys | negative._keys | include) & keep
         return op_triplet_margin_loss.table[key_set](
-            key_set, anchor, positive, negative, margin, p, eps, swap, reduction,
-        )
+            key_set, anchor, positive, negative, margin, p, eps, swap, reduction)
     except Exception as error:
         return _refuse(error, "triplet_margin_loss", triplet_margin_loss, locals())
 
 def call_triplet_margin_loss(
-    anchor, positive, negative, margin=1.0, p=2.0, eps=1e-06, swap=False, reduction=1,
-):
+        anchor, positive, negative, margin=1.0, p=2.0, eps=1e-06, swap=False, reduction=1):
     include, keep = _state.get()
     key_set = (anchor._keys | positive._keys | negative._keys | include) & keep
     return op_triplet_margin_loss.table[key_set](
-        key_set, anchor, positive, negative, margin, p, eps, swap, reduction,
-    )
+        key_set, anchor, positive, negative, margin, p, eps, swap, reduction)

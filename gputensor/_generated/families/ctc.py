@@ -5,23 +5,18 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_ctc_loss_Tensor = _define(
     "aten::ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor")
 op_ctc_loss_IntList = _define(
     "aten::ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor")
 def ctc_loss(
-    log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1,
-    zero_infinity=False,
-):
-    """The negative log-probability of all alignments of each target sequence; their mean
-    over lengths, sum, or one for each.
+        log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1,
+        zero_infinity=False):
+    """The negative log-probability of all alignments of each target sequence; their mean over
+    lengths, sum, or one for each.
 
     Args:
-        log_probs: (*).
-        targets: (*).
-        input_lengths: (*).
-        target_lengths: (*).
+        log_probs, targets, input_lengths, target_lengths: (*).
         blank: int, default 0.
         reduction: int, default 1.
         zero_infinity: bool, default False.
@@ -29,46 +24,34 @@ def ctc_loss(
     try:
         if hasattr(input_lengths, "_keys"):
             include, keep = _state.get()
-            key_set = (
-                log_probs._keys | targets._keys | input_lengths._keys | target_lengths._keys
-                | include
-            ) & keep
+            key_set = (log_probs._keys | targets._keys | input_lengths._keys | target_lengths._keys
+                | include) & keep
             return op_ctc_loss_Tensor.table[key_set](
                 key_set, log_probs, targets, input_lengths, target_lengths, blank, reduction,
-                zero_infinity,
-            )
+                zero_infinity)
         include, keep = _state.get()
         key_set = (log_probs._keys | targets._keys | include) & keep
         return op_ctc_loss_IntList.table[key_set](
             key_set, log_probs, targets, input_lengths, target_lengths, blank, reduction,
-            zero_infinity,
-        )
+            zero_infinity)
     except Exception as error: return _refuse(error, "ctc_loss", ctc_loss, locals())
 
 def call_ctc_loss_Tensor(
-    log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1,
-    zero_infinity=False,
-):
+        log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1,
+        zero_infinity=False):
     include, keep = _state.get()
-    key_set = (
-        log_probs._keys | targets._keys | input_lengths._keys | target_lengths._keys
-        | include
-    ) & keep
+    key_set = (log_probs._keys | targets._keys | input_lengths._keys | target_lengths._keys
+        | include) & keep
     return op_ctc_loss_Tensor.table[key_set](
-        key_set, log_probs, targets, input_lengths, target_lengths, blank, reduction,
-        zero_infinity,
-    )
+        key_set, log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
 
 def call_ctc_loss_IntList(
-    log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1,
-    zero_infinity=False,
-):
+        log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1,
+        zero_infinity=False):
     include, keep = _state.get()
     key_set = (log_probs._keys | targets._keys | include) & keep
     return op_ctc_loss_IntList.table[key_set](
-        key_set, log_probs, targets, input_lengths, target_lengths, blank, reduction,
-        zero_infinity,
-    )
+        key_set, log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
 
 op__ctc_loss = _define(
     "aten::_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
@@ -76,28 +59,20 @@ op__ctc_loss = _define(
 op__ctc_loss_Tensor = _define(
     "aten::_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
     ("dynamic_output_shape",))
-def call__ctc_loss(
-    log_probs, targets, input_lengths, target_lengths, blank=0, zero_infinity=False,
-):
+def call__ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, zero_infinity=False):
     include, keep = _state.get()
     key_set = (log_probs._keys | targets._keys | include) & keep
     return op__ctc_loss.table[key_set](
-        key_set, log_probs, targets, input_lengths, target_lengths, blank,
-        zero_infinity,
-    )
+        key_set, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
 
 op__ctc_loss_backward = _define(
     "aten::_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor")
 def call__ctc_loss_backward(
-    grad, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood, log_alpha,
-    blank, zero_infinity=False,
-):
+        grad, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood, log_alpha,
+        blank, zero_infinity=False):
     include, keep = _state.get()
-    key_set = (
-        grad._keys | log_probs._keys | targets._keys | neg_log_likelihood._keys
-        | log_alpha._keys | include
-    ) & keep
+    key_set = (grad._keys | log_probs._keys | targets._keys | neg_log_likelihood._keys
+        | log_alpha._keys | include) & keep
     return op__ctc_loss_backward.table[key_set](
-        key_set, grad, log_probs, targets, input_lengths, target_lengths,
-        neg_log_likelihood, log_alpha, blank, zero_infinity,
-    )
+        key_set, grad, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood,
+        log_alpha, blank, zero_infinity)

@@ -5,13 +5,11 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_native_dropout = _define(
     "aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
     ("core", "nondeterministic_seeded",))
 def native_dropout(input, p, train):
-    """Elements kept with probability 1 - p and divided by it, and the mask of the kept
-    elements.
+    """Elements kept with probability 1 - p and divided by it, and the mask of the kept elements.
 
     Args:
         input: (*).
@@ -42,8 +40,8 @@ op_dropout = _define(
     "aten::dropout(Tensor input, float p, bool train) -> Tensor",
     ("maybe_aliasing_or_mutating", "nondeterministic_seeded",))
 def dropout(input, p, train):
-    """In training, set each element to zero with probability p and scale the others by 1 /
-    (1 - p).
+    """In training, set each element to zero with probability p and scale the others by 1 / (1 -
+    p).
 
     Args:
         input: (*).

@@ -6,7 +6,6 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_tensordot = _define(
     "aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor")
 op_tensordot_out = _define(
@@ -19,9 +18,7 @@ def call_tensordot(self, other, dims_self, dims_other):
 def call_tensordot_out(self, other, dims_self, dims_other, out):
     include, keep = _state.get()
     key_set = (self._keys | other._keys | out._keys | include) & keep
-    return op_tensordot_out.table[key_set](
-        key_set, self, other, dims_self, dims_other, out,
-    )
+    return op_tensordot_out.table[key_set](key_set, self, other, dims_self, dims_other, out)
 
 op_einsum = _define("aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor")
 def call_einsum(equation, tensors, path=None):
@@ -37,8 +34,7 @@ def call__trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim=1)
     include, keep = _state.get()
     key_set = (i1._keys | i2._keys | i3._keys | include) & keep
     return op__trilinear.table[key_set](
-        key_set, i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim,
-    )
+        key_set, i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim)
 
 op_bilinear = _define(
     "aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor")
@@ -46,16 +42,12 @@ def bilinear(input1, input2, weight, bias=None):
     """input1 @ weight[k] @ input2 for each feature k of the result, plus bias.
 
     Args:
-        input1: (*).
-        input2: (*).
-        weight: (*).
+        input1, input2, weight: (*).
         bias: (*), optional.
     Native: native/einsum.py. Matches torch.bilinear."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input1._keys | input2._keys | weight._keys | (0 if bias is None else bias._keys)
-            | include
-        ) & keep
+        key_set = (input1._keys | input2._keys | weight._keys | (0 if bias is None else bias._keys)
+            | include) & keep
         return op_bilinear.table[key_set](key_set, input1, input2, weight, bias)
     except Exception as error: return _refuse(error, "bilinear", bilinear, locals())

@@ -6,10 +6,8 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_one_hot = _define(
-    "aten::one_hot(Tensor self, int num_classes=-1) -> Tensor",
-    ("dynamic_output_shape",))
+    "aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", ("dynamic_output_shape",))
 def call_one_hot(self, num_classes=-1):
     short = op_one_hot.table.short.get(self._geometry)
     if short is not None and (made := short(self, num_classes)) is not None:
@@ -23,19 +21,13 @@ op_embedding = _define(
     ("core",))
 op_embedding_out = _define(
     "aten::embedding.out(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False, *, Tensor(a!) out) -> Tensor(a!)")
-def embedding(
-    weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False, *, out=None,
-):
-    """The rows of weight at indices; padding_idx and scale_grad_by_freq affect only the
-    gradient.
+def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False, *, out=None):
+    """The rows of weight at indices; padding_idx and scale_grad_by_freq affect only the gradient.
 
     Args:
-        weight: (*).
-        indices: (*).
+        weight, indices: (*).
         padding_idx: int, default -1.
-        scale_grad_by_freq: bool, default False.
-        sparse: bool, default False.
-        out: Tensor that takes the result, optional.
+        scale_grad_by_freq, sparse: bool, default False.
     Gradient:
         weight: embedding_backward(grad, indices, weight.shape[0], padding_idx,
             scale_grad_by_freq, sparse)
@@ -46,30 +38,24 @@ def embedding(
         if out is not None:
             key_set |= _checked_out("embedding", out)._keys & keep
             return op_embedding_out.table[key_set](
-                key_set, weight, indices, padding_idx, scale_grad_by_freq, sparse, out,
-            )
+                key_set, weight, indices, padding_idx, scale_grad_by_freq, sparse, out)
         return op_embedding.table[key_set](
-            key_set, weight, indices, padding_idx, scale_grad_by_freq, sparse,
-        )
+            key_set, weight, indices, padding_idx, scale_grad_by_freq, sparse)
     except Exception as error: return _refuse(error, "embedding", embedding, locals())
 
 def call_embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     include, keep = _state.get()
     key_set = (weight._keys | indices._keys | include) & keep
     return op_embedding.table[key_set](
-        key_set, weight, indices, padding_idx, scale_grad_by_freq, sparse,
-    )
+        key_set, weight, indices, padding_idx, scale_grad_by_freq, sparse)
 
 op_embedding_backward = _define(
     "aten::embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor")
-def call_embedding_backward(
-    grad, indices, num_weights, padding_idx, scale_grad_by_freq, sparse,
-):
+def call_embedding_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq, sparse):
     include, keep = _state.get()
     key_set = (grad._keys | indices._keys | include) & keep
     return op_embedding_backward.table[key_set](
-        key_set, grad, indices, num_weights, padding_idx, scale_grad_by_freq, sparse,
-    )
+        key_set, grad, indices, num_weights, padding_idx, scale_grad_by_freq, sparse)
 
 op_embedding_dense_backward = _define(
     "aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
@@ -77,70 +63,54 @@ op_embedding_dense_backward = _define(
 op_embedding_dense_backward_out = _define(
     "aten::embedding_dense_backward.out(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, *, Tensor(a!) out) -> Tensor(a!)")
 def call_embedding_dense_backward(
-    grad_output, indices, num_weights, padding_idx, scale_grad_by_freq,
-):
+        grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
     include, keep = _state.get()
     key_set = (grad_output._keys | indices._keys | include) & keep
     return op_embedding_dense_backward.table[key_set](
-        key_set, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq,
-    )
+        key_set, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)
 
 op_embedding_renorm_ = _define(
     "aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)")
 def call_embedding_renorm_(self, indices, max_norm, norm_type):
     include, keep = _state.get()
     key_set = (self._keys | indices._keys | include) & keep
-    return op_embedding_renorm_.table[key_set](
-        key_set, self, indices, max_norm, norm_type,
-    )
+    return op_embedding_renorm_.table[key_set](key_set, self, indices, max_norm, norm_type)
 
 op_embedding_bag = _define(
     "aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)")
 op_embedding_bag_padding_idx = _define(
     "aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)")
 def call_embedding_bag_padding_idx(
-    weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
-    include_last_offset, padding_idx,
-):
+        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+        include_last_offset, padding_idx):
     include, keep = _state.get()
-    key_set = (
-        weight._keys | indices._keys | offsets._keys
-        | (0 if per_sample_weights is None else per_sample_weights._keys) | include
-    ) & keep
+    key_set = (weight._keys | indices._keys | offsets._keys
+        | (0 if per_sample_weights is None else per_sample_weights._keys) | include) & keep
     return op_embedding_bag_padding_idx.table[key_set](
-        key_set, weight, indices, offsets, scale_grad_by_freq, mode, sparse,
-        per_sample_weights, include_last_offset, padding_idx,
-    )
+        key_set, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+        include_last_offset, padding_idx)
 
 op__embedding_bag = _define(
     "aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
     ("core",))
 def call__embedding_bag(
-    weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
-    per_sample_weights=None, include_last_offset=False, padding_idx=-1,
-):
+        weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
+        per_sample_weights=None, include_last_offset=False, padding_idx=-1):
     include, keep = _state.get()
-    key_set = (
-        weight._keys | indices._keys | offsets._keys
-        | (0 if per_sample_weights is None else per_sample_weights._keys) | include
-    ) & keep
+    key_set = (weight._keys | indices._keys | offsets._keys
+        | (0 if per_sample_weights is None else per_sample_weights._keys) | include) & keep
     return op__embedding_bag.table[key_set](
-        key_set, weight, indices, offsets, scale_grad_by_freq, mode, sparse,
-        per_sample_weights, include_last_offset, padding_idx,
-    )
+        key_set, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+        include_last_offset, padding_idx)
 
 op__embedding_bag_forward_only = _define(
     "aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)")
 def call__embedding_bag_forward_only(
-    weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
-    per_sample_weights=None, include_last_offset=False, padding_idx=-1,
-):
+        weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
+        per_sample_weights=None, include_last_offset=False, padding_idx=-1):
     include, keep = _state.get()
-    key_set = (
-        weight._keys | indices._keys | offsets._keys
-        | (0 if per_sample_weights is None else per_sample_weights._keys) | include
-    ) & keep
+    key_set = (weight._keys | indices._keys | offsets._keys
+        | (0 if per_sample_weights is None else per_sample_weights._keys) | include) & keep
     return op__embedding_bag_forward_only.table[key_set](
-        key_set, weight, indices, offsets, scale_grad_by_freq, mode, sparse,
-        per_sample_weights, include_last_offset, padding_idx,
-    )
+        key_set, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+        include_last_offset, padding_idx)

@@ -2,33 +2,26 @@
 """Functions and methods of the operator family factory. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import NUMBERS
-from ...core.arguments import element_type as _element_type
-from ...core.arguments import sequence as _sequence
+from ...core.arguments import NUMBERS, element_type as _element_type, sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_empty_memory_format = _define(
     "aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("core",))
 def empty(
-    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
-    memory_format=None, requires_grad=False,
-):
+        *args, size=None, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+        requires_grad=False):
     """An uninitialised tensor.
 
     Args:
         size: ints, or one sequence of them.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
+        dtype, layout, device, pin_memory: of the new tensor, optional.
         memory_format: memory format, optional.
-        requires_grad: bool, default False.
+        requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.empty."""
     try:
         if len(args) == 1:
@@ -45,12 +38,7 @@ def empty(
             dtype = _element_type("empty", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if (
-            not requires_grad
-            and layout is None
-            and pin_memory is None
-            and memory_format is None
-        ):
+        if not requires_grad and layout is None and pin_memory is None and memory_format is None:
             try:
                 short = op_empty_memory_format.table.short.get((size, dtype, device))
             except TypeError:
@@ -60,14 +48,12 @@ def empty(
         include, keep = _state.get()
         key_set = include & keep
         result = op_empty_memory_format.table[key_set](
-            key_set, size, dtype, layout, device, pin_memory, memory_format,
-        )
+            key_set, size, dtype, layout, device, pin_memory, memory_format)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "empty", empty, locals())
 
 def call_empty_memory_format(
-    size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
-):
+        size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
     if layout is None and pin_memory is None and memory_format is None:
         try:
             short = op_empty_memory_format.table.short.get((size, dtype, device))
@@ -78,26 +64,19 @@ def call_empty_memory_format(
     include, keep = _state.get()
     key_set = include & keep
     return op_empty_memory_format.table[key_set](
-        key_set, size, dtype, layout, device, pin_memory, memory_format,
-    )
+        key_set, size, dtype, layout, device, pin_memory, memory_format)
 
 op_empty_strided = _define(
     "aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core",))
 def empty_strided(
-    size, stride, *, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        size, stride, *, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """An uninitialised tensor of these strides, in elements.
 
     Args:
-        size: ints.
-        stride: ints.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        size, stride: ints.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.empty_strided."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
@@ -107,35 +86,26 @@ def empty_strided(
         include, keep = _state.get()
         key_set = include & keep
         result = op_empty_strided.table[key_set](
-            key_set, size, stride, dtype, layout, device, pin_memory,
-        )
+            key_set, size, stride, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "empty_strided", empty_strided, locals())
 
 def call_empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = include & keep
-    return op_empty_strided.table[key_set](
-        key_set, size, stride, dtype, layout, device, pin_memory,
-    )
+    return op_empty_strided.table[key_set](key_set, size, stride, dtype, layout, device, pin_memory)
 
 op_empty_permuted = _define(
     "aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 def empty_permuted(
-    size, physical_layout, *, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
-    """An uninitialised dense tensor; physical_layout is the order of its dimensions in
-    memory, outermost first.
+        size, physical_layout, *, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
+    """An uninitialised dense tensor; physical_layout is the order of its dimensions in memory,
+    outermost first.
 
     Args:
-        size: ints.
-        physical_layout: ints.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        size, physical_layout: ints.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.empty_permuted."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
@@ -145,8 +115,7 @@ def empty_permuted(
         include, keep = _state.get()
         key_set = include & keep
         result = op_empty_permuted.table[key_set](
-            key_set, size, physical_layout, dtype, layout, device, pin_memory,
-        )
+            key_set, size, physical_layout, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "empty_permuted", empty_permuted, locals())
 
@@ -154,80 +123,57 @@ op_empty_like = _define(
     "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("reads_geometry",))
 def empty_like(
-    input, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
-    requires_grad=False,
-):
+        input, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+        requires_grad=False):
     """An uninitialised tensor with the shape, dtype, device and strides of input.
 
     Args:
         input: (*).
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
+        dtype, layout, device, pin_memory: of the new tensor, optional.
         memory_format: memory format, optional.
-        requires_grad: bool, default False.
+        requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.empty_like."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("empty_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if (
-            not requires_grad
-            and dtype is None
-            and layout is None
-            and device is None
-            and pin_memory is None
-            and memory_format is None
-        ):
+        if (not requires_grad and dtype is None and layout is None and device is None
+                and pin_memory is None and memory_format is None):
             short = op_empty_like.table.short.get(input._geometry)
             if short is not None and (made := short(input)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         result = op_empty_like.table[key_set](
-            key_set, input, dtype, layout, device, pin_memory, memory_format,
-        )
+            key_set, input, dtype, layout, device, pin_memory, memory_format)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "empty_like", empty_like, locals())
 
 def call_empty_like(
-    self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
-):
-    if (
-        dtype is None
-        and layout is None
-        and device is None
-        and pin_memory is None
-        and memory_format is None
-    ):
+        self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    if (dtype is None and layout is None and device is None and pin_memory is None
+            and memory_format is None):
         short = op_empty_like.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_empty_like.table[key_set](
-        key_set, self, dtype, layout, device, pin_memory, memory_format,
-    )
+        key_set, self, dtype, layout, device, pin_memory, memory_format)
 
 op_new_empty = _define(
     "aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("reads_geometry",))
 def Tensor_new_empty(
-    self, *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        self, *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """An uninitialised tensor with the dtype and device of self.
 
     Args:
         self: (*).
         size: ints, or one sequence of them.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.Tensor.new_empty."""
     try:
         if len(args) == 1:
@@ -253,9 +199,7 @@ def Tensor_new_empty(
                 return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        result = op_new_empty.table[key_set](
-            key_set, self, size, dtype, layout, device, pin_memory,
-        )
+        result = op_new_empty.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "new_empty", Tensor_new_empty, locals())
 
@@ -269,28 +213,20 @@ def call_new_empty(self, size, dtype=None, layout=None, device=None, pin_memory=
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_new_empty.table[key_set](
-        key_set, self, size, dtype, layout, device, pin_memory,
-    )
+    return op_new_empty.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
 
 op_new_empty_strided = _define(
     "aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("reads_geometry",))
 def Tensor_new_empty_strided(
-    self, size, stride, *, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        self, size, stride, *, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """An uninitialised tensor of these strides with the dtype and device of self.
 
     Args:
         self: (*).
-        size: ints.
-        stride: ints.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        size, stride: ints.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.Tensor.new_empty_strided."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
@@ -300,36 +236,28 @@ def Tensor_new_empty_strided(
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         result = op_new_empty_strided.table[key_set](
-            key_set, self, size, stride, dtype, layout, device, pin_memory,
-        )
+            key_set, self, size, stride, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
     except Exception as error:
         return _refuse(error, "new_empty_strided", Tensor_new_empty_strided, locals())
 
 def call_new_empty_strided(
-    self, size, stride, dtype=None, layout=None, device=None, pin_memory=None,
-):
+        self, size, stride, dtype=None, layout=None, device=None, pin_memory=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_new_empty_strided.table[key_set](
-        key_set, self, size, stride, dtype, layout, device, pin_memory,
-    )
+        key_set, self, size, stride, dtype, layout, device, pin_memory)
 
 op_zeros = _define(
     "aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 def zeros(
-    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """A tensor of zeros.
 
     Args:
         size: ints, or one sequence of them.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.zeros."""
     try:
         if len(args) == 1:
@@ -375,80 +303,57 @@ op_zeros_like = _define(
     "aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("reads_geometry",))
 def zeros_like(
-    input, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
-    requires_grad=False,
-):
+        input, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+        requires_grad=False):
     """Zeros with the shape, dtype, device and strides of input.
 
     Args:
         input: (*).
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
+        dtype, layout, device, pin_memory: of the new tensor, optional.
         memory_format: memory format, optional.
-        requires_grad: bool, default False.
+        requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.zeros_like."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("zeros_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if (
-            not requires_grad
-            and dtype is None
-            and layout is None
-            and device is None
-            and pin_memory is None
-            and memory_format is None
-        ):
+        if (not requires_grad and dtype is None and layout is None and device is None
+                and pin_memory is None and memory_format is None):
             short = op_zeros_like.table.short.get(input._geometry)
             if short is not None and (made := short(input)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         result = op_zeros_like.table[key_set](
-            key_set, input, dtype, layout, device, pin_memory, memory_format,
-        )
+            key_set, input, dtype, layout, device, pin_memory, memory_format)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "zeros_like", zeros_like, locals())
 
 def call_zeros_like(
-    self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
-):
-    if (
-        dtype is None
-        and layout is None
-        and device is None
-        and pin_memory is None
-        and memory_format is None
-    ):
+        self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    if (dtype is None and layout is None and device is None and pin_memory is None
+            and memory_format is None):
         short = op_zeros_like.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_zeros_like.table[key_set](
-        key_set, self, dtype, layout, device, pin_memory, memory_format,
-    )
+        key_set, self, dtype, layout, device, pin_memory, memory_format)
 
 op_new_zeros = _define(
     "aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("reads_geometry",))
 def Tensor_new_zeros(
-    self, *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        self, *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """Zeros with the dtype and device of self.
 
     Args:
         self: (*).
         size: ints, or one sequence of them.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.Tensor.new_zeros."""
     try:
         if len(args) == 1:
@@ -474,9 +379,7 @@ def Tensor_new_zeros(
                 return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        result = op_new_zeros.table[key_set](
-            key_set, self, size, dtype, layout, device, pin_memory,
-        )
+        result = op_new_zeros.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "new_zeros", Tensor_new_zeros, locals())
 
@@ -490,25 +393,18 @@ def call_new_zeros(self, size, dtype=None, layout=None, device=None, pin_memory=
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_new_zeros.table[key_set](
-        key_set, self, size, dtype, layout, device, pin_memory,
-    )
+    return op_new_zeros.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
 
 op_ones = _define(
     "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 def ones(
-    *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """A tensor of ones.
 
     Args:
         size: ints, or one sequence of them.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.ones."""
     try:
         if len(args) == 1:
@@ -554,80 +450,56 @@ op_ones_like = _define(
     "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("reads_geometry",))
 def ones_like(
-    input, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
-    requires_grad=False,
-):
+        input, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
+        requires_grad=False):
     """Ones with the shape, dtype, device and strides of input.
 
     Args:
         input: (*).
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
+        dtype, layout, device, pin_memory: of the new tensor, optional.
         memory_format: memory format, optional.
-        requires_grad: bool, default False.
+        requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.ones_like."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("ones_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if (
-            not requires_grad
-            and dtype is None
-            and layout is None
-            and device is None
-            and pin_memory is None
-            and memory_format is None
-        ):
+        if (not requires_grad and dtype is None and layout is None and device is None
+                and pin_memory is None and memory_format is None):
             short = op_ones_like.table.short.get(input._geometry)
             if short is not None and (made := short(input)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         result = op_ones_like.table[key_set](
-            key_set, input, dtype, layout, device, pin_memory, memory_format,
-        )
+            key_set, input, dtype, layout, device, pin_memory, memory_format)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "ones_like", ones_like, locals())
 
-def call_ones_like(
-    self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None,
-):
-    if (
-        dtype is None
-        and layout is None
-        and device is None
-        and pin_memory is None
-        and memory_format is None
-    ):
+def call_ones_like(self, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    if (dtype is None and layout is None and device is None and pin_memory is None
+            and memory_format is None):
         short = op_ones_like.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_ones_like.table[key_set](
-        key_set, self, dtype, layout, device, pin_memory, memory_format,
-    )
+        key_set, self, dtype, layout, device, pin_memory, memory_format)
 
 op_new_ones = _define(
     "aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("reads_geometry",))
 def Tensor_new_ones(
-    self, *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        self, *args, size=None, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """Ones with the dtype and device of self.
 
     Args:
         self: (*).
         size: ints, or one sequence of them.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.Tensor.new_ones."""
     try:
         if len(args) == 1:
@@ -653,9 +525,7 @@ def Tensor_new_ones(
                 return made
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        result = op_new_ones.table[key_set](
-            key_set, self, size, dtype, layout, device, pin_memory,
-        )
+        result = op_new_ones.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "new_ones", Tensor_new_ones, locals())
 
@@ -669,27 +539,20 @@ def call_new_ones(self, size, dtype=None, layout=None, device=None, pin_memory=N
             return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_new_ones.table[key_set](
-        key_set, self, size, dtype, layout, device, pin_memory,
-    )
+    return op_new_ones.table[key_set](key_set, self, size, dtype, layout, device, pin_memory)
 
 op_full = _define(
     "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core",))
 def full(
-    size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """A tensor filled with one value, in the value's dtype unless dtype is given.
 
     Args:
         size: ints.
         fill_value: number.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.full.
 
     >>> gt.full((2,), 7)
@@ -699,12 +562,8 @@ def full(
             dtype = _element_type("full", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if (
-            not requires_grad
-            and type(fill_value) in NUMBERS
-            and layout is None
-            and pin_memory is None
-        ):
+        if (not requires_grad and type(fill_value) in NUMBERS and layout is None
+                and pin_memory is None):
             try:
                 short = op_full.table.short.get((size, fill_value, dtype, device))
             except TypeError:
@@ -714,8 +573,7 @@ def full(
         include, keep = _state.get()
         key_set = include & keep
         result = op_full.table[key_set](
-            key_set, size, fill_value, dtype, layout, device, pin_memory,
-        )
+            key_set, size, fill_value, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "full", full, locals())
 
@@ -729,28 +587,22 @@ def call_full(size, fill_value, dtype=None, layout=None, device=None, pin_memory
             return made
     include, keep = _state.get()
     key_set = include & keep
-    return op_full.table[key_set](
-        key_set, size, fill_value, dtype, layout, device, pin_memory,
-    )
+    return op_full.table[key_set](key_set, size, fill_value, dtype, layout, device, pin_memory)
 
 op_full_like = _define(
     "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("core", "reads_geometry",))
 def full_like(
-    input, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
-    memory_format=None, requires_grad=False,
-):
+        input, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
+        memory_format=None, requires_grad=False):
     """One value with the shape, dtype, device and strides of input.
 
     Args:
         input: (*).
         fill_value: number.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
+        dtype, layout, device, pin_memory: of the new tensor, optional.
         memory_format: memory format, optional.
-        requires_grad: bool, default False.
+        requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.full_like."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
@@ -760,39 +612,31 @@ def full_like(
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         result = op_full_like.table[key_set](
-            key_set, input, fill_value, dtype, layout, device, pin_memory, memory_format,
-        )
+            key_set, input, fill_value, dtype, layout, device, pin_memory, memory_format)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "full_like", full_like, locals())
 
 def call_full_like(
-    self, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
-    memory_format=None,
-):
+        self, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
+        memory_format=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_full_like.table[key_set](
-        key_set, self, fill_value, dtype, layout, device, pin_memory, memory_format,
-    )
+        key_set, self, fill_value, dtype, layout, device, pin_memory, memory_format)
 
 op_new_full = _define(
     "aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("reads_geometry",))
 def Tensor_new_full(
-    self, size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        self, size, fill_value, *, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """One value with the dtype and device of self.
 
     Args:
         self: (*).
         size: ints.
         fill_value: number.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.Tensor.new_full."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
@@ -809,14 +653,11 @@ def Tensor_new_full(
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         result = op_new_full.table[key_set](
-            key_set, self, size, fill_value, dtype, layout, device, pin_memory,
-        )
+            key_set, self, size, fill_value, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "new_full", Tensor_new_full, locals())
 
-def call_new_full(
-    self, size, fill_value, dtype=None, layout=None, device=None, pin_memory=None,
-):
+def call_new_full(self, size, fill_value, dtype=None, layout=None, device=None, pin_memory=None):
     if layout is None and pin_memory is None:
         try:
             short = op_new_full.table.short.get((self._geometry, size, dtype, device))
@@ -827,24 +668,17 @@ def call_new_full(
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_new_full.table[key_set](
-        key_set, self, size, fill_value, dtype, layout, device, pin_memory,
-    )
+        key_set, self, size, fill_value, dtype, layout, device, pin_memory)
 
 op_scalar_tensor = _define(
     "aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("core",))
-def scalar_tensor(
-    s, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False,
-):
+def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False):
     """A tensor without dimensions that holds one number.
 
     Args:
         s: number.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/factory.py. Matches torch.scalar_tensor."""
     try:
         if dtype is not None and type(dtype) is not _dtype:
@@ -860,9 +694,7 @@ def scalar_tensor(
                 return made
         include, keep = _state.get()
         key_set = include & keep
-        result = op_scalar_tensor.table[key_set](
-            key_set, s, dtype, layout, device, pin_memory,
-        )
+        result = op_scalar_tensor.table[key_set](key_set, s, dtype, layout, device, pin_memory)
         return result.requires_grad_() if requires_grad else result
     except Exception as error: return _refuse(error, "scalar_tensor", scalar_tensor, locals())
 
@@ -876,9 +708,7 @@ def call_scalar_tensor(s, dtype=None, layout=None, device=None, pin_memory=None)
             return made
     include, keep = _state.get()
     key_set = include & keep
-    return op_scalar_tensor.table[key_set](
-        key_set, s, dtype, layout, device, pin_memory,
-    )
+    return op_scalar_tensor.table[key_set](key_set, s, dtype, layout, device, pin_memory)
 
 op__efficientzerotensor = _define(
     "aten::_efficientzerotensor(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")

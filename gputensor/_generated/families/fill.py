@@ -6,7 +6,6 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_fill_Scalar = _define("aten::fill.Scalar(Tensor self, Scalar value) -> Tensor", ("core",))
 op_fill_Scalar_out = _define(
     "aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out) -> Tensor(a!)")
@@ -19,34 +18,29 @@ def fill(input, value, *, out=None):
     Args:
         input: (*).
         value: number or Tensor.
-        out: Tensor that takes the result, optional.
     Gradient: zeros_like(grad)
     Native: native/fill.py. Matches torch.fill."""
     try:
-        if out is not None:
-            if hasattr(value, "_keys"):
-                include, keep = _state.get()
-                key_set = (input._keys | value._keys | include) & keep
-                key_set |= _checked_out("fill", out)._keys & keep
-                return op_fill_Tensor_out.table[key_set](key_set, input, value, out)
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
-            key_set |= _checked_out("fill", out)._keys & keep
-            return op_fill_Scalar_out.table[key_set](key_set, input, value, out)
         if hasattr(value, "_keys"):
             include, keep = _state.get()
             key_set = (input._keys | value._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("fill", out)._keys & keep
+                return op_fill_Tensor_out.table[key_set](key_set, input, value, out)
             return op_fill_Tensor.table[key_set](key_set, input, value)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("fill", out)._keys & keep
+            return op_fill_Scalar_out.table[key_set](key_set, input, value, out)
         return op_fill_Scalar.table[key_set](key_set, input, value)
     except Exception as error: return _refuse(error, "fill", fill, locals())
 
 op_fill_diagonal_ = _define(
     "aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)")
 def Tensor_fill_diagonal_(self, fill_value, wrap=False):
-    """Set the elements whose indices are all equal; with wrap, the diagonal starts again
-    after each full square.
+    """Set the elements whose indices are all equal; with wrap, the diagonal starts again after
+    each full square.
 
     Args:
         self: (*).

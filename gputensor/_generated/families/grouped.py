@@ -4,13 +4,10 @@
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.tls import state as _state
 
-
 op__grouped_mm = _define(
     "aten::_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor")
 def call__grouped_mm(self, mat2, offs=None, bias=None, out_dtype=None):
     include, keep = _state.get()
-    key_set = (
-        self._keys | mat2._keys | (0 if offs is None else offs._keys)
-        | (0 if bias is None else bias._keys) | include
-    ) & keep
+    key_set = (self._keys | mat2._keys | (0 if offs is None else offs._keys)
+        | (0 if bias is None else bias._keys) | include) & keep
     return op__grouped_mm.table[key_set](key_set, self, mat2, offs, bias, out_dtype)

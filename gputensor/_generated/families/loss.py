@@ -4,17 +4,12 @@
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.tls import state as _state
 
-
 op_nll_loss_nd = _define(
     "aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor")
 def call_nll_loss_nd(self, target, weight=None, reduction=1, ignore_index=-100):
     include, keep = _state.get()
-    key_set = (
-        self._keys | target._keys | (0 if weight is None else weight._keys) | include
-    ) & keep
-    return op_nll_loss_nd.table[key_set](
-        key_set, self, target, weight, reduction, ignore_index,
-    )
+    key_set = (self._keys | target._keys | (0 if weight is None else weight._keys) | include) & keep
+    return op_nll_loss_nd.table[key_set](key_set, self, target, weight, reduction, ignore_index)
 
 op_nll_loss = _define(
     "aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor")
@@ -23,100 +18,68 @@ op_nll_loss_forward = _define(
     "aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)")
 def call_nll_loss_forward(self, target, weight, reduction, ignore_index):
     include, keep = _state.get()
-    key_set = (
-        self._keys | target._keys | (0 if weight is None else weight._keys) | include
-    ) & keep
+    key_set = (self._keys | target._keys | (0 if weight is None else weight._keys) | include) & keep
     return op_nll_loss_forward.table[key_set](
-        key_set, self, target, weight, reduction, ignore_index,
-    )
+        key_set, self, target, weight, reduction, ignore_index)
 
 op_nll_loss_backward = _define(
     "aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor")
 def call_nll_loss_backward(
-    grad_output, self, target, weight, reduction, ignore_index, total_weight,
-):
+        grad_output, self, target, weight, reduction, ignore_index, total_weight):
     include, keep = _state.get()
-    key_set = (
-        grad_output._keys | self._keys | target._keys
-        | (0 if weight is None else weight._keys) | total_weight._keys | include
-    ) & keep
+    key_set = (grad_output._keys | self._keys | target._keys
+        | (0 if weight is None else weight._keys) | total_weight._keys | include) & keep
     return op_nll_loss_backward.table[key_set](
-        key_set, grad_output, self, target, weight, reduction, ignore_index,
-        total_weight,
-    )
+        key_set, grad_output, self, target, weight, reduction, ignore_index, total_weight)
 
 op_cross_entropy_loss = _define(
     "aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor")
 def call_cross_entropy_loss(
-    self, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0,
-):
+        self, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0):
     include, keep = _state.get()
-    key_set = (
-        self._keys | target._keys | (0 if weight is None else weight._keys) | include
-    ) & keep
+    key_set = (self._keys | target._keys | (0 if weight is None else weight._keys) | include) & keep
     return op_cross_entropy_loss.table[key_set](
-        key_set, self, target, weight, reduction, ignore_index, label_smoothing,
-    )
+        key_set, self, target, weight, reduction, ignore_index, label_smoothing)
 
 op__cross_entropy = _define(
     "aten::_cross_entropy(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor log_probabilities, Tensor total_weight)")
 def call__cross_entropy(self, target, weight, reduction, ignore_index):
     include, keep = _state.get()
-    key_set = (
-        self._keys | target._keys | (0 if weight is None else weight._keys) | include
-    ) & keep
-    return op__cross_entropy.table[key_set](
-        key_set, self, target, weight, reduction, ignore_index,
-    )
+    key_set = (self._keys | target._keys | (0 if weight is None else weight._keys) | include) & keep
+    return op__cross_entropy.table[key_set](key_set, self, target, weight, reduction, ignore_index)
 
 op__cross_entropy_backward = _define(
     "aten::_cross_entropy_backward(Tensor grad_output, Tensor log_probabilities, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor")
 def call__cross_entropy_backward(
-    grad_output, log_probabilities, target, weight, reduction, ignore_index, total_weight,
-):
+        grad_output, log_probabilities, target, weight, reduction, ignore_index, total_weight):
     include, keep = _state.get()
-    key_set = (
-        grad_output._keys | log_probabilities._keys | target._keys
-        | (0 if weight is None else weight._keys) | total_weight._keys | include
-    ) & keep
+    key_set = (grad_output._keys | log_probabilities._keys | target._keys
+        | (0 if weight is None else weight._keys) | total_weight._keys | include) & keep
     return op__cross_entropy_backward.table[key_set](
-        key_set, grad_output, log_probabilities, target, weight, reduction,
-        ignore_index, total_weight,
-    )
+        key_set, grad_output, log_probabilities, target, weight, reduction, ignore_index,
+        total_weight)
 
 op_nll_loss2d = _define(
     "aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor")
 def call_nll_loss2d(self, target, weight=None, reduction=1, ignore_index=-100):
     include, keep = _state.get()
-    key_set = (
-        self._keys | target._keys | (0 if weight is None else weight._keys) | include
-    ) & keep
-    return op_nll_loss2d.table[key_set](
-        key_set, self, target, weight, reduction, ignore_index,
-    )
+    key_set = (self._keys | target._keys | (0 if weight is None else weight._keys) | include) & keep
+    return op_nll_loss2d.table[key_set](key_set, self, target, weight, reduction, ignore_index)
 
 op_nll_loss2d_forward = _define(
     "aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)")
 def call_nll_loss2d_forward(self, target, weight, reduction, ignore_index):
     include, keep = _state.get()
-    key_set = (
-        self._keys | target._keys | (0 if weight is None else weight._keys) | include
-    ) & keep
+    key_set = (self._keys | target._keys | (0 if weight is None else weight._keys) | include) & keep
     return op_nll_loss2d_forward.table[key_set](
-        key_set, self, target, weight, reduction, ignore_index,
-    )
+        key_set, self, target, weight, reduction, ignore_index)
 
 op_nll_loss2d_backward = _define(
     "aten::nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor")
 def call_nll_loss2d_backward(
-    grad_output, self, target, weight, reduction, ignore_index, total_weight,
-):
+        grad_output, self, target, weight, reduction, ignore_index, total_weight):
     include, keep = _state.get()
-    key_set = (
-        grad_output._keys | self._keys | target._keys
-        | (0 if weight is None else weight._keys) | total_weight._keys | include
-    ) & keep
+    key_set = (grad_output._keys | self._keys | target._keys
+        | (0 if weight is None else weight._keys) | total_weight._keys | include) & keep
     return op_nll_loss2d_backward.table[key_set](
-        key_set, grad_output, self, target, weight, reduction, ignore_index,
-        total_weight,
-    )
+        key_set, grad_output, self, target, weight, reduction, ignore_index, total_weight)

@@ -4,33 +4,23 @@
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.tls import state as _state
 
-
 op_multi_margin_loss = _define(
     "aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor")
 op_multi_margin_loss_out = _define(
     "aten::multi_margin_loss.out(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)")
 def call_multi_margin_loss(self, target, p=1, margin=1, weight=None, reduction=1):
     include, keep = _state.get()
-    key_set = (
-        self._keys | target._keys | (0 if weight is None else weight._keys) | include
-    ) & keep
-    return op_multi_margin_loss.table[key_set](
-        key_set, self, target, p, margin, weight, reduction,
-    )
+    key_set = (self._keys | target._keys | (0 if weight is None else weight._keys) | include) & keep
+    return op_multi_margin_loss.table[key_set](key_set, self, target, p, margin, weight, reduction)
 
 op_multi_margin_loss_backward = _define(
     "aten::multi_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, Scalar p, Scalar margin, Tensor? weight=None, int reduction=Mean) -> Tensor")
-def call_multi_margin_loss_backward(
-    grad_output, self, target, p, margin, weight=None, reduction=1,
-):
+def call_multi_margin_loss_backward(grad_output, self, target, p, margin, weight=None, reduction=1):
     include, keep = _state.get()
-    key_set = (
-        grad_output._keys | self._keys | target._keys
-        | (0 if weight is None else weight._keys) | include
-    ) & keep
+    key_set = (grad_output._keys | self._keys | target._keys
+        | (0 if weight is None else weight._keys) | include) & keep
     return op_multi_margin_loss_backward.table[key_set](
-        key_set, grad_output, self, target, p, margin, weight, reduction,
-    )
+        key_set, grad_output, self, target, p, margin, weight, reduction)
 
 op_multilabel_margin_loss = _define(
     "aten::multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor")
@@ -44,17 +34,12 @@ op_multilabel_margin_loss_forward = _define(
 def call_multilabel_margin_loss_forward(self, target, reduction):
     include, keep = _state.get()
     key_set = (self._keys | target._keys | include) & keep
-    return op_multilabel_margin_loss_forward.table[key_set](
-        key_set, self, target, reduction,
-    )
+    return op_multilabel_margin_loss_forward.table[key_set](key_set, self, target, reduction)
 
 op_multilabel_margin_loss_backward = _define(
     "aten::multilabel_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, Tensor is_target) -> Tensor")
 def call_multilabel_margin_loss_backward(grad_output, self, target, reduction, is_target):
     include, keep = _state.get()
-    key_set = (
-        grad_output._keys | self._keys | target._keys | is_target._keys | include
-    ) & keep
+    key_set = (grad_output._keys | self._keys | target._keys | is_target._keys | include) & keep
     return op_multilabel_margin_loss_backward.table[key_set](
-        key_set, grad_output, self, target, reduction, is_target,
-    )
+        key_set, grad_output, self, target, reduction, is_target)

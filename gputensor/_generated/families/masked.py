@@ -6,10 +6,8 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_masked_fill_Scalar = _define(
-    "aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
-    ("pointwise",))
+    "aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor", ("pointwise",))
 op_masked_fill_Scalar_out = _define(
     "aten::masked_fill.Scalar_out(Tensor self, Tensor mask, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
@@ -21,35 +19,30 @@ def masked_fill(input, mask, value, *, out=None):
     """A copy of input with one value where mask is true; both are broadcast.
 
     Args:
-        input: (*).
-        mask: (*).
+        input, mask: (*).
         value: number or Tensor.
-        out: Tensor that takes the result, optional.
     Gradient: masked_fill(grad, mask, 0)
     Native: native/masked.py. Matches torch.masked_fill.
 
     >>> gt.masked_fill(gt.arange(3), gt.tensor([True, False, True]), 9)
     tensor([9, 1, 9])"""
     try:
-        if out is not None:
-            if hasattr(value, "_keys"):
-                include, keep = _state.get()
-                key_set = (input._keys | mask._keys | value._keys | include) & keep
-                key_set |= _checked_out("masked_fill", out)._keys & keep
-                return op_masked_fill_Tensor_out.table[key_set](key_set, input, mask, value, out)
-            include, keep = _state.get()
-            key_set = (input._keys | mask._keys | include) & keep
-            key_set |= _checked_out("masked_fill", out)._keys & keep
-            return op_masked_fill_Scalar_out.table[key_set](key_set, input, mask, value, out)
         if hasattr(value, "_keys"):
             include, keep = _state.get()
             key_set = (input._keys | mask._keys | value._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("masked_fill", out)._keys & keep
+                return op_masked_fill_Tensor_out.table[key_set](key_set, input, mask, value, out)
             return op_masked_fill_Tensor.table[key_set](key_set, input, mask, value)
-        short = op_masked_fill_Scalar.table.short.get((input._geometry, mask._geometry))
-        if short is not None and (made := short(input, mask, value)) is not None:
-            return made
+        if out is None:
+            short = op_masked_fill_Scalar.table.short.get((input._geometry, mask._geometry))
+            if short is not None and (made := short(input, mask, value)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | mask._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("masked_fill", out)._keys & keep
+            return op_masked_fill_Scalar_out.table[key_set](key_set, input, mask, value, out)
         return op_masked_fill_Scalar.table[key_set](key_set, input, mask, value)
     except Exception as error: return _refuse(error, "masked_fill", masked_fill, locals())
 
@@ -107,8 +100,7 @@ def call_masked_fill__Scalar(self, mask, value):
     return op_masked_fill__Scalar.table[key_set](key_set, self, mask, value)
 
 op_masked_select = _define(
-    "aten::masked_select(Tensor self, Tensor mask) -> Tensor",
-    ("dynamic_output_shape",))
+    "aten::masked_select(Tensor self, Tensor mask) -> Tensor", ("dynamic_output_shape",))
 op_masked_select_out = _define(
     "aten::masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)",
     ("dynamic_output_shape",))
@@ -116,9 +108,7 @@ def masked_select(input, mask, *, out=None):
     """The elements where mask is true, in row-major order; input and mask are broadcast.
 
     Args:
-        input: (*).
-        mask: (*).
-        out: Tensor that takes the result, optional.
+        input, mask: (*).
     Gradient: masked_select_backward(grad, input, mask)
     Native: native/masked.py. Matches torch.masked_select.
 
@@ -156,19 +146,14 @@ def call_masked_select_backward(grad, input, mask):
     return op_masked_select_backward.table[key_set](key_set, grad, input, mask)
 
 op_masked_scatter = _define(
-    "aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
-    ("core",))
+    "aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", ("core",))
 op_masked_scatter_out = _define(
     "aten::masked_scatter.out(Tensor self, Tensor mask, Tensor source, *, Tensor(a!) out) -> Tensor(a!)")
 def masked_scatter(input, mask, source, *, out=None):
-    """A copy of input with the elements of source, in their order, written where mask is
-    true.
+    """A copy of input with the elements of source, in their order, written where mask is true.
 
     Args:
-        input: (*).
-        mask: (*).
-        source: (*).
-        out: Tensor that takes the result, optional.
+        input, mask, source: (*).
     Gradient:
         input: masked_fill(grad, mask, 0)
         source: masked_scatter_backward(grad, mask, source.shape)
@@ -176,8 +161,7 @@ def masked_scatter(input, mask, source, *, out=None):
     try:
         if out is None:
             short = op_masked_scatter.table.short.get((
-                input._geometry, mask._geometry, source._geometry,
-            ))
+                input._geometry, mask._geometry, source._geometry))
             if short is not None and (made := short(input, mask, source)) is not None:
                 return made
         include, keep = _state.get()
@@ -189,12 +173,11 @@ def masked_scatter(input, mask, source, *, out=None):
     except Exception as error: return _refuse(error, "masked_scatter", masked_scatter, locals())
 
 def Tensor_masked_scatter(self, mask, source):
-    """A copy of self with the elements of source, in their order, written where mask is
-    true. See gt.masked_scatter."""
+    """A copy of self with the elements of source, in their order, written where mask is true. See
+    gt.masked_scatter."""
     try:
         short = op_masked_scatter.table.short.get((
-            self._geometry, mask._geometry, source._geometry,
-        ))
+            self._geometry, mask._geometry, source._geometry))
         if short is not None and (made := short(self, mask, source)) is not None:
             return made
         include, keep = _state.get()
@@ -204,9 +187,7 @@ def Tensor_masked_scatter(self, mask, source):
         return _refuse(error, "masked_scatter", Tensor_masked_scatter, locals())
 
 def call_masked_scatter(self, mask, source):
-    short = op_masked_scatter.table.short.get((
-        self._geometry, mask._geometry, source._geometry,
-    ))
+    short = op_masked_scatter.table.short.get((self._geometry, mask._geometry, source._geometry))
     if short is not None and (made := short(self, mask, source)) is not None:
         return made
     include, keep = _state.get()
@@ -216,12 +197,11 @@ def call_masked_scatter(self, mask, source):
 op_masked_scatter_ = _define(
     "aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)")
 def Tensor_masked_scatter_(self, mask, source):
-    """In place: A copy of self with the elements of source, in their order, written where
-    mask is true. See gt.masked_scatter."""
+    """In place: A copy of self with the elements of source, in their order, written where mask is
+    true. See gt.masked_scatter."""
     try:
         short = op_masked_scatter_.table.short.get((
-            self._geometry, mask._geometry, source._geometry,
-        ))
+            self._geometry, mask._geometry, source._geometry))
         if short is not None and (made := short(self, mask, source)) is not None:
             return made
         include, keep = _state.get()

@@ -6,7 +6,6 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_mm = _define("aten::mm(Tensor self, Tensor mat2) -> Tensor", ("core",))
 op_mm_out = _define("aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)")
 def mm(input, mat2, *, out=None):
@@ -15,7 +14,6 @@ def mm(input, mat2, *, out=None):
     Args:
         input: (*), of one dtype.
         mat2: (*).
-        out: Tensor that takes the result, optional.
     Gradient:
         input: mm_mat1_backward(grad, mat2, input._geometry)
         mat2: mm_mat2_backward(grad, input, mat2._geometry)
@@ -25,8 +23,7 @@ def mm(input, mat2, *, out=None):
     [[3.0], [3.0]]"""
     try:
         if out is None:
-            key = (input._geometry, mat2._geometry)
-            short = op_mm.table.short.get(key)
+            short = op_mm.table.short.get((input._geometry, mat2._geometry))
             if short is not None and (made := short(input, mat2)) is not None:
                 return made
         include, keep = _state.get()
@@ -40,8 +37,7 @@ def mm(input, mat2, *, out=None):
 def Tensor_mm(self, mat2):
     """Product of two matrices. See gt.mm."""
     try:
-        key = (self._geometry, mat2._geometry)
-        short = op_mm.table.short.get(key)
+        short = op_mm.table.short.get((self._geometry, mat2._geometry))
         if short is not None and (made := short(self, mat2)) is not None:
             return made
         include, keep = _state.get()
@@ -50,8 +46,7 @@ def Tensor_mm(self, mat2):
     except Exception as error: return _refuse(error, "mm", Tensor_mm, locals())
 
 def call_mm(self, mat2):
-    key = (self._geometry, mat2._geometry)
-    short = op_mm.table.short.get(key)
+    short = op_mm.table.short.get((self._geometry, mat2._geometry))
     if short is not None and (made := short(self, mat2)) is not None:
         return made
     include, keep = _state.get()
@@ -65,9 +60,7 @@ def matmul(input, other, *, out=None):
     """Product of two matrices, of vectors, or of batches of matrices, as by the operator @.
 
     Args:
-        input: (*).
-        other: (*).
-        out: Tensor that takes the result, optional.
+        input, other: (*).
     Native: native/matmul.py. Matches torch.matmul.
 
     >>> (gt.ones(5, 1, 2, 3) @ gt.ones(4, 3, 2)).shape
@@ -82,8 +75,8 @@ def matmul(input, other, *, out=None):
     except Exception as error: return _refuse(error, "matmul", matmul, locals())
 
 def Tensor_matmul(self, other):
-    """Product of two matrices, of vectors, or of batches of matrices, as by the operator @.
-    See gt.matmul."""
+    """Product of two matrices, of vectors, or of batches of matrices, as by the operator @. See
+    gt.matmul."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
@@ -127,11 +120,8 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
 
     Args:
         input: (*), of one dtype.
-        mat1: (*).
-        mat2: (*).
-        beta: number, default 1.
-        alpha: number, default 1.
-        out: Tensor that takes the result, optional.
+        mat1, mat2: (*).
+        beta, alpha: number, default 1.
     Gradient:
         input: scaled(grad, beta)
         mat1: scaled(mm_mat1_backward(grad, mat2, mat1._geometry), alpha)
@@ -142,8 +132,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
     tensor([[4., 5.]])"""
     try:
         if out is None:
-            key = (input._geometry, mat1._geometry, mat2._geometry)
-            short = op_addmm.table.short.get(key)
+            short = op_addmm.table.short.get((input._geometry, mat1._geometry, mat2._geometry))
             if short is not None and (made := short(input, mat1, mat2, beta, alpha)) is not None:
                 return made
         include, keep = _state.get()
@@ -155,11 +144,10 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
     except Exception as error: return _refuse(error, "addmm", addmm, locals())
 
 def Tensor_addmm(self, mat1, mat2, *, beta=1, alpha=1):
-    """beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is not read.
-    See gt.addmm."""
+    """beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is not read. See
+    gt.addmm."""
     try:
-        key = (self._geometry, mat1._geometry, mat2._geometry)
-        short = op_addmm.table.short.get(key)
+        short = op_addmm.table.short.get((self._geometry, mat1._geometry, mat2._geometry))
         if short is not None and (made := short(self, mat1, mat2, beta, alpha)) is not None:
             return made
         include, keep = _state.get()
@@ -168,8 +156,7 @@ def Tensor_addmm(self, mat1, mat2, *, beta=1, alpha=1):
     except Exception as error: return _refuse(error, "addmm", Tensor_addmm, locals())
 
 def call_addmm(self, mat1, mat2, beta=1, alpha=1):
-    key = (self._geometry, mat1._geometry, mat2._geometry)
-    short = op_addmm.table.short.get(key)
+    short = op_addmm.table.short.get((self._geometry, mat1._geometry, mat2._geometry))
     if short is not None and (made := short(self, mat1, mat2, beta, alpha)) is not None:
         return made
     include, keep = _state.get()
@@ -179,11 +166,10 @@ def call_addmm(self, mat1, mat2, beta=1, alpha=1):
 op_addmm_ = _define(
     "aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
 def Tensor_addmm_(self, mat1, mat2, *, beta=1, alpha=1):
-    """In place: beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is
-    not read. See gt.addmm."""
+    """In place: beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is not
+    read. See gt.addmm."""
     try:
-        key = (self._geometry, mat1._geometry, mat2._geometry)
-        short = op_addmm_.table.short.get(key)
+        short = op_addmm_.table.short.get((self._geometry, mat1._geometry, mat2._geometry))
         if short is not None and (made := short(self, mat1, mat2, beta, alpha)) is not None:
             return made
         include, keep = _state.get()
@@ -194,7 +180,5 @@ def Tensor_addmm_(self, mat1, mat2, *, beta=1, alpha=1):
 op_linear = _define("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
 def call_linear(input, weight, bias=None):
     include, keep = _state.get()
-    key_set = (
-        input._keys | weight._keys | (0 if bias is None else bias._keys) | include
-    ) & keep
+    key_set = (input._keys | weight._keys | (0 if bias is None else bias._keys) | include) & keep
     return op_linear.table[key_set](key_set, input, weight, bias)

@@ -5,7 +5,6 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_max_pool1d = _define(
     "aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor")
 def max_pool1d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
@@ -13,8 +12,7 @@ def max_pool1d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
 
     Args:
         input: (*).
-        kernel_size: int or ints.
-        stride: int or ints.
+        kernel_size, stride: int or ints.
         padding: int or ints, default 0.
         dilation: int or ints, default 1.
         ceil_mode: bool, default False.
@@ -23,21 +21,17 @@ def max_pool1d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_max_pool1d.table[key_set](
-            key_set, input, kernel_size, stride, padding, dilation, ceil_mode,
-        )
+            key_set, input, kernel_size, stride, padding, dilation, ceil_mode)
     except Exception as error: return _refuse(error, "max_pool1d", max_pool1d, locals())
 
 op_max_pool1d_with_indices = _define(
     "aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)")
-def max_pool1d_with_indices(
-    input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False,
-):
+def max_pool1d_with_indices(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
     """max_pool1d, and the index of each maximum in the input.
 
     Args:
         input: (*).
-        kernel_size: int or ints.
-        stride: int or ints.
+        kernel_size, stride: int or ints.
         padding: int or ints, default 0.
         dilation: int or ints, default 1.
         ceil_mode: bool, default False.
@@ -46,19 +40,16 @@ def max_pool1d_with_indices(
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_max_pool1d_with_indices.table[key_set](
-            key_set, input, kernel_size, stride, padding, dilation, ceil_mode,
-        )
+            key_set, input, kernel_size, stride, padding, dilation, ceil_mode)
     except Exception as error:
         return _refuse(error, "max_pool1d_with_indices", max_pool1d_with_indices, locals())
 
 def call_max_pool1d_with_indices(
-    self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False,
-):
+        self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_max_pool1d_with_indices.table[key_set](
-        key_set, self, kernel_size, stride, padding, dilation, ceil_mode,
-    )
+        key_set, self, kernel_size, stride, padding, dilation, ceil_mode)
 
 op_max_pool2d = _define(
     "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor")
@@ -67,8 +58,7 @@ def max_pool2d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
 
     Args:
         input: (*).
-        kernel_size: ints.
-        stride: ints.
+        kernel_size, stride: ints.
         padding: ints, default 0.
         dilation: ints, default 1.
         ceil_mode: bool, default False.
@@ -77,34 +67,28 @@ def max_pool2d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_max_pool2d.table[key_set](
-            key_set, input, kernel_size, stride, padding, dilation, ceil_mode,
-        )
+            key_set, input, kernel_size, stride, padding, dilation, ceil_mode)
     except Exception as error: return _refuse(error, "max_pool2d", max_pool2d, locals())
 
 op_max_pool2d_with_indices = _define(
     "aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
     ("core",))
 def call_max_pool2d_with_indices(
-    self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False,
-):
+        self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_max_pool2d_with_indices.table[key_set](
-        key_set, self, kernel_size, stride, padding, dilation, ceil_mode,
-    )
+        key_set, self, kernel_size, stride, padding, dilation, ceil_mode)
 
 op_max_pool2d_with_indices_backward = _define(
     "aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
     ("core",))
 def call_max_pool2d_with_indices_backward(
-    grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices,
-):
+        grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | indices._keys | include) & keep
     return op_max_pool2d_with_indices_backward.table[key_set](
-        key_set, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode,
-        indices,
-    )
+        key_set, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices)
 
 op_max_pool3d = _define(
     "aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor")
@@ -113,8 +97,7 @@ def max_pool3d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
 
     Args:
         input: (*).
-        kernel_size: ints.
-        stride: ints.
+        kernel_size, stride: ints.
         padding: ints, default 0.
         dilation: ints, default 1.
         ceil_mode: bool, default False.
@@ -123,33 +106,27 @@ def max_pool3d(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=F
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_max_pool3d.table[key_set](
-            key_set, input, kernel_size, stride, padding, dilation, ceil_mode,
-        )
+            key_set, input, kernel_size, stride, padding, dilation, ceil_mode)
     except Exception as error: return _refuse(error, "max_pool3d", max_pool3d, locals())
 
 op_max_pool3d_with_indices = _define(
     "aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
     ("core",))
 def call_max_pool3d_with_indices(
-    self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False,
-):
+        self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_max_pool3d_with_indices.table[key_set](
-        key_set, self, kernel_size, stride, padding, dilation, ceil_mode,
-    )
+        key_set, self, kernel_size, stride, padding, dilation, ceil_mode)
 
 op_max_pool3d_with_indices_backward = _define(
     "aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor")
 def call_max_pool3d_with_indices_backward(
-    grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices,
-):
+        grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | indices._keys | include) & keep
     return op_max_pool3d_with_indices_backward.table[key_set](
-        key_set, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode,
-        indices,
-    )
+        key_set, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices)
 
 op_adaptive_max_pool1d = _define(
     "aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)")
@@ -184,9 +161,7 @@ op_adaptive_max_pool2d_backward = _define(
 def call_adaptive_max_pool2d_backward(grad_output, self, indices):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | indices._keys | include) & keep
-    return op_adaptive_max_pool2d_backward.table[key_set](
-        key_set, grad_output, self, indices,
-    )
+    return op_adaptive_max_pool2d_backward.table[key_set](key_set, grad_output, self, indices)
 
 op_adaptive_max_pool3d = _define(
     "aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)")
@@ -200,6 +175,4 @@ op_adaptive_max_pool3d_backward = _define(
 def call_adaptive_max_pool3d_backward(grad_output, self, indices):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | indices._keys | include) & keep
-    return op_adaptive_max_pool3d_backward.table[key_set](
-        key_set, grad_output, self, indices,
-    )
+    return op_adaptive_max_pool3d_backward.table[key_set](key_set, grad_output, self, indices)

@@ -2,15 +2,13 @@
 """Functions and methods of the operator family moments. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import axis as _axis
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import checked_outs as _checked_outs
-from ...core.arguments import element_type as _element_type
+from ...core.arguments import (
+    axis as _axis, checked_out as _checked_out, checked_outs as _checked_outs,
+    element_type as _element_type)
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op_std = _define("aten::std(Tensor self, bool unbiased=True) -> Tensor", ("reduction",))
 op_std_dim = _define(
@@ -26,9 +24,8 @@ op_std_correction_out = _define(
     "aten::std.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def std(
-    input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
-    keepdims=None,
-):
+        input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
+        keepdims=None):
     """Standard deviation of all elements, or along dimensions; the divisor is the number of
     elements
 
@@ -38,7 +35,6 @@ def std(
         unbiased: bool, optional.
         keepdim: bool, default False.
         correction: number, optional.
-        out: Tensor that takes the result, optional.
     Gradient: std_backward(grad, result, input, dim, correction, keepdim)
     Native: native/moments.py. Matches torch.std.
 
@@ -47,82 +43,65 @@ def std(
     >>> gt.std(gt.tensor([1.0, 2.0, 3.0]))
     tensor(1.)"""
     try:
-        if axis is not None:
-            dim = _axis("std", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("std", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
-        if out is not None:
-            if dim is None and not keepdim and correction is None:
-                raise _errors.no_out("std")
-            if correction is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("std", out)._keys & keep
-                return op_std_out.table[key_set](
-                    key_set, input, dim, True if unbiased is None else unbiased, keepdim, out,
-                )
-            if unbiased is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("std", out)._keys & keep
-                return op_std_correction_out.table[key_set](
-                    key_set, input, dim, correction, keepdim, out,
-                )
         if dim is None and not keepdim and correction is None:
+            if out is not None:
+                raise _errors.no_out("std")
             short = op_std.table.short.get(input._geometry)
             if short is not None and (made := short(
-                input, True if unbiased is None else unbiased,
-            )) is not None:
+                    input, True if unbiased is None else unbiased)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             return op_std.table[key_set](key_set, input, True if unbiased is None else unbiased)
         if correction is None:
-            short = op_std_dim.table.short.get(input._geometry)
-            if short is not None and (made := short(
-                input, dim, True if unbiased is None else unbiased, keepdim,
-            )) is not None:
-                return made
+            if out is None:
+                short = op_std_dim.table.short.get(input._geometry)
+                if short is not None and (made := short(
+                        input, dim, True if unbiased is None else unbiased, keepdim)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("std", out)._keys & keep
+                return op_std_out.table[key_set](
+                    key_set, input, dim, True if unbiased is None else unbiased, keepdim, out)
             return op_std_dim.table[key_set](
-                key_set, input, dim, True if unbiased is None else unbiased, keepdim,
-            )
+                key_set, input, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
-            short = op_std_correction.table.short.get(input._geometry)
-            if short is not None and (made := short(
-                input, dim, correction, keepdim,
-            )) is not None:
-                return made
+            if out is None:
+                short = op_std_correction.table.short.get(input._geometry)
+                if short is not None and (made := short(
+                        input, dim, correction, keepdim)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("std", out)._keys & keep
+                return op_std_correction_out.table[key_set](
+                    key_set, input, dim, correction, keepdim, out)
             return op_std_correction.table[key_set](key_set, input, dim, correction, keepdim)
         raise _errors.no_form(
             "std", "input, unbiased", "input, dim, unbiased, keepdim",
-            "input, dim, correction, keepdim",
-        )
+            "input, dim, correction, keepdim")
     except Exception as error: return _refuse(error, "std", std, locals())
 
 def Tensor_std(
-    self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None,
-    keepdims=None,
-):
+        self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
     """Standard deviation of all elements, or along dimensions; the divisor is the number of
     elements See gt.std."""
     try:
-        if axis is not None:
-            dim = _axis("std", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("std", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
         if dim is None and not keepdim and correction is None:
             short = op_std.table.short.get(self._geometry)
             if short is not None and (made := short(
-                self, True if unbiased is None else unbiased,
-            )) is not None:
+                    self, True if unbiased is None else unbiased)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
@@ -130,41 +109,33 @@ def Tensor_std(
         if correction is None:
             short = op_std_dim.table.short.get(self._geometry)
             if short is not None and (made := short(
-                self, dim, True if unbiased is None else unbiased, keepdim,
-            )) is not None:
+                    self, dim, True if unbiased is None else unbiased, keepdim)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_std_dim.table[key_set](
-                key_set, self, dim, True if unbiased is None else unbiased, keepdim,
-            )
+                key_set, self, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
             short = op_std_correction.table.short.get(self._geometry)
-            if short is not None and (made := short(
-                self, dim, correction, keepdim,
-            )) is not None:
+            if short is not None and (made := short(self, dim, correction, keepdim)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_std_correction.table[key_set](key_set, self, dim, correction, keepdim)
         raise _errors.no_form(
-            "std", "unbiased", "dim, unbiased, keepdim", "dim, correction, keepdim",
-        )
+            "std", "unbiased", "dim, unbiased, keepdim", "dim, correction, keepdim")
     except Exception as error: return _refuse(error, "std", Tensor_std, locals())
 
 def call_std_correction(self, dim=None, correction=None, keepdim=False):
     short = op_std_correction.table.short.get(self._geometry)
-    if short is not None and (made := short(
-        self, dim, correction, keepdim,
-    )) is not None:
+    if short is not None and (made := short(self, dim, correction, keepdim)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_std_correction.table[key_set](key_set, self, dim, correction, keepdim)
 
 op_std_mean = _define(
-    "aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-    ("reduction",))
+    "aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", ("reduction",))
 op_std_mean_dim = _define(
     "aten::std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
     ("reduction",))
@@ -175,9 +146,8 @@ op_std_mean_correction_out = _define(
     "aten::std_mean.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
     ("reduction",))
 def std_mean(
-    input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
-    keepdims=None,
-):
+        input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
+        keepdims=None):
     """Standard deviation and mean of all elements, or along dimensions.
 
     Args:
@@ -186,52 +156,40 @@ def std_mean(
         unbiased: bool, optional.
         keepdim: bool, default False.
         correction: number, optional.
-        out: Tensors that take the results, optional.
     Gradient: std_mean_backward(grads[0], grads[1], input, dim, correction, keepdim)
     Native: native/moments.py. Matches torch.std_mean."""
     try:
-        if axis is not None:
-            dim = _axis("std_mean", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("std_mean", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
-        if out is not None:
-            key_set |= _checked_outs("std_mean", out, 2) & keep
-            if dim is None and not keepdim and correction is None:
-                raise _errors.no_out("std_mean")
-            if correction is None:
-                raise _errors.no_out("std_mean")
-            if unbiased is None:
-                return op_std_mean_correction_out.table[key_set](
-                    key_set, input, dim, correction, keepdim, out[0], out[1],
-                )
         if dim is None and not keepdim and correction is None:
+            if out is not None:
+                raise _errors.no_out("std_mean")
             return op_std_mean.table[key_set](
-                key_set, input, True if unbiased is None else unbiased,
-            )
+                key_set, input, True if unbiased is None else unbiased)
         if correction is None:
+            if out is not None:
+                raise _errors.no_out("std_mean")
             return op_std_mean_dim.table[key_set](
-                key_set, input, dim, True if unbiased is None else unbiased, keepdim,
-            )
+                key_set, input, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
-            return op_std_mean_correction.table[key_set](
-                key_set, input, dim, correction, keepdim,
-            )
+            if out is not None:
+                key_set |= _checked_outs("std_mean", out, 2) & keep
+                return op_std_mean_correction_out.table[key_set](
+                    key_set, input, dim, correction, keepdim, out[0], out[1])
+            return op_std_mean_correction.table[key_set](key_set, input, dim, correction, keepdim)
         raise _errors.no_form(
             "std_mean", "input, unbiased", "input, dim, unbiased, keepdim",
-            "input, dim, correction, keepdim",
-        )
+            "input, dim, correction, keepdim")
     except Exception as error: return _refuse(error, "std_mean", std_mean, locals())
 
 def call_std_mean_correction(self, dim=None, correction=None, keepdim=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_std_mean_correction.table[key_set](
-        key_set, self, dim, correction, keepdim,
-    )
+    return op_std_mean_correction.table[key_set](key_set, self, dim, correction, keepdim)
 
 op_var = _define("aten::var(Tensor self, bool unbiased=True) -> Tensor", ("reduction",))
 op_var_dim = _define(
@@ -247,9 +205,8 @@ op_var_correction_out = _define(
     "aten::var.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def var(
-    input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
-    keepdims=None,
-):
+        input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
+        keepdims=None):
     """Variance of all elements, or along dimensions; the divisor is the number of elements
 
     Args:
@@ -258,7 +215,6 @@ def var(
         unbiased: bool, optional.
         keepdim: bool, default False.
         correction: number, optional.
-        out: Tensor that takes the result, optional.
     Gradient: var_backward(grad, input, dim, correction, keepdim)
     Native: native/moments.py. Matches torch.var.
 
@@ -267,82 +223,65 @@ def var(
     >>> gt.var(gt.tensor([[1.0, 3.0], [2.0, 6.0]]), 1)
     tensor([2., 8.])"""
     try:
-        if axis is not None:
-            dim = _axis("var", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("var", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
-        if out is not None:
-            if dim is None and not keepdim and correction is None:
-                raise _errors.no_out("var")
-            if correction is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("var", out)._keys & keep
-                return op_var_out.table[key_set](
-                    key_set, input, dim, True if unbiased is None else unbiased, keepdim, out,
-                )
-            if unbiased is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("var", out)._keys & keep
-                return op_var_correction_out.table[key_set](
-                    key_set, input, dim, correction, keepdim, out,
-                )
         if dim is None and not keepdim and correction is None:
+            if out is not None:
+                raise _errors.no_out("var")
             short = op_var.table.short.get(input._geometry)
             if short is not None and (made := short(
-                input, True if unbiased is None else unbiased,
-            )) is not None:
+                    input, True if unbiased is None else unbiased)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             return op_var.table[key_set](key_set, input, True if unbiased is None else unbiased)
         if correction is None:
-            short = op_var_dim.table.short.get(input._geometry)
-            if short is not None and (made := short(
-                input, dim, True if unbiased is None else unbiased, keepdim,
-            )) is not None:
-                return made
+            if out is None:
+                short = op_var_dim.table.short.get(input._geometry)
+                if short is not None and (made := short(
+                        input, dim, True if unbiased is None else unbiased, keepdim)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("var", out)._keys & keep
+                return op_var_out.table[key_set](
+                    key_set, input, dim, True if unbiased is None else unbiased, keepdim, out)
             return op_var_dim.table[key_set](
-                key_set, input, dim, True if unbiased is None else unbiased, keepdim,
-            )
+                key_set, input, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
-            short = op_var_correction.table.short.get(input._geometry)
-            if short is not None and (made := short(
-                input, dim, correction, keepdim,
-            )) is not None:
-                return made
+            if out is None:
+                short = op_var_correction.table.short.get(input._geometry)
+                if short is not None and (made := short(
+                        input, dim, correction, keepdim)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("var", out)._keys & keep
+                return op_var_correction_out.table[key_set](
+                    key_set, input, dim, correction, keepdim, out)
             return op_var_correction.table[key_set](key_set, input, dim, correction, keepdim)
         raise _errors.no_form(
             "var", "input, unbiased", "input, dim, unbiased, keepdim",
-            "input, dim, correction, keepdim",
-        )
+            "input, dim, correction, keepdim")
     except Exception as error: return _refuse(error, "var", var, locals())
 
 def Tensor_var(
-    self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None,
-    keepdims=None,
-):
-    """Variance of all elements, or along dimensions; the divisor is the number of elements
-    See gt.var."""
+        self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
+    """Variance of all elements, or along dimensions; the divisor is the number of elements See
+    gt.var."""
     try:
-        if axis is not None:
-            dim = _axis("var", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("var", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
         if dim is None and not keepdim and correction is None:
             short = op_var.table.short.get(self._geometry)
             if short is not None and (made := short(
-                self, True if unbiased is None else unbiased,
-            )) is not None:
+                    self, True if unbiased is None else unbiased)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
@@ -350,41 +289,33 @@ def Tensor_var(
         if correction is None:
             short = op_var_dim.table.short.get(self._geometry)
             if short is not None and (made := short(
-                self, dim, True if unbiased is None else unbiased, keepdim,
-            )) is not None:
+                    self, dim, True if unbiased is None else unbiased, keepdim)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_var_dim.table[key_set](
-                key_set, self, dim, True if unbiased is None else unbiased, keepdim,
-            )
+                key_set, self, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
             short = op_var_correction.table.short.get(self._geometry)
-            if short is not None and (made := short(
-                self, dim, correction, keepdim,
-            )) is not None:
+            if short is not None and (made := short(self, dim, correction, keepdim)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | include) & keep
             return op_var_correction.table[key_set](key_set, self, dim, correction, keepdim)
         raise _errors.no_form(
-            "var", "unbiased", "dim, unbiased, keepdim", "dim, correction, keepdim",
-        )
+            "var", "unbiased", "dim, unbiased, keepdim", "dim, correction, keepdim")
     except Exception as error: return _refuse(error, "var", Tensor_var, locals())
 
 def call_var_correction(self, dim=None, correction=None, keepdim=False):
     short = op_var_correction.table.short.get(self._geometry)
-    if short is not None and (made := short(
-        self, dim, correction, keepdim,
-    )) is not None:
+    if short is not None and (made := short(self, dim, correction, keepdim)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_var_correction.table[key_set](key_set, self, dim, correction, keepdim)
 
 op_var_mean = _define(
-    "aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-    ("reduction",))
+    "aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", ("reduction",))
 op_var_mean_dim = _define(
     "aten::var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
     ("reduction",))
@@ -395,9 +326,8 @@ op_var_mean_correction_out = _define(
     "aten::var_mean.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
     ("reduction",))
 def var_mean(
-    input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
-    keepdims=None,
-):
+        input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
+        keepdims=None):
     """Variance and mean of all elements, or along dimensions.
 
     Args:
@@ -406,60 +336,46 @@ def var_mean(
         unbiased: bool, optional.
         keepdim: bool, default False.
         correction: number, optional.
-        out: Tensors that take the results, optional.
     Gradient: var_mean_backward(grads[0], grads[1], input, dim, correction, keepdim)
     Native: native/moments.py. Matches torch.var_mean."""
     try:
-        if axis is not None:
-            dim = _axis("var_mean", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("var_mean", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if type(dim) is bool:
             dim, unbiased = None, dim
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
-        if out is not None:
-            key_set |= _checked_outs("var_mean", out, 2) & keep
-            if dim is None and not keepdim and correction is None:
-                raise _errors.no_out("var_mean")
-            if correction is None:
-                raise _errors.no_out("var_mean")
-            if unbiased is None:
-                return op_var_mean_correction_out.table[key_set](
-                    key_set, input, dim, correction, keepdim, out[0], out[1],
-                )
         if dim is None and not keepdim and correction is None:
+            if out is not None:
+                raise _errors.no_out("var_mean")
             return op_var_mean.table[key_set](
-                key_set, input, True if unbiased is None else unbiased,
-            )
+                key_set, input, True if unbiased is None else unbiased)
         if correction is None:
+            if out is not None:
+                raise _errors.no_out("var_mean")
             return op_var_mean_dim.table[key_set](
-                key_set, input, dim, True if unbiased is None else unbiased, keepdim,
-            )
+                key_set, input, dim, True if unbiased is None else unbiased, keepdim)
         if unbiased is None:
-            return op_var_mean_correction.table[key_set](
-                key_set, input, dim, correction, keepdim,
-            )
+            if out is not None:
+                key_set |= _checked_outs("var_mean", out, 2) & keep
+                return op_var_mean_correction_out.table[key_set](
+                    key_set, input, dim, correction, keepdim, out[0], out[1])
+            return op_var_mean_correction.table[key_set](key_set, input, dim, correction, keepdim)
         raise _errors.no_form(
             "var_mean", "input, unbiased", "input, dim, unbiased, keepdim",
-            "input, dim, correction, keepdim",
-        )
+            "input, dim, correction, keepdim")
     except Exception as error: return _refuse(error, "var_mean", var_mean, locals())
 
 def call_var_mean_correction(self, dim=None, correction=None, keepdim=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_var_mean_correction.table[key_set](
-        key_set, self, dim, correction, keepdim,
-    )
+    return op_var_mean_correction.table[key_set](key_set, self, dim, correction, keepdim)
 
 op_nanmean = _define(
     "aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
 op_nanmean_out = _define(
     "aten::nanmean.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
-def nanmean(
-    input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None,
-):
+def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None):
     """Mean of the elements that are not NaN, over all elements or along dimensions.
 
     Args:
@@ -467,13 +383,10 @@ def nanmean(
         dim: int or ints, optional.
         keepdim: bool, default False.
         dtype: dtype, optional.
-        out: Tensor that takes the result, optional.
     Native: native/moments.py. Matches torch.nanmean."""
     try:
-        if axis is not None:
-            dim = _axis("nanmean", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("nanmean", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("nanmean", dtype)
         include, keep = _state.get()
@@ -488,10 +401,8 @@ def Tensor_nanmean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keep
     """Mean of the elements that are not NaN, over all elements or along dimensions. See
     gt.nanmean."""
     try:
-        if axis is not None:
-            dim = _axis("nanmean", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("nanmean", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("nanmean", dtype)
         include, keep = _state.get()
@@ -502,14 +413,13 @@ def Tensor_nanmean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keep
 op_cov = _define(
     "aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor")
 def cov(input, *, correction=1, fweights=None, aweights=None):
-    """Covariances of the rows of input, one variable each; observations may have counts
-    (fweights) and
+    """Covariances of the rows of input, one variable each; observations may have counts (fweights)
+    and
 
     Args:
         input: (*).
         correction: int, default 1.
-        fweights: (*), optional.
-        aweights: (*), optional.
+        fweights, aweights: (*), optional.
     Native: native/moments.py. Matches torch.cov.
 
     weights.
@@ -519,20 +429,16 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
             [-1.,  1.]])"""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | (0 if fweights is None else fweights._keys)
-            | (0 if aweights is None else aweights._keys) | include
-        ) & keep
+        key_set = (input._keys | (0 if fweights is None else fweights._keys)
+            | (0 if aweights is None else aweights._keys) | include) & keep
         return op_cov.table[key_set](key_set, input, correction, fweights, aweights)
     except Exception as error: return _refuse(error, "cov", cov, locals())
 Tensor_cov = cov
 
 def call_cov(self, correction=1, fweights=None, aweights=None):
     include, keep = _state.get()
-    key_set = (
-        self._keys | (0 if fweights is None else fweights._keys)
-        | (0 if aweights is None else aweights._keys) | include
-    ) & keep
+    key_set = (self._keys | (0 if fweights is None else fweights._keys)
+        | (0 if aweights is None else aweights._keys) | include) & keep
     return op_cov.table[key_set](key_set, self, correction, fweights, aweights)
 
 op_corrcoef = _define("aten::corrcoef(Tensor self) -> Tensor")

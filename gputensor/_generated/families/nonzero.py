@@ -6,11 +6,9 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_nonzero = _define("aten::nonzero(Tensor self) -> Tensor", ("core", "dynamic_output_shape",))
 op_nonzero_out = _define(
-    "aten::nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("dynamic_output_shape",))
+    "aten::nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("dynamic_output_shape",))
 def Tensor_nonzero(self):
     """The indices of the nonzero elements, one row each, in row-major order; with
 
@@ -69,7 +67,6 @@ def nonzero_static(input, *, size, fill_value=-1, out=None):
         input: (*).
         size: int.
         fill_value: int, default -1.
-        out: Tensor that takes the result, optional.
     Native: native/nonzero.py. Matches torch.nonzero_static."""
     try:
         include, keep = _state.get()

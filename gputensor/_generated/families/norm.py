@@ -5,7 +5,6 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_native_layer_norm = _define(
     "aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
     ("core",))
@@ -15,8 +14,7 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
     Args:
         input: (*).
         normalized_shape: ints.
-        weight: (*).
-        bias: (*).
+        weight, bias: (*).
         eps: float.
     Gradient:
         input, weight, bias: native_layer_norm_backward(grad, input, normalized_shape, result1,
@@ -24,56 +22,41 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
     Native: native/norm.py. Matches torch.native_layer_norm."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | (0 if weight is None else weight._keys)
-            | (0 if bias is None else bias._keys) | include
-        ) & keep
+        key_set = (input._keys | (0 if weight is None else weight._keys)
+            | (0 if bias is None else bias._keys) | include) & keep
         return op_native_layer_norm.table[key_set](
-            key_set, input, normalized_shape, weight, bias, eps,
-        )
+            key_set, input, normalized_shape, weight, bias, eps)
     except Exception as error:
         return _refuse(error, "native_layer_norm", native_layer_norm, locals())
 
 def call_native_layer_norm(input, normalized_shape, weight, bias, eps):
     include, keep = _state.get()
-    key_set = (
-        input._keys | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys) | include
-    ) & keep
-    return op_native_layer_norm.table[key_set](
-        key_set, input, normalized_shape, weight, bias, eps,
-    )
+    key_set = (input._keys | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys) | include) & keep
+    return op_native_layer_norm.table[key_set](key_set, input, normalized_shape, weight, bias, eps)
 
 op_native_layer_norm_backward = _define(
     "aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
     ("core",))
 def call_native_layer_norm_backward(
-    grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask,
-):
+        grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask):
     include, keep = _state.get()
-    key_set = (
-        grad_out._keys | input._keys | mean._keys | rstd._keys
+    key_set = (grad_out._keys | input._keys | mean._keys | rstd._keys
         | (0 if weight is None else weight._keys) | (0 if bias is None else bias._keys)
-        | include
-    ) & keep
+        | include) & keep
     return op_native_layer_norm_backward.table[key_set](
-        key_set, grad_out, input, normalized_shape, mean, rstd, weight, bias,
-        output_mask,
-    )
+        key_set, grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)
 
 op_layer_norm = _define(
     "aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor")
-def layer_norm(
-    input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True,
-):
-    """Normalize the last dimensions to mean 0 and variance 1, then multiply by weight and
-    add bias.
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True):
+    """Normalize the last dimensions to mean 0 and variance 1, then multiply by weight and add
+    bias.
 
     Args:
         input: (*).
         normalized_shape: ints.
-        weight: (*), optional.
-        bias: (*), optional.
+        weight, bias: (*), optional.
         eps: float, default 1e-05.
         cudnn_enable: bool, default True.
     Native: native/norm.py. Matches torch.layer_norm.
@@ -82,26 +65,18 @@ def layer_norm(
     tensor([[-1.2247,  0.0000,  1.2247]])"""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | (0 if weight is None else weight._keys)
-            | (0 if bias is None else bias._keys) | include
-        ) & keep
+        key_set = (input._keys | (0 if weight is None else weight._keys)
+            | (0 if bias is None else bias._keys) | include) & keep
         return op_layer_norm.table[key_set](
-            key_set, input, normalized_shape, weight, bias, eps, cudnn_enable,
-        )
+            key_set, input, normalized_shape, weight, bias, eps, cudnn_enable)
     except Exception as error: return _refuse(error, "layer_norm", layer_norm, locals())
 
-def call_layer_norm(
-    input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True,
-):
+def call_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True):
     include, keep = _state.get()
-    key_set = (
-        input._keys | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys) | include
-    ) & keep
+    key_set = (input._keys | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys) | include) & keep
     return op_layer_norm.table[key_set](
-        key_set, input, normalized_shape, weight, bias, eps, cudnn_enable,
-    )
+        key_set, input, normalized_shape, weight, bias, eps, cudnn_enable)
 
 op_rms_norm = _define(
     "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor")
@@ -127,13 +102,8 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     """group_norm, and the mean and the reciprocal standard deviation of each group.
 
     Args:
-        input: (*).
-        weight: (*).
-        bias: (*).
-        N: int.
-        C: int.
-        HxW: int.
-        group: int.
+        input, weight, bias: (*).
+        N, C, HxW, group: int.
         eps: float.
     Gradient:
         input, weight, bias: group_norm_backward(grads, input, result1, result2, weight, N, C,
@@ -141,147 +111,104 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     Native: native/norm.py. Matches torch.native_group_norm."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | (0 if weight is None else weight._keys)
-            | (0 if bias is None else bias._keys) | include
-        ) & keep
+        key_set = (input._keys | (0 if weight is None else weight._keys)
+            | (0 if bias is None else bias._keys) | include) & keep
         return op_native_group_norm.table[key_set](
-            key_set, input, weight, bias, N, C, HxW, group, eps,
-        )
+            key_set, input, weight, bias, N, C, HxW, group, eps)
     except Exception as error:
         return _refuse(error, "native_group_norm", native_group_norm, locals())
 
 def call_native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     include, keep = _state.get()
-    key_set = (
-        input._keys | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys) | include
-    ) & keep
-    return op_native_group_norm.table[key_set](
-        key_set, input, weight, bias, N, C, HxW, group, eps,
-    )
+    key_set = (input._keys | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys) | include) & keep
+    return op_native_group_norm.table[key_set](key_set, input, weight, bias, N, C, HxW, group, eps)
 
 op_native_group_norm_backward = _define(
     "aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
     ("core",))
 def call_native_group_norm_backward(
-    grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask,
-):
+        grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask):
     include, keep = _state.get()
-    key_set = (
-        grad_out._keys | input._keys | mean._keys | rstd._keys
-        | (0 if weight is None else weight._keys) | include
-    ) & keep
+    key_set = (grad_out._keys | input._keys | mean._keys | rstd._keys
+        | (0 if weight is None else weight._keys) | include) & keep
     return op_native_group_norm_backward.table[key_set](
-        key_set, grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask,
-    )
+        key_set, grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)
 
 op_group_norm = _define(
     "aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor")
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True):
-    """Normalize each group of channels to mean 0 and variance 1, then multiply by each
-    channel's weight and add its bias.
+    """Normalize each group of channels to mean 0 and variance 1, then multiply by each channel's
+    weight and add its bias.
 
     Args:
         input: (*).
         num_groups: int.
-        weight: (*), optional.
-        bias: (*), optional.
+        weight, bias: (*), optional.
         eps: float, default 1e-05.
         cudnn_enabled: bool, default True.
     Native: native/norm.py. Matches torch.group_norm."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | (0 if weight is None else weight._keys)
-            | (0 if bias is None else bias._keys) | include
-        ) & keep
+        key_set = (input._keys | (0 if weight is None else weight._keys)
+            | (0 if bias is None else bias._keys) | include) & keep
         return op_group_norm.table[key_set](
-            key_set, input, num_groups, weight, bias, eps, cudnn_enabled,
-        )
+            key_set, input, num_groups, weight, bias, eps, cudnn_enabled)
     except Exception as error: return _refuse(error, "group_norm", group_norm, locals())
 
-def call_group_norm(
-    input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True,
-):
+def call_group_norm(input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabled=True):
     include, keep = _state.get()
-    key_set = (
-        input._keys | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys) | include
-    ) & keep
+    key_set = (input._keys | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys) | include) & keep
     return op_group_norm.table[key_set](
-        key_set, input, num_groups, weight, bias, eps, cudnn_enabled,
-    )
+        key_set, input, num_groups, weight, bias, eps, cudnn_enabled)
 
 op_native_batch_norm = _define(
     "aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)")
-def native_batch_norm(
-    input, weight, bias, running_mean, running_var, training, momentum, eps,
-):
-    """batch_norm, and in training the mean and the reciprocal standard deviation of each
-    channel.
+def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
+    """batch_norm, and in training the mean and the reciprocal standard deviation of each channel.
 
     Args:
-        input: (*).
-        weight: (*).
-        bias: (*).
-        running_mean: (*).
-        running_var: (*).
+        input, weight, bias, running_mean, running_var: (*).
         training: bool.
-        momentum: float.
-        eps: float.
+        momentum, eps: float.
     Gradient:
         input, weight, bias: native_batch_norm_backward(grad, input, weight, running_mean,
             running_var, result1, result2, training, eps, grad_input_mask)
     Native: native/norm.py. Matches torch.native_batch_norm."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | (0 if weight is None else weight._keys)
+        key_set = (input._keys | (0 if weight is None else weight._keys)
             | (0 if bias is None else bias._keys)
             | (0 if running_mean is None else running_mean._keys)
-            | (0 if running_var is None else running_var._keys) | include
-        ) & keep
+            | (0 if running_var is None else running_var._keys) | include) & keep
         return op_native_batch_norm.table[key_set](
-            key_set, input, weight, bias, running_mean, running_var, training, momentum,
-            eps,
-        )
+            key_set, input, weight, bias, running_mean, running_var, training, momentum, eps)
     except Exception as error:
         return _refuse(error, "native_batch_norm", native_batch_norm, locals())
 
-def call_native_batch_norm(
-    input, weight, bias, running_mean, running_var, training, momentum, eps,
-):
+def call_native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     include, keep = _state.get()
-    key_set = (
-        input._keys | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys)
-        | (0 if running_mean is None else running_mean._keys)
-        | (0 if running_var is None else running_var._keys) | include
-    ) & keep
+    key_set = (input._keys | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys) | (0 if running_mean is None else running_mean._keys)
+        | (0 if running_var is None else running_var._keys) | include) & keep
     return op_native_batch_norm.table[key_set](
-        key_set, input, weight, bias, running_mean, running_var, training, momentum,
-        eps,
-    )
+        key_set, input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 op_native_batch_norm_backward = _define(
     "aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)")
 def call_native_batch_norm_backward(
-    grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps,
-    output_mask,
-):
+        grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps,
+        output_mask):
     include, keep = _state.get()
-    key_set = (
-        grad_out._keys | input._keys | (0 if weight is None else weight._keys)
+    key_set = (grad_out._keys | input._keys | (0 if weight is None else weight._keys)
         | (0 if running_mean is None else running_mean._keys)
         | (0 if running_var is None else running_var._keys)
         | (0 if save_mean is None else save_mean._keys)
-        | (0 if save_invstd is None else save_invstd._keys) | include
-    ) & keep
+        | (0 if save_invstd is None else save_invstd._keys) | include) & keep
     return op_native_batch_norm_backward.table[key_set](
-        key_set, grad_out, input, weight, running_mean, running_var, save_mean,
-        save_invstd, train, eps, output_mask,
-    )
+        key_set, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train,
+        eps, output_mask)
 
 op__native_batch_norm_legit = _define(
     "aten::_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -301,96 +228,68 @@ op_batch_norm = _define(
     "aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
     ("maybe_aliasing_or_mutating",))
 def batch_norm(
-    input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled,
-):
-    """Normalize each channel to mean 0 and variance 1, by the statistics of the batch or
-    the running statistics.
+        input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
+    """Normalize each channel to mean 0 and variance 1, by the statistics of the batch or the
+    running statistics.
 
     Args:
-        input: (*).
-        weight: (*).
-        bias: (*).
-        running_mean: (*).
-        running_var: (*).
+        input, weight, bias, running_mean, running_var: (*).
         training: bool.
-        momentum: float.
-        eps: float.
+        momentum, eps: float.
         cudnn_enabled: bool.
     Native: native/norm.py. Matches torch.batch_norm."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | (0 if weight is None else weight._keys)
+        key_set = (input._keys | (0 if weight is None else weight._keys)
             | (0 if bias is None else bias._keys)
             | (0 if running_mean is None else running_mean._keys)
-            | (0 if running_var is None else running_var._keys) | include
-        ) & keep
+            | (0 if running_var is None else running_var._keys) | include) & keep
         return op_batch_norm.table[key_set](
-            key_set, input, weight, bias, running_mean, running_var, training, momentum,
-            eps, cudnn_enabled,
-        )
+            key_set, input, weight, bias, running_mean, running_var, training, momentum, eps,
+            cudnn_enabled)
     except Exception as error: return _refuse(error, "batch_norm", batch_norm, locals())
 
 def call_batch_norm(
-    input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled,
-):
+        input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled):
     include, keep = _state.get()
-    key_set = (
-        input._keys | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys)
-        | (0 if running_mean is None else running_mean._keys)
-        | (0 if running_var is None else running_var._keys) | include
-    ) & keep
+    key_set = (input._keys | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys) | (0 if running_mean is None else running_mean._keys)
+        | (0 if running_var is None else running_var._keys) | include) & keep
     return op_batch_norm.table[key_set](
-        key_set, input, weight, bias, running_mean, running_var, training, momentum,
-        eps, cudnn_enabled,
-    )
+        key_set, input, weight, bias, running_mean, running_var, training, momentum, eps,
+        cudnn_enabled)
 
 op_instance_norm = _define(
     "aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor")
 def instance_norm(
-    input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps,
-    cudnn_enabled,
-):
+        input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps,
+        cudnn_enabled):
     """Normalize each channel of each sample to mean 0 and variance 1.
 
     Args:
-        input: (*).
-        weight: (*).
-        bias: (*).
-        running_mean: (*).
-        running_var: (*).
+        input, weight, bias, running_mean, running_var: (*).
         use_input_stats: bool.
-        momentum: float.
-        eps: float.
+        momentum, eps: float.
         cudnn_enabled: bool.
     Native: native/norm.py. Matches torch.instance_norm."""
     try:
         include, keep = _state.get()
-        key_set = (
-            input._keys | (0 if weight is None else weight._keys)
+        key_set = (input._keys | (0 if weight is None else weight._keys)
             | (0 if bias is None else bias._keys)
             | (0 if running_mean is None else running_mean._keys)
-            | (0 if running_var is None else running_var._keys) | include
-        ) & keep
+            | (0 if running_var is None else running_var._keys) | include) & keep
         return op_instance_norm.table[key_set](
-            key_set, input, weight, bias, running_mean, running_var, use_input_stats,
-            momentum, eps, cudnn_enabled,
-        )
+            key_set, input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps,
+            cudnn_enabled)
     except Exception as error: return _refuse(error, "instance_norm", instance_norm, locals())
 
 def call_instance_norm(
-    input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps,
-    cudnn_enabled,
-):
+        input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps,
+        cudnn_enabled):
     include, keep = _state.get()
-    key_set = (
-        input._keys | (0 if weight is None else weight._keys)
-        | (0 if bias is None else bias._keys)
-        | (0 if running_mean is None else running_mean._keys)
-        | (0 if running_var is None else running_var._keys) | include
-    ) & keep
+    key_set = (input._keys | (0 if weight is None else weight._keys)
+        | (0 if bias is None else bias._keys) | (0 if running_mean is None else running_mean._keys)
+        | (0 if running_var is None else running_var._keys) | include) & keep
     return op_instance_norm.table[key_set](
-        key_set, input, weight, bias, running_mean, running_var, use_input_stats,
-        momentum, eps, cudnn_enabled,
-    )
+        key_set, input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps,
+        cudnn_enabled)

@@ -6,21 +6,18 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_constant_pad_nd = _define(
-    "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor",
-    ("core",))
+    "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", ("core",))
 op_constant_pad_nd_out = _define(
     "aten::constant_pad_nd.out(Tensor self, SymInt[] pad, Scalar value=0, *, Tensor(a!) out) -> Tensor(a!)")
 def constant_pad_nd(input, pad, value=0, *, out=None):
-    """input padded with a value. pad holds the number of elements before and after each
-    dimension, the last dimension first; a negative number crops.
+    """input padded with a value. pad holds the number of elements before and after each dimension,
+    the last dimension first; a negative number crops.
 
     Args:
         input: (*).
         pad: ints.
         value: number, default 0.
-        out: Tensor that takes the result, optional.
     Gradient: constant_pad_nd_backward(grad, pad)
     Native: native/pad.py. Matches torch.constant_pad_nd.
 
@@ -41,8 +38,7 @@ def call_constant_pad_nd(self, pad, value=0):
     return op_constant_pad_nd.table[key_set](key_set, self, pad, value)
 
 op_reflection_pad1d = _define(
-    "aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
-    ("core",))
+    "aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor", ("core",))
 op_reflection_pad1d_out = _define(
     "aten::reflection_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_reflection_pad1d(self, padding):
@@ -55,13 +51,10 @@ op_reflection_pad1d_backward = _define(
 def call_reflection_pad1d_backward(grad_output, self, padding):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
-    return op_reflection_pad1d_backward.table[key_set](
-        key_set, grad_output, self, padding,
-    )
+    return op_reflection_pad1d_backward.table[key_set](key_set, grad_output, self, padding)
 
 op_reflection_pad2d = _define(
-    "aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
-    ("core",))
+    "aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor", ("core",))
 op_reflection_pad2d_out = _define(
     "aten::reflection_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_reflection_pad2d(self, padding):
@@ -74,13 +67,10 @@ op_reflection_pad2d_backward = _define(
 def call_reflection_pad2d_backward(grad_output, self, padding):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
-    return op_reflection_pad2d_backward.table[key_set](
-        key_set, grad_output, self, padding,
-    )
+    return op_reflection_pad2d_backward.table[key_set](key_set, grad_output, self, padding)
 
 op_reflection_pad3d = _define(
-    "aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
-    ("core",))
+    "aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor", ("core",))
 op_reflection_pad3d_out = _define(
     "aten::reflection_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_reflection_pad3d(self, padding):
@@ -93,9 +83,7 @@ op_reflection_pad3d_backward = _define(
 def call_reflection_pad3d_backward(grad_output, self, padding):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
-    return op_reflection_pad3d_backward.table[key_set](
-        key_set, grad_output, self, padding,
-    )
+    return op_reflection_pad3d_backward.table[key_set](key_set, grad_output, self, padding)
 
 op_replication_pad1d = _define("aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor")
 op_replication_pad1d_out = _define(
@@ -106,17 +94,15 @@ def call_replication_pad1d(self, padding):
     return op_replication_pad1d.table[key_set](key_set, self, padding)
 
 op_replication_pad1d_backward = _define(
-    "aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor")
+    "aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"
+)
 def call_replication_pad1d_backward(grad_output, self, padding):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
-    return op_replication_pad1d_backward.table[key_set](
-        key_set, grad_output, self, padding,
-    )
+    return op_replication_pad1d_backward.table[key_set](key_set, grad_output, self, padding)
 
 op_replication_pad2d = _define(
-    "aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
-    ("core",))
+    "aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor", ("core",))
 op_replication_pad2d_out = _define(
     "aten::replication_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_replication_pad2d(self, padding):
@@ -125,17 +111,15 @@ def call_replication_pad2d(self, padding):
     return op_replication_pad2d.table[key_set](key_set, self, padding)
 
 op_replication_pad2d_backward = _define(
-    "aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor")
+    "aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"
+)
 def call_replication_pad2d_backward(grad_output, self, padding):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
-    return op_replication_pad2d_backward.table[key_set](
-        key_set, grad_output, self, padding,
-    )
+    return op_replication_pad2d_backward.table[key_set](key_set, grad_output, self, padding)
 
 op_replication_pad3d = _define(
-    "aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
-    ("core",))
+    "aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor", ("core",))
 op_replication_pad3d_out = _define(
     "aten::replication_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_replication_pad3d(self, padding):
@@ -144,13 +128,12 @@ def call_replication_pad3d(self, padding):
     return op_replication_pad3d.table[key_set](key_set, self, padding)
 
 op_replication_pad3d_backward = _define(
-    "aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor")
+    "aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"
+)
 def call_replication_pad3d_backward(grad_output, self, padding):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
-    return op_replication_pad3d_backward.table[key_set](
-        key_set, grad_output, self, padding,
-    )
+    return op_replication_pad3d_backward.table[key_set](key_set, grad_output, self, padding)
 
 op__pad_circular = _define("aten::_pad_circular(Tensor self, SymInt[] pad) -> Tensor")
 

@@ -5,19 +5,15 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_avg_pool1d = _define(
     "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
     ("core",))
-def avg_pool1d(
-    input, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
-):
+def avg_pool1d(input, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True):
     """Means over windows of 1 dimension.
 
     Args:
         input: (*).
-        kernel_size: int or ints.
-        stride: int or ints.
+        kernel_size, stride: int or ints.
         padding: int or ints, default 0.
         ceil_mode: bool, default False.
         count_include_pad: bool, default True.
@@ -26,89 +22,73 @@ def avg_pool1d(
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_avg_pool1d.table[key_set](
-            key_set, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
-        )
+            key_set, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
     except Exception as error: return _refuse(error, "avg_pool1d", avg_pool1d, locals())
 
 def call_avg_pool1d(
-    self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
-):
+        self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_avg_pool1d.table[key_set](
-        key_set, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-    )
+        key_set, self, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 op_avg_pool2d = _define(
     "aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
     ("core",))
 def call_avg_pool2d(
-    self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
-    divisor_override=None,
-):
+        self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
+        divisor_override=None):
     short = op_avg_pool2d.table.short.get(self._geometry)
     if short is not None and (made := short(
-        self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-        divisor_override,
-    )) is not None:
+            self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+            divisor_override)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_avg_pool2d.table[key_set](
-        key_set, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-        divisor_override,
-    )
+        key_set, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 op_avg_pool2d_backward = _define(
     "aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
     ("core",))
 def call_avg_pool2d_backward(
-    grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-    divisor_override,
-):
+        grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+        divisor_override):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_avg_pool2d_backward.table[key_set](
-        key_set, grad_output, self, kernel_size, stride, padding, ceil_mode,
-        count_include_pad, divisor_override,
-    )
+        key_set, grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+        divisor_override)
 
 op_avg_pool3d = _define(
     "aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
     ("core",))
 def call_avg_pool3d(
-    self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
-    divisor_override=None,
-):
+        self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
+        divisor_override=None):
     short = op_avg_pool3d.table.short.get(self._geometry)
     if short is not None and (made := short(
-        self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-        divisor_override,
-    )) is not None:
+            self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+            divisor_override)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_avg_pool3d.table[key_set](
-        key_set, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-        divisor_override,
-    )
+        key_set, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 op_avg_pool3d_backward = _define(
     "aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor")
 def call_avg_pool3d_backward(
-    grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-    divisor_override,
-):
+        grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+        divisor_override):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
     return op_avg_pool3d_backward.table[key_set](
-        key_set, grad_output, self, kernel_size, stride, padding, ceil_mode,
-        count_include_pad, divisor_override,
-    )
+        key_set, grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+        divisor_override)
 
 op_adaptive_avg_pool1d = _define(
-    "aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor",
-    ("core",))
+    "aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", ("core",))
 def adaptive_avg_pool1d(input, output_size):
     """Means over output_size windows of 1 dimension.
 
@@ -136,8 +116,7 @@ def call_adaptive_avg_pool2d(self, output_size):
     return op_adaptive_avg_pool2d.table[key_set](key_set, self, output_size)
 
 op__adaptive_avg_pool2d = _define(
-    "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
-    ("core",))
+    "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", ("core",))
 def call__adaptive_avg_pool2d(self, output_size):
     short = op__adaptive_avg_pool2d.table.short.get(self._geometry)
     if short is not None and (made := short(self, output_size)) is not None:
@@ -147,8 +126,7 @@ def call__adaptive_avg_pool2d(self, output_size):
     return op__adaptive_avg_pool2d.table[key_set](key_set, self, output_size)
 
 op__adaptive_avg_pool2d_backward = _define(
-    "aten::_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
-    ("core",))
+    "aten::_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor", ("core",))
 def call__adaptive_avg_pool2d_backward(grad_output, self):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | include) & keep
@@ -162,8 +140,7 @@ def call_adaptive_avg_pool3d(self, output_size):
     return op_adaptive_avg_pool3d.table[key_set](key_set, self, output_size)
 
 op__adaptive_avg_pool3d = _define(
-    "aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
-    ("core",))
+    "aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", ("core",))
 def call__adaptive_avg_pool3d(self, output_size):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep

@@ -2,15 +2,13 @@
 """Functions and methods of the operator family random_factory. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import element_type as _element_type
-from ...core.arguments import sequence as _sequence
+from ...core.arguments import (
+    checked_out as _checked_out, element_type as _element_type, sequence as _sequence)
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op_rand = _define(
     "aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -19,33 +17,25 @@ op_rand_generator = _define(
     "aten::rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("nondeterministic_seeded",))
 op_rand_out = _define(
-    "aten::rand.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-    ("nondeterministic_seeded",))
+    "aten::rand.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)", ("nondeterministic_seeded",))
 op_rand_generator_out = _define(
     "aten::rand.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
     ("nondeterministic_seeded",))
 def rand(
-    *args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False, out=None,
-):
+        *args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False, out=None):
     """Uniform numbers in [0, 1), the same on every device for the same seed.
 
     Args:
         size: ints, or one sequence of them.
         generator: generator, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
-        out: Tensor that takes the result, optional.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/random_factory.py. Matches torch.rand."""
     try:
         if requires_grad:
             return rand(
                 *args, size=size, generator=generator, dtype=dtype, layout=layout, device=device,
-                pin_memory=pin_memory,
-            ).requires_grad_()
+                pin_memory=pin_memory).requires_grad_()
         if len(args) == 1:
             (size,) = args
             if type(size) is int:
@@ -60,18 +50,8 @@ def rand(
             dtype = _element_type("rand", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if out is not None:
-            if generator is None:
-                include, keep = _state.get()
-                key_set = include & keep
-                key_set |= _checked_out("rand", out)._keys & keep
-                return op_rand_out.table[key_set](key_set, size, out)
-            include, keep = _state.get()
-            key_set = include & keep
-            key_set |= _checked_out("rand", out)._keys & keep
-            return op_rand_generator_out.table[key_set](key_set, size, generator, out)
         if generator is None:
-            if layout is None and pin_memory is None:
+            if out is None and layout is None and pin_memory is None:
                 try:
                     short = op_rand.table.short.get((size, dtype, device))
                 except TypeError:
@@ -80,12 +60,17 @@ def rand(
                     return made
             include, keep = _state.get()
             key_set = include & keep
+            if out is not None:
+                key_set |= _checked_out("rand", out)._keys & keep
+                return op_rand_out.table[key_set](key_set, size, out)
             return op_rand.table[key_set](key_set, size, dtype, layout, device, pin_memory)
         include, keep = _state.get()
         key_set = include & keep
+        if out is not None:
+            key_set |= _checked_out("rand", out)._keys & keep
+            return op_rand_generator_out.table[key_set](key_set, size, generator, out)
         return op_rand_generator.table[key_set](
-            key_set, size, generator, dtype, layout, device, pin_memory,
-        )
+            key_set, size, generator, dtype, layout, device, pin_memory)
     except Exception as error: return _refuse(error, "rand", rand, locals())
 
 def call_rand(size, dtype=None, layout=None, device=None, pin_memory=None):
@@ -107,52 +92,39 @@ op_rand_like_generator = _define(
     "aten::rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("nondeterministic_seeded", "reads_geometry",))
 def rand_like(
-    input, *, memory_format=None, generator=None, dtype=None, layout=None, device=None,
-    pin_memory=None, requires_grad=False,
-):
+        input, *, memory_format=None, generator=None, dtype=None, layout=None, device=None,
+        pin_memory=None, requires_grad=False):
     """Uniform numbers in [0, 1) with the shape, dtype, device and strides of input.
 
     Args:
         input: (*).
         memory_format: memory format, optional.
         generator: generator, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/random_factory.py. Matches torch.rand_like."""
     try:
         if requires_grad:
             return rand_like(
                 input=input, memory_format=memory_format, generator=generator, dtype=dtype,
-                layout=layout, device=device, pin_memory=pin_memory,
-            ).requires_grad_()
+                layout=layout, device=device, pin_memory=pin_memory).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("rand_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         if generator is None:
-            if (
-                dtype is None
-                and layout is None
-                and device is None
-                and pin_memory is None
-                and memory_format is None
-            ):
+            if (dtype is None and layout is None and device is None and pin_memory is None
+                    and memory_format is None):
                 short = op_rand_like.table.short.get(input._geometry)
                 if short is not None and (made := short(input)) is not None:
                     return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             return op_rand_like.table[key_set](
-                key_set, input, dtype, layout, device, pin_memory, memory_format,
-            )
+                key_set, input, dtype, layout, device, pin_memory, memory_format)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_rand_like_generator.table[key_set](
-            key_set, input, generator, dtype, layout, device, pin_memory, memory_format,
-        )
+            key_set, input, generator, dtype, layout, device, pin_memory, memory_format)
     except Exception as error: return _refuse(error, "rand_like", rand_like, locals())
 
 op_randn = _define(
@@ -162,27 +134,20 @@ op_randn_generator = _define(
     "aten::randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("nondeterministic_seeded",))
 op_randn_out = _define(
-    "aten::randn.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-    ("nondeterministic_seeded",))
+    "aten::randn.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)", ("nondeterministic_seeded",))
 op_randn_generator_out = _define(
     "aten::randn.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
     ("nondeterministic_seeded",))
 def randn(
-    *args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False, out=None,
-):
-    """Normal numbers of mean 0 and variance 1. The variance of a complex number is that of
-    both parts together.
+        *args, size=None, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False, out=None):
+    """Normal numbers of mean 0 and variance 1. The variance of a complex number is that of both
+    parts together.
 
     Args:
         size: ints, or one sequence of them.
         generator: generator, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
-        out: Tensor that takes the result, optional.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/random_factory.py. Matches torch.randn.
 
     >>> generator = gt.Generator().manual_seed(0)
@@ -192,8 +157,7 @@ def randn(
         if requires_grad:
             return randn(
                 *args, size=size, generator=generator, dtype=dtype, layout=layout, device=device,
-                pin_memory=pin_memory,
-            ).requires_grad_()
+                pin_memory=pin_memory).requires_grad_()
         if len(args) == 1:
             (size,) = args
             if type(size) is int:
@@ -208,18 +172,8 @@ def randn(
             dtype = _element_type("randn", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if out is not None:
-            if generator is None:
-                include, keep = _state.get()
-                key_set = include & keep
-                key_set |= _checked_out("randn", out)._keys & keep
-                return op_randn_out.table[key_set](key_set, size, out)
-            include, keep = _state.get()
-            key_set = include & keep
-            key_set |= _checked_out("randn", out)._keys & keep
-            return op_randn_generator_out.table[key_set](key_set, size, generator, out)
         if generator is None:
-            if layout is None and pin_memory is None:
+            if out is None and layout is None and pin_memory is None:
                 try:
                     short = op_randn.table.short.get((size, dtype, device))
                 except TypeError:
@@ -228,12 +182,17 @@ def randn(
                     return made
             include, keep = _state.get()
             key_set = include & keep
+            if out is not None:
+                key_set |= _checked_out("randn", out)._keys & keep
+                return op_randn_out.table[key_set](key_set, size, out)
             return op_randn.table[key_set](key_set, size, dtype, layout, device, pin_memory)
         include, keep = _state.get()
         key_set = include & keep
+        if out is not None:
+            key_set |= _checked_out("randn", out)._keys & keep
+            return op_randn_generator_out.table[key_set](key_set, size, generator, out)
         return op_randn_generator.table[key_set](
-            key_set, size, generator, dtype, layout, device, pin_memory,
-        )
+            key_set, size, generator, dtype, layout, device, pin_memory)
     except Exception as error: return _refuse(error, "randn", randn, locals())
 
 op_randn_like = _define(
@@ -243,52 +202,39 @@ op_randn_like_generator = _define(
     "aten::randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("nondeterministic_seeded", "reads_geometry",))
 def randn_like(
-    input, *, memory_format=None, generator=None, dtype=None, layout=None, device=None,
-    pin_memory=None, requires_grad=False,
-):
+        input, *, memory_format=None, generator=None, dtype=None, layout=None, device=None,
+        pin_memory=None, requires_grad=False):
     """Normal numbers with the shape, dtype, device and strides of input.
 
     Args:
         input: (*).
         memory_format: memory format, optional.
         generator: generator, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/random_factory.py. Matches torch.randn_like."""
     try:
         if requires_grad:
             return randn_like(
                 input=input, memory_format=memory_format, generator=generator, dtype=dtype,
-                layout=layout, device=device, pin_memory=pin_memory,
-            ).requires_grad_()
+                layout=layout, device=device, pin_memory=pin_memory).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("randn_like", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
         if generator is None:
-            if (
-                dtype is None
-                and layout is None
-                and device is None
-                and pin_memory is None
-                and memory_format is None
-            ):
+            if (dtype is None and layout is None and device is None and pin_memory is None
+                    and memory_format is None):
                 short = op_randn_like.table.short.get(input._geometry)
                 if short is not None and (made := short(input)) is not None:
                     return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             return op_randn_like.table[key_set](
-                key_set, input, dtype, layout, device, pin_memory, memory_format,
-            )
+                key_set, input, dtype, layout, device, pin_memory, memory_format)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_randn_like_generator.table[key_set](
-            key_set, input, generator, dtype, layout, device, pin_memory, memory_format,
-        )
+            key_set, input, generator, dtype, layout, device, pin_memory, memory_format)
     except Exception as error: return _refuse(error, "randn_like", randn_like, locals())
 
 op_randint = _define(
@@ -316,22 +262,15 @@ op_randint_low_generator_out = _define(
     "aten::randint.low_generator_out(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
     ("nondeterministic_seeded",))
 def randint(
-    low=None, high=None, size=None, *, generator=None, dtype=None, layout=None, device=None,
-    pin_memory=None, requires_grad=False, out=None,
-):
+        low=None, high=None, size=None, *, generator=None, dtype=None, layout=None, device=None,
+        pin_memory=None, requires_grad=False, out=None):
     """Integers from low (0) to below high: randint(high, size) or randint(low, high, size).
 
     Args:
-        low: int, optional.
-        high: int, optional.
+        low, high: int, optional.
         size: ints, optional.
         generator: generator, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
-        out: Tensor that takes the result, optional.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/random_factory.py. Matches torch.randint.
 
     >>> gt.randint(3, (2, 2)).dtype, gt.randint(5, 6, (2,))
@@ -340,8 +279,7 @@ def randint(
         if requires_grad:
             return randint(
                 low=low, high=high, size=size, generator=generator, dtype=dtype, layout=layout,
-                device=device, pin_memory=pin_memory,
-            ).requires_grad_()
+                device=device, pin_memory=pin_memory).requires_grad_()
         if isinstance(high, (tuple, list)):
             low, high, size = None, low, high
         elif high is None:
@@ -350,30 +288,8 @@ def randint(
             dtype = _element_type("randint", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if out is not None:
-            if low is None and generator is None:
-                include, keep = _state.get()
-                key_set = include & keep
-                key_set |= _checked_out("randint", out)._keys & keep
-                return op_randint_out.table[key_set](key_set, high, size, out)
-            if low is not None and generator is None:
-                include, keep = _state.get()
-                key_set = include & keep
-                key_set |= _checked_out("randint", out)._keys & keep
-                return op_randint_low_out.table[key_set](key_set, low, high, size, out)
-            if low is None:
-                include, keep = _state.get()
-                key_set = include & keep
-                key_set |= _checked_out("randint", out)._keys & keep
-                return op_randint_generator_out.table[key_set](key_set, high, size, generator, out)
-            include, keep = _state.get()
-            key_set = include & keep
-            key_set |= _checked_out("randint", out)._keys & keep
-            return op_randint_low_generator_out.table[key_set](
-                key_set, low, high, size, generator, out,
-            )
         if low is None and generator is None:
-            if type(high) is int and layout is None and pin_memory is None:
+            if out is None and type(high) is int and layout is None and pin_memory is None:
                 try:
                     short = op_randint.table.short.get((high, size, dtype, device))
                 except TypeError:
@@ -382,11 +298,13 @@ def randint(
                     return made
             include, keep = _state.get()
             key_set = include & keep
-            return op_randint.table[key_set](
-                key_set, high, size, dtype, layout, device, pin_memory,
-            )
+            if out is not None:
+                key_set |= _checked_out("randint", out)._keys & keep
+                return op_randint_out.table[key_set](key_set, high, size, out)
+            return op_randint.table[key_set](key_set, high, size, dtype, layout, device, pin_memory)
         if low is not None and generator is None:
-            if type(low) is int and type(high) is int and layout is None and pin_memory is None:
+            if (out is None and type(low) is int and type(high) is int and layout is None
+                    and pin_memory is None):
                 try:
                     short = op_randint_low.table.short.get((low, high, size, dtype, device))
                 except TypeError:
@@ -395,20 +313,27 @@ def randint(
                     return made
             include, keep = _state.get()
             key_set = include & keep
+            if out is not None:
+                key_set |= _checked_out("randint", out)._keys & keep
+                return op_randint_low_out.table[key_set](key_set, low, high, size, out)
             return op_randint_low.table[key_set](
-                key_set, low, high, size, dtype, layout, device, pin_memory,
-            )
+                key_set, low, high, size, dtype, layout, device, pin_memory)
         if low is None:
             include, keep = _state.get()
             key_set = include & keep
+            if out is not None:
+                key_set |= _checked_out("randint", out)._keys & keep
+                return op_randint_generator_out.table[key_set](key_set, high, size, generator, out)
             return op_randint_generator.table[key_set](
-                key_set, high, size, generator, dtype, layout, device, pin_memory,
-            )
+                key_set, high, size, generator, dtype, layout, device, pin_memory)
         include, keep = _state.get()
         key_set = include & keep
+        if out is not None:
+            key_set |= _checked_out("randint", out)._keys & keep
+            return op_randint_low_generator_out.table[key_set](
+                key_set, low, high, size, generator, out)
         return op_randint_low_generator.table[key_set](
-            key_set, low, high, size, generator, dtype, layout, device, pin_memory,
-        )
+            key_set, low, high, size, generator, dtype, layout, device, pin_memory)
     except Exception as error: return _refuse(error, "randint", randint, locals())
 
 op_randint_like = _define(
@@ -430,11 +355,9 @@ op_randint_like_low_generator_dtype = _define(
     "aten::randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
     ("nondeterministic_seeded", "reads_geometry",))
 def randint_like(
-    input, low=None, high=None, *, memory_format=None, generator=None, dtype=None,
-    layout=None, device=None, pin_memory=None, requires_grad=False,
-):
-    """Integers from low (0) to before high with the shape, dtype, device and strides of
-    input.
+        input, low=None, high=None, *, memory_format=None, generator=None, dtype=None, layout=None,
+        device=None, pin_memory=None, requires_grad=False):
+    """Integers from low (0) to before high with the shape, dtype, device and strides of input.
 
     Args:
         input: (*).
@@ -442,18 +365,13 @@ def randint_like(
         high: int or Tensor, optional.
         memory_format: memory format, optional.
         generator: generator, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/random_factory.py. Matches torch.randint_like."""
     try:
         if requires_grad:
             return randint_like(
                 input=input, low=low, high=high, memory_format=memory_format, generator=generator,
-                dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
-            ).requires_grad_()
+                dtype=dtype, layout=layout, device=device, pin_memory=pin_memory).requires_grad_()
         if hasattr(low, "_keys") and high is None:
             low, high = None, low
         elif high is None:
@@ -466,45 +384,31 @@ def randint_like(
             include, keep = _state.get()
             key_set = (input._keys | high._keys | include) & keep
             return op_randint_like_Tensor.table[key_set](
-                key_set, input, high, dtype, layout, device, pin_memory, memory_format,
-            )
-        if (
-            low is None
-            and generator is None
-            and high is not None
-            and not hasattr(high, "_keys")
-        ):
+                key_set, input, high, dtype, layout, device, pin_memory, memory_format)
+        if low is None and generator is None and high is not None and not hasattr(high, "_keys"):
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             return op_randint_like.table[key_set](
-                key_set, input, high, dtype, layout, device, pin_memory, memory_format,
-            )
+                key_set, input, high, dtype, layout, device, pin_memory, memory_format)
         if low is None and hasattr(high, "_keys"):
             include, keep = _state.get()
             key_set = (input._keys | high._keys | include) & keep
             return op_randint_like_Tensor_generator.table[key_set](
-                key_set, input, high, generator, dtype, layout, device, pin_memory,
-                memory_format,
-            )
+                key_set, input, high, generator, dtype, layout, device, pin_memory, memory_format)
         if low is not None and generator is None:
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             return op_randint_like_low_dtype.table[key_set](
-                key_set, input, low, high, dtype, layout, device, pin_memory, memory_format,
-            )
+                key_set, input, low, high, dtype, layout, device, pin_memory, memory_format)
         if low is None:
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
             return op_randint_like_generator.table[key_set](
-                key_set, input, high, generator, dtype, layout, device, pin_memory,
-                memory_format,
-            )
+                key_set, input, high, generator, dtype, layout, device, pin_memory, memory_format)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_randint_like_low_generator_dtype.table[key_set](
-            key_set, input, low, high, generator, dtype, layout, device, pin_memory,
-            memory_format,
-        )
+            key_set, input, low, high, generator, dtype, layout, device, pin_memory, memory_format)
     except Exception as error: return _refuse(error, "randint_like", randint_like, locals())
 
 op_randperm = _define(
@@ -514,26 +418,19 @@ op_randperm_generator = _define(
     "aten::randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     ("nondeterministic_seeded",))
 op_randperm_out = _define(
-    "aten::randperm.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)",
-    ("nondeterministic_seeded",))
+    "aten::randperm.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", ("nondeterministic_seeded",))
 op_randperm_generator_out = _define(
     "aten::randperm.generator_out(SymInt n, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
     ("nondeterministic_seeded",))
 def randperm(
-    n, *, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False, out=None,
-):
+        n, *, generator=None, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False, out=None):
     """The integers from 0 to n - 1 in a random order.
 
     Args:
         n: int.
         generator: generator, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
-        out: Tensor that takes the result, optional.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/random_factory.py. Matches torch.randperm.
 
     >>> gt.randperm(4).sum()
@@ -542,24 +439,13 @@ def randperm(
         if requires_grad:
             return randperm(
                 n=n, generator=generator, dtype=dtype, layout=layout, device=device,
-                pin_memory=pin_memory,
-            ).requires_grad_()
+                pin_memory=pin_memory).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("randperm", dtype)
         if device is not None and type(device) is not _device:
             device = _device(device)
-        if out is not None:
-            if generator is None:
-                include, keep = _state.get()
-                key_set = include & keep
-                key_set |= _checked_out("randperm", out)._keys & keep
-                return op_randperm_out.table[key_set](key_set, n, out)
-            include, keep = _state.get()
-            key_set = include & keep
-            key_set |= _checked_out("randperm", out)._keys & keep
-            return op_randperm_generator_out.table[key_set](key_set, n, generator, out)
         if generator is None:
-            if type(n) is int and layout is None and pin_memory is None:
+            if out is None and type(n) is int and layout is None and pin_memory is None:
                 try:
                     short = op_randperm.table.short.get((n, dtype, device))
                 except TypeError:
@@ -568,10 +454,15 @@ def randperm(
                     return made
             include, keep = _state.get()
             key_set = include & keep
+            if out is not None:
+                key_set |= _checked_out("randperm", out)._keys & keep
+                return op_randperm_out.table[key_set](key_set, n, out)
             return op_randperm.table[key_set](key_set, n, dtype, layout, device, pin_memory)
         include, keep = _state.get()
         key_set = include & keep
+        if out is not None:
+            key_set |= _checked_out("randperm", out)._keys & keep
+            return op_randperm_generator_out.table[key_set](key_set, n, generator, out)
         return op_randperm_generator.table[key_set](
-            key_set, n, generator, dtype, layout, device, pin_memory,
-        )
+            key_set, n, generator, dtype, layout, device, pin_memory)
     except Exception as error: return _refuse(error, "randperm", randperm, locals())

@@ -2,12 +2,10 @@
 """Functions and methods of the operator family rearrange. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import sequence as _sequence
+from ...core.arguments import checked_out as _checked_out, sequence as _sequence
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op_flip = _define("aten::flip(Tensor self, int[] dims) -> Tensor", ("core",))
 def flip(input, dims):
@@ -52,15 +50,14 @@ def call_flip(self, dims):
 
 op_roll = _define("aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor")
 op_roll_out = _define(
-    "aten::roll.out(Tensor self, SymInt[1] shifts, int[1] dims=[], *, Tensor(a!) out) -> Tensor(a!)")
+    "aten::roll.out(Tensor self, SymInt[1] shifts, int[1] dims=[], *, Tensor(a!) out) -> Tensor(a!)"
+)
 def roll(input, shifts, dims=(), *, out=None):
     """Elements shifted along dims; elements past the end reappear at the front; without
 
     Args:
         input: (*).
-        shifts: int or ints.
-        dims: int or ints.
-        out: Tensor that takes the result, optional.
+        shifts, dims: int or ints.
     Gradient: roll_backward(grad, shifts, dims)
     Native: native/rearrange.py. Matches torch.roll.
 
@@ -95,14 +92,13 @@ op_rot90 = _define("aten::rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tenso
 op_rot90_out = _define(
     "aten::rot90.out(Tensor self, int k=1, int[] dims=[0,1], *, Tensor(a!) out) -> Tensor(a!)")
 def rot90(input, k=1, dims=(0, 1), *, out=None):
-    """A copy rotated k times by 90 degrees in the plane of two dimensions, from the first
-    towards the second.
+    """A copy rotated k times by 90 degrees in the plane of two dimensions, from the first towards
+    the second.
 
     Args:
         input: (*).
         k: int, default 1.
         dims: ints, default (0, 1).
-        out: Tensor that takes the result, optional.
     Gradient: rot90(grad, -k, dims)
     Native: native/rearrange.py. Matches torch.rot90.
 
@@ -118,8 +114,8 @@ def rot90(input, k=1, dims=(0, 1), *, out=None):
     except Exception as error: return _refuse(error, "rot90", rot90, locals())
 
 def Tensor_rot90(self, k=1, dims=(0, 1)):
-    """A copy rotated k times by 90 degrees in the plane of two dimensions, from the first
-    towards the second. See gt.rot90."""
+    """A copy rotated k times by 90 degrees in the plane of two dimensions, from the first towards
+    the second. See gt.rot90."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -163,7 +159,6 @@ def pixel_shuffle(input, upscale_factor, *, out=None):
     Args:
         input: (*).
         upscale_factor: int.
-        out: Tensor that takes the result, optional.
     Gradient: pixel_unshuffle(grad, upscale_factor)
     Native: native/rearrange.py. Matches torch.pixel_shuffle."""
     try:
@@ -184,7 +179,6 @@ def pixel_unshuffle(input, downscale_factor, *, out=None):
     Args:
         input: (*).
         downscale_factor: int.
-        out: Tensor that takes the result, optional.
     Gradient: pixel_shuffle(grad, downscale_factor)
     Native: native/rearrange.py. Matches torch.pixel_unshuffle."""
     try:
@@ -205,7 +199,6 @@ def channel_shuffle(input, groups, *, out=None):
     Args:
         input: (*).
         groups: int.
-        out: Tensor that takes the result, optional.
     Gradient: channel_shuffle_backward(grad, groups)
     Native: native/rearrange.py. Matches torch.channel_shuffle."""
     try:
@@ -245,9 +238,7 @@ op_im2col_out = _define(
 def call_im2col(self, kernel_size, dilation, padding, stride):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_im2col.table[key_set](
-        key_set, self, kernel_size, dilation, padding, stride,
-    )
+    return op_im2col.table[key_set](key_set, self, kernel_size, dilation, padding, stride)
 
 op_col2im = _define(
     "aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
@@ -258,5 +249,4 @@ def call_col2im(self, output_size, kernel_size, dilation, padding, stride):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_col2im.table[key_set](
-        key_set, self, output_size, kernel_size, dilation, padding, stride,
-    )
+        key_set, self, output_size, kernel_size, dilation, padding, stride)

@@ -4,45 +4,33 @@
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.tls import state as _state
 
-
 op__rnn_layer = _define(
     "aten::_rnn_layer(Tensor input, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor? weight_hr, Tensor? hx, Tensor? cx, str mode, bool reverse, int[] batch_sizes, bool train) -> (Tensor output, Tensor hy, Tensor cy, Tensor gates, Tensor cells)")
 def call__rnn_layer(
-    input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx, mode, reverse,
-    batch_sizes, train,
-):
+        input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx, mode, reverse,
+        batch_sizes, train):
     include, keep = _state.get()
-    key_set = (
-        input._keys | weight_ih._keys | weight_hh._keys
-        | (0 if bias_ih is None else bias_ih._keys)
-        | (0 if bias_hh is None else bias_hh._keys)
+    key_set = (input._keys | weight_ih._keys | weight_hh._keys
+        | (0 if bias_ih is None else bias_ih._keys) | (0 if bias_hh is None else bias_hh._keys)
         | (0 if weight_hr is None else weight_hr._keys) | (0 if hx is None else hx._keys)
-        | (0 if cx is None else cx._keys) | include
-    ) & keep
+        | (0 if cx is None else cx._keys) | include) & keep
     return op__rnn_layer.table[key_set](
-        key_set, input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx, mode,
-        reverse, batch_sizes, train,
-    )
+        key_set, input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx, mode, reverse,
+        batch_sizes, train)
 
 op__rnn_layer_backward = _define(
     "aten::_rnn_layer_backward(Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, Tensor input, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor? weight_hr, Tensor? hx, Tensor? cx, Tensor output, Tensor gates, Tensor cells, str mode, bool reverse, int[] batch_sizes, bool[8] output_mask) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)")
 def call__rnn_layer_backward(
-    grad_output, grad_hy, grad_cy, input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr,
-    hx, cx, output, gates, cells, mode, reverse, batch_sizes, output_mask,
-):
+        grad_output, grad_hy, grad_cy, input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx,
+        cx, output, gates, cells, mode, reverse, batch_sizes, output_mask):
     include, keep = _state.get()
-    key_set = (
-        (0 if grad_output is None else grad_output._keys)
-        | (0 if grad_hy is None else grad_hy._keys)
-        | (0 if grad_cy is None else grad_cy._keys) | input._keys | weight_ih._keys
-        | weight_hh._keys | (0 if bias_ih is None else bias_ih._keys)
-        | (0 if bias_hh is None else bias_hh._keys)
+    key_set = ((0 if grad_output is None else grad_output._keys)
+        | (0 if grad_hy is None else grad_hy._keys) | (0 if grad_cy is None else grad_cy._keys)
+        | input._keys | weight_ih._keys | weight_hh._keys
+        | (0 if bias_ih is None else bias_ih._keys) | (0 if bias_hh is None else bias_hh._keys)
         | (0 if weight_hr is None else weight_hr._keys) | (0 if hx is None else hx._keys)
         | (0 if cx is None else cx._keys) | output._keys | gates._keys | cells._keys
-        | include
-    ) & keep
+        | include) & keep
     return op__rnn_layer_backward.table[key_set](
-        key_set, grad_output, grad_hy, grad_cy, input, weight_ih, weight_hh, bias_ih,
-        bias_hh, weight_hr, hx, cx, output, gates, cells, mode, reverse, batch_sizes,
-        output_mask,
-    )
+        key_set, grad_output, grad_hy, grad_cy, input, weight_ih, weight_hh, bias_ih, bias_hh,
+        weight_hr, hx, cx, output, gates, cells, mode, reverse, batch_sizes, output_mask)

@@ -2,14 +2,12 @@
 """Functions and methods of the operator family reduce. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import axis as _axis
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import element_type as _element_type
+from ...core.arguments import (
+    axis as _axis, checked_out as _checked_out, element_type as _element_type)
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op_sum = _define("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", ("reduction",))
 op_sum_out = _define(
@@ -29,7 +27,6 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keep
         dim: int or ints, optional.
         keepdim: bool, default False.
         dtype: dtype, optional.
-        out: Tensor that takes the result, optional.
     Gradient: sum_backward(grad, input.shape, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.sum.
 
@@ -37,44 +34,38 @@ def sum(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keep
     >>> gt.sum(x), gt.sum(x, 0), gt.sum(x, 1, keepdim=True).shape
     (tensor(15), tensor([3, 5, 7]), gputensor.Size([2, 1]))"""
     try:
-        if axis is not None:
-            dim = _axis("sum", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("sum", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("sum", dtype)
-        if out is not None:
-            if dim is None and not keepdim:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
+        if dim is None and not keepdim:
+            if out is None:
+                short = op_sum.table.short.get(input._geometry)
+                if short is not None and (made := short(input, dtype)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            if out is not None:
                 key_set |= _checked_out("sum", out)._keys & keep
                 return op_sum_out.table[key_set](key_set, input, dtype, out)
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
-            key_set |= _checked_out("sum", out)._keys & keep
-            return op_sum_IntList_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
-        if dim is None and not keepdim:
-            short = op_sum.table.short.get(input._geometry)
-            if short is not None and (made := short(input, dtype)) is not None:
-                return made
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
             return op_sum.table[key_set](key_set, input, dtype)
-        short = op_sum_dim_IntList.table.short.get(input._geometry)
-        if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
-            return made
+        if out is None:
+            short = op_sum_dim_IntList.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("sum", out)._keys & keep
+            return op_sum_IntList_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
         return op_sum_dim_IntList.table[key_set](key_set, input, dim, keepdim, dtype)
     except Exception as error: return _refuse(error, "sum", sum, locals())
 
 def Tensor_sum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Sum of all elements, or along dimensions. See gt.sum."""
     try:
-        if axis is not None:
-            dim = _axis("sum", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("sum", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("sum", dtype)
         if dim is None and not keepdim:
@@ -114,9 +105,7 @@ op_nansum = _define(
 op_nansum_out = _define(
     "aten::nansum.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
-def nansum(
-    input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None,
-):
+def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None):
     """Sum of the elements that are not NaN, over all elements or along dimensions.
 
     Args:
@@ -124,17 +113,14 @@ def nansum(
         dim: int or ints, optional.
         keepdim: bool, default False.
         dtype: dtype, optional.
-        out: Tensor that takes the result, optional.
     Gradient: sum_backward(grad, input.shape, dim, keepdim) * (input == input)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.nansum.
 
     >>> gt.nansum(gt.tensor([1.0, float("nan"), 2.0]))
     tensor(3.)"""
     try:
-        if axis is not None:
-            dim = _axis("nansum", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("nansum", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("nansum", dtype)
         if out is None:
@@ -153,10 +139,8 @@ def Tensor_nansum(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepd
     """Sum of the elements that are not NaN, over all elements or along dimensions. See
     gt.nansum."""
     try:
-        if axis is not None:
-            dim = _axis("nansum", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("nansum", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("nansum", dtype)
         short = op_nansum.table.short.get(self._geometry)
@@ -176,8 +160,7 @@ def call_nansum(self, dim=None, keepdim=False, dtype=None):
     return op_nansum.table[key_set](key_set, self, dim, keepdim, dtype)
 
 op_prod = _define(
-    "aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-    ("core", "reduction",))
+    "aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", ("core", "reduction",))
 op_prod_out = _define(
     "aten::prod.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
@@ -195,51 +178,44 @@ def prod(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, kee
         dim: int, optional.
         keepdim: bool, default False.
         dtype: dtype, optional.
-        out: Tensor that takes the result, optional.
     Gradient: prod_backward(grad, input, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.prod.
 
     >>> gt.prod(gt.arange(1, 5))
     tensor(24)"""
     try:
-        if axis is not None:
-            dim = _axis("prod", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("prod", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("prod", dtype)
-        if out is not None:
-            if dim is None and not keepdim:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
+        if dim is None and not keepdim:
+            if out is None:
+                short = op_prod.table.short.get(input._geometry)
+                if short is not None and (made := short(input, dtype)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            if out is not None:
                 key_set |= _checked_out("prod", out)._keys & keep
                 return op_prod_out.table[key_set](key_set, input, dtype, out)
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
-            key_set |= _checked_out("prod", out)._keys & keep
-            return op_prod_int_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
-        if dim is None and not keepdim:
-            short = op_prod.table.short.get(input._geometry)
-            if short is not None and (made := short(input, dtype)) is not None:
-                return made
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
             return op_prod.table[key_set](key_set, input, dtype)
-        short = op_prod_dim_int.table.short.get(input._geometry)
-        if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
-            return made
+        if out is None:
+            short = op_prod_dim_int.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("prod", out)._keys & keep
+            return op_prod_int_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
         return op_prod_dim_int.table[key_set](key_set, input, dim, keepdim, dtype)
     except Exception as error: return _refuse(error, "prod", prod, locals())
 
 def Tensor_prod(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Product of all elements, or along a dimension. See gt.prod."""
     try:
-        if axis is not None:
-            dim = _axis("prod", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("prod", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("prod", dtype)
         if dim is None and not keepdim:
@@ -258,8 +234,7 @@ def Tensor_prod(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdim
     except Exception as error: return _refuse(error, "prod", Tensor_prod, locals())
 
 op_mean = _define(
-    "aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-    ("core", "reduction",))
+    "aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", ("core", "reduction",))
 op_mean_dtype_out = _define(
     "aten::mean.dtype_out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
@@ -277,48 +252,41 @@ def mean(input, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, kee
         dim: int or ints, optional.
         keepdim: bool, default False.
         dtype: dtype, optional.
-        out: Tensor that takes the result, optional.
     Gradient: mean_backward(grad, input.shape, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.mean."""
     try:
-        if axis is not None:
-            dim = _axis("mean", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("mean", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("mean", dtype)
-        if out is not None:
-            if dim is None and not keepdim:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
+        if dim is None and not keepdim:
+            if out is None:
+                short = op_mean.table.short.get(input._geometry)
+                if short is not None and (made := short(input, dtype)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            if out is not None:
                 key_set |= _checked_out("mean", out)._keys & keep
                 return op_mean_dtype_out.table[key_set](key_set, input, dtype, out)
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
-            key_set |= _checked_out("mean", out)._keys & keep
-            return op_mean_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
-        if dim is None and not keepdim:
-            short = op_mean.table.short.get(input._geometry)
-            if short is not None and (made := short(input, dtype)) is not None:
-                return made
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
             return op_mean.table[key_set](key_set, input, dtype)
-        short = op_mean_dim.table.short.get(input._geometry)
-        if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
-            return made
+        if out is None:
+            short = op_mean_dim.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim, dtype)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("mean", out)._keys & keep
+            return op_mean_out.table[key_set](key_set, input, dim, keepdim, dtype, out)
         return op_mean_dim.table[key_set](key_set, input, dim, keepdim, dtype)
     except Exception as error: return _refuse(error, "mean", mean, locals())
 
 def Tensor_mean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keepdims=None):
     """Mean of all elements, or along dimensions. See gt.mean."""
     try:
-        if axis is not None:
-            dim = _axis("mean", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("mean", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("mean", dtype)
         if dim is None and not keepdim:
@@ -353,8 +321,7 @@ def call_mean_dim(self, dim, keepdim=False, dtype=None):
     return op_mean_dim.table[key_set](key_set, self, dim, keepdim, dtype)
 
 op_amax = _define(
-    "aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-    ("core", "reduction",))
+    "aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", ("core", "reduction",))
 op_amax_out = _define(
     "aten::amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
@@ -365,14 +332,11 @@ def amax(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
         input: (*), any dtype but complex.
         dim: int or ints.
         keepdim: bool, default False.
-        out: Tensor that takes the result, optional.
     Gradient: extremum_backward(grad, input, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amax."""
     try:
-        if axis is not None:
-            dim = axis
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else axis
+        keepdim = keepdim if keepdims is None else keepdims
         if out is None:
             short = op_amax.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -386,13 +350,10 @@ def amax(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
     except Exception as error: return _refuse(error, "amax", amax, locals())
 
 def Tensor_amax(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
-    """Largest element of all, or along dimensions; NaN if any element is NaN. See
-    gt.amax."""
+    """Largest element of all, or along dimensions; NaN if any element is NaN. See gt.amax."""
     try:
-        if axis is not None:
-            dim = axis
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else axis
+        keepdim = keepdim if keepdims is None else keepdims
         short = op_amax.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -410,8 +371,7 @@ def call_amax(self, dim=(), keepdim=False):
     return op_amax.table[key_set](key_set, self, dim, keepdim)
 
 op_amin = _define(
-    "aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-    ("core", "reduction",))
+    "aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", ("core", "reduction",))
 op_amin_out = _define(
     "aten::amin.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
@@ -422,14 +382,11 @@ def amin(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
         input: (*), any dtype but complex.
         dim: int or ints.
         keepdim: bool, default False.
-        out: Tensor that takes the result, optional.
     Gradient: extremum_backward(grad, input, result, dim, keepdim)
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.amin."""
     try:
-        if axis is not None:
-            dim = axis
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else axis
+        keepdim = keepdim if keepdims is None else keepdims
         if out is None:
             short = op_amin.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, keepdim)) is not None:
@@ -443,13 +400,10 @@ def amin(input, dim=(), keepdim=False, *, out=None, axis=None, keepdims=None):
     except Exception as error: return _refuse(error, "amin", amin, locals())
 
 def Tensor_amin(self, dim=(), keepdim=False, *, axis=None, keepdims=None):
-    """Smallest element of all, or along dimensions; NaN if any element is NaN. See
-    gt.amin."""
+    """Smallest element of all, or along dimensions; NaN if any element is NaN. See gt.amin."""
     try:
-        if axis is not None:
-            dim = axis
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else axis
+        keepdim = keepdim if keepdims is None else keepdims
         short = op_amin.table.short.get(self._geometry)
         if short is not None and (made := short(self, dim, keepdim)) is not None:
             return made
@@ -468,11 +422,9 @@ def call_amin(self, dim=(), keepdim=False):
 
 op_any = _define("aten::any(Tensor self) -> Tensor", ("core", "reduction",))
 op_any_all_out = _define(
-    "aten::any.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("reduction",))
+    "aten::any.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("reduction",))
 op_any_dim = _define(
-    "aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
-    ("core", "reduction",))
+    "aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", ("core", "reduction",))
 op_any_out = _define(
     "aten::any.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
@@ -489,58 +441,49 @@ def any(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
         input: (*), any dtype.
         dim: int or ints, optional.
         keepdim: bool, default False.
-        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.any."""
     try:
-        if axis is not None:
-            dim = _axis("any", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
-        if out is not None:
-            if dim is None and not keepdim:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
+        dim = dim if axis is None else _axis("any", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
+        if dim is None and not keepdim:
+            if out is None:
+                short = op_any.table.short.get(input._geometry)
+                if short is not None and (made := short(input)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            if out is not None:
                 key_set |= _checked_out("any", out)._keys & keep
                 return op_any_all_out.table[key_set](key_set, input, out)
-            if dim is None or isinstance(dim, (tuple, list)):
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("any", out)._keys & keep
-                return op_any_dims_out.table[key_set](key_set, input, dim, keepdim, out)
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
-            key_set |= _checked_out("any", out)._keys & keep
-            return op_any_out.table[key_set](key_set, input, dim, keepdim, out)
-        if dim is None and not keepdim:
-            short = op_any.table.short.get(input._geometry)
-            if short is not None and (made := short(input)) is not None:
-                return made
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
             return op_any.table[key_set](key_set, input)
         if dim is None or isinstance(dim, (tuple, list)):
-            short = op_any_dims.table.short.get(input._geometry)
-            if short is not None and (made := short(input, dim, keepdim)) is not None:
-                return made
+            if out is None:
+                short = op_any_dims.table.short.get(input._geometry)
+                if short is not None and (made := short(input, dim, keepdim)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("any", out)._keys & keep
+                return op_any_dims_out.table[key_set](key_set, input, dim, keepdim, out)
             return op_any_dims.table[key_set](key_set, input, dim, keepdim)
-        short = op_any_dim.table.short.get(input._geometry)
-        if short is not None and (made := short(input, dim, keepdim)) is not None:
-            return made
+        if out is None:
+            short = op_any_dim.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("any", out)._keys & keep
+            return op_any_out.table[key_set](key_set, input, dim, keepdim, out)
         return op_any_dim.table[key_set](key_set, input, dim, keepdim)
     except Exception as error: return _refuse(error, "any", any, locals())
 
 def Tensor_any(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """True if any element is not zero, over all elements or along dimensions. See
-    gt.any."""
+    """True if any element is not zero, over all elements or along dimensions. See gt.any."""
     try:
-        if axis is not None:
-            dim = _axis("any", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("any", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dim is None and not keepdim:
             short = op_any.table.short.get(self._geometry)
             if short is not None and (made := short(self)) is not None:
@@ -581,17 +524,14 @@ def call_any_dim(self, dim, keepdim=False):
 
 op_all = _define("aten::all(Tensor self) -> Tensor", ("reduction",))
 op_all_all_out = _define(
-    "aten::all.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("reduction",))
+    "aten::all.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("reduction",))
 op_all_dim = _define(
-    "aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
-    ("reduction",))
+    "aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", ("reduction",))
 op_all_out = _define(
     "aten::all.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 op_all_dims = _define(
-    "aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
-    ("reduction",))
+    "aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", ("reduction",))
 op_all_dims_out = _define(
     "aten::all.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
@@ -602,57 +542,49 @@ def all(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
         input: (*), any dtype.
         dim: int or ints, optional.
         keepdim: bool, default False.
-        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/reduce.py, kernels/cuda/reduce.cu. Matches torch.all."""
     try:
-        if axis is not None:
-            dim = _axis("all", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
-        if out is not None:
-            if dim is None and not keepdim:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
+        dim = dim if axis is None else _axis("all", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
+        if dim is None and not keepdim:
+            if out is None:
+                short = op_all.table.short.get(input._geometry)
+                if short is not None and (made := short(input)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            if out is not None:
                 key_set |= _checked_out("all", out)._keys & keep
                 return op_all_all_out.table[key_set](key_set, input, out)
-            if dim is None or isinstance(dim, (tuple, list)):
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("all", out)._keys & keep
-                return op_all_dims_out.table[key_set](key_set, input, dim, keepdim, out)
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
-            key_set |= _checked_out("all", out)._keys & keep
-            return op_all_out.table[key_set](key_set, input, dim, keepdim, out)
-        if dim is None and not keepdim:
-            short = op_all.table.short.get(input._geometry)
-            if short is not None and (made := short(input)) is not None:
-                return made
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
             return op_all.table[key_set](key_set, input)
         if dim is None or isinstance(dim, (tuple, list)):
-            short = op_all_dims.table.short.get(input._geometry)
-            if short is not None and (made := short(input, dim, keepdim)) is not None:
-                return made
+            if out is None:
+                short = op_all_dims.table.short.get(input._geometry)
+                if short is not None and (made := short(input, dim, keepdim)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("all", out)._keys & keep
+                return op_all_dims_out.table[key_set](key_set, input, dim, keepdim, out)
             return op_all_dims.table[key_set](key_set, input, dim, keepdim)
-        short = op_all_dim.table.short.get(input._geometry)
-        if short is not None and (made := short(input, dim, keepdim)) is not None:
-            return made
+        if out is None:
+            short = op_all_dim.table.short.get(input._geometry)
+            if short is not None and (made := short(input, dim, keepdim)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("all", out)._keys & keep
+            return op_all_out.table[key_set](key_set, input, dim, keepdim, out)
         return op_all_dim.table[key_set](key_set, input, dim, keepdim)
     except Exception as error: return _refuse(error, "all", all, locals())
 
 def Tensor_all(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
     """True if no element is zero, over all elements or along dimensions. See gt.all."""
     try:
-        if axis is not None:
-            dim = _axis("all", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("all", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dim is None and not keepdim:
             short = op_all.table.short.get(self._geometry)
             if short is not None and (made := short(self)) is not None:
@@ -692,8 +624,7 @@ def call_all_dim(self, dim, keepdim=False):
     return op_all_dim.table[key_set](key_set, self, dim, keepdim)
 
 op_logsumexp = _define(
-    "aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-    ("reduction",))
+    "aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", ("reduction",))
 op_logsumexp_out = _define(
     "aten::logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
@@ -704,7 +635,6 @@ def logsumexp(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=N
         input: (*).
         dim: int or ints, optional.
         keepdim: bool, default False.
-        out: Tensor that takes the result, optional.
     Gradient: logsumexp_backward(grad, input, result, dim, keepdim)
     Native: native/reduce.py. Matches torch.logsumexp.
 
@@ -715,8 +645,7 @@ def logsumexp(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=N
             dim = _axis("logsumexp", dim, axis)
         elif dim is None:
             raise _errors.not_given("logsumexp", "dim")
-        if keepdims is not None:
-            keepdim = keepdims
+        keepdim = keepdim if keepdims is None else keepdims
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
@@ -733,22 +662,19 @@ def Tensor_logsumexp(self, dim=None, keepdim=False, *, axis=None, keepdims=None)
             dim = _axis("logsumexp", dim, axis)
         elif dim is None:
             raise _errors.not_given("logsumexp", "dim")
-        if keepdims is not None:
-            keepdim = keepdims
+        keepdim = keepdim if keepdims is None else keepdims
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_logsumexp.table[key_set](key_set, self, dim, keepdim)
     except Exception as error: return _refuse(error, "logsumexp", Tensor_logsumexp, locals())
 
 op_count_nonzero = _define(
-    "aten::count_nonzero(Tensor self, int? dim=None) -> Tensor",
-    ("reduction",))
+    "aten::count_nonzero(Tensor self, int? dim=None) -> Tensor", ("reduction",))
 op_count_nonzero_out = _define(
     "aten::count_nonzero.out(Tensor self, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 op_count_nonzero_dim_IntList = _define(
-    "aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
-    ("reduction",))
+    "aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", ("reduction",))
 op_count_nonzero_dim_IntList_out = _define(
     "aten::count_nonzero.dim_IntList_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
@@ -758,29 +684,26 @@ def count_nonzero(input, dim=None, *, out=None, axis=None):
     Args:
         input: (*).
         dim: int or ints, optional.
-        out: Tensor that takes the result, optional.
     Native: native/reduce.py. Matches torch.count_nonzero."""
     try:
-        if axis is not None:
-            dim = _axis("count_nonzero", dim, axis)
+        dim = dim if axis is None else _axis("count_nonzero", dim, axis)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if isinstance(dim, (tuple, list)):
+            if out is not None:
+                key_set |= _checked_out("count_nonzero", out)._keys & keep
+                return op_count_nonzero_dim_IntList_out.table[key_set](key_set, input, dim, out)
+            return op_count_nonzero_dim_IntList.table[key_set](key_set, input, dim)
         if out is not None:
             key_set |= _checked_out("count_nonzero", out)._keys & keep
-            if isinstance(dim, (tuple, list)):
-                return op_count_nonzero_dim_IntList_out.table[key_set](key_set, input, dim, out)
             return op_count_nonzero_out.table[key_set](key_set, input, dim, out)
-        if isinstance(dim, (tuple, list)):
-            return op_count_nonzero_dim_IntList.table[key_set](key_set, input, dim)
         return op_count_nonzero.table[key_set](key_set, input, dim)
     except Exception as error: return _refuse(error, "count_nonzero", count_nonzero, locals())
 
 def Tensor_count_nonzero(self, dim=None, *, axis=None):
-    """Number of nonzero elements, over all elements or along dimensions. See
-    gt.count_nonzero."""
+    """Number of nonzero elements, over all elements or along dimensions. See gt.count_nonzero."""
     try:
-        if axis is not None:
-            dim = _axis("count_nonzero", dim, axis)
+        dim = dim if axis is None else _axis("count_nonzero", dim, axis)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         if isinstance(dim, (tuple, list)):

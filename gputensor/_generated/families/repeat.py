@@ -2,13 +2,10 @@
 """Functions and methods of the operator family repeat. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import axis as _axis
-from ...core.arguments import keys_of_list as _keys_of_list
-from ...core.arguments import sequence as _sequence
+from ...core.arguments import axis as _axis, keys_of_list as _keys_of_list, sequence as _sequence
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op_repeat = _define("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", ("core",))
 def Tensor_repeat(self, *args, repeats=None):
@@ -55,8 +52,8 @@ def tile(input, dims):
     except Exception as error: return _refuse(error, "tile", tile, locals())
 
 def Tensor_tile(self, *args, dims=None):
-    """A copy repeated along the last dimensions; dims holds the number of times for each.
-    See gt.tile."""
+    """A copy repeated along the last dimensions; dims holds the number of times for each. See
+    gt.tile."""
     try:
         if len(args) == 1:
             (dims,) = args
@@ -86,12 +83,10 @@ def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None, a
     Args:
         input: Tensor, optional.
         repeats: (*), optional.
-        dim: int, optional.
-        output_size: int, optional.
+        dim, output_size: int, optional.
     Native: native/repeat.py. Matches torch.repeat_interleave."""
     try:
-        if axis is not None:
-            dim = _axis("repeat_interleave", dim, axis)
+        dim = dim if axis is None else _axis("repeat_interleave", dim, axis)
         if repeats is None:
             input, repeats = None, input
         if input is None and dim is None:
@@ -102,13 +97,11 @@ def repeat_interleave(input=None, repeats=None, dim=None, *, output_size=None, a
             include, keep = _state.get()
             key_set = (input._keys | repeats._keys | include) & keep
             return op_repeat_interleave_self_Tensor.table[key_set](
-                key_set, input, repeats, dim, output_size,
-            )
+                key_set, input, repeats, dim, output_size)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_repeat_interleave_self_int.table[key_set](
-            key_set, input, repeats, dim, output_size,
-        )
+            key_set, input, repeats, dim, output_size)
     except Exception as error:
         return _refuse(error, "repeat_interleave", repeat_interleave, locals())
 
@@ -116,19 +109,16 @@ def Tensor_repeat_interleave(self, repeats, dim=None, *, output_size=None, axis=
     """Each slice along dim repeated; repeats holds the number of times for each. See
     gt.repeat_interleave."""
     try:
-        if axis is not None:
-            dim = _axis("repeat_interleave", dim, axis)
+        dim = dim if axis is None else _axis("repeat_interleave", dim, axis)
         if hasattr(repeats, "_keys"):
             include, keep = _state.get()
             key_set = (self._keys | repeats._keys | include) & keep
             return op_repeat_interleave_self_Tensor.table[key_set](
-                key_set, self, repeats, dim, output_size,
-            )
+                key_set, self, repeats, dim, output_size)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_repeat_interleave_self_int.table[key_set](
-            key_set, self, repeats, dim, output_size,
-        )
+            key_set, self, repeats, dim, output_size)
     except Exception as error:
         return _refuse(error, "repeat_interleave", Tensor_repeat_interleave, locals())
 
@@ -140,9 +130,7 @@ def call_repeat_interleave_Tensor(repeats, output_size=None):
 def call_repeat_interleave_self_int(self, repeats, dim=None, output_size=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_repeat_interleave_self_int.table[key_set](
-        key_set, self, repeats, dim, output_size,
-    )
+    return op_repeat_interleave_self_int.table[key_set](key_set, self, repeats, dim, output_size)
 
 op_combinations = _define(
     "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor")
@@ -164,8 +152,7 @@ def combinations(input, r=2, with_replacement=False):
     except Exception as error: return _refuse(error, "combinations", combinations, locals())
 
 op_cartesian_prod = _define(
-    "aten::cartesian_prod(Tensor[] tensors) -> Tensor",
-    ("maybe_aliasing_or_mutating",))
+    "aten::cartesian_prod(Tensor[] tensors) -> Tensor", ("maybe_aliasing_or_mutating",))
 def cartesian_prod(tensors):
     """The Cartesian product of 1-d tensors, as rows.
 
@@ -187,8 +174,8 @@ op_meshgrid = _define("aten::meshgrid(Tensor[] tensors) -> Tensor[]")
 op_meshgrid_indexing = _define(
     "aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]")
 def meshgrid(tensors, *, indexing=None):
-    """The coordinates of a grid: each 1-d tensor varies along its own dimension and is
-    expanded along the others.
+    """The coordinates of a grid: each 1-d tensor varies along its own dimension and is expanded
+    along the others.
 
     Args:
         tensors: Tensors.

@@ -7,7 +7,6 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_resize_ = _define(
     "aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)",
     ("core", "inplace_view", "reads_storage",))
@@ -49,8 +48,7 @@ def resize_as_(input, the_template, *, memory_format=None):
     """Give this tensor the shape of the_template.
 
     Args:
-        input: (*).
-        the_template: (*).
+        input, the_template: (*).
         memory_format: memory format, optional.
     Returns: input.
     Native: native/resize.py. Matches torch.resize_as_."""
@@ -72,8 +70,8 @@ op_set__source_Tensor = _define(
     "aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)",
     ("inplace_view", "reads_storage",))
 def Tensor_set_(self, source=None, storage_offset=None, size=None, stride=()):
-    """Replace this tensor's storage, sizes and strides by those of a tensor or a storage;
-    without arguments, by an empty storage.
+    """Replace this tensor's storage, sizes and strides by those of a tensor or a storage; without
+    arguments, by an empty storage.
 
     Args:
         self: (*).
@@ -99,6 +97,5 @@ def Tensor_set_(self, source=None, storage_offset=None, size=None, stride=()):
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         return op_set__source_Storage_storage_offset.table[key_set](
-            key_set, self, source, storage_offset, size, stride,
-        )
+            key_set, self, source, storage_offset, size, stride)
     except Exception as error: return _refuse(error, "set_", Tensor_set_, locals())

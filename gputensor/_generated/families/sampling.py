@@ -6,24 +6,18 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_grid_sampler_2d = _define(
     "aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
     ("core",))
 op_grid_sampler_2d_out = _define(
     "aten::grid_sampler_2d.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)")
-def grid_sampler_2d(
-    input, grid, interpolation_mode, padding_mode, align_corners, *, out=None,
-):
+def grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners, *, out=None):
     """Elements of 2 dimensions sampled at the points of a grid in [-1, 1].
 
     Args:
-        input: (*).
-        grid: (*).
-        interpolation_mode: int.
-        padding_mode: int.
+        input, grid: (*).
+        interpolation_mode, padding_mode: int.
         align_corners: bool.
-        out: Tensor that takes the result, optional.
     Gradient:
         input, grid: grid_sampler_gradients(grad, input, grid, interpolation_mode, padding_mode,
             align_corners, grad_input_mask)
@@ -34,48 +28,38 @@ def grid_sampler_2d(
         if out is not None:
             key_set |= _checked_out("grid_sampler_2d", out)._keys & keep
             return op_grid_sampler_2d_out.table[key_set](
-                key_set, input, grid, interpolation_mode, padding_mode, align_corners, out,
-            )
+                key_set, input, grid, interpolation_mode, padding_mode, align_corners, out)
         return op_grid_sampler_2d.table[key_set](
-            key_set, input, grid, interpolation_mode, padding_mode, align_corners,
-        )
+            key_set, input, grid, interpolation_mode, padding_mode, align_corners)
     except Exception as error: return _refuse(error, "grid_sampler_2d", grid_sampler_2d, locals())
 
 def call_grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners):
     include, keep = _state.get()
     key_set = (input._keys | grid._keys | include) & keep
     return op_grid_sampler_2d.table[key_set](
-        key_set, input, grid, interpolation_mode, padding_mode, align_corners,
-    )
+        key_set, input, grid, interpolation_mode, padding_mode, align_corners)
 
 op_grid_sampler_2d_backward = _define(
     "aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)")
 def call_grid_sampler_2d_backward(
-    grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask,
-):
+        grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask):
     include, keep = _state.get()
     key_set = (grad_output._keys | input._keys | grid._keys | include) & keep
     return op_grid_sampler_2d_backward.table[key_set](
-        key_set, grad_output, input, grid, interpolation_mode, padding_mode,
-        align_corners, output_mask,
-    )
+        key_set, grad_output, input, grid, interpolation_mode, padding_mode, align_corners,
+        output_mask)
 
 op_grid_sampler_3d = _define(
     "aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor")
 op_grid_sampler_3d_out = _define(
     "aten::grid_sampler_3d.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)")
-def grid_sampler_3d(
-    input, grid, interpolation_mode, padding_mode, align_corners, *, out=None,
-):
+def grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners, *, out=None):
     """Elements of 3 dimensions sampled at the points of a grid in [-1, 1].
 
     Args:
-        input: (*).
-        grid: (*).
-        interpolation_mode: int.
-        padding_mode: int.
+        input, grid: (*).
+        interpolation_mode, padding_mode: int.
         align_corners: bool.
-        out: Tensor that takes the result, optional.
     Gradient:
         input, grid: grid_sampler_gradients(grad, input, grid, interpolation_mode, padding_mode,
             align_corners, grad_input_mask)
@@ -86,43 +70,36 @@ def grid_sampler_3d(
         if out is not None:
             key_set |= _checked_out("grid_sampler_3d", out)._keys & keep
             return op_grid_sampler_3d_out.table[key_set](
-                key_set, input, grid, interpolation_mode, padding_mode, align_corners, out,
-            )
+                key_set, input, grid, interpolation_mode, padding_mode, align_corners, out)
         return op_grid_sampler_3d.table[key_set](
-            key_set, input, grid, interpolation_mode, padding_mode, align_corners,
-        )
+            key_set, input, grid, interpolation_mode, padding_mode, align_corners)
     except Exception as error: return _refuse(error, "grid_sampler_3d", grid_sampler_3d, locals())
 
 def call_grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners):
     include, keep = _state.get()
     key_set = (input._keys | grid._keys | include) & keep
     return op_grid_sampler_3d.table[key_set](
-        key_set, input, grid, interpolation_mode, padding_mode, align_corners,
-    )
+        key_set, input, grid, interpolation_mode, padding_mode, align_corners)
 
 op_grid_sampler_3d_backward = _define(
     "aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)")
 def call_grid_sampler_3d_backward(
-    grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask,
-):
+        grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask):
     include, keep = _state.get()
     key_set = (grad_output._keys | input._keys | grid._keys | include) & keep
     return op_grid_sampler_3d_backward.table[key_set](
-        key_set, grad_output, input, grid, interpolation_mode, padding_mode,
-        align_corners, output_mask,
-    )
+        key_set, grad_output, input, grid, interpolation_mode, padding_mode, align_corners,
+        output_mask)
 
 op__grid_sampler_backward = _define(
     "aten::_grid_sampler_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)")
 def call__grid_sampler_backward(
-    grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask,
-):
+        grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask):
     include, keep = _state.get()
     key_set = (grad_output._keys | input._keys | grid._keys | include) & keep
     return op__grid_sampler_backward.table[key_set](
-        key_set, grad_output, input, grid, interpolation_mode, padding_mode,
-        align_corners, output_mask,
-    )
+        key_set, grad_output, input, grid, interpolation_mode, padding_mode, align_corners,
+        output_mask)
 
 op_grid_sampler = _define(
     "aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor")
@@ -130,26 +107,22 @@ def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     """Elements sampled at the points of a grid; see gt.nn.functional.grid_sample.
 
     Args:
-        input: (*).
-        grid: (*).
-        interpolation_mode: int.
-        padding_mode: int.
+        input, grid: (*).
+        interpolation_mode, padding_mode: int.
         align_corners: bool.
     Native: native/sampling.py. Matches torch.grid_sampler."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | grid._keys | include) & keep
         return op_grid_sampler.table[key_set](
-            key_set, input, grid, interpolation_mode, padding_mode, align_corners,
-        )
+            key_set, input, grid, interpolation_mode, padding_mode, align_corners)
     except Exception as error: return _refuse(error, "grid_sampler", grid_sampler, locals())
 
 def call_grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     include, keep = _state.get()
     key_set = (input._keys | grid._keys | include) & keep
     return op_grid_sampler.table[key_set](
-        key_set, input, grid, interpolation_mode, padding_mode, align_corners,
-    )
+        key_set, input, grid, interpolation_mode, padding_mode, align_corners)
 
 op_affine_grid_generator = _define(
     "aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor")

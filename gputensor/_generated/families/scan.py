@@ -2,20 +2,17 @@
 """Functions and methods of the operator family scan. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import axis as _axis
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import checked_outs as _checked_outs
-from ...core.arguments import element_type as _element_type
+from ...core.arguments import (
+    axis as _axis, checked_out as _checked_out, checked_outs as _checked_outs,
+    element_type as _element_type)
 from ...core.dtype import dtype as _dtype
 from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_cumsum = _define(
-    "aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-    ("core",))
+    "aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", ("core",))
 op_cumsum_out = _define(
     "aten::cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
 def cumsum(input, dim=None, *, dtype=None, out=None, axis=None):
@@ -25,7 +22,6 @@ def cumsum(input, dim=None, *, dtype=None, out=None, axis=None):
         input: (*), any dtype; integers and bool run as int64.
         dim: int, optional.
         dtype: dtype, optional.
-        out: Tensor that takes the result, optional.
     Gradient: cumsum_backward(grad, dim)
     Kernels: kernels/cpu/scan.py, kernels/cuda/scan.cu. Matches torch.cumsum.
 
@@ -104,7 +100,6 @@ def cumprod(input, dim=None, *, dtype=None, out=None, axis=None):
         input: (*), any dtype; integers and bool run as int64.
         dim: int, optional.
         dtype: dtype, optional.
-        out: Tensor that takes the result, optional.
     Gradient: cumprod_backward(grad, input, dim)
     Kernels: kernels/cpu/scan.py, kernels/cuda/scan.cu. Matches torch.cumprod."""
     try:
@@ -179,7 +174,6 @@ def logcumsumexp(input, dim=None, *, out=None, axis=None):
     Args:
         input: (*), floating or complex.
         dim: int, optional.
-        out: Tensor that takes the result, optional.
     Gradient: logcumsumexp_backward(grad, input, result, dim)
     Kernels: kernels/cpu/scan.py, kernels/cuda/scan.cu. Matches torch.logcumsumexp."""
     try:
@@ -200,8 +194,7 @@ def logcumsumexp(input, dim=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "logcumsumexp", logcumsumexp, locals())
 
 def Tensor_logcumsumexp(self, dim=None, *, axis=None):
-    """Logarithms of the running sums of exp, computed without overflow. See
-    gt.logcumsumexp."""
+    """Logarithms of the running sums of exp, computed without overflow. See gt.logcumsumexp."""
     try:
         if axis is not None:
             dim = _axis("logcumsumexp", dim, axis)
@@ -233,7 +226,6 @@ def cummax(input, dim=None, *, out=None, axis=None):
     Args:
         input: (*), any dtype but complex.
         dim: int, optional.
-        out: Tensors that take the results, optional.
     Returns: values, indices, by place or by name.
     Gradient: cummaxmin_backward(grad, input, indices, dim)
     Kernels: kernels/cpu/scan.py, kernels/cuda/scan.cu. Matches torch.cummax.
@@ -249,9 +241,7 @@ def cummax(input, dim=None, *, out=None, axis=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_outs("cummax", out, 2) & keep
-            return Results_cummax(op_cummax_out.table[key_set](
-                key_set, input, dim, out[0], out[1],
-            ))
+            return Results_cummax(op_cummax_out.table[key_set](key_set, input, dim, out[0], out[1]))
         return Results_cummax(op_cummax.table[key_set](key_set, input, dim))
     except Exception as error: return _refuse(error, "cummax", cummax, locals())
 
@@ -278,7 +268,6 @@ def cummin(input, dim=None, *, out=None, axis=None):
     Args:
         input: (*), any dtype but complex.
         dim: int, optional.
-        out: Tensors that take the results, optional.
     Returns: values, indices, by place or by name.
     Gradient: cummaxmin_backward(grad, input, indices, dim)
     Kernels: kernels/cpu/scan.py, kernels/cuda/scan.cu. Matches torch.cummin."""
@@ -291,9 +280,7 @@ def cummin(input, dim=None, *, out=None, axis=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_outs("cummin", out, 2) & keep
-            return Results_cummin(op_cummin_out.table[key_set](
-                key_set, input, dim, out[0], out[1],
-            ))
+            return Results_cummin(op_cummin_out.table[key_set](key_set, input, dim, out[0], out[1]))
         return Results_cummin(op_cummin.table[key_set](key_set, input, dim))
     except Exception as error: return _refuse(error, "cummin", cummin, locals())
 

@@ -2,12 +2,10 @@
 """Functions and methods of the operator family scatter. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import keys_of_list as _keys_of_list
+from ...core.arguments import checked_out as _checked_out, keys_of_list as _keys_of_list
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op_index_put = _define(
     "aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
@@ -22,7 +20,6 @@ def index_put(input, indices, values, accumulate=False, *, out=None):
         indices: Tensors.
         values: (*).
         accumulate: bool, default False.
-        out: Tensor that takes the result, optional.
     Gradient:
         input: index_put_self_backward(grad, indices, values, accumulate)
         values: grad.index(indices)
@@ -34,8 +31,7 @@ def index_put(input, indices, values, accumulate=False, *, out=None):
         if out is None and type(indices) in (list, tuple) and accumulate is False:
             try:
                 short = op_index_put.table.short.get((
-                    input._geometry, *[x._geometry for x in indices], values._geometry,
-                ))
+                    input._geometry, *[x._geometry for x in indices], values._geometry))
             except (AttributeError, TypeError):
                 short = None
             if short is not None and (made := short(input, indices, values)) is not None:
@@ -44,9 +40,7 @@ def index_put(input, indices, values, accumulate=False, *, out=None):
         key_set = (input._keys | _keys_of_list(indices) | values._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("index_put", out)._keys & keep
-            return op_index_put_out.table[key_set](
-                key_set, input, indices, values, accumulate, out,
-            )
+            return op_index_put_out.table[key_set](key_set, input, indices, values, accumulate, out)
         return op_index_put.table[key_set](key_set, input, indices, values, accumulate)
     except Exception as error: return _refuse(error, "index_put", index_put, locals())
 
@@ -56,8 +50,7 @@ def Tensor_index_put(self, indices, values, accumulate=False):
         if type(indices) in (list, tuple) and accumulate is False:
             try:
                 short = op_index_put.table.short.get((
-                    self._geometry, *[x._geometry for x in indices], values._geometry,
-                ))
+                    self._geometry, *[x._geometry for x in indices], values._geometry))
             except (AttributeError, TypeError):
                 short = None
             if short is not None and (made := short(self, indices, values)) is not None:
@@ -71,8 +64,7 @@ def call_index_put(self, indices, values, accumulate=False):
     if type(indices) in (list, tuple) and accumulate is False:
         try:
             short = op_index_put.table.short.get((
-                self._geometry, *[x._geometry for x in indices], values._geometry,
-            ))
+                self._geometry, *[x._geometry for x in indices], values._geometry))
         except (AttributeError, TypeError):
             short = None
         if short is not None and (made := short(self, indices, values)) is not None:
@@ -84,24 +76,12 @@ def call_index_put(self, indices, values, accumulate=False):
 op_index_put_ = _define(
     "aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)")
 def index_put_(input, indices, values, accumulate=False):
-    """In place: A copy of input with values written to, or added at, indices.
-
-    Args:
-        input: (*).
-        indices: Tensors.
-        values: (*).
-        accumulate: bool, default False.
-    Returns: input.
-    Gradient:
-        input: index_put_self_backward(grad, indices, values, accumulate)
-        values: grad.index(indices)
-    Native: native/scatter.py. Matches torch.index_put_."""
+    """In place: A copy of input with values written to, or added at, indices. See gt.index_put."""
     try:
         if type(indices) in (list, tuple) and accumulate is False:
             try:
                 short = op_index_put_.table.short.get((
-                    input._geometry, *[x._geometry for x in indices], values._geometry,
-                ))
+                    input._geometry, *[x._geometry for x in indices], values._geometry))
             except (AttributeError, TypeError):
                 short = None
             if short is not None and (made := short(input, indices, values)) is not None:
@@ -116,8 +96,7 @@ def call_index_put_(self, indices, values, accumulate=False):
     if type(indices) in (list, tuple) and accumulate is False:
         try:
             short = op_index_put_.table.short.get((
-                self._geometry, *[x._geometry for x in indices], values._geometry,
-            ))
+                self._geometry, *[x._geometry for x in indices], values._geometry))
         except (AttributeError, TypeError):
             short = None
         if short is not None and (made := short(self, indices, values)) is not None:
@@ -131,9 +110,7 @@ op__unsafe_index_put = _define(
 def call__unsafe_index_put(self, indices, values, accumulate=False):
     include, keep = _state.get()
     key_set = (self._keys | _keys_of_list(indices) | values._keys | include) & keep
-    return op__unsafe_index_put.table[key_set](
-        key_set, self, indices, values, accumulate,
-    )
+    return op__unsafe_index_put.table[key_set](key_set, self, indices, values, accumulate)
 
 op__index_put_impl_ = _define(
     "aten::_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)")
@@ -142,21 +119,16 @@ op__unsafe_masked_index_put_accumulate = _define(
     "aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor")
 def call__unsafe_masked_index_put_accumulate(self, mask, indices, values):
     include, keep = _state.get()
-    key_set = (
-        self._keys | mask._keys | _keys_of_list(indices) | values._keys | include
-    ) & keep
+    key_set = (self._keys | mask._keys | _keys_of_list(indices) | values._keys | include) & keep
     return op__unsafe_masked_index_put_accumulate.table[key_set](
-        key_set, self, mask, indices, values,
-    )
+        key_set, self, mask, indices, values)
 
 op_scatter_src = _define(
-    "aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-    ("core",))
+    "aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", ("core",))
 op_scatter_src_out = _define(
     "aten::scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)")
 op_scatter_value = _define(
-    "aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-    ("core",))
+    "aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", ("core",))
 op_scatter_value_out = _define(
     "aten::scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out) -> Tensor(a!)")
 op_scatter_reduce = _define(
@@ -178,7 +150,6 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
         src: Tensor, optional.
         value: number, optional.
         reduce: str, optional.
-        out: Tensor that takes the result, optional.
     Gradient:
         input: scattered_self(grad, input, dim, index, src, reduce, True, result)
         src: scattered_src(grad, input, dim, index, src, reduce, True, result)
@@ -191,71 +162,59 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
     try:
         if src is not None and not hasattr(src, "_keys"):
             src, value = None, src
-        if out is not None:
-            if value is None and reduce is None:
-                include, keep = _state.get()
-                key_set = (input._keys | index._keys | src._keys | include) & keep
+        if value is None and reduce is None:
+            if out is None:
+                short = op_scatter_src.table.short.get((
+                    input._geometry, index._geometry, src._geometry))
+                if short is not None and (made := short(input, dim, index, src)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = (input._keys | index._keys | src._keys | include) & keep
+            if out is not None:
                 key_set |= _checked_out("scatter", out)._keys & keep
                 return op_scatter_src_out.table[key_set](key_set, input, dim, index, src, out)
-            if src is None and reduce is None:
-                include, keep = _state.get()
-                key_set = (input._keys | index._keys | include) & keep
-                key_set |= _checked_out("scatter", out)._keys & keep
-                return op_scatter_value_out.table[key_set](key_set, input, dim, index, value, out)
-            if value is None:
-                include, keep = _state.get()
-                key_set = (input._keys | index._keys | src._keys | include) & keep
-                key_set |= _checked_out("scatter", out)._keys & keep
-                return op_scatter_reduce_out.table[key_set](
-                    key_set, input, dim, index, src, reduce, out,
-                )
-            if src is None:
-                include, keep = _state.get()
-                key_set = (input._keys | index._keys | include) & keep
-                key_set |= _checked_out("scatter", out)._keys & keep
-                return op_scatter_value_reduce_out.table[key_set](
-                    key_set, input, dim, index, value, reduce, out,
-                )
-        if value is None and reduce is None:
-            key = (input._geometry, index._geometry, src._geometry)
-            short = op_scatter_src.table.short.get(key)
-            if short is not None and (made := short(input, dim, index, src)) is not None:
-                return made
-            include, keep = _state.get()
-            key_set = (input._keys | index._keys | src._keys | include) & keep
             return op_scatter_src.table[key_set](key_set, input, dim, index, src)
         if src is None and reduce is None:
-            key = (input._geometry, index._geometry)
-            short = op_scatter_value.table.short.get(key)
-            if short is not None and (made := short(input, dim, index, value)) is not None:
-                return made
+            if out is None:
+                short = op_scatter_value.table.short.get((input._geometry, index._geometry))
+                if short is not None and (made := short(input, dim, index, value)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (input._keys | index._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("scatter", out)._keys & keep
+                return op_scatter_value_out.table[key_set](key_set, input, dim, index, value, out)
             return op_scatter_value.table[key_set](key_set, input, dim, index, value)
         if value is None:
-            key = (input._geometry, index._geometry, src._geometry)
-            short = op_scatter_reduce.table.short.get(key)
-            if short is not None and (made := short(input, dim, index, src, reduce)) is not None:
-                return made
+            if out is None:
+                short = op_scatter_reduce.table.short.get((
+                    input._geometry, index._geometry, src._geometry))
+                if short is not None and (made := short(
+                        input, dim, index, src, reduce)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (input._keys | index._keys | src._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("scatter", out)._keys & keep
+                return op_scatter_reduce_out.table[key_set](
+                    key_set, input, dim, index, src, reduce, out)
             return op_scatter_reduce.table[key_set](key_set, input, dim, index, src, reduce)
         if src is None:
-            key = (input._geometry, index._geometry)
-            short = op_scatter_value_reduce.table.short.get(key)
-            if short is not None and (made := short(
-                input, dim, index, value, reduce,
-            )) is not None:
-                return made
+            if out is None:
+                short = op_scatter_value_reduce.table.short.get((input._geometry, index._geometry))
+                if short is not None and (made := short(
+                        input, dim, index, value, reduce)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (input._keys | index._keys | include) & keep
-            return op_scatter_value_reduce.table[key_set](
-                key_set, input, dim, index, value, reduce,
-            )
+            if out is not None:
+                key_set |= _checked_out("scatter", out)._keys & keep
+                return op_scatter_value_reduce_out.table[key_set](
+                    key_set, input, dim, index, value, reduce, out)
+            return op_scatter_value_reduce.table[key_set](key_set, input, dim, index, value, reduce)
         raise _errors.no_form(
             "scatter", "input, dim, index, src", "input, dim, index, value",
-            "input, dim, index, src, reduce", "input, dim, index, value, reduce",
-        )
+            "input, dim, index, src, reduce", "input, dim, index, value, reduce")
     except Exception as error: return _refuse(error, "scatter", scatter, locals())
 
 def Tensor_scatter(self, dim, index, src=None, *, value=None, reduce=None):
@@ -265,50 +224,41 @@ def Tensor_scatter(self, dim, index, src=None, *, value=None, reduce=None):
         if src is not None and not hasattr(src, "_keys"):
             src, value = None, src
         if value is None and reduce is None:
-            key = (self._geometry, index._geometry, src._geometry)
-            short = op_scatter_src.table.short.get(key)
+            short = op_scatter_src.table.short.get((self._geometry, index._geometry, src._geometry))
             if short is not None and (made := short(self, dim, index, src)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | src._keys | include) & keep
             return op_scatter_src.table[key_set](key_set, self, dim, index, src)
         if src is None and reduce is None:
-            key = (self._geometry, index._geometry)
-            short = op_scatter_value.table.short.get(key)
+            short = op_scatter_value.table.short.get((self._geometry, index._geometry))
             if short is not None and (made := short(self, dim, index, value)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | include) & keep
             return op_scatter_value.table[key_set](key_set, self, dim, index, value)
         if value is None:
-            key = (self._geometry, index._geometry, src._geometry)
-            short = op_scatter_reduce.table.short.get(key)
+            short = op_scatter_reduce.table.short.get((
+                self._geometry, index._geometry, src._geometry))
             if short is not None and (made := short(self, dim, index, src, reduce)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | src._keys | include) & keep
             return op_scatter_reduce.table[key_set](key_set, self, dim, index, src, reduce)
         if src is None:
-            key = (self._geometry, index._geometry)
-            short = op_scatter_value_reduce.table.short.get(key)
-            if short is not None and (made := short(
-                self, dim, index, value, reduce,
-            )) is not None:
+            short = op_scatter_value_reduce.table.short.get((self._geometry, index._geometry))
+            if short is not None and (made := short(self, dim, index, value, reduce)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | include) & keep
-            return op_scatter_value_reduce.table[key_set](
-                key_set, self, dim, index, value, reduce,
-            )
+            return op_scatter_value_reduce.table[key_set](key_set, self, dim, index, value, reduce)
         raise _errors.no_form(
             "scatter", "dim, index, src", "dim, index, value", "dim, index, src, reduce",
-            "dim, index, value, reduce",
-        )
+            "dim, index, value, reduce")
     except Exception as error: return _refuse(error, "scatter", Tensor_scatter, locals())
 
 def call_scatter_src(self, dim, index, src):
-    key = (self._geometry, index._geometry, src._geometry)
-    short = op_scatter_src.table.short.get(key)
+    short = op_scatter_src.table.short.get((self._geometry, index._geometry, src._geometry))
     if short is not None and (made := short(self, dim, index, src)) is not None:
         return made
     include, keep = _state.get()
@@ -316,8 +266,7 @@ def call_scatter_src(self, dim, index, src):
     return op_scatter_src.table[key_set](key_set, self, dim, index, src)
 
 def call_scatter_value(self, dim, index, value):
-    key = (self._geometry, index._geometry)
-    short = op_scatter_value.table.short.get(key)
+    short = op_scatter_value.table.short.get((self._geometry, index._geometry))
     if short is not None and (made := short(self, dim, index, value)) is not None:
         return made
     include, keep = _state.get()
@@ -333,56 +282,48 @@ op_scatter__reduce = _define(
 op_scatter__value_reduce = _define(
     "aten::scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)")
 def Tensor_scatter_(self, dim, index, src=None, *, value=None, reduce=None):
-    """In place: A copy of self with each element of src written to its index along dim, at
-    the same position in the other dimensions; See gt.scatter."""
+    """In place: A copy of self with each element of src written to its index along dim, at the
+    same position in the other dimensions; See gt.scatter."""
     try:
         if src is not None and not hasattr(src, "_keys"):
             src, value = None, src
         if value is None and reduce is None:
-            key = (self._geometry, index._geometry, src._geometry)
-            short = op_scatter__src.table.short.get(key)
+            short = op_scatter__src.table.short.get((
+                self._geometry, index._geometry, src._geometry))
             if short is not None and (made := short(self, dim, index, src)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | src._keys | include) & keep
             return op_scatter__src.table[key_set](key_set, self, dim, index, src)
         if src is None and reduce is None:
-            key = (self._geometry, index._geometry)
-            short = op_scatter__value.table.short.get(key)
+            short = op_scatter__value.table.short.get((self._geometry, index._geometry))
             if short is not None and (made := short(self, dim, index, value)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | include) & keep
             return op_scatter__value.table[key_set](key_set, self, dim, index, value)
         if value is None:
-            key = (self._geometry, index._geometry, src._geometry)
-            short = op_scatter__reduce.table.short.get(key)
+            short = op_scatter__reduce.table.short.get((
+                self._geometry, index._geometry, src._geometry))
             if short is not None and (made := short(self, dim, index, src, reduce)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | src._keys | include) & keep
             return op_scatter__reduce.table[key_set](key_set, self, dim, index, src, reduce)
         if src is None:
-            key = (self._geometry, index._geometry)
-            short = op_scatter__value_reduce.table.short.get(key)
-            if short is not None and (made := short(
-                self, dim, index, value, reduce,
-            )) is not None:
+            short = op_scatter__value_reduce.table.short.get((self._geometry, index._geometry))
+            if short is not None and (made := short(self, dim, index, value, reduce)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | include) & keep
-            return op_scatter__value_reduce.table[key_set](
-                key_set, self, dim, index, value, reduce,
-            )
+            return op_scatter__value_reduce.table[key_set](key_set, self, dim, index, value, reduce)
         raise _errors.no_form(
             "scatter_", "dim, index, src", "dim, index, value", "dim, index, src, reduce",
-            "dim, index, value, reduce",
-        )
+            "dim, index, value, reduce")
     except Exception as error: return _refuse(error, "scatter_", Tensor_scatter_, locals())
 
 op_scatter_add = _define(
-    "aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-    ("core",))
+    "aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", ("core",))
 op_scatter_add_out = _define(
     "aten::scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)")
 def scatter_add(input, dim, index, src, *, out=None):
@@ -391,9 +332,7 @@ def scatter_add(input, dim, index, src, *, out=None):
     Args:
         input: (*).
         dim: int.
-        index: (*).
-        src: (*).
-        out: Tensor that takes the result, optional.
+        index, src: (*).
     Gradient: input: grad; src: scatter_src_backward(grad, src.shape, dim, index)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.scatter_add.
 
@@ -401,8 +340,8 @@ def scatter_add(input, dim, index, src, *, out=None):
     tensor([1., 0., 5.])"""
     try:
         if out is None:
-            key = (input._geometry, index._geometry, src._geometry)
-            short = op_scatter_add.table.short.get(key)
+            short = op_scatter_add.table.short.get((
+                input._geometry, index._geometry, src._geometry))
             if short is not None and (made := short(input, dim, index, src)) is not None:
                 return made
         include, keep = _state.get()
@@ -417,8 +356,7 @@ def Tensor_scatter_add(self, dim, index, src):
     """A copy of self with each element of src added to the element at its index. See
     gt.scatter_add."""
     try:
-        key = (self._geometry, index._geometry, src._geometry)
-        short = op_scatter_add.table.short.get(key)
+        short = op_scatter_add.table.short.get((self._geometry, index._geometry, src._geometry))
         if short is not None and (made := short(self, dim, index, src)) is not None:
             return made
         include, keep = _state.get()
@@ -427,8 +365,7 @@ def Tensor_scatter_add(self, dim, index, src):
     except Exception as error: return _refuse(error, "scatter_add", Tensor_scatter_add, locals())
 
 def call_scatter_add(self, dim, index, src):
-    key = (self._geometry, index._geometry, src._geometry)
-    short = op_scatter_add.table.short.get(key)
+    short = op_scatter_add.table.short.get((self._geometry, index._geometry, src._geometry))
     if short is not None and (made := short(self, dim, index, src)) is not None:
         return made
     include, keep = _state.get()
@@ -438,11 +375,10 @@ def call_scatter_add(self, dim, index, src):
 op_scatter_add_ = _define(
     "aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)")
 def Tensor_scatter_add_(self, dim, index, src):
-    """In place: A copy of self with each element of src added to the element at its index.
-    See gt.scatter_add."""
+    """In place: A copy of self with each element of src added to the element at its index. See
+    gt.scatter_add."""
     try:
-        key = (self._geometry, index._geometry, src._geometry)
-        short = op_scatter_add_.table.short.get(key)
+        short = op_scatter_add_.table.short.get((self._geometry, index._geometry, src._geometry))
         if short is not None and (made := short(self, dim, index, src)) is not None:
             return made
         include, keep = _state.get()
@@ -451,8 +387,7 @@ def Tensor_scatter_add_(self, dim, index, src):
     except Exception as error: return _refuse(error, "scatter_add_", Tensor_scatter_add_, locals())
 
 def call_scatter_add_(self, dim, index, src):
-    key = (self._geometry, index._geometry, src._geometry)
-    short = op_scatter_add_.table.short.get(key)
+    short = op_scatter_add_.table.short.get((self._geometry, index._geometry, src._geometry))
     if short is not None and (made := short(self, dim, index, src)) is not None:
         return made
     include, keep = _state.get()
@@ -465,17 +400,15 @@ op_scatter_reduce_two = _define(
 op_scatter_reduce_two_out = _define(
     "aten::scatter_reduce.two_out(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)")
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=None):
-    """A copy of input in which each element is the sum, prod, mean, amax or amin of the
-    elements of src with its index,
+    """A copy of input in which each element is the sum, prod, mean, amax or amin of the elements
+    of src with its index,
 
     Args:
         input: (*).
         dim: int.
-        index: (*).
-        src: (*).
+        index, src: (*).
         reduce: str.
         include_self: bool, default True.
-        out: Tensor that takes the result, optional.
     Gradient:
         input: scattered_self(grad, input, dim, index, src, reduce, include_self, result)
         src: scattered_src(grad, input, dim, index, src, reduce, include_self, result)
@@ -488,72 +421,62 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=Non
     tensor([3., 2.])"""
     try:
         if out is None:
-            key = (input._geometry, index._geometry, src._geometry)
-            short = op_scatter_reduce_two.table.short.get(key)
+            short = op_scatter_reduce_two.table.short.get((
+                input._geometry, index._geometry, src._geometry))
             if short is not None and (made := short(
-                input, dim, index, src, reduce, include_self,
-            )) is not None:
+                    input, dim, index, src, reduce, include_self)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | src._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("scatter_reduce", out)._keys & keep
             return op_scatter_reduce_two_out.table[key_set](
-                key_set, input, dim, index, src, reduce, include_self, out,
-            )
+                key_set, input, dim, index, src, reduce, include_self, out)
         return op_scatter_reduce_two.table[key_set](
-            key_set, input, dim, index, src, reduce, include_self,
-        )
+            key_set, input, dim, index, src, reduce, include_self)
     except Exception as error: return _refuse(error, "scatter_reduce", scatter_reduce, locals())
 
 def Tensor_scatter_reduce(self, dim, index, src, reduce, *, include_self=True):
-    """A copy of self in which each element is the sum, prod, mean, amax or amin of the
-    elements of src with its index, See gt.scatter_reduce."""
+    """A copy of self in which each element is the sum, prod, mean, amax or amin of the elements
+    of src with its index, See gt.scatter_reduce."""
     try:
-        key = (self._geometry, index._geometry, src._geometry)
-        short = op_scatter_reduce_two.table.short.get(key)
+        short = op_scatter_reduce_two.table.short.get((
+            self._geometry, index._geometry, src._geometry))
         if short is not None and (made := short(
-            self, dim, index, src, reduce, include_self,
-        )) is not None:
+                self, dim, index, src, reduce, include_self)) is not None:
             return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | src._keys | include) & keep
         return op_scatter_reduce_two.table[key_set](
-            key_set, self, dim, index, src, reduce, include_self,
-        )
+            key_set, self, dim, index, src, reduce, include_self)
     except Exception as error:
         return _refuse(error, "scatter_reduce", Tensor_scatter_reduce, locals())
 
 def call_scatter_reduce_two(self, dim, index, src, reduce, include_self=True):
-    key = (self._geometry, index._geometry, src._geometry)
-    short = op_scatter_reduce_two.table.short.get(key)
+    short = op_scatter_reduce_two.table.short.get((self._geometry, index._geometry, src._geometry))
     if short is not None and (made := short(
-        self, dim, index, src, reduce, include_self,
-    )) is not None:
+            self, dim, index, src, reduce, include_self)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | src._keys | include) & keep
     return op_scatter_reduce_two.table[key_set](
-        key_set, self, dim, index, src, reduce, include_self,
-    )
+        key_set, self, dim, index, src, reduce, include_self)
 
 op_scatter_reduce__two = _define(
     "aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)")
 def Tensor_scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
-    """In place: A copy of self in which each element is the sum, prod, mean, amax or amin
-    of the elements of src with its index, See gt.scatter_reduce."""
+    """In place: A copy of self in which each element is the sum, prod, mean, amax or amin of the
+    elements of src with its index, See gt.scatter_reduce."""
     try:
-        key = (self._geometry, index._geometry, src._geometry)
-        short = op_scatter_reduce__two.table.short.get(key)
+        short = op_scatter_reduce__two.table.short.get((
+            self._geometry, index._geometry, src._geometry))
         if short is not None and (made := short(
-            self, dim, index, src, reduce, include_self,
-        )) is not None:
+                self, dim, index, src, reduce, include_self)) is not None:
             return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | src._keys | include) & keep
         return op_scatter_reduce__two.table[key_set](
-            key_set, self, dim, index, src, reduce, include_self,
-        )
+            key_set, self, dim, index, src, reduce, include_self)
     except Exception as error:
         return _refuse(error, "scatter_reduce_", Tensor_scatter_reduce_, locals())
 
@@ -567,10 +490,8 @@ def index_add(input, dim, index, source, *, alpha=1, out=None):
     Args:
         input: (*).
         dim: int.
-        index: (*).
-        source: (*).
+        index, source: (*).
         alpha: number, default 1.
-        out: Tensor that takes the result, optional.
     Gradient:
         input: grad
         source: scaled(index_select(grad, dim, index).reshape(source.shape), alpha)
@@ -580,31 +501,24 @@ def index_add(input, dim, index, source, *, alpha=1, out=None):
     tensor([3., 0., 0.])"""
     try:
         if out is None:
-            key = (input._geometry, index._geometry, source._geometry)
-            short = op_index_add.table.short.get(key)
-            if short is not None and (made := short(
-                input, dim, index, source, alpha,
-            )) is not None:
+            short = op_index_add.table.short.get((
+                input._geometry, index._geometry, source._geometry))
+            if short is not None and (made := short(input, dim, index, source, alpha)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | source._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("index_add", out)._keys & keep
-            return op_index_add_out.table[key_set](
-                key_set, input, dim, index, source, alpha, out,
-            )
+            return op_index_add_out.table[key_set](key_set, input, dim, index, source, alpha, out)
         return op_index_add.table[key_set](key_set, input, dim, index, source, alpha)
     except Exception as error: return _refuse(error, "index_add", index_add, locals())
 
 def Tensor_index_add(self, dim, index, source, *, alpha=1):
-    """A copy of self with alpha times the slices of source added to the slices at index.
-    See gt.index_add."""
+    """A copy of self with alpha times the slices of source added to the slices at index. See
+    gt.index_add."""
     try:
-        key = (self._geometry, index._geometry, source._geometry)
-        short = op_index_add.table.short.get(key)
-        if short is not None and (made := short(
-            self, dim, index, source, alpha,
-        )) is not None:
+        short = op_index_add.table.short.get((self._geometry, index._geometry, source._geometry))
+        if short is not None and (made := short(self, dim, index, source, alpha)) is not None:
             return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
@@ -612,11 +526,8 @@ def Tensor_index_add(self, dim, index, source, *, alpha=1):
     except Exception as error: return _refuse(error, "index_add", Tensor_index_add, locals())
 
 def call_index_add(self, dim, index, source, alpha=1):
-    key = (self._geometry, index._geometry, source._geometry)
-    short = op_index_add.table.short.get(key)
-    if short is not None and (made := short(
-        self, dim, index, source, alpha,
-    )) is not None:
+    short = op_index_add.table.short.get((self._geometry, index._geometry, source._geometry))
+    if short is not None and (made := short(self, dim, index, source, alpha)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | source._keys | include) & keep
@@ -628,11 +539,8 @@ def Tensor_index_add_(self, dim, index, source, *, alpha=1):
     """In place: A copy of self with alpha times the slices of source added to the slices at
     index. See gt.index_add."""
     try:
-        key = (self._geometry, index._geometry, source._geometry)
-        short = op_index_add_.table.short.get(key)
-        if short is not None and (made := short(
-            self, dim, index, source, alpha,
-        )) is not None:
+        short = op_index_add_.table.short.get((self._geometry, index._geometry, source._geometry))
+        if short is not None and (made := short(self, dim, index, source, alpha)) is not None:
             return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
@@ -640,11 +548,8 @@ def Tensor_index_add_(self, dim, index, source, *, alpha=1):
     except Exception as error: return _refuse(error, "index_add_", Tensor_index_add_, locals())
 
 def call_index_add_(self, dim, index, source, alpha=1):
-    key = (self._geometry, index._geometry, source._geometry)
-    short = op_index_add_.table.short.get(key)
-    if short is not None and (made := short(
-        self, dim, index, source, alpha,
-    )) is not None:
+    short = op_index_add_.table.short.get((self._geometry, index._geometry, source._geometry))
+    if short is not None and (made := short(self, dim, index, source, alpha)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | source._keys | include) & keep
@@ -660,17 +565,15 @@ def index_copy(input, dim, index, source, *, out=None):
     Args:
         input: (*).
         dim: int.
-        index: (*).
-        source: (*).
-        out: Tensor that takes the result, optional.
+        index, source: (*).
     Gradient:
         input: index_fill(grad, dim, index, 0)
         source: index_select(grad, dim, index).reshape(source.shape)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_copy."""
     try:
         if out is None:
-            key = (input._geometry, index._geometry, source._geometry)
-            short = op_index_copy.table.short.get(key)
+            short = op_index_copy.table.short.get((
+                input._geometry, index._geometry, source._geometry))
             if short is not None and (made := short(input, dim, index, source)) is not None:
                 return made
         include, keep = _state.get()
@@ -685,8 +588,7 @@ def Tensor_index_copy(self, dim, index, source):
     """A copy of self with the slices of source written to the slices at index. See
     gt.index_copy."""
     try:
-        key = (self._geometry, index._geometry, source._geometry)
-        short = op_index_copy.table.short.get(key)
+        short = op_index_copy.table.short.get((self._geometry, index._geometry, source._geometry))
         if short is not None and (made := short(self, dim, index, source)) is not None:
             return made
         include, keep = _state.get()
@@ -697,11 +599,10 @@ def Tensor_index_copy(self, dim, index, source):
 op_index_copy_ = _define(
     "aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)")
 def Tensor_index_copy_(self, dim, index, source):
-    """In place: A copy of self with the slices of source written to the slices at index.
-    See gt.index_copy."""
+    """In place: A copy of self with the slices of source written to the slices at index. See
+    gt.index_copy."""
     try:
-        key = (self._geometry, index._geometry, source._geometry)
-        short = op_index_copy_.table.short.get(key)
+        short = op_index_copy_.table.short.get((self._geometry, index._geometry, source._geometry))
         if short is not None and (made := short(self, dim, index, source)) is not None:
             return made
         include, keep = _state.get()
@@ -725,38 +626,32 @@ def index_fill(input, dim, index, value, *, out=None):
         dim: int.
         index: (*).
         value: number or Tensor.
-        out: Tensor that takes the result, optional.
     Gradient: index_fill(grad, dim, index, 0)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_fill."""
     try:
-        if out is not None:
-            if hasattr(value, "_keys"):
-                include, keep = _state.get()
-                key_set = (input._keys | index._keys | value._keys | include) & keep
-                key_set |= _checked_out("index_fill", out)._keys & keep
-                return op_index_fill_int_Tensor_out.table[key_set](
-                    key_set, input, dim, index, value, out,
-                )
-            include, keep = _state.get()
-            key_set = (input._keys | index._keys | include) & keep
-            key_set |= _checked_out("index_fill", out)._keys & keep
-            return op_index_fill_int_Scalar_out.table[key_set](
-                key_set, input, dim, index, value, out,
-            )
         if hasattr(value, "_keys"):
-            key = (input._geometry, index._geometry, value._geometry)
-            short = op_index_fill_int_Tensor.table.short.get(key)
-            if short is not None and (made := short(input, dim, index, value)) is not None:
-                return made
+            if out is None:
+                short = op_index_fill_int_Tensor.table.short.get((
+                    input._geometry, index._geometry, value._geometry))
+                if short is not None and (made := short(input, dim, index, value)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (input._keys | index._keys | value._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("index_fill", out)._keys & keep
+                return op_index_fill_int_Tensor_out.table[key_set](
+                    key_set, input, dim, index, value, out)
             return op_index_fill_int_Tensor.table[key_set](key_set, input, dim, index, value)
-        key = (input._geometry, index._geometry)
-        short = op_index_fill_int_Scalar.table.short.get(key)
-        if short is not None and (made := short(input, dim, index, value)) is not None:
-            return made
+        if out is None:
+            short = op_index_fill_int_Scalar.table.short.get((input._geometry, index._geometry))
+            if short is not None and (made := short(input, dim, index, value)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("index_fill", out)._keys & keep
+            return op_index_fill_int_Scalar_out.table[key_set](
+                key_set, input, dim, index, value, out)
         return op_index_fill_int_Scalar.table[key_set](key_set, input, dim, index, value)
     except Exception as error: return _refuse(error, "index_fill", index_fill, locals())
 
@@ -764,15 +659,14 @@ def Tensor_index_fill(self, dim, index, value):
     """A copy of self with one value written to the slices at index. See gt.index_fill."""
     try:
         if hasattr(value, "_keys"):
-            key = (self._geometry, index._geometry, value._geometry)
-            short = op_index_fill_int_Tensor.table.short.get(key)
+            short = op_index_fill_int_Tensor.table.short.get((
+                self._geometry, index._geometry, value._geometry))
             if short is not None and (made := short(self, dim, index, value)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | value._keys | include) & keep
             return op_index_fill_int_Tensor.table[key_set](key_set, self, dim, index, value)
-        key = (self._geometry, index._geometry)
-        short = op_index_fill_int_Scalar.table.short.get(key)
+        short = op_index_fill_int_Scalar.table.short.get((self._geometry, index._geometry))
         if short is not None and (made := short(self, dim, index, value)) is not None:
             return made
         include, keep = _state.get()
@@ -789,15 +683,14 @@ def Tensor_index_fill_(self, dim, index, value):
     gt.index_fill."""
     try:
         if hasattr(value, "_keys"):
-            key = (self._geometry, index._geometry, value._geometry)
-            short = op_index_fill__int_Tensor.table.short.get(key)
+            short = op_index_fill__int_Tensor.table.short.get((
+                self._geometry, index._geometry, value._geometry))
             if short is not None and (made := short(self, dim, index, value)) is not None:
                 return made
             include, keep = _state.get()
             key_set = (self._keys | index._keys | value._keys | include) & keep
             return op_index_fill__int_Tensor.table[key_set](key_set, self, dim, index, value)
-        key = (self._geometry, index._geometry)
-        short = op_index_fill__int_Scalar.table.short.get(key)
+        short = op_index_fill__int_Scalar.table.short.get((self._geometry, index._geometry))
         if short is not None and (made := short(self, dim, index, value)) is not None:
             return made
         include, keep = _state.get()
@@ -816,69 +709,59 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=No
     Args:
         input: (*).
         dim: int.
-        index: (*).
-        source: (*).
+        index, source: (*).
         reduce: str.
         include_self: bool, default True.
-        out: Tensor that takes the result, optional.
     Gradient:
         input: index_self(grad, input, dim, index, source, reduce, include_self, result)
         source: index_source(grad, input, dim, index, source, reduce, include_self, result)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.index_reduce."""
     try:
         if out is None:
-            key = (input._geometry, index._geometry, source._geometry)
-            short = op_index_reduce.table.short.get(key)
+            short = op_index_reduce.table.short.get((
+                input._geometry, index._geometry, source._geometry))
             if short is not None and (made := short(
-                input, dim, index, source, reduce, include_self,
-            )) is not None:
+                    input, dim, index, source, reduce, include_self)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | source._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("index_reduce", out)._keys & keep
             return op_index_reduce_out.table[key_set](
-                key_set, input, dim, index, source, reduce, include_self, out,
-            )
+                key_set, input, dim, index, source, reduce, include_self, out)
         return op_index_reduce.table[key_set](
-            key_set, input, dim, index, source, reduce, include_self,
-        )
+            key_set, input, dim, index, source, reduce, include_self)
     except Exception as error: return _refuse(error, "index_reduce", index_reduce, locals())
 
 def Tensor_index_reduce(self, dim, index, source, reduce, *, include_self=True):
     """A copy of self with the slices of source reduced into the slices at index, as by
     scatter_reduce. See gt.index_reduce."""
     try:
-        key = (self._geometry, index._geometry, source._geometry)
-        short = op_index_reduce.table.short.get(key)
+        short = op_index_reduce.table.short.get((self._geometry, index._geometry, source._geometry))
         if short is not None and (made := short(
-            self, dim, index, source, reduce, include_self,
-        )) is not None:
+                self, dim, index, source, reduce, include_self)) is not None:
             return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_reduce.table[key_set](
-            key_set, self, dim, index, source, reduce, include_self,
-        )
+            key_set, self, dim, index, source, reduce, include_self)
     except Exception as error: return _refuse(error, "index_reduce", Tensor_index_reduce, locals())
 
 op_index_reduce_ = _define(
     "aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)")
 def Tensor_index_reduce_(self, dim, index, source, reduce, *, include_self=True):
-    """In place: A copy of self with the slices of source reduced into the slices at index,
-    as by scatter_reduce. See gt.index_reduce."""
+    """In place: A copy of self with the slices of source reduced into the slices at index, as by
+    scatter_reduce. See gt.index_reduce."""
     try:
-        key = (self._geometry, index._geometry, source._geometry)
-        short = op_index_reduce_.table.short.get(key)
+        short = op_index_reduce_.table.short.get((
+            self._geometry, index._geometry, source._geometry))
         if short is not None and (made := short(
-            self, dim, index, source, reduce, include_self,
-        )) is not None:
+                self, dim, index, source, reduce, include_self)) is not None:
             return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
         return op_index_reduce_.table[key_set](
-            key_set, self, dim, index, source, reduce, include_self,
-        )
+            key_set, self, dim, index, source, reduce, include_self)
     except Exception as error:
         return _refuse(error, "index_reduce_", Tensor_index_reduce_, locals())
 
@@ -887,26 +770,20 @@ op_put = _define(
 op_put_out = _define(
     "aten::put.out(Tensor self, Tensor index, Tensor source, bool accumulate=False, *, Tensor(a!) out) -> Tensor(a!)")
 def put(input, index, source, accumulate=False, *, out=None):
-    """A copy of input with source written to, or added to, the elements at these indices
-    into its row-major order.
+    """A copy of input with source written to, or added to, the elements at these indices into its
+    row-major order.
 
     Args:
-        input: (*).
-        index: (*).
-        source: (*).
+        input, index, source: (*).
         accumulate: bool, default False.
-        out: Tensor that takes the result, optional.
     Gradient:
         input: put_self_backward(grad, index, source, accumulate)
         source: take(grad, index).reshape(source.shape)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.put."""
     try:
         if out is None:
-            key = (input._geometry, index._geometry, source._geometry)
-            short = op_put.table.short.get(key)
-            if short is not None and (made := short(
-                input, index, source, accumulate,
-            )) is not None:
+            short = op_put.table.short.get((input._geometry, index._geometry, source._geometry))
+            if short is not None and (made := short(input, index, source, accumulate)) is not None:
                 return made
         include, keep = _state.get()
         key_set = (input._keys | index._keys | source._keys | include) & keep
@@ -917,14 +794,11 @@ def put(input, index, source, accumulate=False, *, out=None):
     except Exception as error: return _refuse(error, "put", put, locals())
 
 def Tensor_put(self, index, source, accumulate=False):
-    """A copy of self with source written to, or added to, the elements at these indices
-    into its row-major order. See gt.put."""
+    """A copy of self with source written to, or added to, the elements at these indices into its
+    row-major order. See gt.put."""
     try:
-        key = (self._geometry, index._geometry, source._geometry)
-        short = op_put.table.short.get(key)
-        if short is not None and (made := short(
-            self, index, source, accumulate,
-        )) is not None:
+        short = op_put.table.short.get((self._geometry, index._geometry, source._geometry))
+        if short is not None and (made := short(self, index, source, accumulate)) is not None:
             return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
@@ -934,14 +808,11 @@ def Tensor_put(self, index, source, accumulate=False):
 op_put_ = _define(
     "aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)")
 def Tensor_put_(self, index, source, accumulate=False):
-    """In place: A copy of self with source written to, or added to, the elements at these
-    indices into its row-major order. See gt.put."""
+    """In place: A copy of self with source written to, or added to, the elements at these indices
+    into its row-major order. See gt.put."""
     try:
-        key = (self._geometry, index._geometry, source._geometry)
-        short = op_put_.table.short.get(key)
-        if short is not None and (made := short(
-            self, index, source, accumulate,
-        )) is not None:
+        short = op_put_.table.short.get((self._geometry, index._geometry, source._geometry))
+        if short is not None and (made := short(self, index, source, accumulate)) is not None:
             return made
         include, keep = _state.get()
         key_set = (self._keys | index._keys | source._keys | include) & keep
@@ -949,30 +820,23 @@ def Tensor_put_(self, index, source, accumulate=False):
     except Exception as error: return _refuse(error, "put_", Tensor_put_, locals())
 
 def call_put_(self, index, source, accumulate=False):
-    key = (self._geometry, index._geometry, source._geometry)
-    short = op_put_.table.short.get(key)
-    if short is not None and (made := short(
-        self, index, source, accumulate,
-    )) is not None:
+    short = op_put_.table.short.get((self._geometry, index._geometry, source._geometry))
+    if short is not None and (made := short(self, index, source, accumulate)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | index._keys | source._keys | include) & keep
     return op_put_.table[key_set](key_set, self, index, source, accumulate)
 
 op_select_scatter = _define(
-    "aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
-    ("core",))
+    "aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", ("core",))
 op_select_scatter_out = _define(
     "aten::select_scatter.out(Tensor self, Tensor src, int dim, SymInt index, *, Tensor(a!) out) -> Tensor(a!)")
 def select_scatter(input, src, dim, index, *, out=None):
     """A copy of input with src written to one index of a dimension.
 
     Args:
-        input: (*).
-        src: (*).
-        dim: int.
-        index: int.
-        out: Tensor that takes the result, optional.
+        input, src: (*).
+        dim, index: int.
     Gradient:
         input: select_scatter(grad, zeros_like(grad.select(dim, index)), dim, index)
         src: grad.select(dim, index)
@@ -987,8 +851,7 @@ def select_scatter(input, src, dim, index, *, out=None):
     except Exception as error: return _refuse(error, "select_scatter", select_scatter, locals())
 
 def Tensor_select_scatter(self, src, dim, index):
-    """A copy of self with src written to one index of a dimension. See
-    gt.select_scatter."""
+    """A copy of self with src written to one index of a dimension. See gt.select_scatter."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | src._keys | include) & keep
@@ -1006,35 +869,29 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1, *, out=None, 
     """A copy of input with src written to a slice of a dimension.
 
     Args:
-        input: (*).
-        src: (*).
+        input, src: (*).
         dim: int, default 0.
-        start: int, optional.
-        end: int, optional.
+        start, end: int, optional.
         step: int, default 1.
-        out: Tensor that takes the result, optional.
     Gradient:
         input: slice_scatter_backward(grad, dim, start, end, step)
         src: grad.slice(dim, start, end, step)
     Native: native/scatter.py. Matches torch.slice_scatter."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | src._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("slice_scatter", out)._keys & keep
             return op_slice_scatter_out.table[key_set](
-                key_set, input, src, dim, start, end, step, out,
-            )
+                key_set, input, src, dim, start, end, step, out)
         return op_slice_scatter.table[key_set](key_set, input, src, dim, start, end, step)
     except Exception as error: return _refuse(error, "slice_scatter", slice_scatter, locals())
 
 def Tensor_slice_scatter(self, src, dim=0, start=None, end=None, step=1, *, axis=None):
     """A copy of self with src written to a slice of a dimension. See gt.slice_scatter."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (self._keys | src._keys | include) & keep
         return op_slice_scatter.table[key_set](key_set, self, src, dim, start, end, step)
@@ -1053,6 +910,4 @@ op_unfold_backward_out = _define(
 def call_unfold_backward(grad_in, input_sizes, dim, size, step):
     include, keep = _state.get()
     key_set = (grad_in._keys | include) & keep
-    return op_unfold_backward.table[key_set](
-        key_set, grad_in, input_sizes, dim, size, step,
-    )
+    return op_unfold_backward.table[key_set](key_set, grad_in, input_sizes, dim, size, step)

@@ -7,7 +7,6 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_searchsorted_Tensor = _define(
     "aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor")
 op_searchsorted_Tensor_out = _define(
@@ -15,20 +14,15 @@ op_searchsorted_Tensor_out = _define(
 op_searchsorted_Scalar = _define(
     "aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor")
 def searchsorted(
-    sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None,
-    out=None,
-):
-    """The index at which each element keeps a sorted sequence (of its row) sorted, before
-    equal elements or with
+        sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None, out=None):
+    """The index at which each element keeps a sorted sequence (of its row) sorted, before equal
+    elements or with
 
     Args:
-        sorted_sequence: (*).
-        input: (*).
-        out_int32: bool, default False.
-        right: bool, default False.
+        sorted_sequence, input: (*).
+        out_int32, right: bool, default False.
         side: str, optional.
         sorter: (*), optional.
-        out: Tensor that takes the result, optional.
     Native: native/search.py. Matches torch.searchsorted.
 
     right after them.
@@ -36,63 +30,42 @@ def searchsorted(
     >>> gt.searchsorted(gt.tensor([1, 3, 5]), gt.tensor([0, 3, 9]))
     tensor([0, 1, 3])"""
     try:
-        if out is not None:
-            if hasattr(input, "_keys"):
-                include, keep = _state.get()
-                key_set = (
-                    sorted_sequence._keys | input._keys | (0 if sorter is None else sorter._keys)
-                    | include
-                ) & keep
-                key_set |= _checked_out("searchsorted", out)._keys & keep
-                return op_searchsorted_Tensor_out.table[key_set](
-                    key_set, sorted_sequence, input, out_int32, right, side, sorter, out,
-                )
-            raise _errors.no_out("searchsorted")
         if hasattr(input, "_keys"):
-            if sorter is None:
+            if out is None and sorter is None:
                 short = op_searchsorted_Tensor.table.short.get((
-                    sorted_sequence._geometry, input._geometry,
-                ))
+                    sorted_sequence._geometry, input._geometry))
                 if short is not None and (made := short(
-                    sorted_sequence, input, sorter, out_int32, right, side,
-                )) is not None:
+                        sorted_sequence, input, sorter, out_int32, right, side)) is not None:
                     return made
             include, keep = _state.get()
-            key_set = (
-                sorted_sequence._keys | input._keys | (0 if sorter is None else sorter._keys)
-                | include
-            ) & keep
+            key_set = (sorted_sequence._keys | input._keys | (0 if sorter is None else sorter._keys)
+                | include) & keep
+            if out is not None:
+                key_set |= _checked_out("searchsorted", out)._keys & keep
+                return op_searchsorted_Tensor_out.table[key_set](
+                    key_set, sorted_sequence, input, out_int32, right, side, sorter, out)
             return op_searchsorted_Tensor.table[key_set](
-                key_set, sorted_sequence, input, out_int32, right, side, sorter,
-            )
+                key_set, sorted_sequence, input, out_int32, right, side, sorter)
+        if out is not None:
+            raise _errors.no_out("searchsorted")
         include, keep = _state.get()
-        key_set = (
-            sorted_sequence._keys | (0 if sorter is None else sorter._keys) | include
-        ) & keep
+        key_set = (sorted_sequence._keys | (0 if sorter is None else sorter._keys) | include) & keep
         return op_searchsorted_Scalar.table[key_set](
-            key_set, sorted_sequence, input, out_int32, right, side, sorter,
-        )
+            key_set, sorted_sequence, input, out_int32, right, side, sorter)
     except Exception as error: return _refuse(error, "searchsorted", searchsorted, locals())
 
 def call_searchsorted_Tensor(
-    sorted_sequence, self, out_int32=False, right=False, side=None, sorter=None,
-):
+        sorted_sequence, self, out_int32=False, right=False, side=None, sorter=None):
     if sorter is None:
-        short = op_searchsorted_Tensor.table.short.get((
-            sorted_sequence._geometry, self._geometry,
-        ))
+        short = op_searchsorted_Tensor.table.short.get((sorted_sequence._geometry, self._geometry))
         if short is not None and (made := short(
-            sorted_sequence, self, sorter, out_int32, right, side,
-        )) is not None:
+                sorted_sequence, self, sorter, out_int32, right, side)) is not None:
             return made
     include, keep = _state.get()
-    key_set = (
-        sorted_sequence._keys | self._keys | (0 if sorter is None else sorter._keys)
-        | include
-    ) & keep
+    key_set = (sorted_sequence._keys | self._keys | (0 if sorter is None else sorter._keys)
+        | include) & keep
     return op_searchsorted_Tensor.table[key_set](
-        key_set, sorted_sequence, self, out_int32, right, side, sorter,
-    )
+        key_set, sorted_sequence, self, out_int32, right, side, sorter)
 
 op_bucketize_Tensor = _define(
     "aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor")
@@ -104,54 +77,40 @@ def bucketize(input, boundaries, *, out_int32=False, right=False, out=None):
     """The number of boundaries below each element, or not above it if right is True.
 
     Args:
-        input: (*).
-        boundaries: (*).
-        out_int32: bool, default False.
-        right: bool, default False.
-        out: Tensor that takes the result, optional.
+        input, boundaries: (*).
+        out_int32, right: bool, default False.
     Native: native/search.py. Matches torch.bucketize.
 
     >>> gt.bucketize(gt.tensor([0, 3, 9]), gt.tensor([1, 3, 5]))
     tensor([0, 1, 3])"""
     try:
-        if out is not None:
-            if hasattr(input, "_keys"):
-                include, keep = _state.get()
-                key_set = (input._keys | boundaries._keys | include) & keep
-                key_set |= _checked_out("bucketize", out)._keys & keep
-                return op_bucketize_Tensor_out.table[key_set](
-                    key_set, input, boundaries, out_int32, right, out,
-                )
-            raise _errors.no_out("bucketize")
         if hasattr(input, "_keys"):
-            short = op_bucketize_Tensor.table.short.get((input._geometry, boundaries._geometry))
-            if short is not None and (made := short(
-                input, boundaries, out_int32, right,
-            )) is not None:
-                return made
+            if out is None:
+                short = op_bucketize_Tensor.table.short.get((input._geometry, boundaries._geometry))
+                if short is not None and (made := short(
+                        input, boundaries, out_int32, right)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (input._keys | boundaries._keys | include) & keep
-            return op_bucketize_Tensor.table[key_set](
-                key_set, input, boundaries, out_int32, right,
-            )
+            if out is not None:
+                key_set |= _checked_out("bucketize", out)._keys & keep
+                return op_bucketize_Tensor_out.table[key_set](
+                    key_set, input, boundaries, out_int32, right, out)
+            return op_bucketize_Tensor.table[key_set](key_set, input, boundaries, out_int32, right)
+        if out is not None:
+            raise _errors.no_out("bucketize")
         include, keep = _state.get()
         key_set = (boundaries._keys | include) & keep
-        return op_bucketize_Scalar.table[key_set](
-            key_set, input, boundaries, out_int32, right,
-        )
+        return op_bucketize_Scalar.table[key_set](key_set, input, boundaries, out_int32, right)
     except Exception as error: return _refuse(error, "bucketize", bucketize, locals())
 
 def call_bucketize_Tensor(self, boundaries, out_int32=False, right=False):
     short = op_bucketize_Tensor.table.short.get((self._geometry, boundaries._geometry))
-    if short is not None and (made := short(
-        self, boundaries, out_int32, right,
-    )) is not None:
+    if short is not None and (made := short(self, boundaries, out_int32, right)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | boundaries._keys | include) & keep
-    return op_bucketize_Tensor.table[key_set](
-        key_set, self, boundaries, out_int32, right,
-    )
+    return op_bucketize_Tensor.table[key_set](key_set, self, boundaries, out_int32, right)
 
 op_isin_Tensor_Tensor = _define(
     "aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor")
@@ -162,20 +121,14 @@ op_isin_Tensor_Scalar = _define(
 op_isin_Scalar_Tensor = _define(
     "aten::isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor")
 def isin(
-    elements=None, test_elements=None, *, assume_unique=False, invert=False,
-    test_element=None, element=None, out=None,
-):
-    """True where an element is one of test_elements, or with invert where it is none of
-    them.
+        elements=None, test_elements=None, *, assume_unique=False, invert=False, test_element=None,
+        element=None, out=None):
+    """True where an element is one of test_elements, or with invert where it is none of them.
 
     Args:
-        elements: Tensor, optional.
-        test_elements: Tensor, optional.
-        assume_unique: bool, default False.
-        invert: bool, default False.
-        test_element: number, optional.
-        element: number, optional.
-        out: Tensor that takes the result, optional.
+        elements, test_elements: Tensor, optional.
+        assume_unique, invert: bool, default False.
+        test_element, element: number, optional.
     Native: native/search.py. Matches torch.isin.
 
     >>> gt.isin(gt.tensor([1, 2, 3]), gt.tensor([3, 1]))
@@ -185,60 +138,47 @@ def isin(
             test_elements, test_element = None, test_elements
         elif elements is not None and not hasattr(elements, "_keys"):
             elements, element = None, elements
-        if out is not None:
-            if test_element is None and element is None:
-                include, keep = _state.get()
-                key_set = (elements._keys | test_elements._keys | include) & keep
-                key_set |= _checked_out("isin", out)._keys & keep
-                return op_isin_Tensor_Tensor_out.table[key_set](
-                    key_set, elements, test_elements, assume_unique, invert, out,
-                )
-            if test_elements is None and element is None:
-                raise _errors.no_out("isin")
-            if elements is None and test_element is None:
-                raise _errors.no_out("isin")
         if test_element is None and element is None:
-            short = op_isin_Tensor_Tensor.table.short.get((
-                elements._geometry, test_elements._geometry,
-            ))
-            if short is not None and (made := short(
-                elements, test_elements, assume_unique, invert,
-            )) is not None:
-                return made
+            if out is None:
+                short = op_isin_Tensor_Tensor.table.short.get((
+                    elements._geometry, test_elements._geometry))
+                if short is not None and (made := short(
+                        elements, test_elements, assume_unique, invert)) is not None:
+                    return made
             include, keep = _state.get()
             key_set = (elements._keys | test_elements._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("isin", out)._keys & keep
+                return op_isin_Tensor_Tensor_out.table[key_set](
+                    key_set, elements, test_elements, assume_unique, invert, out)
             return op_isin_Tensor_Tensor.table[key_set](
-                key_set, elements, test_elements, assume_unique, invert,
-            )
+                key_set, elements, test_elements, assume_unique, invert)
         if test_elements is None and element is None:
+            if out is not None:
+                raise _errors.no_out("isin")
             include, keep = _state.get()
             key_set = (elements._keys | include) & keep
             return op_isin_Tensor_Scalar.table[key_set](
-                key_set, elements, test_element, assume_unique, invert,
-            )
+                key_set, elements, test_element, assume_unique, invert)
         if elements is None and test_element is None:
+            if out is not None:
+                raise _errors.no_out("isin")
             include, keep = _state.get()
             key_set = (test_elements._keys | include) & keep
             return op_isin_Scalar_Tensor.table[key_set](
-                key_set, element, test_elements, assume_unique, invert,
-            )
+                key_set, element, test_elements, assume_unique, invert)
         raise _errors.no_form(
             "isin", "elements, test_elements, assume_unique, invert",
             "elements, test_element, assume_unique, invert",
-            "element, test_elements, assume_unique, invert",
-        )
+            "element, test_elements, assume_unique, invert")
     except Exception as error: return _refuse(error, "isin", isin, locals())
 
 def call_isin_Tensor_Tensor(elements, test_elements, assume_unique=False, invert=False):
-    short = op_isin_Tensor_Tensor.table.short.get((
-        elements._geometry, test_elements._geometry,
-    ))
+    short = op_isin_Tensor_Tensor.table.short.get((elements._geometry, test_elements._geometry))
     if short is not None and (made := short(
-        elements, test_elements, assume_unique, invert,
-    )) is not None:
+            elements, test_elements, assume_unique, invert)) is not None:
         return made
     include, keep = _state.get()
     key_set = (elements._keys | test_elements._keys | include) & keep
     return op_isin_Tensor_Tensor.table[key_set](
-        key_set, elements, test_elements, assume_unique, invert,
-    )
+        key_set, elements, test_elements, assume_unique, invert)

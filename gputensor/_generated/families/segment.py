@@ -6,45 +6,35 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_segment_reduce = _define(
     "aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor")
 op_segment_reduce_out = _define(
     "aten::segment_reduce.out(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None, Tensor(a!) out) -> Tensor(a!)")
 def segment_reduce(
-    data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False,
-    initial=None, out=None,
-):
-    """The sum, mean, prod, max or min of segments of a dimension, given by lengths or
-    offsets.
+        data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False,
+        initial=None, out=None):
+    """The sum, mean, prod, max or min of segments of a dimension, given by lengths or offsets.
 
     Args:
         data: (*).
         reduce: str.
-        lengths: (*), optional.
-        indices: (*), optional.
-        offsets: (*), optional.
+        lengths, indices, offsets: (*), optional.
         axis: int, default 0.
         unsafe: bool, default False.
         initial: number, optional.
-        out: Tensor that takes the result, optional.
     Native: native/segment.py. Matches torch.segment_reduce.
 
     >>> gt.segment_reduce(gt.tensor([1.0, 2.0, 4.0]), "sum", lengths=gt.tensor([2, 1]))
     tensor([3., 4.])"""
     try:
         include, keep = _state.get()
-        key_set = (
-            data._keys | (0 if lengths is None else lengths._keys)
-            | (0 if indices is None else indices._keys)
-            | (0 if offsets is None else offsets._keys) | include
-        ) & keep
+        key_set = (data._keys | (0 if lengths is None else lengths._keys)
+            | (0 if indices is None else indices._keys) | (0 if offsets is None else offsets._keys)
+            | include) & keep
         if out is not None:
             key_set |= _checked_out("segment_reduce", out)._keys & keep
             return op_segment_reduce_out.table[key_set](
-                key_set, data, reduce, lengths, indices, offsets, axis, unsafe, initial, out,
-            )
+                key_set, data, reduce, lengths, indices, offsets, axis, unsafe, initial, out)
         return op_segment_reduce.table[key_set](
-            key_set, data, reduce, lengths, indices, offsets, axis, unsafe, initial,
-        )
+            key_set, data, reduce, lengths, indices, offsets, axis, unsafe, initial)
     except Exception as error: return _refuse(error, "segment_reduce", segment_reduce, locals())

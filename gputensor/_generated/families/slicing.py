@@ -7,7 +7,6 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_narrow = _define(
     "aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)")
 def narrow(input, dim, start, length):
@@ -15,9 +14,7 @@ def narrow(input, dim, start, length):
 
     Args:
         input: (*).
-        dim: int.
-        start: int.
-        length: int.
+        dim, start, length: int.
     Native: native/slicing.py. Matches torch.narrow."""
     try:
         if type(dim) is int and type(length) is int:
@@ -40,15 +37,13 @@ def call_narrow(self, dim, start, length):
     return op_narrow.table[key_set](key_set, self, dim, start, length)
 
 op_select_int = _define(
-    "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
-    ("core",))
+    "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", ("core",))
 def select(input, dim, index):
     """One index of a dimension; the dimension is dropped.
 
     Args:
         input: (*).
-        dim: int.
-        index: int.
+        dim, index: int.
     Returns: a view of input.
     Gradient: select_backward(grad, input.shape, dim, index)
     Native: native/slicing.py. Matches torch.select."""
@@ -73,8 +68,7 @@ def call_select_int(self, dim, index):
     return op_select_int.table[key_set](key_set, self, dim, index)
 
 op_select_copy_int = _define(
-    "aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor",
-    ("view_copy",))
+    "aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor", ("view_copy",))
 op_select_copy_int_out = _define(
     "aten::select_copy.int_out(Tensor self, int dim, SymInt index, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
@@ -83,9 +77,7 @@ def select_copy(input, dim, index, *, out=None):
 
     Args:
         input: (*).
-        dim: int.
-        index: int.
-        out: Tensor that takes the result, optional.
+        dim, index: int.
     Gradient: select_backward(grad, input.shape, dim, index)
     Native: native/slicing.py. Matches torch.select_copy."""
     try:
@@ -101,21 +93,19 @@ op_slice_Tensor = _define(
     "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
     ("core",))
 def slice(input, dim=0, start=None, end=None, step=1, *, axis=None):
-    """Every step-th index of a dimension from start to before end, as in a slice of a
-    Python list.
+    """Every step-th index of a dimension from start to before end, as in a slice of a Python
+    list.
 
     Args:
         input: (*).
         dim: int, default 0.
-        start: int, optional.
-        end: int, optional.
+        start, end: int, optional.
         step: int, default 1.
     Returns: a view of input.
     Gradient: slice_backward(grad, input.shape, dim, start, end, step)
     Native: native/slicing.py. Matches torch.slice."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         if type(dim) is int and type(step) is int:
             short = op_slice_Tensor.table.short.get((input._geometry, dim, step))
             if short is not None and (made := short(input, start, end)) is not None:
@@ -142,28 +132,24 @@ op_slice_copy_Tensor_out = _define(
     "aten::slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def slice_copy(input, dim=0, start=None, end=None, step=1, *, out=None, axis=None):
-    """Every step-th index of a dimension from start to before end, as in a slice of a
-    Python list. A copy, row-major.
+    """Every step-th index of a dimension from start to before end, as in a slice of a Python
+    list. A copy, row-major.
 
     Args:
         input: (*).
         dim: int, default 0.
-        start: int, optional.
-        end: int, optional.
+        start, end: int, optional.
         step: int, default 1.
-        out: Tensor that takes the result, optional.
     Gradient: slice_backward(grad, input.shape, dim, start, end, step)
     Native: native/slicing.py. Matches torch.slice_copy."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("slice_copy", out)._keys & keep
             return op_slice_copy_Tensor_out.table[key_set](
-                key_set, input, dim, start, end, step, out,
-            )
+                key_set, input, dim, start, end, step, out)
         return op_slice_copy_Tensor.table[key_set](key_set, input, dim, start, end, step)
     except Exception as error: return _refuse(error, "slice_copy", slice_copy, locals())
 
@@ -175,8 +161,7 @@ def as_strided(input, size, stride, storage_offset=None):
 
     Args:
         input: (*).
-        size: ints.
-        stride: ints.
+        size, stride: ints.
         storage_offset: int, optional.
     Returns: a view of input.
     Gradient: as_strided_backward(grad, geometry(input), size, stride, storage_offset)
@@ -200,15 +185,12 @@ op_as_strided_copy_out = _define(
     "aten::as_strided_copy.out(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def as_strided_copy(input, size, stride, storage_offset=None, *, out=None):
-    """A view of input's storage with these sizes and strides, in elements. A copy, row-
-    major.
+    """A view of input's storage with these sizes and strides, in elements. A copy, row-major.
 
     Args:
         input: (*).
-        size: ints.
-        stride: ints.
+        size, stride: ints.
         storage_offset: int, optional.
-        out: Tensor that takes the result, optional.
     Gradient: as_strided_backward(grad, geometry(input), size, stride, storage_offset)
     Native: native/slicing.py. Matches torch.as_strided_copy."""
     try:
@@ -217,11 +199,8 @@ def as_strided_copy(input, size, stride, storage_offset=None, *, out=None):
         if out is not None:
             key_set |= _checked_out("as_strided_copy", out)._keys & keep
             return op_as_strided_copy_out.table[key_set](
-                key_set, input, size, stride, storage_offset, out,
-            )
-        return op_as_strided_copy.table[key_set](
-            key_set, input, size, stride, storage_offset,
-        )
+                key_set, input, size, stride, storage_offset, out)
+        return op_as_strided_copy.table[key_set](key_set, input, size, stride, storage_offset)
     except Exception as error: return _refuse(error, "as_strided_copy", as_strided_copy, locals())
 
 op_as_strided_ = _define(
@@ -232,8 +211,7 @@ def as_strided_(input, size, stride, storage_offset=None):
 
     Args:
         input: (*).
-        size: ints.
-        stride: ints.
+        size, stride: ints.
         storage_offset: int, optional.
     Returns: input.
     Gradient: as_strided_backward(grad, geometry(input), size, stride, storage_offset)
@@ -246,15 +224,13 @@ def as_strided_(input, size, stride, storage_offset=None):
 Tensor_as_strided_ = as_strided_
 
 op_diagonal = _define(
-    "aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
-    ("core",))
+    "aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", ("core",))
 def diagonal(input, offset=0, dim1=0, dim2=1):
     """The diagonal of two dimensions, as the last dimension.
 
     Args:
         input: (*).
-        offset: int, default 0.
-        dim1: int, default 0.
+        offset, dim1: int, default 0.
         dim2: int, default 1.
     Returns: a view of input.
     Gradient: diagonal_backward(grad, input.shape, offset, dim1, dim2)
@@ -290,10 +266,8 @@ def diagonal_copy(input, offset=0, dim1=0, dim2=1, *, out=None):
 
     Args:
         input: (*).
-        offset: int, default 0.
-        dim1: int, default 0.
+        offset, dim1: int, default 0.
         dim2: int, default 1.
-        out: Tensor that takes the result, optional.
     Gradient: diagonal_backward(grad, input.shape, offset, dim1, dim2)
     Native: native/slicing.py. Matches torch.diagonal_copy."""
     try:
@@ -317,9 +291,7 @@ def Tensor_unfold(self, dimension, size, step):
 
     Args:
         self: (*).
-        dimension: int.
-        size: int.
-        step: int.
+        dimension, size, step: int.
     Returns: a view of self.
     Gradient: unfold_backward(grad, self.shape, dimension, size, step)
     Native: native/slicing.py. Matches torch.Tensor.unfold."""
@@ -343,8 +315,7 @@ def call_unfold(self, dimension, size, step):
     return op_unfold.table[key_set](key_set, self, dimension, size, step)
 
 op_unfold_copy = _define(
-    "aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
-    ("view_copy",))
+    "aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor", ("view_copy",))
 op_unfold_copy_out = _define(
     "aten::unfold_copy.out(Tensor self, int dimension, int size, int step, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
@@ -354,10 +325,7 @@ def unfold_copy(input, dimension, size, step, *, out=None):
 
     Args:
         input: (*).
-        dimension: int.
-        size: int.
-        step: int.
-        out: Tensor that takes the result, optional.
+        dimension, size, step: int.
     Gradient: unfold_backward(grad, input.shape, dimension, size, step)
     Native: native/slicing.py. Matches torch.unfold_copy."""
     try:
@@ -380,8 +348,7 @@ def unbind(input, dim=0, *, axis=None):
     Gradient: stack(grads, dim)
     Native: native/slicing.py. Matches torch.unbind."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unbind_int.table[key_set](key_set, input, dim)
@@ -394,8 +361,7 @@ def call_unbind_int(self, dim=0):
     return op_unbind_int.table[key_set](key_set, self, dim)
 
 op_unbind_copy_int = _define(
-    "aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
-    ("view_copy",))
+    "aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]", ("view_copy",))
 def unbind_copy(input, dim=0, *, axis=None):
     """The slices along one dimension, each without that dimension. A copy, row-major.
 
@@ -405,8 +371,7 @@ def unbind_copy(input, dim=0, *, axis=None):
     Gradient: stack(grads, dim)
     Native: native/slicing.py. Matches torch.unbind_copy."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unbind_copy_int.table[key_set](key_set, input, dim)
@@ -431,8 +396,7 @@ def split(input, split_size, dim=0, *, axis=None):
     >>> [piece.tolist() for piece in gt.split(gt.arange(5), 2)]
     [[0, 1], [2, 3], [4]]"""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         if isinstance(split_size, (tuple, list)):
@@ -460,8 +424,7 @@ def split_copy(input, split_size, dim=0, *, axis=None):
     Gradient: cat(grads, dim)
     Native: native/slicing.py. Matches torch.split_copy."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_split_copy_Tensor.table[key_set](key_set, input, split_size, dim)
@@ -481,8 +444,7 @@ def split_with_sizes(input, split_sizes, dim=0, *, axis=None):
     Gradient: cat(grads, dim)
     Native: native/slicing.py. Matches torch.split_with_sizes."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_split_with_sizes.table[key_set](key_set, input, split_sizes, dim)
@@ -507,8 +469,7 @@ def split_with_sizes_copy(input, split_sizes, dim=0, *, axis=None):
     Gradient: cat(grads, dim)
     Native: native/slicing.py. Matches torch.split_with_sizes_copy."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_split_with_sizes_copy.table[key_set](key_set, input, split_sizes, dim)
@@ -526,8 +487,7 @@ def chunk(input, chunks, dim=0, *, axis=None):
     Returns: a list of views.
     Native: native/slicing.py. Matches torch.chunk."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_chunk.table[key_set](key_set, input, chunks, dim)
@@ -550,10 +510,7 @@ def narrow_copy(input, dim, start, length, *, out=None):
 
     Args:
         input: (*).
-        dim: int.
-        start: int.
-        length: int.
-        out: Tensor that takes the result, optional.
+        dim, start, length: int.
     Native: native/slicing.py. Matches torch.narrow_copy."""
     try:
         include, keep = _state.get()
@@ -577,8 +534,7 @@ op_tensor_split_sections = _define(
 op_tensor_split_indices = _define(
     "aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]")
 def tensor_split(input, indices=None, dim=0, *, sections=None, axis=None):
-    """Pieces along dim: a number of pieces of nearly equal size, or the pieces between
-    indices.
+    """Pieces along dim: a number of pieces of nearly equal size, or the pieces between indices.
 
     Args:
         input: (*).
@@ -588,8 +544,7 @@ def tensor_split(input, indices=None, dim=0, *, sections=None, axis=None):
     Returns: a list of views.
     Native: native/slicing.py. Matches torch.tensor_split."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         if indices is not None and not isinstance(indices, (tuple, list)):
             indices, sections = None, indices
         include, keep = _state.get()
@@ -605,8 +560,8 @@ Tensor_tensor_split = tensor_split
 op_hsplit_int = _define("aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]")
 op_hsplit_array = _define("aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]")
 def hsplit(input, indices=None, *, sections=None):
-    """Pieces along dimension 1, or along dimension 0 of a 1-d tensor; sections must have
-    equal sizes.
+    """Pieces along dimension 1, or along dimension 0 of a 1-d tensor; sections must have equal
+    sizes.
 
     Args:
         input: (*).
@@ -687,8 +642,7 @@ def unsafe_split(input, split_size, dim=0, *, axis=None):
     Gradient: cat(grads, dim)
     Native: native/slicing.py. Matches torch.unsafe_split."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsafe_split_Tensor.table[key_set](key_set, input, split_size, dim)
@@ -712,8 +666,7 @@ def unsafe_split_with_sizes(input, split_sizes, dim=0, *, axis=None):
     Gradient: cat(grads, dim)
     Native: native/slicing.py. Matches torch.unsafe_split_with_sizes."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsafe_split_with_sizes.table[key_set](key_set, input, split_sizes, dim)
@@ -738,8 +691,7 @@ def unsafe_chunk(input, chunks, dim=0, *, axis=None):
         dim: int, default 0.
     Native: native/slicing.py. Matches torch.unsafe_chunk."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unsafe_chunk.table[key_set](key_set, input, chunks, dim)
@@ -754,12 +706,9 @@ def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1, *, out=None):
     """A copy of input whose diagonal is src.
 
     Args:
-        input: (*).
-        src: (*).
-        offset: int, default 0.
-        dim1: int, default 0.
+        input, src: (*).
+        offset, dim1: int, default 0.
         dim2: int, default 1.
-        out: Tensor that takes the result, optional.
     Gradient:
         input: diagonal_scatter_backward(grad, offset, dim1, dim2)
         src: grad.diagonal(offset, dim1, dim2)
@@ -770,8 +719,7 @@ def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1, *, out=None):
         if out is not None:
             key_set |= _checked_out("diagonal_scatter", out)._keys & keep
             return op_diagonal_scatter_out.table[key_set](
-                key_set, input, src, offset, dim1, dim2, out,
-            )
+                key_set, input, src, offset, dim1, dim2, out)
         return op_diagonal_scatter.table[key_set](key_set, input, src, offset, dim1, dim2)
     except Exception as error: return _refuse(error, "diagonal_scatter", diagonal_scatter, locals())
 
@@ -792,12 +740,9 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None, *, out=Non
     """A copy of input with src written to the elements that as_strided selects.
 
     Args:
-        input: (*).
-        src: (*).
-        size: ints.
-        stride: ints.
+        input, src: (*).
+        size, stride: ints.
         storage_offset: int, optional.
-        out: Tensor that takes the result, optional.
     Gradient:
         input: strided_scatter_backward(grad, geometry(input), size, stride, storage_offset)
         src: as_strided_of(grad, geometry(input), size, stride, storage_offset)
@@ -808,11 +753,9 @@ def as_strided_scatter(input, src, size, stride, storage_offset=None, *, out=Non
         if out is not None:
             key_set |= _checked_out("as_strided_scatter", out)._keys & keep
             return op_as_strided_scatter_out.table[key_set](
-                key_set, input, src, size, stride, storage_offset, out,
-            )
+                key_set, input, src, size, stride, storage_offset, out)
         return op_as_strided_scatter.table[key_set](
-            key_set, input, src, size, stride, storage_offset,
-        )
+            key_set, input, src, size, stride, storage_offset)
     except Exception as error:
         return _refuse(error, "as_strided_scatter", as_strided_scatter, locals())
 
@@ -823,7 +766,6 @@ def Tensor_as_strided_scatter(self, src, size, stride, storage_offset=None):
         include, keep = _state.get()
         key_set = (self._keys | src._keys | include) & keep
         return op_as_strided_scatter.table[key_set](
-            key_set, self, src, size, stride, storage_offset,
-        )
+            key_set, self, src, size, stride, storage_offset)
     except Exception as error:
         return _refuse(error, "as_strided_scatter", Tensor_as_strided_scatter, locals())

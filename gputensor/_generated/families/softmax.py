@@ -2,19 +2,16 @@
 """Functions and methods of the operator family softmax. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import axis as _axis
-from ...core.arguments import element_type as _element_type
+from ...core.arguments import axis as _axis, element_type as _element_type
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_softmax_int = _define(
     "aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")
 def softmax(input, dim=None, dtype=None, *, axis=None):
-    """exp of each element divided by the sum of exp along dim; with dtype, input is cast
-    first.
+    """exp of each element divided by the sum of exp along dim; with dtype, input is cast first.
 
     Args:
         input: (*).
@@ -49,8 +46,7 @@ def call_softmax_int(self, dim, dtype=None):
     return op_softmax_int.table[key_set](key_set, self, dim, dtype)
 
 op__softmax = _define(
-    "aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
-    ("core",))
+    "aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", ("core",))
 op__softmax_out = _define(
     "aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)")
 def call__softmax(self, dim, half_to_float):
@@ -71,17 +67,12 @@ def call__safe_softmax(self, dim, dtype=None):
 op__softmax_backward_data = _define(
     "aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor")
 def call__softmax_backward_data(grad_output, output, dim, input_dtype):
-    key = (grad_output._geometry, output._geometry)
-    short = op__softmax_backward_data.table.short.get(key)
-    if short is not None and (made := short(
-        grad_output, output, dim, input_dtype,
-    )) is not None:
+    short = op__softmax_backward_data.table.short.get((grad_output._geometry, output._geometry))
+    if short is not None and (made := short(grad_output, output, dim, input_dtype)) is not None:
         return made
     include, keep = _state.get()
     key_set = (grad_output._keys | output._keys | include) & keep
-    return op__softmax_backward_data.table[key_set](
-        key_set, grad_output, output, dim, input_dtype,
-    )
+    return op__softmax_backward_data.table[key_set](key_set, grad_output, output, dim, input_dtype)
 
 op_log_softmax_int = _define(
     "aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")
@@ -121,8 +112,7 @@ def call_log_softmax_int(self, dim, dtype=None):
     return op_log_softmax_int.table[key_set](key_set, self, dim, dtype)
 
 op__log_softmax = _define(
-    "aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
-    ("core",))
+    "aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", ("core",))
 op__log_softmax_out = _define(
     "aten::_log_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)")
 def call__log_softmax(self, dim, half_to_float):
@@ -136,14 +126,10 @@ def call__log_softmax(self, dim, half_to_float):
 op__log_softmax_backward_data = _define(
     "aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor")
 def call__log_softmax_backward_data(grad_output, output, dim, input_dtype):
-    key = (grad_output._geometry, output._geometry)
-    short = op__log_softmax_backward_data.table.short.get(key)
-    if short is not None and (made := short(
-        grad_output, output, dim, input_dtype,
-    )) is not None:
+    short = op__log_softmax_backward_data.table.short.get((grad_output._geometry, output._geometry))
+    if short is not None and (made := short(grad_output, output, dim, input_dtype)) is not None:
         return made
     include, keep = _state.get()
     key_set = (grad_output._keys | output._keys | include) & keep
     return op__log_softmax_backward_data.table[key_set](
-        key_set, grad_output, output, dim, input_dtype,
-    )
+        key_set, grad_output, output, dim, input_dtype)

@@ -2,13 +2,11 @@
 """Functions and methods of the operator family sort. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import checked_outs as _checked_outs
+from ...core.arguments import checked_out as _checked_out, checked_outs as _checked_outs
 from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op_sort = _define(
     "aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
@@ -21,15 +19,13 @@ op_sort_values_stable = _define(
     "aten::sort.values_stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_sort = _named("sort", "values indices")
 def sort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
-    """Sorted elements along a dimension and their indices; NaN counts as the largest, and
-    equal
+    """Sorted elements along a dimension and their indices; NaN counts as the largest, and equal
 
     Args:
         input: (*).
         dim: int, default -1.
         descending: bool, default False.
         stable: bool, optional.
-        out: Tensors that take the results, optional.
     Returns: values, indices, by place or by name.
     Gradient: sort_backward(grad, dim, indices, input.shape)
     Native: native/sort.py. Matches torch.sort.
@@ -39,42 +35,33 @@ def sort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
     >>> gt.sort(gt.tensor([3, 1, 2]), descending=True).indices
     tensor([0, 2, 1])"""
     try:
-        if axis is not None:
-            dim = axis
-        if out is not None:
-            if stable is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
+        dim = dim if axis is None else axis
+        if stable is None:
+            if out is None:
+                short = op_sort.table.short.get(input._geometry)
+                if short is not None and (made := short(input, dim, descending)) is not None:
+                    return Results_sort(made)
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            if out is not None:
                 key_set |= _checked_outs("sort", out, 2) & keep
                 return Results_sort(op_sort_values.table[key_set](
-                    key_set, input, dim, descending, out[0], out[1],
-                ))
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
-            key_set |= _checked_outs("sort", out, 2) & keep
-            return Results_sort(op_sort_values_stable.table[key_set](
-                key_set, input, stable, dim, descending, out[0], out[1],
-            ))
-        if stable is None:
-            short = op_sort.table.short.get(input._geometry)
-            if short is not None and (made := short(input, dim, descending)) is not None:
-                return Results_sort(made)
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
+                    key_set, input, dim, descending, out[0], out[1]))
             return Results_sort(op_sort.table[key_set](key_set, input, dim, descending))
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
-        return Results_sort(op_sort_stable.table[key_set](
-            key_set, input, stable, dim, descending,
-        ))
+        if out is not None:
+            key_set |= _checked_outs("sort", out, 2) & keep
+            return Results_sort(op_sort_values_stable.table[key_set](
+                key_set, input, stable, dim, descending, out[0], out[1]))
+        return Results_sort(op_sort_stable.table[key_set](key_set, input, stable, dim, descending))
     except Exception as error: return _refuse(error, "sort", sort, locals())
 
 def Tensor_sort(self, dim=-1, descending=False, *, stable=None, axis=None):
-    """Sorted elements along a dimension and their indices; NaN counts as the largest, and
-    equal See gt.sort."""
+    """Sorted elements along a dimension and their indices; NaN counts as the largest, and equal
+    See gt.sort."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         if stable is None:
             short = op_sort.table.short.get(self._geometry)
             if short is not None and (made := short(self, dim, descending)) is not None:
@@ -84,9 +71,7 @@ def Tensor_sort(self, dim=-1, descending=False, *, stable=None, axis=None):
             return Results_sort(op_sort.table[key_set](key_set, self, dim, descending))
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
-        return Results_sort(op_sort_stable.table[key_set](
-            key_set, self, stable, dim, descending,
-        ))
+        return Results_sort(op_sort_stable.table[key_set](key_set, self, stable, dim, descending))
     except Exception as error: return _refuse(error, "sort", Tensor_sort, locals())
 
 def call_sort(self, dim=-1, descending=False):
@@ -109,7 +94,6 @@ def msort(input, *, out=None):
 
     Args:
         input: (*).
-        out: Tensor that takes the result, optional.
     Native: native/sort.py. Matches torch.msort."""
     try:
         if out is None:
@@ -137,7 +121,8 @@ def Tensor_msort(self):
 
 op_argsort = _define("aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor")
 op_argsort_stable = _define(
-    "aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor")
+    "aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor"
+)
 op_argsort_stable_out = _define(
     "aten::argsort.stable_out(Tensor self, *, bool stable, int dim=-1, bool descending=False, Tensor(a!) out) -> Tensor(a!)")
 def argsort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
@@ -148,21 +133,12 @@ def argsort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None
         dim: int, default -1.
         descending: bool, default False.
         stable: bool, optional.
-        out: Tensor that takes the result, optional.
     Native: native/sort.py. Matches torch.argsort."""
     try:
-        if axis is not None:
-            dim = axis
-        if out is not None:
-            if stable is None:
-                raise _errors.no_out("argsort")
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
-            key_set |= _checked_out("argsort", out)._keys & keep
-            return op_argsort_stable_out.table[key_set](
-                key_set, input, stable, dim, descending, out,
-            )
+        dim = dim if axis is None else axis
         if stable is None:
+            if out is not None:
+                raise _errors.no_out("argsort")
             short = op_argsort.table.short.get(input._geometry)
             if short is not None and (made := short(input, dim, descending)) is not None:
                 return made
@@ -171,14 +147,17 @@ def argsort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None
             return op_argsort.table[key_set](key_set, input, dim, descending)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("argsort", out)._keys & keep
+            return op_argsort_stable_out.table[key_set](
+                key_set, input, stable, dim, descending, out)
         return op_argsort_stable.table[key_set](key_set, input, stable, dim, descending)
     except Exception as error: return _refuse(error, "argsort", argsort, locals())
 
 def Tensor_argsort(self, dim=-1, descending=False, *, stable=None, axis=None):
     """The indices that sort along a dimension. See gt.argsort."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         if stable is None:
             short = op_argsort.table.short.get(self._geometry)
             if short is not None and (made := short(self, dim, descending)) is not None:
@@ -204,9 +183,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True, *, out=None, axis=None):
         input: (*).
         k: int.
         dim: int, default -1.
-        largest: bool, default True.
-        sorted: bool, default True.
-        out: Tensors that take the results, optional.
+        largest, sorted: bool, default True.
     Returns: values, indices, by place or by name.
     Gradient: sort_backward(grad, dim, indices, input.shape)
     Native: native/sort.py. Matches torch.topk.
@@ -214,8 +191,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True, *, out=None, axis=None):
     >>> gt.topk(gt.tensor([3, 1, 2]), 2).values
     tensor([3, 2])"""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         if out is None:
             short = op_topk.table.short.get(input._geometry)
             if short is not None and (made := short(input, k, dim, largest, sorted)) is not None:
@@ -225,8 +201,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True, *, out=None, axis=None):
         if out is not None:
             key_set |= _checked_outs("topk", out, 2) & keep
             return Results_topk(op_topk_values.table[key_set](
-                key_set, input, k, dim, largest, sorted, out[0], out[1],
-            ))
+                key_set, input, k, dim, largest, sorted, out[0], out[1]))
         return Results_topk(op_topk.table[key_set](key_set, input, k, dim, largest, sorted))
     except Exception as error: return _refuse(error, "topk", topk, locals())
 
@@ -234,8 +209,7 @@ def Tensor_topk(self, k, dim=-1, largest=True, sorted=True, *, axis=None):
     """The k largest or smallest elements along a dimension, sorted, and their indices. See
     gt.topk."""
     try:
-        if axis is not None:
-            dim = axis
+        dim = dim if axis is None else axis
         short = op_topk.table.short.get(self._geometry)
         if short is not None and (made := short(self, k, dim, largest, sorted)) is not None:
             return Results_topk(made)

@@ -2,16 +2,14 @@
 """Functions and methods of the operator family spectrum. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import axis as _axis
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import checked_outs as _checked_outs
-from ...core.arguments import element_type as _element_type
+from ...core.arguments import (
+    axis as _axis, checked_out as _checked_out, checked_outs as _checked_outs,
+    element_type as _element_type)
 from ...core.dtype import dtype as _dtype
 from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op__linalg_eigh = _define(
     'aten::_linalg_eigh(Tensor A, str UPLO="L", bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)')
@@ -32,7 +30,6 @@ def linalg_eig(input, *, out=None):
 
     Args:
         input: (*).
-        out: Tensors that take the results, optional.
     Returns: eigenvalues, eigenvectors, by place or by name.
     Gradient: linalg_eig_backward(grads[0], grads[1], eigenvalues, eigenvectors, input)
     Native: native/spectrum.py. Matches torch.linalg.eig."""
@@ -42,8 +39,7 @@ def linalg_eig(input, *, out=None):
         if out is not None:
             key_set |= _checked_outs("linalg_eig", out, 2) & keep
             return Results_linalg_eig(op_linalg_eig_out.table[key_set](
-                key_set, input, out[0], out[1],
-            ))
+                key_set, input, out[0], out[1]))
         return Results_linalg_eig(op_linalg_eig.table[key_set](key_set, input))
     except Exception as error: return _refuse(error, "linalg_eig", linalg_eig, locals())
 
@@ -73,7 +69,6 @@ def linalg_eigh(input, UPLO='L', *, out=None):
     Args:
         input: (*).
         UPLO: str, default 'L'.
-        out: Tensors that take the results, optional.
     Returns: eigenvalues, eigenvectors, by place or by name.
     Native: native/spectrum.py. Matches torch.linalg.eigh."""
     try:
@@ -82,8 +77,7 @@ def linalg_eigh(input, UPLO='L', *, out=None):
         if out is not None:
             key_set |= _checked_outs("linalg_eigh", out, 2) & keep
             return Results_linalg_eigh(op_linalg_eigh_eigvals.table[key_set](
-                key_set, input, UPLO, out[0], out[1],
-            ))
+                key_set, input, UPLO, out[0], out[1]))
         return Results_linalg_eigh(op_linalg_eigh.table[key_set](key_set, input, UPLO))
     except Exception as error: return _refuse(error, "linalg_eigh", linalg_eigh, locals())
 
@@ -96,7 +90,6 @@ def linalg_eigvalsh(input, UPLO='L', *, out=None):
     Args:
         input: (*).
         UPLO: str, default 'L'.
-        out: Tensor that takes the result, optional.
     Native: native/spectrum.py. Matches torch.linalg.eigvalsh.
 
     >>> gt.linalg.eigvalsh(gt.tensor([[2.0, 0.0], [0.0, 1.0]]))
@@ -118,7 +111,6 @@ def linalg_eigvals(input, *, out=None):
 
     Args:
         input: (*).
-        out: Tensor that takes the result, optional.
     Native: native/spectrum.py. Matches torch.linalg.eigvals."""
     try:
         include, keep = _state.get()
@@ -141,7 +133,6 @@ def linalg_svd(A, full_matrices=True, *, driver=None, out=None):
         A: (*).
         full_matrices: bool, default True.
         driver: str, optional.
-        out: Tensors that take the results, optional.
     Returns: U, S, Vh, by place or by name.
     Native: native/spectrum.py. Matches torch.linalg.svd."""
     try:
@@ -150,11 +141,8 @@ def linalg_svd(A, full_matrices=True, *, driver=None, out=None):
         if out is not None:
             key_set |= _checked_outs("linalg_svd", out, 3) & keep
             return Results_linalg_svd(op_linalg_svd_U.table[key_set](
-                key_set, A, full_matrices, driver, out[0], out[1], out[2],
-            ))
-        return Results_linalg_svd(op_linalg_svd.table[key_set](
-            key_set, A, full_matrices, driver,
-        ))
+                key_set, A, full_matrices, driver, out[0], out[1], out[2]))
+        return Results_linalg_svd(op_linalg_svd.table[key_set](key_set, A, full_matrices, driver))
     except Exception as error: return _refuse(error, "linalg_svd", linalg_svd, locals())
 
 op_linalg_svdvals = _define("aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor")
@@ -166,7 +154,6 @@ def linalg_svdvals(A, *, driver=None, out=None):
     Args:
         A: (*).
         driver: str, optional.
-        out: Tensor that takes the result, optional.
     Native: native/spectrum.py. Matches torch.linalg.svdvals."""
     try:
         include, keep = _state.get()
@@ -178,7 +165,8 @@ def linalg_svdvals(A, *, driver=None, out=None):
     except Exception as error: return _refuse(error, "linalg_svdvals", linalg_svdvals, locals())
 
 op_svd = _define(
-    "aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)")
+    "aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)"
+)
 op_svd_U = _define(
     "aten::svd.U(Tensor self, bool some=True, bool compute_uv=True, *, Tensor(a!) U, Tensor(b!) S, Tensor(c!) V) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) V)")
 Results_svd = _named("svd", "U S V")
@@ -187,9 +175,7 @@ def svd(input, some=True, compute_uv=True, *, out=None):
 
     Args:
         input: (*).
-        some: bool, default True.
-        compute_uv: bool, default True.
-        out: Tensors that take the results, optional.
+        some, compute_uv: bool, default True.
     Returns: U, S, V, by place or by name.
     Native: native/spectrum.py. Matches torch.svd."""
     try:
@@ -198,14 +184,13 @@ def svd(input, some=True, compute_uv=True, *, out=None):
         if out is not None:
             key_set |= _checked_outs("svd", out, 3) & keep
             return Results_svd(op_svd_U.table[key_set](
-                key_set, input, some, compute_uv, out[0], out[1], out[2],
-            ))
+                key_set, input, some, compute_uv, out[0], out[1], out[2]))
         return Results_svd(op_svd.table[key_set](key_set, input, some, compute_uv))
     except Exception as error: return _refuse(error, "svd", svd, locals())
 
 def Tensor_svd(self, some=True, compute_uv=True):
-    """Singular values and vectors of a matrix, with the right singular vectors as columns.
-    See gt.svd."""
+    """Singular values and vectors of a matrix, with the right singular vectors as columns. See
+    gt.svd."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -229,86 +214,60 @@ op_linalg_pinv_rcond_tensor = _define(
 op_linalg_pinv_out_rcond_tensor = _define(
     "aten::linalg_pinv.out_rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)")
 def linalg_pinv(input, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):
-    """The pseudo-inverse of a matrix; singular values up to max(atol, rtol * the largest)
-    count as 0.
+    """The pseudo-inverse of a matrix; singular values up to max(atol, rtol * the largest) count
+    as 0.
 
     Args:
         input: (*).
         rcond: float or Tensor, optional.
         hermitian: bool, default False.
-        atol: Tensor or float, optional.
-        rtol: Tensor or float, optional.
-        out: Tensor that takes the result, optional.
+        atol, rtol: Tensor or float, optional.
     Gradient: linalg_pinv_backward(grad, result, input)
     Native: native/spectrum.py. Matches torch.linalg.pinv."""
     try:
-        if out is not None:
-            if rcond is not None and atol is None and rtol is None and hasattr(rcond, "_keys"):
-                include, keep = _state.get()
-                key_set = (input._keys | rcond._keys | include) & keep
-                key_set |= _checked_out("linalg_pinv", out)._keys & keep
-                return op_linalg_pinv_out_rcond_tensor.table[key_set](
-                    key_set, input, rcond, hermitian, out,
-                )
-            if rcond is not None and atol is None and rtol is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("linalg_pinv", out)._keys & keep
-                return op_linalg_pinv_out.table[key_set](key_set, input, rcond, hermitian, out)
-            if rcond is None and (hasattr(atol, "_keys") or hasattr(rtol, "_keys")):
-                include, keep = _state.get()
-                key_set = (
-                    input._keys | (0 if atol is None else atol._keys)
-                    | (0 if rtol is None else rtol._keys) | include
-                ) & keep
-                key_set |= _checked_out("linalg_pinv", out)._keys & keep
-                return op_linalg_pinv_atol_rtol_tensor_out.table[key_set](
-                    key_set, input, atol, rtol, hermitian, out,
-                )
-            if rcond is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("linalg_pinv", out)._keys & keep
-                return op_linalg_pinv_atol_rtol_float_out.table[key_set](
-                    key_set, input, atol, rtol, hermitian, out,
-                )
         if rcond is not None and atol is None and rtol is None and hasattr(rcond, "_keys"):
             include, keep = _state.get()
             key_set = (input._keys | rcond._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("linalg_pinv", out)._keys & keep
+                return op_linalg_pinv_out_rcond_tensor.table[key_set](
+                    key_set, input, rcond, hermitian, out)
             return op_linalg_pinv_rcond_tensor.table[key_set](key_set, input, rcond, hermitian)
         if rcond is not None and atol is None and rtol is None:
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("linalg_pinv", out)._keys & keep
+                return op_linalg_pinv_out.table[key_set](key_set, input, rcond, hermitian, out)
             return op_linalg_pinv.table[key_set](key_set, input, rcond, hermitian)
         if rcond is None and (hasattr(atol, "_keys") or hasattr(rtol, "_keys")):
             include, keep = _state.get()
-            key_set = (
-                input._keys | (0 if atol is None else atol._keys)
-                | (0 if rtol is None else rtol._keys) | include
-            ) & keep
+            key_set = (input._keys | (0 if atol is None else atol._keys)
+                | (0 if rtol is None else rtol._keys) | include) & keep
+            if out is not None:
+                key_set |= _checked_out("linalg_pinv", out)._keys & keep
+                return op_linalg_pinv_atol_rtol_tensor_out.table[key_set](
+                    key_set, input, atol, rtol, hermitian, out)
             return op_linalg_pinv_atol_rtol_tensor.table[key_set](
-                key_set, input, atol, rtol, hermitian,
-            )
+                key_set, input, atol, rtol, hermitian)
         if rcond is None:
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("linalg_pinv", out)._keys & keep
+                return op_linalg_pinv_atol_rtol_float_out.table[key_set](
+                    key_set, input, atol, rtol, hermitian, out)
             return op_linalg_pinv_atol_rtol_float.table[key_set](
-                key_set, input, atol, rtol, hermitian,
-            )
+                key_set, input, atol, rtol, hermitian)
         raise _errors.no_form(
-            "linalg_pinv", "input, rcond, hermitian", "input, atol, rtol, hermitian",
-        )
+            "linalg_pinv", "input, rcond, hermitian", "input, atol, rtol, hermitian")
     except Exception as error: return _refuse(error, "linalg_pinv", linalg_pinv, locals())
 
 def call_linalg_pinv_atol_rtol_tensor(self, atol=None, rtol=None, hermitian=False):
     include, keep = _state.get()
-    key_set = (
-        self._keys | (0 if atol is None else atol._keys)
-        | (0 if rtol is None else rtol._keys) | include
-    ) & keep
-    return op_linalg_pinv_atol_rtol_tensor.table[key_set](
-        key_set, self, atol, rtol, hermitian,
-    )
+    key_set = (self._keys | (0 if atol is None else atol._keys)
+        | (0 if rtol is None else rtol._keys) | include) & keep
+    return op_linalg_pinv_atol_rtol_tensor.table[key_set](key_set, self, atol, rtol, hermitian)
 
 op_pinverse = _define("aten::pinverse(Tensor self, float rcond=1e-15) -> Tensor")
 def pinverse(input, rcond=1e-15):
@@ -348,69 +307,45 @@ def linalg_matrix_rank(input, tol=None, hermitian=False, *, atol=None, rtol=None
         input: (*).
         tol: float or Tensor, optional.
         hermitian: bool, default False.
-        atol: Tensor or float, optional.
-        rtol: Tensor or float, optional.
-        out: Tensor that takes the result, optional.
+        atol, rtol: Tensor or float, optional.
     Native: native/spectrum.py. Matches torch.linalg.matrix_rank."""
     try:
-        if out is not None:
-            if tol is not None and atol is None and rtol is None and hasattr(tol, "_keys"):
-                include, keep = _state.get()
-                key_set = (input._keys | tol._keys | include) & keep
-                key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
-                return op_linalg_matrix_rank_out_tol_tensor.table[key_set](
-                    key_set, input, tol, hermitian, out,
-                )
-            if tol is not None and atol is None and rtol is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
-                return op_linalg_matrix_rank_out.table[key_set](key_set, input, tol, hermitian, out)
-            if tol is None and (hasattr(atol, "_keys") or hasattr(rtol, "_keys")):
-                include, keep = _state.get()
-                key_set = (
-                    input._keys | (0 if atol is None else atol._keys)
-                    | (0 if rtol is None else rtol._keys) | include
-                ) & keep
-                key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
-                return op_linalg_matrix_rank_atol_rtol_tensor_out.table[key_set](
-                    key_set, input, atol, rtol, hermitian, out,
-                )
-            if tol is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
-                key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
-                return op_linalg_matrix_rank_atol_rtol_float_out.table[key_set](
-                    key_set, input, atol, rtol, hermitian, out,
-                )
         if tol is not None and atol is None and rtol is None and hasattr(tol, "_keys"):
             include, keep = _state.get()
             key_set = (input._keys | tol._keys | include) & keep
-            return op_linalg_matrix_rank_tol_tensor.table[key_set](
-                key_set, input, tol, hermitian,
-            )
+            if out is not None:
+                key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
+                return op_linalg_matrix_rank_out_tol_tensor.table[key_set](
+                    key_set, input, tol, hermitian, out)
+            return op_linalg_matrix_rank_tol_tensor.table[key_set](key_set, input, tol, hermitian)
         if tol is not None and atol is None and rtol is None:
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
+                return op_linalg_matrix_rank_out.table[key_set](key_set, input, tol, hermitian, out)
             return op_linalg_matrix_rank.table[key_set](key_set, input, tol, hermitian)
         if tol is None and (hasattr(atol, "_keys") or hasattr(rtol, "_keys")):
             include, keep = _state.get()
-            key_set = (
-                input._keys | (0 if atol is None else atol._keys)
-                | (0 if rtol is None else rtol._keys) | include
-            ) & keep
+            key_set = (input._keys | (0 if atol is None else atol._keys)
+                | (0 if rtol is None else rtol._keys) | include) & keep
+            if out is not None:
+                key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
+                return op_linalg_matrix_rank_atol_rtol_tensor_out.table[key_set](
+                    key_set, input, atol, rtol, hermitian, out)
             return op_linalg_matrix_rank_atol_rtol_tensor.table[key_set](
-                key_set, input, atol, rtol, hermitian,
-            )
+                key_set, input, atol, rtol, hermitian)
         if tol is None:
             include, keep = _state.get()
             key_set = (input._keys | include) & keep
+            if out is not None:
+                key_set |= _checked_out("linalg_matrix_rank", out)._keys & keep
+                return op_linalg_matrix_rank_atol_rtol_float_out.table[key_set](
+                    key_set, input, atol, rtol, hermitian, out)
             return op_linalg_matrix_rank_atol_rtol_float.table[key_set](
-                key_set, input, atol, rtol, hermitian,
-            )
+                key_set, input, atol, rtol, hermitian)
         raise _errors.no_form(
-            "linalg_matrix_rank", "input, tol, hermitian", "input, atol, rtol, hermitian",
-        )
+            "linalg_matrix_rank", "input, tol, hermitian", "input, atol, rtol, hermitian")
     except Exception as error:
         return _refuse(error, "linalg_matrix_rank", linalg_matrix_rank, locals())
 
@@ -423,9 +358,8 @@ op_linalg_matrix_norm_str_ord = _define(
 op_linalg_matrix_norm_str_ord_out = _define(
     "aten::linalg_matrix_norm.str_ord_out(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
 def linalg_matrix_norm(
-    input, ord='fro', dim=(-2, -1), keepdim=False, *, dtype=None, out=None, axis=None,
-    keepdims=None,
-):
+        input, ord='fro', dim=(-2, -1), keepdim=False, *, dtype=None, out=None, axis=None,
+        keepdims=None):
     """A norm of matrices: 1, inf, 2, their negatives, fro or nuc.
 
     Args:
@@ -434,49 +368,39 @@ def linalg_matrix_norm(
         dim: ints, default (-2, -1).
         keepdim: bool, default False.
         dtype: dtype, optional.
-        out: Tensor that takes the result, optional.
     Native: native/spectrum.py. Matches torch.linalg.matrix_norm."""
     try:
-        if axis is not None:
-            dim = axis
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else axis
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("linalg_matrix_norm", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if type(ord) is str:
+            if out is not None:
+                key_set |= _checked_out("linalg_matrix_norm", out)._keys & keep
+                return op_linalg_matrix_norm_str_ord_out.table[key_set](
+                    key_set, input, ord, dim, keepdim, dtype, out)
+            return op_linalg_matrix_norm_str_ord.table[key_set](
+                key_set, input, ord, dim, keepdim, dtype)
         if out is not None:
             key_set |= _checked_out("linalg_matrix_norm", out)._keys & keep
-            if type(ord) is str:
-                return op_linalg_matrix_norm_str_ord_out.table[key_set](
-                    key_set, input, ord, dim, keepdim, dtype, out,
-                )
             return op_linalg_matrix_norm_out.table[key_set](
-                key_set, input, ord, dim, keepdim, dtype, out,
-            )
-        if type(ord) is str:
-            return op_linalg_matrix_norm_str_ord.table[key_set](
-                key_set, input, ord, dim, keepdim, dtype,
-            )
+                key_set, input, ord, dim, keepdim, dtype, out)
         return op_linalg_matrix_norm.table[key_set](key_set, input, ord, dim, keepdim, dtype)
     except Exception as error:
         return _refuse(error, "linalg_matrix_norm", linalg_matrix_norm, locals())
 
-def call_linalg_matrix_norm_str_ord(
-    self, ord='fro', dim=(-2, -1), keepdim=False, dtype=None,
-):
+def call_linalg_matrix_norm_str_ord(self, ord='fro', dim=(-2, -1), keepdim=False, dtype=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_linalg_matrix_norm_str_ord.table[key_set](
-        key_set, self, ord, dim, keepdim, dtype,
-    )
+    return op_linalg_matrix_norm_str_ord.table[key_set](key_set, self, ord, dim, keepdim, dtype)
 
 def call_linalg_matrix_norm_str_ord_out(self, ord, dim, keepdim, dtype, out):
     include, keep = _state.get()
     key_set = (self._keys | out._keys | include) & keep
     return op_linalg_matrix_norm_str_ord_out.table[key_set](
-        key_set, self, ord, dim, keepdim, dtype, out,
-    )
+        key_set, self, ord, dim, keepdim, dtype, out)
 
 op_linalg_norm = _define(
     "aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
@@ -487,9 +411,8 @@ op_linalg_norm_ord_str = _define(
 op_linalg_norm_ord_str_out = _define(
     "aten::linalg_norm.ord_str_out(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)")
 def linalg_norm(
-    input, ord=None, dim=None, keepdim=False, *, dtype=None, out=None, axis=None,
-    keepdims=None,
-):
+        input, ord=None, dim=None, keepdim=False, *, dtype=None, out=None, axis=None,
+        keepdims=None):
     """A norm of vectors or of matrices; without ord and dim the 2-norm of all elements.
 
     Args:
@@ -498,33 +421,26 @@ def linalg_norm(
         dim: int or ints, optional.
         keepdim: bool, default False.
         dtype: dtype, optional.
-        out: Tensor that takes the result, optional.
     Native: native/spectrum.py. Matches torch.linalg.norm.
 
     >>> gt.linalg.norm(gt.tensor([[3.0, 0.0], [0.0, 4.0]]), "nuc")
     tensor(7.)"""
     try:
-        if axis is not None:
-            dim = _axis("linalg_norm", dim, axis)
-        if keepdims is not None:
-            keepdim = keepdims
+        dim = dim if axis is None else _axis("linalg_norm", dim, axis)
+        keepdim = keepdim if keepdims is None else keepdims
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("linalg_norm", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if type(ord) is str:
+            if out is not None:
+                key_set |= _checked_out("linalg_norm", out)._keys & keep
+                return op_linalg_norm_ord_str_out.table[key_set](
+                    key_set, input, ord, dim, keepdim, dtype, out)
+            return op_linalg_norm_ord_str.table[key_set](key_set, input, ord, dim, keepdim, dtype)
         if out is not None:
             key_set |= _checked_out("linalg_norm", out)._keys & keep
-            if type(ord) is str:
-                return op_linalg_norm_ord_str_out.table[key_set](
-                    key_set, input, ord, dim, keepdim, dtype, out,
-                )
-            return op_linalg_norm_out.table[key_set](
-                key_set, input, ord, dim, keepdim, dtype, out,
-            )
-        if type(ord) is str:
-            return op_linalg_norm_ord_str.table[key_set](
-                key_set, input, ord, dim, keepdim, dtype,
-            )
+            return op_linalg_norm_out.table[key_set](key_set, input, ord, dim, keepdim, dtype, out)
         return op_linalg_norm.table[key_set](key_set, input, ord, dim, keepdim, dtype)
     except Exception as error: return _refuse(error, "linalg_norm", linalg_norm, locals())
 
@@ -540,17 +456,17 @@ def linalg_cond(input, p=None, *, out=None):
     Args:
         input: (*).
         p: number or str, optional.
-        out: Tensor that takes the result, optional.
     Native: native/spectrum.py. Matches torch.linalg.cond."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if type(p) is str:
+            if out is not None:
+                key_set |= _checked_out("linalg_cond", out)._keys & keep
+                return op_linalg_cond_p_str_out.table[key_set](key_set, input, p, out)
+            return op_linalg_cond_p_str.table[key_set](key_set, input, p)
         if out is not None:
             key_set |= _checked_out("linalg_cond", out)._keys & keep
-            if type(p) is str:
-                return op_linalg_cond_p_str_out.table[key_set](key_set, input, p, out)
             return op_linalg_cond_out.table[key_set](key_set, input, p, out)
-        if type(p) is str:
-            return op_linalg_cond_p_str.table[key_set](key_set, input, p)
         return op_linalg_cond.table[key_set](key_set, input, p)
     except Exception as error: return _refuse(error, "linalg_cond", linalg_cond, locals())

@@ -6,7 +6,6 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_neg = _define("aten::neg(Tensor self) -> Tensor", ("core", "pointwise",))
 op_neg_out = _define("aten::neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def neg(input, *, out=None):
@@ -14,7 +13,6 @@ def neg(input, *, out=None):
 
     Args:
         input: (*), any dtype but bool.
-        out: Tensor that takes the result, optional.
     Gradient: -grad
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.neg."""
     try:
@@ -26,8 +24,7 @@ def neg(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("neg", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_neg_out.table.short.get(key)
+            short = op_neg_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_neg_out.table[key_set](key_set, input, out)
@@ -56,13 +53,7 @@ def call_neg(self):
 
 op_neg_ = _define("aten::neg_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def neg_(input):
-    """In place: Minus each element.
-
-    Args:
-        input: (*), any dtype but bool.
-    Returns: input.
-    Gradient: -grad
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.neg_."""
+    """In place: Minus each element. See gt.neg."""
     try:
         short = op_neg_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -75,8 +66,7 @@ Tensor_neg_ = neg_
 
 op_negative = _define("aten::negative(Tensor self) -> Tensor", ("pointwise",))
 op_negative_out = _define(
-    "aten::negative.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::negative.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 negative = neg
 Tensor_negative = Tensor_neg
 
@@ -88,14 +78,12 @@ op_conj_physical = _define(
     "aten::conj_physical(Tensor self) -> Tensor",
     ("pointwise", "maybe_aliasing_or_mutating", "reads_conjugates",))
 op_conj_physical_out = _define(
-    "aten::conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def conj_physical(input, *, out=None):
     """The complex conjugate of each element, written to memory; input if it is real.
 
     Args:
         input: (*), any dtype; real dtypes do not change.
-        out: Tensor that takes the result, optional.
     Gradient: grad.conj_physical()
     Native: native/unary.py. Matches torch.conj_physical."""
     try:
@@ -103,8 +91,7 @@ def conj_physical(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("conj_physical", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_conj_physical_out.table.short.get(key)
+            short = op_conj_physical_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_conj_physical_out.table[key_set](key_set, input, out)
@@ -128,14 +115,8 @@ def call_conj_physical(self):
 
 op_conj_physical_ = _define("aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def conj_physical_(input):
-    """In place: The complex conjugate of each element, written to memory; input if it is
-    real.
-
-    Args:
-        input: (*), any dtype; real dtypes do not change.
-    Returns: input.
-    Gradient: grad.conj_physical()
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.conj_physical_."""
+    """In place: The complex conjugate of each element, written to memory; input if it is real. See
+    gt.conj_physical."""
     try:
         short = op_conj_physical_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -147,8 +128,7 @@ def conj_physical_(input):
 Tensor_conj_physical_ = conj_physical_
 
 op__conj_physical = _define(
-    "aten::_conj_physical(Tensor self) -> Tensor",
-    ("pointwise", "reads_conjugates",))
+    "aten::_conj_physical(Tensor self) -> Tensor", ("pointwise", "reads_conjugates",))
 def call__conj_physical(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
@@ -161,7 +141,6 @@ def abs(input, *, out=None):
 
     Args:
         input: (*), any dtype, also float8; the result of complex is real.
-        out: Tensor that takes the result, optional.
     Gradient: grad * input.sgn()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs."""
     try:
@@ -173,8 +152,7 @@ def abs(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("abs", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_abs_out.table.short.get(key)
+            short = op_abs_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_abs_out.table[key_set](key_set, input, out)
@@ -203,13 +181,7 @@ def call_abs(self):
 
 op_abs_ = _define("aten::abs_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def abs_(input):
-    """In place: Absolute value of each element.
-
-    Args:
-        input: (*), any dtype, also float8; the result of complex is real.
-    Returns: input.
-    Gradient: grad * input.sgn()
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.abs_."""
+    """In place: Absolute value of each element. See gt.abs."""
     try:
         short = op_abs_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -222,8 +194,7 @@ Tensor_abs_ = abs_
 
 op_absolute = _define("aten::absolute(Tensor self) -> Tensor", ("pointwise",))
 op_absolute_out = _define(
-    "aten::absolute.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::absolute.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 absolute = abs
 Tensor_absolute = Tensor_abs
 
@@ -238,7 +209,6 @@ def exp(input, *, out=None):
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * conj(result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp."""
     try:
@@ -250,8 +220,7 @@ def exp(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("exp", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_exp_out.table.short.get(key)
+            short = op_exp_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_exp_out.table[key_set](key_set, input, out)
@@ -279,13 +248,7 @@ def call_exp(self):
 
 op_exp_ = _define("aten::exp_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def exp_(input):
-    """In place: e to the power of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * conj(result)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp_."""
+    """In place: e to the power of each element. See gt.exp."""
     try:
         short = op_exp_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -298,14 +261,12 @@ Tensor_exp_ = exp_
 
 op_relu = _define("aten::relu(Tensor self) -> Tensor", ("core", "pointwise",))
 op_relu_out = _define(
-    "aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def relu(input, *, out=None):
     """Each element; zero where it is negative. NaN stays NaN.
 
     Args:
         input: (*), any dtype but bool and complex.
-        out: Tensor that takes the result, optional.
     Gradient: threshold_backward(grad, result, 0)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.relu.
 
@@ -320,8 +281,7 @@ def relu(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("relu", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_relu_out.table.short.get(key)
+            short = op_relu_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_relu_out.table[key_set](key_set, input, out)
@@ -349,13 +309,7 @@ def call_relu(self):
 
 op_relu_ = _define("aten::relu_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def relu_(input):
-    """In place: Each element; zero where it is negative. NaN stays NaN.
-
-    Args:
-        input: (*), any dtype but bool and complex.
-    Returns: input.
-    Gradient: threshold_backward(grad, result, 0)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.relu_."""
+    """In place: Each element; zero where it is negative. NaN stays NaN. See gt.relu."""
     try:
         short = op_relu_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -368,14 +322,12 @@ Tensor_relu_ = relu_
 
 op_acos = _define("aten::acos(Tensor self) -> Tensor", ("core", "pointwise",))
 op_acos_out = _define(
-    "aten::acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def acos(input, *, out=None):
     """Inverse cosine of each element, an angle in [0, pi]; NaN outside of [-1, 1].
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: -grad * conj((1 - input * input).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acos."""
     try:
@@ -387,8 +339,7 @@ def acos(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("acos", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_acos_out.table.short.get(key)
+            short = op_acos_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_acos_out.table[key_set](key_set, input, out)
@@ -409,14 +360,8 @@ def Tensor_acos(self):
 
 op_acos_ = _define("aten::acos_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def acos_(input):
-    """In place: Inverse cosine of each element, an angle in [0, pi]; NaN outside of [-1,
-    1].
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: -grad * conj((1 - input * input).rsqrt())
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acos_."""
+    """In place: Inverse cosine of each element, an angle in [0, pi]; NaN outside of [-1, 1]. See
+    gt.acos."""
     try:
         short = op_acos_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -429,8 +374,7 @@ Tensor_acos_ = acos_
 
 op_arccos = _define("aten::arccos(Tensor self) -> Tensor", ("pointwise",))
 op_arccos_out = _define(
-    "aten::arccos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::arccos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 arccos = acos
 Tensor_arccos = Tensor_acos
 
@@ -440,14 +384,12 @@ Tensor_arccos_ = Tensor_acos_
 
 op_acosh = _define("aten::acosh(Tensor self) -> Tensor", ("core", "pointwise",))
 op_acosh_out = _define(
-    "aten::acosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::acosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def acosh(input, *, out=None):
     """Inverse hyperbolic cosine of each element; NaN below 1.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * conj((input + 1).rsqrt() * (input - 1).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acosh."""
     try:
@@ -459,8 +401,7 @@ def acosh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("acosh", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_acosh_out.table.short.get(key)
+            short = op_acosh_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_acosh_out.table[key_set](key_set, input, out)
@@ -480,13 +421,7 @@ def Tensor_acosh(self):
 
 op_acosh_ = _define("aten::acosh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def acosh_(input):
-    """In place: Inverse hyperbolic cosine of each element; NaN below 1.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * conj((input + 1).rsqrt() * (input - 1).rsqrt())
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.acosh_."""
+    """In place: Inverse hyperbolic cosine of each element; NaN below 1. See gt.acosh."""
     try:
         short = op_acosh_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -499,8 +434,7 @@ Tensor_acosh_ = acosh_
 
 op_arccosh = _define("aten::arccosh(Tensor self) -> Tensor", ("pointwise",))
 op_arccosh_out = _define(
-    "aten::arccosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::arccosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 arccosh = acosh
 Tensor_arccosh = Tensor_acosh
 
@@ -510,14 +444,12 @@ Tensor_arccosh_ = Tensor_acosh_
 
 op_angle = _define("aten::angle(Tensor self) -> Tensor", ("pointwise",))
 op_angle_out = _define(
-    "aten::angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def angle(input, *, out=None):
     """Angle of each element in the complex plane; 0 or pi for real numbers.
 
     Args:
         input: (*), floating, or complex, which gives real; others promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: angle_backward(grad, input)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.angle."""
     try:
@@ -534,8 +466,7 @@ def angle(input, *, out=None):
     except Exception as error: return _refuse(error, "angle", angle, locals())
 
 def Tensor_angle(self):
-    """Angle of each element in the complex plane; 0 or pi for real numbers. See
-    gt.angle."""
+    """Angle of each element in the complex plane; 0 or pi for real numbers. See gt.angle."""
     try:
         short = op_angle.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -547,14 +478,12 @@ def Tensor_angle(self):
 
 op_asin = _define("aten::asin(Tensor self) -> Tensor", ("core", "pointwise",))
 op_asin_out = _define(
-    "aten::asin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::asin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def asin(input, *, out=None):
     """Inverse sine of each element, an angle in [-pi/2, pi/2]; NaN outside of [-1, 1].
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * conj((1 - input * input).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asin."""
     try:
@@ -566,8 +495,7 @@ def asin(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("asin", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_asin_out.table.short.get(key)
+            short = op_asin_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_asin_out.table[key_set](key_set, input, out)
@@ -588,14 +516,8 @@ def Tensor_asin(self):
 
 op_asin_ = _define("aten::asin_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def asin_(input):
-    """In place: Inverse sine of each element, an angle in [-pi/2, pi/2]; NaN outside of
-    [-1, 1].
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * conj((1 - input * input).rsqrt())
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asin_."""
+    """In place: Inverse sine of each element, an angle in [-pi/2, pi/2]; NaN outside of [-1, 1].
+    See gt.asin."""
     try:
         short = op_asin_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -608,8 +530,7 @@ Tensor_asin_ = asin_
 
 op_arcsin = _define("aten::arcsin(Tensor self) -> Tensor", ("pointwise",))
 op_arcsin_out = _define(
-    "aten::arcsin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::arcsin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 arcsin = asin
 Tensor_arcsin = Tensor_asin
 
@@ -619,14 +540,12 @@ Tensor_arcsin_ = Tensor_asin_
 
 op_asinh = _define("aten::asinh(Tensor self) -> Tensor", ("core", "pointwise",))
 op_asinh_out = _define(
-    "aten::asinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::asinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def asinh(input, *, out=None):
     """Inverse hyperbolic sine of each element.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * conj((input * input + 1).rsqrt())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asinh."""
     try:
@@ -638,8 +557,7 @@ def asinh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("asinh", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_asinh_out.table.short.get(key)
+            short = op_asinh_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_asinh_out.table[key_set](key_set, input, out)
@@ -659,13 +577,7 @@ def Tensor_asinh(self):
 
 op_asinh_ = _define("aten::asinh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def asinh_(input):
-    """In place: Inverse hyperbolic sine of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * conj((input * input + 1).rsqrt())
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.asinh_."""
+    """In place: Inverse hyperbolic sine of each element. See gt.asinh."""
     try:
         short = op_asinh_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -678,8 +590,7 @@ Tensor_asinh_ = asinh_
 
 op_arcsinh = _define("aten::arcsinh(Tensor self) -> Tensor", ("pointwise",))
 op_arcsinh_out = _define(
-    "aten::arcsinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::arcsinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 arcsinh = asinh
 Tensor_arcsinh = Tensor_asinh
 
@@ -689,14 +600,12 @@ Tensor_arcsinh_ = Tensor_asinh_
 
 op_atan = _define("aten::atan(Tensor self) -> Tensor", ("core", "pointwise",))
 op_atan_out = _define(
-    "aten::atan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::atan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def atan(input, *, out=None):
     """Inverse tangent of each element, an angle in [-pi/2, pi/2].
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad / conj(input * input + 1)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atan."""
     try:
@@ -708,8 +617,7 @@ def atan(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("atan", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_atan_out.table.short.get(key)
+            short = op_atan_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_atan_out.table[key_set](key_set, input, out)
@@ -729,13 +637,7 @@ def Tensor_atan(self):
 
 op_atan_ = _define("aten::atan_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def atan_(input):
-    """In place: Inverse tangent of each element, an angle in [-pi/2, pi/2].
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad / conj(input * input + 1)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atan_."""
+    """In place: Inverse tangent of each element, an angle in [-pi/2, pi/2]. See gt.atan."""
     try:
         short = op_atan_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -748,8 +650,7 @@ Tensor_atan_ = atan_
 
 op_arctan = _define("aten::arctan(Tensor self) -> Tensor", ("pointwise",))
 op_arctan_out = _define(
-    "aten::arctan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::arctan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 arctan = atan
 Tensor_arctan = Tensor_atan
 
@@ -759,14 +660,12 @@ Tensor_arctan_ = Tensor_atan_
 
 op_atanh = _define("aten::atanh(Tensor self) -> Tensor", ("core", "pointwise",))
 op_atanh_out = _define(
-    "aten::atanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::atanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def atanh(input, *, out=None):
     """Inverse hyperbolic tangent of each element; NaN outside of [-1, 1].
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad / conj(1 - input * input)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atanh."""
     try:
@@ -778,8 +677,7 @@ def atanh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("atanh", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_atanh_out.table.short.get(key)
+            short = op_atanh_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_atanh_out.table[key_set](key_set, input, out)
@@ -799,13 +697,8 @@ def Tensor_atanh(self):
 
 op_atanh_ = _define("aten::atanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def atanh_(input):
-    """In place: Inverse hyperbolic tangent of each element; NaN outside of [-1, 1].
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad / conj(1 - input * input)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.atanh_."""
+    """In place: Inverse hyperbolic tangent of each element; NaN outside of [-1, 1]. See
+    gt.atanh."""
     try:
         short = op_atanh_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -818,8 +711,7 @@ Tensor_atanh_ = atanh_
 
 op_arctanh = _define("aten::arctanh(Tensor self) -> Tensor", ("pointwise",))
 op_arctanh_out = _define(
-    "aten::arctanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::arctanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 arctanh = atanh
 Tensor_arctanh = Tensor_atanh
 
@@ -829,14 +721,12 @@ Tensor_arctanh_ = Tensor_atanh_
 
 op_bitwise_not = _define("aten::bitwise_not(Tensor self) -> Tensor", ("core", "pointwise",))
 op_bitwise_not_out = _define(
-    "aten::bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def bitwise_not(input, *, out=None):
     """Each bit inverted; logical not for bool.
 
     Args:
         input: (*), bool or an integer.
-        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.bitwise_not."""
     try:
         if out is None:
@@ -877,14 +767,12 @@ def Tensor_bitwise_not_(self):
 
 op_ceil = _define("aten::ceil(Tensor self) -> Tensor", ("core", "pointwise",))
 op_ceil_out = _define(
-    "aten::ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def ceil(input, *, out=None):
     """Each element rounded up to a whole number.
 
     Args:
         input: (*), any dtype but bool and complex.
-        out: Tensor that takes the result, optional.
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.ceil."""
     try:
@@ -896,8 +784,7 @@ def ceil(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("ceil", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_ceil_out.table.short.get(key)
+            short = op_ceil_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_ceil_out.table[key_set](key_set, input, out)
@@ -925,13 +812,7 @@ def call_ceil(self):
 
 op_ceil_ = _define("aten::ceil_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def ceil_(input):
-    """In place: Each element rounded up to a whole number.
-
-    Args:
-        input: (*), any dtype but bool and complex.
-    Returns: input.
-    Gradient: zeros_like(grad)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.ceil_."""
+    """In place: Each element rounded up to a whole number. See gt.ceil."""
     try:
         short = op_ceil_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -949,7 +830,6 @@ def cos(input, *, out=None):
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: -grad * conj(input.sin())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cos."""
     try:
@@ -961,8 +841,7 @@ def cos(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("cos", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_cos_out.table.short.get(key)
+            short = op_cos_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_cos_out.table[key_set](key_set, input, out)
@@ -990,13 +869,7 @@ def call_cos(self):
 
 op_cos_ = _define("aten::cos_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def cos_(input):
-    """In place: Cosine of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: -grad * conj(input.sin())
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cos_."""
+    """In place: Cosine of each element. See gt.cos."""
     try:
         short = op_cos_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1009,14 +882,12 @@ Tensor_cos_ = cos_
 
 op_cosh = _define("aten::cosh(Tensor self) -> Tensor", ("core", "pointwise",))
 op_cosh_out = _define(
-    "aten::cosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::cosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def cosh(input, *, out=None):
     """Hyperbolic cosine of each element.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * conj(input.sinh())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cosh."""
     try:
@@ -1028,8 +899,7 @@ def cosh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("cosh", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_cosh_out.table.short.get(key)
+            short = op_cosh_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_cosh_out.table[key_set](key_set, input, out)
@@ -1049,13 +919,7 @@ def Tensor_cosh(self):
 
 op_cosh_ = _define("aten::cosh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def cosh_(input):
-    """In place: Hyperbolic cosine of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * conj(input.sinh())
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.cosh_."""
+    """In place: Hyperbolic cosine of each element. See gt.cosh."""
     try:
         short = op_cosh_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1073,7 +937,6 @@ def erf(input, *, out=None):
 
     Args:
         input: (*), floating; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * 1.1283791670955126 * (-input * input).exp()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.erf.
 
@@ -1088,8 +951,7 @@ def erf(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("erf", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_erf_out.table.short.get(key)
+            short = op_erf_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_erf_out.table[key_set](key_set, input, out)
@@ -1109,13 +971,7 @@ def Tensor_erf(self):
 
 op_erf_ = _define("aten::erf_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def erf_(input):
-    """In place: Error function of each element.
-
-    Args:
-        input: (*), floating; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * 1.1283791670955126 * (-input * input).exp()
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.erf_."""
+    """In place: Error function of each element. See gt.erf."""
     try:
         short = op_erf_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1128,20 +984,17 @@ Tensor_erf_ = erf_
 
 op_special_erf = _define("aten::special_erf(Tensor self) -> Tensor", ("pointwise",))
 op_special_erf_out = _define(
-    "aten::special_erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::special_erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 special_erf = erf
 
 op_erfc = _define("aten::erfc(Tensor self) -> Tensor", ("pointwise",))
 op_erfc_out = _define(
-    "aten::erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def erfc(input, *, out=None):
     """One minus the error function of each element.
 
     Args:
         input: (*), floating; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * -1.1283791670955126 * (-input * input).exp()
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.erfc."""
     try:
@@ -1153,8 +1006,7 @@ def erfc(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("erfc", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_erfc_out.table.short.get(key)
+            short = op_erfc_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_erfc_out.table[key_set](key_set, input, out)
@@ -1174,13 +1026,7 @@ def Tensor_erfc(self):
 
 op_erfc_ = _define("aten::erfc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def erfc_(input):
-    """In place: One minus the error function of each element.
-
-    Args:
-        input: (*), floating; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * -1.1283791670955126 * (-input * input).exp()
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.erfc_."""
+    """In place: One minus the error function of each element. See gt.erfc."""
     try:
         short = op_erfc_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1193,20 +1039,17 @@ Tensor_erfc_ = erfc_
 
 op_special_erfc = _define("aten::special_erfc(Tensor self) -> Tensor", ("pointwise",))
 op_special_erfc_out = _define(
-    "aten::special_erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::special_erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 special_erfc = erfc
 
 op_exp2 = _define("aten::exp2(Tensor self) -> Tensor", ("pointwise",))
 op_exp2_out = _define(
-    "aten::exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def exp2(input, *, out=None):
     """2 to the power of each element.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * conj(result) * 0.6931471805599453
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp2."""
     try:
@@ -1218,8 +1061,7 @@ def exp2(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("exp2", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_exp2_out.table.short.get(key)
+            short = op_exp2_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_exp2_out.table[key_set](key_set, input, out)
@@ -1239,13 +1081,7 @@ def Tensor_exp2(self):
 
 op_exp2_ = _define("aten::exp2_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def exp2_(input):
-    """In place: 2 to the power of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * conj(result) * 0.6931471805599453
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.exp2_."""
+    """In place: 2 to the power of each element. See gt.exp2."""
     try:
         short = op_exp2_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1258,20 +1094,17 @@ Tensor_exp2_ = exp2_
 
 op_special_exp2 = _define("aten::special_exp2(Tensor self) -> Tensor", ("pointwise",))
 op_special_exp2_out = _define(
-    "aten::special_exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::special_exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 special_exp2 = exp2
 
 op_expm1 = _define("aten::expm1(Tensor self) -> Tensor", ("core", "pointwise",))
 op_expm1_out = _define(
-    "aten::expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def expm1(input, *, out=None):
     """e to the power of each element, minus 1; exact near 0.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * (conj(result) + 1)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.expm1."""
     try:
@@ -1283,8 +1116,7 @@ def expm1(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("expm1", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_expm1_out.table.short.get(key)
+            short = op_expm1_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_expm1_out.table[key_set](key_set, input, out)
@@ -1304,13 +1136,7 @@ def Tensor_expm1(self):
 
 op_expm1_ = _define("aten::expm1_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def expm1_(input):
-    """In place: e to the power of each element, minus 1; exact near 0.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * (conj(result) + 1)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.expm1_."""
+    """In place: e to the power of each element, minus 1; exact near 0. See gt.expm1."""
     try:
         short = op_expm1_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1323,20 +1149,17 @@ Tensor_expm1_ = expm1_
 
 op_special_expm1 = _define("aten::special_expm1(Tensor self) -> Tensor", ("pointwise",))
 op_special_expm1_out = _define(
-    "aten::special_expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::special_expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 special_expm1 = expm1
 
 op_floor = _define("aten::floor(Tensor self) -> Tensor", ("core", "pointwise",))
 op_floor_out = _define(
-    "aten::floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def floor(input, *, out=None):
     """Each element rounded down to a whole number.
 
     Args:
         input: (*), any dtype but bool and complex.
-        out: Tensor that takes the result, optional.
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.floor."""
     try:
@@ -1348,8 +1171,7 @@ def floor(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("floor", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_floor_out.table.short.get(key)
+            short = op_floor_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_floor_out.table[key_set](key_set, input, out)
@@ -1377,13 +1199,7 @@ def call_floor(self):
 
 op_floor_ = _define("aten::floor_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def floor_(input):
-    """In place: Each element rounded down to a whole number.
-
-    Args:
-        input: (*), any dtype but bool and complex.
-    Returns: input.
-    Gradient: zeros_like(grad)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.floor_."""
+    """In place: Each element rounded down to a whole number. See gt.floor."""
     try:
         short = op_floor_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1396,14 +1212,12 @@ Tensor_floor_ = floor_
 
 op_frac = _define("aten::frac(Tensor self) -> Tensor", ("pointwise",))
 op_frac_out = _define(
-    "aten::frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def frac(input, *, out=None):
     """The fractional part of each element, with its sign.
 
     Args:
         input: (*), floating.
-        out: Tensor that takes the result, optional.
     Gradient: grad
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.frac."""
     try:
@@ -1415,8 +1229,7 @@ def frac(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("frac", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_frac_out.table.short.get(key)
+            short = op_frac_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_frac_out.table[key_set](key_set, input, out)
@@ -1436,13 +1249,7 @@ def Tensor_frac(self):
 
 op_frac_ = _define("aten::frac_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def frac_(input):
-    """In place: The fractional part of each element, with its sign.
-
-    Args:
-        input: (*), floating.
-    Returns: input.
-    Gradient: grad
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.frac_."""
+    """In place: The fractional part of each element, with its sign. See gt.frac."""
     try:
         short = op_frac_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1506,14 +1313,12 @@ Tensor_isnan = isnan
 
 op_isneginf = _define("aten::isneginf(Tensor self) -> Tensor", ("pointwise",))
 op_isneginf_out = _define(
-    "aten::isneginf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::isneginf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def isneginf(input, *, out=None):
     """True where an element is minus infinity.
 
     Args:
         input: (*), any dtype but complex; the result is bool.
-        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isneginf."""
     try:
         if out is None:
@@ -1524,8 +1329,7 @@ def isneginf(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("isneginf", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_isneginf_out.table.short.get(key)
+            short = op_isneginf_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_isneginf_out.table[key_set](key_set, input, out)
@@ -1545,14 +1349,12 @@ def Tensor_isneginf(self):
 
 op_isposinf = _define("aten::isposinf(Tensor self) -> Tensor", ("pointwise",))
 op_isposinf_out = _define(
-    "aten::isposinf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::isposinf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def isposinf(input, *, out=None):
     """True where an element is plus infinity.
 
     Args:
         input: (*), any dtype but complex; the result is bool.
-        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.isposinf."""
     try:
         if out is None:
@@ -1563,8 +1365,7 @@ def isposinf(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("isposinf", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_isposinf_out.table.short.get(key)
+            short = op_isposinf_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_isposinf_out.table[key_set](key_set, input, out)
@@ -1589,7 +1390,6 @@ def log(input, *, out=None):
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad / conj(input)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log.
 
@@ -1604,8 +1404,7 @@ def log(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("log", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_log_out.table.short.get(key)
+            short = op_log_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_log_out.table[key_set](key_set, input, out)
@@ -1633,13 +1432,7 @@ def call_log(self):
 
 op_log_ = _define("aten::log_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def log_(input):
-    """In place: Natural logarithm of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad / conj(input)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log_."""
+    """In place: Natural logarithm of each element. See gt.log."""
     try:
         short = op_log_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1652,14 +1445,12 @@ Tensor_log_ = log_
 
 op_log10 = _define("aten::log10(Tensor self) -> Tensor", ("core", "pointwise",))
 op_log10_out = _define(
-    "aten::log10.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::log10.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def log10(input, *, out=None):
     """Logarithm of each element to the base 10.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad / (conj(input) * 2.302585092994046)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log10."""
     try:
@@ -1671,8 +1462,7 @@ def log10(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("log10", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_log10_out.table.short.get(key)
+            short = op_log10_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_log10_out.table[key_set](key_set, input, out)
@@ -1692,13 +1482,7 @@ def Tensor_log10(self):
 
 op_log10_ = _define("aten::log10_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def log10_(input):
-    """In place: Logarithm of each element to the base 10.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad / (conj(input) * 2.302585092994046)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log10_."""
+    """In place: Logarithm of each element to the base 10. See gt.log10."""
     try:
         short = op_log10_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1711,14 +1495,12 @@ Tensor_log10_ = log10_
 
 op_log1p = _define("aten::log1p(Tensor self) -> Tensor", ("core", "pointwise",))
 op_log1p_out = _define(
-    "aten::log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def log1p(input, *, out=None):
     """Natural logarithm of 1 plus each element; exact near 0.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad / conj(input + 1)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log1p."""
     try:
@@ -1730,8 +1512,7 @@ def log1p(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("log1p", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_log1p_out.table.short.get(key)
+            short = op_log1p_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_log1p_out.table[key_set](key_set, input, out)
@@ -1759,13 +1540,7 @@ def call_log1p(self):
 
 op_log1p_ = _define("aten::log1p_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def log1p_(input):
-    """In place: Natural logarithm of 1 plus each element; exact near 0.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad / conj(input + 1)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log1p_."""
+    """In place: Natural logarithm of 1 plus each element; exact near 0. See gt.log1p."""
     try:
         short = op_log1p_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1778,20 +1553,17 @@ Tensor_log1p_ = log1p_
 
 op_special_log1p = _define("aten::special_log1p(Tensor self) -> Tensor", ("pointwise",))
 op_special_log1p_out = _define(
-    "aten::special_log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::special_log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 special_log1p = log1p
 
 op_log2 = _define("aten::log2(Tensor self) -> Tensor", ("core", "pointwise",))
 op_log2_out = _define(
-    "aten::log2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::log2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def log2(input, *, out=None):
     """Logarithm of each element to the base 2.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad / (conj(input) * 0.6931471805599453)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log2."""
     try:
@@ -1803,8 +1575,7 @@ def log2(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("log2", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_log2_out.table.short.get(key)
+            short = op_log2_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_log2_out.table[key_set](key_set, input, out)
@@ -1824,13 +1595,7 @@ def Tensor_log2(self):
 
 op_log2_ = _define("aten::log2_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def log2_(input):
-    """In place: Logarithm of each element to the base 2.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad / (conj(input) * 0.6931471805599453)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.log2_."""
+    """In place: Logarithm of each element to the base 2. See gt.log2."""
     try:
         short = op_log2_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1843,14 +1608,12 @@ Tensor_log2_ = log2_
 
 op_logical_not = _define("aten::logical_not(Tensor self) -> Tensor", ("core", "pointwise",))
 op_logical_not_out = _define(
-    "aten::logical_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::logical_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def logical_not(input, *, out=None):
     """True where an element is zero.
 
     Args:
         input: (*), any dtype; the result is bool.
-        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.logical_not."""
     try:
         if out is None:
@@ -1861,8 +1624,7 @@ def logical_not(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("logical_not", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_logical_not_out.table.short.get(key)
+            short = op_logical_not_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_logical_not_out.table[key_set](key_set, input, out)
@@ -1894,14 +1656,12 @@ def Tensor_logical_not_(self):
 
 op_reciprocal = _define("aten::reciprocal(Tensor self) -> Tensor", ("core", "pointwise",))
 op_reciprocal_out = _define(
-    "aten::reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def reciprocal(input, *, out=None):
     """1 divided by each element.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: -grad * conj(result * result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.reciprocal."""
     try:
@@ -1913,8 +1673,7 @@ def reciprocal(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("reciprocal", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_reciprocal_out.table.short.get(key)
+            short = op_reciprocal_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_reciprocal_out.table[key_set](key_set, input, out)
@@ -1942,13 +1701,7 @@ def call_reciprocal(self):
 
 op_reciprocal_ = _define("aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def reciprocal_(input):
-    """In place: 1 divided by each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: -grad * conj(result * result)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.reciprocal_."""
+    """In place: 1 divided by each element. See gt.reciprocal."""
     try:
         short = op_reciprocal_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -1961,11 +1714,9 @@ Tensor_reciprocal_ = reciprocal_
 
 op_round = _define("aten::round(Tensor self) -> Tensor", ("core", "pointwise",))
 op_round_out = _define(
-    "aten::round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 op_round_decimals = _define(
-    "aten::round.decimals(Tensor self, *, int decimals) -> Tensor",
-    ("pointwise",))
+    "aten::round.decimals(Tensor self, *, int decimals) -> Tensor", ("pointwise",))
 op_round_decimals_out = _define(
     "aten::round.decimals_out(Tensor self, *, int decimals, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
@@ -1975,38 +1726,34 @@ def round(input, *, decimals=None, out=None):
     Args:
         input: (*), any dtype but bool and complex.
         decimals: int, optional.
-        out: Tensor that takes the result, optional.
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.round.
 
     >>> gt.round(gt.tensor([0.5, 1.5, -2.7]))
     tensor([ 0.,  2., -3.])"""
     try:
-        if out is not None:
-            if decimals is None:
-                include, keep = _state.get()
-                key_set = (input._keys | include) & keep
+        if decimals is None:
+            if out is None:
+                short = op_round.table.short.get(input._geometry)
+                if short is not None and (made := short(input)) is not None:
+                    return made
+            include, keep = _state.get()
+            key_set = (input._keys | include) & keep
+            if out is not None:
                 key_set |= _checked_out("round", out)._keys & keep
                 return op_round_out.table[key_set](key_set, input, out)
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
-            key_set |= _checked_out("round", out)._keys & keep
-            return op_round_decimals_out.table[key_set](key_set, input, decimals, out)
-        if decimals is None:
-            short = op_round.table.short.get(input._geometry)
-            if short is not None and (made := short(input)) is not None:
-                return made
-            include, keep = _state.get()
-            key_set = (input._keys | include) & keep
             return op_round.table[key_set](key_set, input)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
+        if out is not None:
+            key_set |= _checked_out("round", out)._keys & keep
+            return op_round_decimals_out.table[key_set](key_set, input, decimals, out)
         return op_round_decimals.table[key_set](key_set, input, decimals)
     except Exception as error: return _refuse(error, "round", round, locals())
 
 def Tensor_round(self, *, decimals=None):
-    """Each element rounded to the nearest whole number; halves round to the even number.
-    See gt.round."""
+    """Each element rounded to the nearest whole number; halves round to the even number. See
+    gt.round."""
     try:
         if decimals is None:
             short = op_round.table.short.get(self._geometry)
@@ -2030,18 +1777,10 @@ def call_round(self):
 
 op_round_ = _define("aten::round_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 op_round__decimals = _define(
-    "aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)", ("pointwise",))
 def round_(input, *, decimals=None):
     """In place: Each element rounded to the nearest whole number; halves round to the even
-    number.
-
-    Args:
-        input: (*), any dtype but bool and complex.
-        decimals: int, optional.
-    Returns: input.
-    Gradient: zeros_like(grad)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.round_."""
+    number. See gt.round."""
     try:
         if decimals is None:
             short = op_round_.table.short.get(input._geometry)
@@ -2058,14 +1797,12 @@ Tensor_round_ = round_
 
 op_rsqrt = _define("aten::rsqrt(Tensor self) -> Tensor", ("core", "pointwise",))
 op_rsqrt_out = _define(
-    "aten::rsqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::rsqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def rsqrt(input, *, out=None):
     """1 divided by the square root of each element.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * -0.5 * conj(result * result * result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rsqrt."""
     try:
@@ -2077,8 +1814,7 @@ def rsqrt(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("rsqrt", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_rsqrt_out.table.short.get(key)
+            short = op_rsqrt_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_rsqrt_out.table[key_set](key_set, input, out)
@@ -2098,13 +1834,7 @@ def Tensor_rsqrt(self):
 
 op_rsqrt_ = _define("aten::rsqrt_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def rsqrt_(input):
-    """In place: 1 divided by the square root of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * -0.5 * conj(result * result * result)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rsqrt_."""
+    """In place: 1 divided by the square root of each element. See gt.rsqrt."""
     try:
         short = op_rsqrt_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -2122,7 +1852,6 @@ def sgn(input, *, out=None):
 
     Args:
         input: (*), of one dtype.
-        out: Tensor that takes the result, optional.
     Gradient: sgn_backward(grad, input, result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sgn."""
     try:
@@ -2134,8 +1863,7 @@ def sgn(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sgn", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_sgn_out.table.short.get(key)
+            short = op_sgn_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_sgn_out.table[key_set](key_set, input, out)
@@ -2143,8 +1871,8 @@ def sgn(input, *, out=None):
     except Exception as error: return _refuse(error, "sgn", sgn, locals())
 
 def Tensor_sgn(self):
-    """Sign of each element; for a complex number, the number divided by its absolute value.
-    See gt.sgn."""
+    """Sign of each element; for a complex number, the number divided by its absolute value. See
+    gt.sgn."""
     try:
         short = op_sgn.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -2156,8 +1884,8 @@ def Tensor_sgn(self):
 
 op_sgn_ = _define("aten::sgn_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def Tensor_sgn_(self):
-    """In place: Sign of each element; for a complex number, the number divided by its
-    absolute value. See gt.sgn."""
+    """In place: Sign of each element; for a complex number, the number divided by its absolute
+    value. See gt.sgn."""
     try:
         short = op_sgn_.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -2169,14 +1897,12 @@ def Tensor_sgn_(self):
 
 op_sigmoid = _define("aten::sigmoid(Tensor self) -> Tensor", ("core", "pointwise",))
 op_sigmoid_out = _define(
-    "aten::sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def sigmoid(input, *, out=None):
     """Logistic function, 1 / (1 + exp(-x)), of each element.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: sigmoid_backward(grad, result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sigmoid.
 
@@ -2191,8 +1917,7 @@ def sigmoid(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sigmoid", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_sigmoid_out.table.short.get(key)
+            short = op_sigmoid_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_sigmoid_out.table[key_set](key_set, input, out)
@@ -2220,13 +1945,7 @@ def call_sigmoid(self):
 
 op_sigmoid_ = _define("aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def sigmoid_(input):
-    """In place: Logistic function, 1 / (1 + exp(-x)), of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: sigmoid_backward(grad, result)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sigmoid_."""
+    """In place: Logistic function, 1 / (1 + exp(-x)), of each element. See gt.sigmoid."""
     try:
         short = op_sigmoid_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -2239,20 +1958,17 @@ Tensor_sigmoid_ = sigmoid_
 
 op_special_expit = _define("aten::special_expit(Tensor self) -> Tensor", ("pointwise",))
 op_special_expit_out = _define(
-    "aten::special_expit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::special_expit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 special_expit = sigmoid
 
 op_sign = _define("aten::sign(Tensor self) -> Tensor", ("core", "pointwise",))
 op_sign_out = _define(
-    "aten::sign.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::sign.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def sign(input, *, out=None):
     """-1, 0 or 1 by the sign of each element; 0 for NaN.
 
     Args:
         input: (*), any dtype but complex.
-        out: Tensor that takes the result, optional.
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sign."""
     try:
@@ -2264,8 +1980,7 @@ def sign(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sign", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_sign_out.table.short.get(key)
+            short = op_sign_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_sign_out.table[key_set](key_set, input, out)
@@ -2305,14 +2020,12 @@ def Tensor_sign_(self):
 
 op_signbit = _define("aten::signbit(Tensor self) -> Tensor", ("pointwise",))
 op_signbit_out = _define(
-    "aten::signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def signbit(input, *, out=None):
     """True where an element's sign bit is set, also for -0.0.
 
     Args:
         input: (*), any dtype but complex; the result is bool.
-        out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.signbit."""
     try:
         if out is None:
@@ -2323,8 +2036,7 @@ def signbit(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("signbit", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_signbit_out.table.short.get(key)
+            short = op_signbit_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_signbit_out.table[key_set](key_set, input, out)
@@ -2349,7 +2061,6 @@ def sin(input, *, out=None):
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * conj(input.cos())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sin."""
     try:
@@ -2361,8 +2072,7 @@ def sin(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sin", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_sin_out.table.short.get(key)
+            short = op_sin_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_sin_out.table[key_set](key_set, input, out)
@@ -2390,13 +2100,7 @@ def call_sin(self):
 
 op_sin_ = _define("aten::sin_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def sin_(input):
-    """In place: Sine of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * conj(input.cos())
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sin_."""
+    """In place: Sine of each element. See gt.sin."""
     try:
         short = op_sin_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -2409,14 +2113,12 @@ Tensor_sin_ = sin_
 
 op_sinc = _define("aten::sinc(Tensor self) -> Tensor", ("pointwise",))
 op_sinc_out = _define(
-    "aten::sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def sinc(input, *, out=None):
     """sin(pi x) / (pi x) of each element; 1 at 0.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: sinc_backward(grad, input)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinc."""
     try:
@@ -2428,8 +2130,7 @@ def sinc(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sinc", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_sinc_out.table.short.get(key)
+            short = op_sinc_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_sinc_out.table[key_set](key_set, input, out)
@@ -2449,13 +2150,7 @@ def Tensor_sinc(self):
 
 op_sinc_ = _define("aten::sinc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def sinc_(input):
-    """In place: sin(pi x) / (pi x) of each element; 1 at 0.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: sinc_backward(grad, input)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinc_."""
+    """In place: sin(pi x) / (pi x) of each element; 1 at 0. See gt.sinc."""
     try:
         short = op_sinc_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -2468,20 +2163,17 @@ Tensor_sinc_ = sinc_
 
 op_special_sinc = _define("aten::special_sinc(Tensor self) -> Tensor", ("pointwise",))
 op_special_sinc_out = _define(
-    "aten::special_sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::special_sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 special_sinc = sinc
 
 op_sinh = _define("aten::sinh(Tensor self) -> Tensor", ("core", "pointwise",))
 op_sinh_out = _define(
-    "aten::sinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::sinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def sinh(input, *, out=None):
     """Hyperbolic sine of each element.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * conj(input.cosh())
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinh."""
     try:
@@ -2493,8 +2185,7 @@ def sinh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sinh", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_sinh_out.table.short.get(key)
+            short = op_sinh_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_sinh_out.table[key_set](key_set, input, out)
@@ -2514,13 +2205,7 @@ def Tensor_sinh(self):
 
 op_sinh_ = _define("aten::sinh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def sinh_(input):
-    """In place: Hyperbolic sine of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * conj(input.cosh())
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sinh_."""
+    """In place: Hyperbolic sine of each element. See gt.sinh."""
     try:
         short = op_sinh_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -2538,7 +2223,6 @@ def tan(input, *, out=None):
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * conj(1 + result * result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tan."""
     try:
@@ -2550,8 +2234,7 @@ def tan(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("tan", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_tan_out.table.short.get(key)
+            short = op_tan_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_tan_out.table[key_set](key_set, input, out)
@@ -2571,13 +2254,7 @@ def Tensor_tan(self):
 
 op_tan_ = _define("aten::tan_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def tan_(input):
-    """In place: Tangent of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * conj(1 + result * result)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tan_."""
+    """In place: Tangent of each element. See gt.tan."""
     try:
         short = op_tan_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -2590,14 +2267,12 @@ Tensor_tan_ = tan_
 
 op_tanh = _define("aten::tanh(Tensor self) -> Tensor", ("core", "pointwise",))
 op_tanh_out = _define(
-    "aten::tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def tanh(input, *, out=None):
     """Hyperbolic tangent of each element.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: tanh_backward(grad, result)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tanh."""
     try:
@@ -2609,8 +2284,7 @@ def tanh(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("tanh", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_tanh_out.table.short.get(key)
+            short = op_tanh_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_tanh_out.table[key_set](key_set, input, out)
@@ -2638,13 +2312,7 @@ def call_tanh(self):
 
 op_tanh_ = _define("aten::tanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def tanh_(input):
-    """In place: Hyperbolic tangent of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: tanh_backward(grad, result)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.tanh_."""
+    """In place: Hyperbolic tangent of each element. See gt.tanh."""
     try:
         short = op_tanh_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -2657,14 +2325,12 @@ Tensor_tanh_ = tanh_
 
 op_trunc = _define("aten::trunc(Tensor self) -> Tensor", ("core", "pointwise",))
 op_trunc_out = _define(
-    "aten::trunc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::trunc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def trunc(input, *, out=None):
     """The whole part of each element.
 
     Args:
         input: (*), any dtype but bool and complex.
-        out: Tensor that takes the result, optional.
     Gradient: zeros_like(grad)
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.trunc."""
     try:
@@ -2676,8 +2342,7 @@ def trunc(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("trunc", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_trunc_out.table.short.get(key)
+            short = op_trunc_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_trunc_out.table[key_set](key_set, input, out)
@@ -2697,13 +2362,7 @@ def Tensor_trunc(self):
 
 op_trunc_ = _define("aten::trunc_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def trunc_(input):
-    """In place: The whole part of each element.
-
-    Args:
-        input: (*), any dtype but bool and complex.
-    Returns: input.
-    Gradient: zeros_like(grad)
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.trunc_."""
+    """In place: The whole part of each element. See gt.trunc."""
     try:
         short = op_trunc_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -2754,14 +2413,12 @@ Tensor___pos__ = Tensor_positive
 
 op_square = _define("aten::square(Tensor self) -> Tensor", ("pointwise",))
 op_square_out = _define(
-    "aten::square.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::square.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def square(input, *, out=None):
     """Each element times itself.
 
     Args:
         input: (*).
-        out: Tensor that takes the result, optional.
     Native: native/unary.py. Matches torch.square."""
     try:
         include, keep = _state.get()
@@ -2782,12 +2439,7 @@ def Tensor_square(self):
 
 op_square_ = _define("aten::square_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def square_(input):
-    """In place: Each element times itself.
-
-    Args:
-        input: (*).
-    Returns: input.
-    Native: native/unary.py. Matches torch.square_."""
+    """In place: Each element times itself. See gt.square."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
@@ -2797,14 +2449,12 @@ Tensor_square_ = square_
 
 op_deg2rad = _define("aten::deg2rad(Tensor self) -> Tensor", ("pointwise",))
 op_deg2rad_out = _define(
-    "aten::deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def deg2rad(input, *, out=None):
     """Each angle in degrees, in radians.
 
     Args:
         input: (*), floating; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * 0.017453292519943295
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.deg2rad."""
     try:
@@ -2816,8 +2466,7 @@ def deg2rad(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("deg2rad", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_deg2rad_out.table.short.get(key)
+            short = op_deg2rad_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_deg2rad_out.table[key_set](key_set, input, out)
@@ -2837,13 +2486,7 @@ def Tensor_deg2rad(self):
 
 op_deg2rad_ = _define("aten::deg2rad_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def deg2rad_(input):
-    """In place: Each angle in degrees, in radians.
-
-    Args:
-        input: (*), floating; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * 0.017453292519943295
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.deg2rad_."""
+    """In place: Each angle in degrees, in radians. See gt.deg2rad."""
     try:
         short = op_deg2rad_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -2856,14 +2499,12 @@ Tensor_deg2rad_ = deg2rad_
 
 op_rad2deg = _define("aten::rad2deg(Tensor self) -> Tensor", ("pointwise",))
 op_rad2deg_out = _define(
-    "aten::rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def rad2deg(input, *, out=None):
     """Each angle in radians, in degrees.
 
     Args:
         input: (*), floating; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad * 57.29577951308232
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rad2deg."""
     try:
@@ -2875,8 +2516,7 @@ def rad2deg(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("rad2deg", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_rad2deg_out.table.short.get(key)
+            short = op_rad2deg_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_rad2deg_out.table[key_set](key_set, input, out)
@@ -2896,13 +2536,7 @@ def Tensor_rad2deg(self):
 
 op_rad2deg_ = _define("aten::rad2deg_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def rad2deg_(input):
-    """In place: Each angle in radians, in degrees.
-
-    Args:
-        input: (*), floating; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad * 57.29577951308232
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.rad2deg_."""
+    """In place: Each angle in radians, in degrees. See gt.rad2deg."""
     try:
         short = op_rad2deg_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:
@@ -2915,14 +2549,12 @@ Tensor_rad2deg_ = rad2deg_
 
 op_sqrt = _define("aten::sqrt(Tensor self) -> Tensor", ("core", "pointwise",))
 op_sqrt_out = _define(
-    "aten::sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("pointwise",))
+    "aten::sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def sqrt(input, *, out=None):
     """Square root of each element.
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-        out: Tensor that takes the result, optional.
     Gradient: grad / (2 * conj(result))
     Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sqrt."""
     try:
@@ -2934,8 +2566,7 @@ def sqrt(input, *, out=None):
         key_set = (input._keys | include) & keep
         if out is not None:
             key_set |= _checked_out("sqrt", out)._keys & keep
-            key = (input._geometry, out._geometry)
-            short = op_sqrt_out.table.short.get(key)
+            short = op_sqrt_out.table.short.get((input._geometry, out._geometry))
             if short is not None and (made := short(input, out)) is not None:
                 return made
             return op_sqrt_out.table[key_set](key_set, input, out)
@@ -2963,13 +2594,7 @@ def call_sqrt(self):
 
 op_sqrt_ = _define("aten::sqrt_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def sqrt_(input):
-    """In place: Square root of each element.
-
-    Args:
-        input: (*), floating or complex; integers and bool promote to the default float.
-    Returns: input.
-    Gradient: grad / (2 * conj(result))
-    Kernels: kernels/cpu/unary.py, kernels/cuda/unary.cu. Matches torch.sqrt_."""
+    """In place: Square root of each element. See gt.sqrt."""
     try:
         short = op_sqrt_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:

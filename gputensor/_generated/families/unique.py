@@ -7,32 +7,27 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op__unique2 = _define(
     "aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
     ("dynamic_output_shape",))
 def call__unique2(self, sorted=True, return_inverse=False, return_counts=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op__unique2.table[key_set](
-        key_set, self, sorted, return_inverse, return_counts,
-    )
+    return op__unique2.table[key_set](key_set, self, sorted, return_inverse, return_counts)
 
 op_unique_dim = _define(
     "aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
     ("dynamic_output_shape",))
 def unique_dim(
-    input, dim=None, sorted=True, return_inverse=False, return_counts=False, *, axis=None,
-):
-    """The sorted distinct slices of a dimension, the index of each slice among them, and
-    the count of each.
+        input, dim=None, sorted=True, return_inverse=False, return_counts=False, *, axis=None):
+    """The sorted distinct slices of a dimension, the index of each slice among them, and the
+    count of each.
 
     Args:
         input: (*).
         dim: int, optional.
         sorted: bool, default True.
-        return_inverse: bool, default False.
-        return_counts: bool, default False.
+        return_inverse, return_counts: bool, default False.
     Native: native/unique.py. Matches torch.unique_dim."""
     try:
         if axis is not None:
@@ -42,16 +37,13 @@ def unique_dim(
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
         return op_unique_dim.table[key_set](
-            key_set, input, dim, sorted, return_inverse, return_counts,
-        )
+            key_set, input, dim, sorted, return_inverse, return_counts)
     except Exception as error: return _refuse(error, "unique_dim", unique_dim, locals())
 
 def call_unique_dim(self, dim, sorted=True, return_inverse=False, return_counts=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_unique_dim.table[key_set](
-        key_set, self, dim, sorted, return_inverse, return_counts,
-    )
+    return op_unique_dim.table[key_set](key_set, self, dim, sorted, return_inverse, return_counts)
 
 op_unique_consecutive = _define(
     "aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)",
@@ -59,6 +51,4 @@ op_unique_consecutive = _define(
 def call_unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_unique_consecutive.table[key_set](
-        key_set, self, return_inverse, return_counts, dim,
-    )
+    return op_unique_consecutive.table[key_set](key_set, self, return_inverse, return_counts, dim)

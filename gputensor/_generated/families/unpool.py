@@ -4,7 +4,6 @@
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.tls import state as _state
 
-
 op_max_unpool2d = _define(
     "aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor")
 op_max_unpool2d_out = _define(
@@ -21,9 +20,7 @@ op_max_unpool3d_out = _define(
 def call_max_unpool3d(self, indices, output_size, stride, padding):
     include, keep = _state.get()
     key_set = (self._keys | indices._keys | include) & keep
-    return op_max_unpool3d.table[key_set](
-        key_set, self, indices, output_size, stride, padding,
-    )
+    return op_max_unpool3d.table[key_set](key_set, self, indices, output_size, stride, padding)
 
 op_fractional_max_pool2d = _define(
     "aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)")
@@ -31,19 +28,15 @@ def call_fractional_max_pool2d(self, kernel_size, output_size, random_samples):
     include, keep = _state.get()
     key_set = (self._keys | random_samples._keys | include) & keep
     return op_fractional_max_pool2d.table[key_set](
-        key_set, self, kernel_size, output_size, random_samples,
-    )
+        key_set, self, kernel_size, output_size, random_samples)
 
 op_fractional_max_pool2d_backward = _define(
     "aten::fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor")
-def call_fractional_max_pool2d_backward(
-    grad_output, self, kernel_size, output_size, indices,
-):
+def call_fractional_max_pool2d_backward(grad_output, self, kernel_size, output_size, indices):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | indices._keys | include) & keep
     return op_fractional_max_pool2d_backward.table[key_set](
-        key_set, grad_output, self, kernel_size, output_size, indices,
-    )
+        key_set, grad_output, self, kernel_size, output_size, indices)
 
 op_fractional_max_pool3d = _define(
     "aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)")
@@ -51,16 +44,12 @@ def call_fractional_max_pool3d(self, kernel_size, output_size, random_samples):
     include, keep = _state.get()
     key_set = (self._keys | random_samples._keys | include) & keep
     return op_fractional_max_pool3d.table[key_set](
-        key_set, self, kernel_size, output_size, random_samples,
-    )
+        key_set, self, kernel_size, output_size, random_samples)
 
 op_fractional_max_pool3d_backward = _define(
     "aten::fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor")
-def call_fractional_max_pool3d_backward(
-    grad_output, self, kernel_size, output_size, indices,
-):
+def call_fractional_max_pool3d_backward(grad_output, self, kernel_size, output_size, indices):
     include, keep = _state.get()
     key_set = (grad_output._keys | self._keys | indices._keys | include) & keep
     return op_fractional_max_pool3d_backward.table[key_set](
-        key_set, grad_output, self, kernel_size, output_size, indices,
-    )
+        key_set, grad_output, self, kernel_size, output_size, indices)

@@ -4,7 +4,6 @@
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.tls import state as _state
 
-
 op_upsample_nearest1d = _define(
     "aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor")
 op_upsample_nearest1d_out = _define(
@@ -19,9 +18,7 @@ def call_upsample_nearest1d(self, output_size, scales=None):
 def call_upsample_nearest1d_vec(input, output_size, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
-    return op_upsample_nearest1d_vec.table[key_set](
-        key_set, input, output_size, scale_factors,
-    )
+    return op_upsample_nearest1d_vec.table[key_set](key_set, input, output_size, scale_factors)
 
 op_upsample_nearest1d_backward = _define(
     "aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor")
@@ -29,8 +26,7 @@ def call_upsample_nearest1d_backward(grad_output, output_size, input_size, scale
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op_upsample_nearest1d_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, scales,
-    )
+        key_set, grad_output, output_size, input_size, scales)
 
 op_upsample_nearest2d = _define(
     "aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor")
@@ -41,33 +37,25 @@ op_upsample_nearest2d_vec = _define(
     ("core",))
 def call_upsample_nearest2d(self, output_size, scales_h=None, scales_w=None):
     short = op_upsample_nearest2d.table.short.get(self._geometry)
-    if short is not None and (made := short(
-        self, output_size, scales_h, scales_w,
-    )) is not None:
+    if short is not None and (made := short(self, output_size, scales_h, scales_w)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_upsample_nearest2d.table[key_set](
-        key_set, self, output_size, scales_h, scales_w,
-    )
+    return op_upsample_nearest2d.table[key_set](key_set, self, output_size, scales_h, scales_w)
 
 def call_upsample_nearest2d_vec(input, output_size, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
-    return op_upsample_nearest2d_vec.table[key_set](
-        key_set, input, output_size, scale_factors,
-    )
+    return op_upsample_nearest2d_vec.table[key_set](key_set, input, output_size, scale_factors)
 
 op_upsample_nearest2d_backward = _define(
     "aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor")
 def call_upsample_nearest2d_backward(
-    grad_output, output_size, input_size, scales_h=None, scales_w=None,
-):
+        grad_output, output_size, input_size, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op_upsample_nearest2d_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, scales_h, scales_w,
-    )
+        key_set, grad_output, output_size, input_size, scales_h, scales_w)
 
 op_upsample_nearest3d = _define(
     "aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor")
@@ -79,26 +67,21 @@ def call_upsample_nearest3d(self, output_size, scales_d=None, scales_h=None, sca
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_upsample_nearest3d.table[key_set](
-        key_set, self, output_size, scales_d, scales_h, scales_w,
-    )
+        key_set, self, output_size, scales_d, scales_h, scales_w)
 
 def call_upsample_nearest3d_vec(input, output_size, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
-    return op_upsample_nearest3d_vec.table[key_set](
-        key_set, input, output_size, scale_factors,
-    )
+    return op_upsample_nearest3d_vec.table[key_set](key_set, input, output_size, scale_factors)
 
 op_upsample_nearest3d_backward = _define(
     "aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor")
 def call_upsample_nearest3d_backward(
-    grad_output, output_size, input_size, scales_d=None, scales_h=None, scales_w=None,
-):
+        grad_output, output_size, input_size, scales_d=None, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op_upsample_nearest3d_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, scales_d, scales_h, scales_w,
-    )
+        key_set, grad_output, output_size, input_size, scales_d, scales_h, scales_w)
 
 op__upsample_nearest_exact1d = _define(
     "aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor")
@@ -109,27 +92,21 @@ op__upsample_nearest_exact1d_vec = _define(
 def call__upsample_nearest_exact1d(self, output_size, scales=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op__upsample_nearest_exact1d.table[key_set](
-        key_set, self, output_size, scales,
-    )
+    return op__upsample_nearest_exact1d.table[key_set](key_set, self, output_size, scales)
 
 def call__upsample_nearest_exact1d_vec(input, output_size, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
     return op__upsample_nearest_exact1d_vec.table[key_set](
-        key_set, input, output_size, scale_factors,
-    )
+        key_set, input, output_size, scale_factors)
 
 op__upsample_nearest_exact1d_backward = _define(
     "aten::_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor")
-def call__upsample_nearest_exact1d_backward(
-    grad_output, output_size, input_size, scales=None,
-):
+def call__upsample_nearest_exact1d_backward(grad_output, output_size, input_size, scales=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op__upsample_nearest_exact1d_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, scales,
-    )
+        key_set, grad_output, output_size, input_size, scales)
 
 op__upsample_nearest_exact2d = _define(
     "aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor")
@@ -141,26 +118,22 @@ def call__upsample_nearest_exact2d(self, output_size, scales_h=None, scales_w=No
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__upsample_nearest_exact2d.table[key_set](
-        key_set, self, output_size, scales_h, scales_w,
-    )
+        key_set, self, output_size, scales_h, scales_w)
 
 def call__upsample_nearest_exact2d_vec(input, output_size, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
     return op__upsample_nearest_exact2d_vec.table[key_set](
-        key_set, input, output_size, scale_factors,
-    )
+        key_set, input, output_size, scale_factors)
 
 op__upsample_nearest_exact2d_backward = _define(
     "aten::_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor")
 def call__upsample_nearest_exact2d_backward(
-    grad_output, output_size, input_size, scales_h=None, scales_w=None,
-):
+        grad_output, output_size, input_size, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op__upsample_nearest_exact2d_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, scales_h, scales_w,
-    )
+        key_set, grad_output, output_size, input_size, scales_h, scales_w)
 
 op__upsample_nearest_exact3d = _define(
     "aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor")
@@ -168,32 +141,26 @@ op__upsample_nearest_exact3d_out = _define(
     "aten::_upsample_nearest_exact3d.out(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)")
 op__upsample_nearest_exact3d_vec = _define(
     "aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor")
-def call__upsample_nearest_exact3d(
-    self, output_size, scales_d=None, scales_h=None, scales_w=None,
-):
+def call__upsample_nearest_exact3d(self, output_size, scales_d=None, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__upsample_nearest_exact3d.table[key_set](
-        key_set, self, output_size, scales_d, scales_h, scales_w,
-    )
+        key_set, self, output_size, scales_d, scales_h, scales_w)
 
 def call__upsample_nearest_exact3d_vec(input, output_size, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
     return op__upsample_nearest_exact3d_vec.table[key_set](
-        key_set, input, output_size, scale_factors,
-    )
+        key_set, input, output_size, scale_factors)
 
 op__upsample_nearest_exact3d_backward = _define(
     "aten::_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor")
 def call__upsample_nearest_exact3d_backward(
-    grad_output, output_size, input_size, scales_d=None, scales_h=None, scales_w=None,
-):
+        grad_output, output_size, input_size, scales_d=None, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op__upsample_nearest_exact3d_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, scales_d, scales_h, scales_w,
-    )
+        key_set, grad_output, output_size, input_size, scales_d, scales_h, scales_w)
 
 op_upsample_linear1d = _define(
     "aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor")
@@ -204,27 +171,22 @@ op_upsample_linear1d_vec = _define(
 def call_upsample_linear1d(self, output_size, align_corners, scales=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
-    return op_upsample_linear1d.table[key_set](
-        key_set, self, output_size, align_corners, scales,
-    )
+    return op_upsample_linear1d.table[key_set](key_set, self, output_size, align_corners, scales)
 
 def call_upsample_linear1d_vec(input, output_size, align_corners, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
     return op_upsample_linear1d_vec.table[key_set](
-        key_set, input, output_size, align_corners, scale_factors,
-    )
+        key_set, input, output_size, align_corners, scale_factors)
 
 op_upsample_linear1d_backward = _define(
     "aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor")
 def call_upsample_linear1d_backward(
-    grad_output, output_size, input_size, align_corners, scales=None,
-):
+        grad_output, output_size, input_size, align_corners, scales=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op_upsample_linear1d_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, align_corners, scales,
-    )
+        key_set, grad_output, output_size, input_size, align_corners, scales)
 
 op_upsample_bilinear2d = _define(
     "aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor")
@@ -233,38 +195,30 @@ op_upsample_bilinear2d_out = _define(
 op_upsample_bilinear2d_vec = _define(
     "aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
     ("core",))
-def call_upsample_bilinear2d(
-    self, output_size, align_corners, scales_h=None, scales_w=None,
-):
+def call_upsample_bilinear2d(self, output_size, align_corners, scales_h=None, scales_w=None):
     short = op_upsample_bilinear2d.table.short.get(self._geometry)
     if short is not None and (made := short(
-        self, output_size, align_corners, scales_h, scales_w,
-    )) is not None:
+            self, output_size, align_corners, scales_h, scales_w)) is not None:
         return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_upsample_bilinear2d.table[key_set](
-        key_set, self, output_size, align_corners, scales_h, scales_w,
-    )
+        key_set, self, output_size, align_corners, scales_h, scales_w)
 
 def call_upsample_bilinear2d_vec(input, output_size, align_corners, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
     return op_upsample_bilinear2d_vec.table[key_set](
-        key_set, input, output_size, align_corners, scale_factors,
-    )
+        key_set, input, output_size, align_corners, scale_factors)
 
 op_upsample_bilinear2d_backward = _define(
     "aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor")
 def call_upsample_bilinear2d_backward(
-    grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None,
-):
+        grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op_upsample_bilinear2d_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, align_corners, scales_h,
-        scales_w,
-    )
+        key_set, grad_output, output_size, input_size, align_corners, scales_h, scales_w)
 
 op_upsample_trilinear3d = _define(
     "aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor")
@@ -273,33 +227,27 @@ op_upsample_trilinear3d_out = _define(
 op_upsample_trilinear3d_vec = _define(
     "aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor")
 def call_upsample_trilinear3d(
-    self, output_size, align_corners, scales_d=None, scales_h=None, scales_w=None,
-):
+        self, output_size, align_corners, scales_d=None, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_upsample_trilinear3d.table[key_set](
-        key_set, self, output_size, align_corners, scales_d, scales_h, scales_w,
-    )
+        key_set, self, output_size, align_corners, scales_d, scales_h, scales_w)
 
 def call_upsample_trilinear3d_vec(input, output_size, align_corners, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
     return op_upsample_trilinear3d_vec.table[key_set](
-        key_set, input, output_size, align_corners, scale_factors,
-    )
+        key_set, input, output_size, align_corners, scale_factors)
 
 op_upsample_trilinear3d_backward = _define(
     "aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor")
 def call_upsample_trilinear3d_backward(
-    grad_output, output_size, input_size, align_corners, scales_d=None, scales_h=None,
-    scales_w=None,
-):
+        grad_output, output_size, input_size, align_corners, scales_d=None, scales_h=None,
+        scales_w=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op_upsample_trilinear3d_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, align_corners, scales_d,
-        scales_h, scales_w,
-    )
+        key_set, grad_output, output_size, input_size, align_corners, scales_d, scales_h, scales_w)
 
 op_upsample_bicubic2d = _define(
     "aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor")
@@ -311,27 +259,22 @@ def call_upsample_bicubic2d(self, output_size, align_corners, scales_h=None, sca
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_upsample_bicubic2d.table[key_set](
-        key_set, self, output_size, align_corners, scales_h, scales_w,
-    )
+        key_set, self, output_size, align_corners, scales_h, scales_w)
 
 def call_upsample_bicubic2d_vec(input, output_size, align_corners, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
     return op_upsample_bicubic2d_vec.table[key_set](
-        key_set, input, output_size, align_corners, scale_factors,
-    )
+        key_set, input, output_size, align_corners, scale_factors)
 
 op_upsample_bicubic2d_backward = _define(
     "aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor")
 def call_upsample_bicubic2d_backward(
-    grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None,
-):
+        grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op_upsample_bicubic2d_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, align_corners, scales_h,
-        scales_w,
-    )
+        key_set, grad_output, output_size, input_size, align_corners, scales_h, scales_w)
 
 op__upsample_bilinear2d_aa = _define(
     "aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor")
@@ -339,33 +282,26 @@ op__upsample_bilinear2d_aa_out = _define(
     "aten::_upsample_bilinear2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)")
 op__upsample_bilinear2d_aa_vec = _define(
     "aten::_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor")
-def call__upsample_bilinear2d_aa(
-    self, output_size, align_corners, scales_h=None, scales_w=None,
-):
+def call__upsample_bilinear2d_aa(self, output_size, align_corners, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__upsample_bilinear2d_aa.table[key_set](
-        key_set, self, output_size, align_corners, scales_h, scales_w,
-    )
+        key_set, self, output_size, align_corners, scales_h, scales_w)
 
 def call__upsample_bilinear2d_aa_vec(input, output_size, align_corners, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
     return op__upsample_bilinear2d_aa_vec.table[key_set](
-        key_set, input, output_size, align_corners, scale_factors,
-    )
+        key_set, input, output_size, align_corners, scale_factors)
 
 op__upsample_bilinear2d_aa_backward = _define(
     "aten::_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor")
 def call__upsample_bilinear2d_aa_backward(
-    grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None,
-):
+        grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op__upsample_bilinear2d_aa_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, align_corners, scales_h,
-        scales_w,
-    )
+        key_set, grad_output, output_size, input_size, align_corners, scales_h, scales_w)
 
 op__upsample_bicubic2d_aa = _define(
     "aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor")
@@ -373,33 +309,26 @@ op__upsample_bicubic2d_aa_out = _define(
     "aten::_upsample_bicubic2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)")
 op__upsample_bicubic2d_aa_vec = _define(
     "aten::_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor")
-def call__upsample_bicubic2d_aa(
-    self, output_size, align_corners, scales_h=None, scales_w=None,
-):
+def call__upsample_bicubic2d_aa(self, output_size, align_corners, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__upsample_bicubic2d_aa.table[key_set](
-        key_set, self, output_size, align_corners, scales_h, scales_w,
-    )
+        key_set, self, output_size, align_corners, scales_h, scales_w)
 
 def call__upsample_bicubic2d_aa_vec(input, output_size, align_corners, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
     return op__upsample_bicubic2d_aa_vec.table[key_set](
-        key_set, input, output_size, align_corners, scale_factors,
-    )
+        key_set, input, output_size, align_corners, scale_factors)
 
 op__upsample_bicubic2d_aa_backward = _define(
     "aten::_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor")
 def call__upsample_bicubic2d_aa_backward(
-    grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None,
-):
+        grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op__upsample_bicubic2d_aa_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, align_corners, scales_h,
-        scales_w,
-    )
+        key_set, grad_output, output_size, input_size, align_corners, scales_h, scales_w)
 
 op__upsample_lanczos2d_aa = _define(
     "aten::_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor")
@@ -407,30 +336,23 @@ op__upsample_lanczos2d_aa_out = _define(
     "aten::_upsample_lanczos2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)")
 op__upsample_lanczos2d_aa_vec = _define(
     "aten::_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor")
-def call__upsample_lanczos2d_aa(
-    self, output_size, align_corners, scales_h=None, scales_w=None,
-):
+def call__upsample_lanczos2d_aa(self, output_size, align_corners, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__upsample_lanczos2d_aa.table[key_set](
-        key_set, self, output_size, align_corners, scales_h, scales_w,
-    )
+        key_set, self, output_size, align_corners, scales_h, scales_w)
 
 def call__upsample_lanczos2d_aa_vec(input, output_size, align_corners, scale_factors):
     include, keep = _state.get()
     key_set = (input._keys | include) & keep
     return op__upsample_lanczos2d_aa_vec.table[key_set](
-        key_set, input, output_size, align_corners, scale_factors,
-    )
+        key_set, input, output_size, align_corners, scale_factors)
 
 op__upsample_lanczos2d_aa_backward = _define(
     "aten::_upsample_lanczos2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor")
 def call__upsample_lanczos2d_aa_backward(
-    grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None,
-):
+        grad_output, output_size, input_size, align_corners, scales_h=None, scales_w=None):
     include, keep = _state.get()
     key_set = (grad_output._keys | include) & keep
     return op__upsample_lanczos2d_aa_backward.table[key_set](
-        key_set, grad_output, output_size, input_size, align_corners, scales_h,
-        scales_w,
-    )
+        key_set, grad_output, output_size, input_size, align_corners, scales_h, scales_w)

@@ -2,17 +2,13 @@
 """Functions and methods of the operator family view. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import DTYPES as _DTYPES
-from ...core.arguments import axis as _axis
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import element_type as _element_type
-from ...core.arguments import keys_of_list as _keys_of_list
-from ...core.arguments import sequence as _sequence
+from ...core.arguments import (
+    DTYPES as _DTYPES, axis as _axis, checked_out as _checked_out, element_type as _element_type,
+    keys_of_list as _keys_of_list, sequence as _sequence)
 from ...core.dtype import dtype as _dtype
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op_view = _define("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)", ("core",))
 op_view_dtype = _define("aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)")
@@ -79,20 +75,18 @@ op_view_copy_out = _define(
     "aten::view_copy.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 op_view_copy_dtype = _define(
-    "aten::view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor",
-    ("view_copy",))
+    "aten::view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor", ("view_copy",))
 op_view_copy_dtype_out = _define(
     "aten::view_copy.dtype_out(Tensor self, ScalarType dtype, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def view_copy(input, size=None, *, dtype=None, out=None):
-    """The same elements with another shape; never copies, so the strides must allow it. A
-    copy, row-major.
+    """The same elements with another shape; never copies, so the strides must allow it. A copy,
+    row-major.
 
     Args:
         input: (*).
         size: ints, optional.
         dtype: dtype, optional.
-        out: Tensor that takes the result, optional.
     Gradient: grad.reshape(input.shape)
     Native: native/view.py. Matches torch.view_copy."""
     try:
@@ -102,15 +96,15 @@ def view_copy(input, size=None, *, dtype=None, out=None):
             dtype = _element_type("view_copy", dtype)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
-        if out is not None:
-            key_set |= _checked_out("view_copy", out)._keys & keep
-            if dtype is None:
-                return op_view_copy_out.table[key_set](key_set, input, size, out)
-            if size is None:
-                return op_view_copy_dtype_out.table[key_set](key_set, input, dtype, out)
         if dtype is None:
+            if out is not None:
+                key_set |= _checked_out("view_copy", out)._keys & keep
+                return op_view_copy_out.table[key_set](key_set, input, size, out)
             return op_view_copy.table[key_set](key_set, input, size)
         if size is None:
+            if out is not None:
+                key_set |= _checked_out("view_copy", out)._keys & keep
+                return op_view_copy_dtype_out.table[key_set](key_set, input, dtype, out)
             return op_view_copy_dtype.table[key_set](key_set, input, dtype)
         raise _errors.no_form("view_copy", "input, size", "input, dtype")
     except Exception as error: return _refuse(error, "view_copy", view_copy, locals())
@@ -139,8 +133,8 @@ def reshape(input, shape):
     except Exception as error: return _refuse(error, "reshape", reshape, locals())
 
 def Tensor_reshape(self, *args, shape=None):
-    """The same elements with another shape; a view where the strides allow it, else a copy.
-    See gt.reshape."""
+    """The same elements with another shape; a view where the strides allow it, else a copy. See
+    gt.reshape."""
     try:
         if len(args) == 1:
             (shape,) = args
@@ -258,7 +252,6 @@ def permute_copy(input, dims, *, out=None):
     Args:
         input: (*).
         dims: ints.
-        out: Tensor that takes the result, optional.
     Gradient: permute_backward(grad, dims)
     Native: native/view.py. Matches torch.permute_copy."""
     try:
@@ -276,8 +269,7 @@ def transpose(input, dim0, dim1):
 
     Args:
         input: (*).
-        dim0: int.
-        dim1: int.
+        dim0, dim1: int.
     Returns: a view of input.
     Gradient: grad.transpose(dim0, dim1)
     Native: native/view.py. Matches torch.transpose."""
@@ -302,8 +294,7 @@ def call_transpose_int(self, dim0, dim1):
     return op_transpose_int.table[key_set](key_set, self, dim0, dim1)
 
 op_transpose_copy_int = _define(
-    "aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
-    ("view_copy",))
+    "aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor", ("view_copy",))
 op_transpose_copy_int_out = _define(
     "aten::transpose_copy.int_out(Tensor self, int dim0, int dim1, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
@@ -312,9 +303,7 @@ def transpose_copy(input, dim0, dim1, *, out=None):
 
     Args:
         input: (*).
-        dim0: int.
-        dim1: int.
-        out: Tensor that takes the result, optional.
+        dim0, dim1: int.
     Gradient: grad.transpose(dim0, dim1)
     Native: native/view.py. Matches torch.transpose_copy."""
     try:
@@ -327,15 +316,13 @@ def transpose_copy(input, dim0, dim1, *, out=None):
     except Exception as error: return _refuse(error, "transpose_copy", transpose_copy, locals())
 
 op_transpose_ = _define(
-    "aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
-    ("inplace_view",))
+    "aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", ("inplace_view",))
 def Tensor_transpose_(self, dim0, dim1):
     """Swap two dimensions of this tensor.
 
     Args:
         self: (*).
-        dim0: int.
-        dim1: int.
+        dim0, dim1: int.
     Returns: self.
     Gradient: grad.transpose(dim0, dim1)
     Native: native/view.py. Matches torch.Tensor.transpose_."""
@@ -356,8 +343,7 @@ def swapaxes(input, axis0, axis1):
 
     Args:
         input: (*).
-        axis0: int.
-        axis1: int.
+        axis0, axis1: int.
     Native: native/view.py. Matches torch.swapaxes."""
     try:
         include, keep = _state.get()
@@ -395,14 +381,12 @@ def call_t(self):
 
 op_t_copy = _define("aten::t_copy(Tensor self) -> Tensor", ("view_copy",))
 op_t_copy_out = _define(
-    "aten::t_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("view_copy",))
+    "aten::t_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("view_copy",))
 def t_copy(input, *, out=None):
     """The transpose of a tensor of at most two dimensions. A copy, row-major.
 
     Args:
         input: (*).
-        out: Tensor that takes the result, optional.
     Gradient: grad.t()
     Native: native/view.py. Matches torch.t_copy."""
     try:
@@ -449,8 +433,7 @@ def call_mT(self):
     return op_mT.table[key_set](key_set, self)
 
 op_expand = _define(
-    "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
-    ("core",))
+    "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)", ("core",))
 def Tensor_expand(self, *args, size=None, implicit=False):
     """Dimensions of size 1 repeated without a copy; -1 keeps a size.
 
@@ -509,7 +492,6 @@ def expand_copy(input, size, *, implicit=False, out=None):
         input: (*).
         size: ints.
         implicit: bool, default False.
-        out: Tensor that takes the result, optional.
     Gradient: sum_to_size(grad, input.shape)
     Native: native/view.py. Matches torch.expand_copy."""
     try:
@@ -526,8 +508,7 @@ def Tensor_expand_as(self, other):
     """expand to the shape of other.
 
     Args:
-        self: (*).
-        other: (*).
+        self, other: (*).
     Native: native/view.py. Matches torch.Tensor.expand_as."""
     try:
         include, keep = _state.get()
@@ -540,8 +521,7 @@ def Tensor_reshape_as(self, other):
     """reshape to the shape of other.
 
     Args:
-        self: (*).
-        other: (*).
+        self, other: (*).
     Native: native/view.py. Matches torch.Tensor.reshape_as."""
     try:
         include, keep = _state.get()
@@ -583,8 +563,7 @@ def Tensor_view_as(self, other):
     """view with the shape of other.
 
     Args:
-        self: (*).
-        other: (*).
+        self, other: (*).
     Native: native/view.py. Matches torch.Tensor.view_as."""
     try:
         include, keep = _state.get()
@@ -605,8 +584,7 @@ def squeeze(input, dim=None, *, axis=None):
     Gradient: grad.reshape(input.shape)
     Native: native/view.py. Matches torch.squeeze."""
     try:
-        if axis is not None:
-            dim = _axis("squeeze", dim, axis)
+        dim = dim if axis is None else _axis("squeeze", dim, axis)
         if dim is None:
             short = op_squeeze.table.short.get(input._geometry)
             if short is not None and (made := short(input)) is not None:
@@ -664,56 +642,51 @@ def call_squeeze_dims(self, dim):
 
 op_squeeze_copy = _define("aten::squeeze_copy(Tensor self) -> Tensor", ("view_copy",))
 op_squeeze_copy_out = _define(
-    "aten::squeeze_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("view_copy",))
+    "aten::squeeze_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("view_copy",))
 op_squeeze_copy_dim = _define(
-    "aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor",
-    ("view_copy",))
+    "aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor", ("view_copy",))
 op_squeeze_copy_dim_out = _define(
     "aten::squeeze_copy.dim_out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 op_squeeze_copy_dims = _define(
-    "aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor",
-    ("view_copy",))
+    "aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor", ("view_copy",))
 op_squeeze_copy_dims_out = _define(
     "aten::squeeze_copy.dims_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def squeeze_copy(input, dim=None, *, out=None, axis=None):
-    """A view without the dimensions of size 1, or without the dimensions in dim of size 1.
-    A copy, row-major.
+    """A view without the dimensions of size 1, or without the dimensions in dim of size 1. A
+    copy, row-major.
 
     Args:
         input: (*).
         dim: int or ints, optional.
-        out: Tensor that takes the result, optional.
     Gradient: grad.reshape(input.shape)
     Native: native/view.py. Matches torch.squeeze_copy."""
     try:
-        if axis is not None:
-            dim = _axis("squeeze_copy", dim, axis)
+        dim = dim if axis is None else _axis("squeeze_copy", dim, axis)
         include, keep = _state.get()
         key_set = (input._keys | include) & keep
-        if out is not None:
-            key_set |= _checked_out("squeeze_copy", out)._keys & keep
-            if dim is None:
-                return op_squeeze_copy_out.table[key_set](key_set, input, out)
-            if isinstance(dim, (tuple, list)):
-                return op_squeeze_copy_dims_out.table[key_set](key_set, input, dim, out)
-            return op_squeeze_copy_dim_out.table[key_set](key_set, input, dim, out)
         if dim is None:
+            if out is not None:
+                key_set |= _checked_out("squeeze_copy", out)._keys & keep
+                return op_squeeze_copy_out.table[key_set](key_set, input, out)
             return op_squeeze_copy.table[key_set](key_set, input)
         if isinstance(dim, (tuple, list)):
+            if out is not None:
+                key_set |= _checked_out("squeeze_copy", out)._keys & keep
+                return op_squeeze_copy_dims_out.table[key_set](key_set, input, dim, out)
             return op_squeeze_copy_dims.table[key_set](key_set, input, dim)
+        if out is not None:
+            key_set |= _checked_out("squeeze_copy", out)._keys & keep
+            return op_squeeze_copy_dim_out.table[key_set](key_set, input, dim, out)
         return op_squeeze_copy_dim.table[key_set](key_set, input, dim)
     except Exception as error: return _refuse(error, "squeeze_copy", squeeze_copy, locals())
 
 op_squeeze_ = _define("aten::squeeze_(Tensor(a!) self) -> Tensor(a!)", ("inplace_view",))
 op_squeeze__dim = _define(
-    "aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)",
-    ("inplace_view",))
+    "aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)", ("inplace_view",))
 op_squeeze__dims = _define(
-    "aten::squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)",
-    ("inplace_view",))
+    "aten::squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)", ("inplace_view",))
 def Tensor_squeeze_(self, dim=None, *, axis=None):
     """Drop the dimensions of size 1 of this tensor, or the dimensions in dim of size 1.
 
@@ -724,8 +697,7 @@ def Tensor_squeeze_(self, dim=None, *, axis=None):
     Gradient: grad.reshape(self.shape)
     Native: native/view.py. Matches torch.Tensor.squeeze_."""
     try:
-        if axis is not None:
-            dim = _axis("squeeze_", dim, axis)
+        dim = dim if axis is None else _axis("squeeze_", dim, axis)
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
         if dim is None:
@@ -779,7 +751,6 @@ def unsqueeze_copy(input, dim=None, *, out=None, axis=None):
     Args:
         input: (*).
         dim: int, optional.
-        out: Tensor that takes the result, optional.
     Gradient: grad.squeeze(dim)
     Native: native/view.py. Matches torch.unsqueeze_copy."""
     try:
@@ -796,8 +767,7 @@ def unsqueeze_copy(input, dim=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "unsqueeze_copy", unsqueeze_copy, locals())
 
 op_unsqueeze_ = _define(
-    "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)",
-    ("inplace_view",))
+    "aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", ("inplace_view",))
 def Tensor_unsqueeze_(self, dim=None, *, axis=None):
     """Insert a dimension of size 1 at dim in this tensor.
 
@@ -879,8 +849,7 @@ def movedim(input, source, destination):
 
     Args:
         input: (*).
-        source: ints or int.
-        destination: ints or int.
+        source, destination: ints or int.
     Native: native/view.py. Matches torch.movedim."""
     try:
         if isinstance(source, (tuple, list)):
@@ -929,14 +898,12 @@ def call_alias(self):
 
 op_alias_copy = _define("aten::alias_copy(Tensor self) -> Tensor", ("view_copy",))
 op_alias_copy_out = _define(
-    "aten::alias_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("view_copy",))
+    "aten::alias_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("view_copy",))
 def alias_copy(input, *, out=None):
     """A view of all of input. A copy, row-major.
 
     Args:
         input: (*).
-        out: Tensor that takes the result, optional.
     Gradient: grad
     Native: native/view.py. Matches torch.alias_copy."""
     try:
@@ -970,14 +937,12 @@ def call_detach(self):
 
 op_detach_copy = _define("aten::detach_copy(Tensor self) -> Tensor", ("view_copy",))
 op_detach_copy_out = _define(
-    "aten::detach_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-    ("view_copy",))
+    "aten::detach_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("view_copy",))
 def detach_copy(input, *, out=None):
     """A view of input that autograd does not follow. A copy, row-major.
 
     Args:
         input: (*).
-        out: Tensor that takes the result, optional.
     Native: native/view.py. Matches torch.detach_copy."""
     try:
         include, keep = _state.get()
@@ -997,8 +962,7 @@ def moveaxis(input, source, destination):
 
     Args:
         input: (*).
-        source: ints or int.
-        destination: ints or int.
+        source, destination: ints or int.
     Native: native/view.py. Matches torch.moveaxis."""
     try:
         include, keep = _state.get()
@@ -1015,8 +979,7 @@ def swapdims(input, dim0, dim1):
 
     Args:
         input: (*).
-        dim0: int.
-        dim1: int.
+        dim0, dim1: int.
     Native: native/view.py. Matches torch.swapdims."""
     try:
         include, keep = _state.get()
@@ -1026,15 +989,13 @@ def swapdims(input, dim0, dim1):
 Tensor_swapdims = swapdims
 
 op_swapdims_ = _define(
-    "aten::swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
-    ("inplace_view",))
+    "aten::swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", ("inplace_view",))
 def Tensor_swapdims_(self, dim0, dim1):
     """transpose_ by another name.
 
     Args:
         self: (*).
-        dim0: int.
-        dim1: int.
+        dim0, dim1: int.
     Returns: self.
     Native: native/view.py. Matches torch.Tensor.swapdims_."""
     try:
@@ -1044,15 +1005,13 @@ def Tensor_swapdims_(self, dim0, dim1):
     except Exception as error: return _refuse(error, "swapdims_", Tensor_swapdims_, locals())
 
 op_swapaxes_ = _define(
-    "aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
-    ("inplace_view",))
+    "aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)", ("inplace_view",))
 def Tensor_swapaxes_(self, axis0, axis1):
     """transpose_ by another name.
 
     Args:
         self: (*).
-        axis0: int.
-        axis1: int.
+        axis0, axis1: int.
     Returns: self.
     Native: native/view.py. Matches torch.Tensor.swapaxes_."""
     try:
@@ -1091,8 +1050,7 @@ def Tensor_mH(self):
 
 op_ravel = _define("aten::ravel(Tensor(a) self) -> Tensor(a)")
 def ravel(input):
-    """All elements in row-major order as one dimension; input if it is 1-d and contiguous
-    already.
+    """All elements in row-major order as one dimension; input if it is 1-d and contiguous already.
 
     Args:
         input: (*).

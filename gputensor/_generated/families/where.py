@@ -2,13 +2,10 @@
 """Functions and methods of the operator family where. See dispatch/families.py."""
 
 from ...core import errors as _errors
-from ...core.arguments import NUMBERS
-from ...core.arguments import checked_out as _checked_out
-from ...core.arguments import coerced as _coerced
+from ...core.arguments import NUMBERS, checked_out as _checked_out, coerced as _coerced
 from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
-
 
 op_where = _define("aten::where(Tensor condition) -> Tensor[]")
 op_where_self = _define(
@@ -31,46 +28,32 @@ def where(condition, input=None, other=None, *, out=None):
 
     Args:
         condition: (*), bool.
-        input: Tensor, optional.
-        other: Tensor, optional.
-        out: Tensor that takes the result, optional.
+        input, other: Tensor, optional.
     Gradient: input: where(condition, grad, 0); other: where(condition, 0, grad)
     Kernels: kernels/cpu/where.py, kernels/cuda/where.cu. Matches torch.where."""
     try:
-        if out is not None:
-            if input is None and other is None:
-                raise _errors.no_out("where")
-            try:
-                key_set = (
-                    condition._keys | (0 if type(input) in NUMBERS else input._keys)
-                    | (0 if type(other) in NUMBERS else other._keys)
-                )
-            except AttributeError:
-                key_set, condition, input, other = _coerced(condition, input, other)
-            include, keep = _state.get()
-            key_set = (key_set | include) & keep
-            key_set |= _checked_out("where", out)._keys & keep
-            return op_where_self_out.table[key_set](key_set, condition, input, other, out)
         if input is None and other is None:
+            if out is not None:
+                raise _errors.no_out("where")
             include, keep = _state.get()
             key_set = (condition._keys | include) & keep
             return op_where.table[key_set](key_set, condition)
         try:
-            key = (
-                condition._geometry, type(input) if type(input) in NUMBERS else input._geometry,
-                type(other) if type(other) in NUMBERS else other._geometry,
-            )
-            short = op_where_self.table.short.get(key)
-            if short is not None and (made := short(condition, input, other)) is not None:
-                return made
-            key_set = (
-                condition._keys | (0 if type(input) in NUMBERS else input._keys)
-                | (0 if type(other) in NUMBERS else other._keys)
-            )
+            if out is None:
+                short = op_where_self.table.short.get((
+                    condition._geometry, type(input) if type(input) in NUMBERS else input._geometry,
+                    type(other) if type(other) in NUMBERS else other._geometry))
+                if short is not None and (made := short(condition, input, other)) is not None:
+                    return made
+            key_set = (condition._keys | (0 if type(input) in NUMBERS else input._keys)
+                | (0 if type(other) in NUMBERS else other._keys))
         except AttributeError:
             key_set, condition, input, other = _coerced(condition, input, other)
         include, keep = _state.get()
         key_set = (key_set | include) & keep
+        if out is not None:
+            key_set |= _checked_out("where", out)._keys & keep
+            return op_where_self_out.table[key_set](key_set, condition, input, other, out)
         return op_where_self.table[key_set](key_set, condition, input, other)
     except Exception as error: return _refuse(error, "where", where, locals())
 
@@ -78,17 +61,13 @@ def Tensor_where(self, condition, other):
     """self where condition is true, other elsewhere. See gt.where."""
     try:
         try:
-            key = (
+            short = op_where_self.table.short.get((
                 condition._geometry, type(self) if type(self) in NUMBERS else self._geometry,
-                type(other) if type(other) in NUMBERS else other._geometry,
-            )
-            short = op_where_self.table.short.get(key)
+                type(other) if type(other) in NUMBERS else other._geometry))
             if short is not None and (made := short(condition, self, other)) is not None:
                 return made
-            key_set = (
-                condition._keys | (0 if type(self) in NUMBERS else self._keys)
-                | (0 if type(other) in NUMBERS else other._keys)
-            )
+            key_set = (condition._keys | (0 if type(self) in NUMBERS else self._keys)
+                | (0 if type(other) in NUMBERS else other._keys))
         except AttributeError:
             key_set, condition, self, other = _coerced(condition, self, other)
         include, keep = _state.get()
@@ -97,16 +76,12 @@ def Tensor_where(self, condition, other):
     except Exception as error: return _refuse(error, "where", Tensor_where, locals())
 
 def call_where_self(condition, self, other):
-    key = (
+    short = op_where_self.table.short.get((
         condition._geometry, type(self) if type(self) in NUMBERS else self._geometry,
-        type(other) if type(other) in NUMBERS else other._geometry,
-    )
-    short = op_where_self.table.short.get(key)
+        type(other) if type(other) in NUMBERS else other._geometry))
     if short is not None and (made := short(condition, self, other)) is not None:
         return made
     include, keep = _state.get()
-    key_set = (
-        condition._keys | (0 if type(self) in NUMBERS else self._keys)
-        | (0 if type(other) in NUMBERS else other._keys) | include
-    ) & keep
+    key_set = (condition._keys | (0 if type(self) in NUMBERS else self._keys)
+        | (0 if type(other) in NUMBERS else other._keys) | include) & keep
     return op_where_self.table[key_set](key_set, condition, self, other)

@@ -8,32 +8,25 @@ from ...dispatch.dispatcher import define as _define
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state
 
-
 op_hann_window = _define(
     "aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 op_hann_window_periodic = _define(
     "aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 def hann_window(
-    window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """The Hann window; periodic leaves out the last element.
 
     Args:
         window_length: int.
         periodic: bool, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/window.py. Matches torch.hann_window."""
     try:
         if requires_grad:
             return hann_window(
                 window_length=window_length, periodic=periodic, dtype=dtype, layout=layout,
-                device=device, pin_memory=pin_memory,
-            ).requires_grad_()
+                device=device, pin_memory=pin_memory).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("hann_window", dtype)
         if device is not None and type(device) is not _device:
@@ -42,11 +35,9 @@ def hann_window(
         key_set = include & keep
         if periodic is None:
             return op_hann_window.table[key_set](
-                key_set, window_length, dtype, layout, device, pin_memory,
-            )
+                key_set, window_length, dtype, layout, device, pin_memory)
         return op_hann_window_periodic.table[key_set](
-            key_set, window_length, periodic, dtype, layout, device, pin_memory,
-        )
+            key_set, window_length, periodic, dtype, layout, device, pin_memory)
     except Exception as error: return _refuse(error, "hann_window", hann_window, locals())
 
 op_hamming_window = _define(
@@ -58,28 +49,21 @@ op_hamming_window_periodic_alpha = _define(
 op_hamming_window_periodic_alpha_beta = _define(
     "aten::hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 def hamming_window(
-    window_length, periodic=None, alpha=None, beta=None, *, dtype=None, layout=None,
-    device=None, pin_memory=None, requires_grad=False,
-):
+        window_length, periodic=None, alpha=None, beta=None, *, dtype=None, layout=None,
+        device=None, pin_memory=None, requires_grad=False):
     """The Hamming window; periodic leaves out the last element.
 
     Args:
         window_length: int.
         periodic: bool, optional.
-        alpha: float, optional.
-        beta: float, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        alpha, beta: float, optional.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/window.py. Matches torch.hamming_window."""
     try:
         if requires_grad:
             return hamming_window(
                 window_length=window_length, periodic=periodic, alpha=alpha, beta=beta, dtype=dtype,
-                layout=layout, device=device, pin_memory=pin_memory,
-            ).requires_grad_()
+                layout=layout, device=device, pin_memory=pin_memory).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("hamming_window", dtype)
         if device is not None and type(device) is not _device:
@@ -88,20 +72,15 @@ def hamming_window(
         key_set = include & keep
         if periodic is None and alpha is None and beta is None:
             return op_hamming_window.table[key_set](
-                key_set, window_length, dtype, layout, device, pin_memory,
-            )
+                key_set, window_length, dtype, layout, device, pin_memory)
         if alpha is None and beta is None:
             return op_hamming_window_periodic.table[key_set](
-                key_set, window_length, periodic, dtype, layout, device, pin_memory,
-            )
+                key_set, window_length, periodic, dtype, layout, device, pin_memory)
         if beta is None:
             return op_hamming_window_periodic_alpha.table[key_set](
-                key_set, window_length, periodic, alpha, dtype, layout, device, pin_memory,
-            )
+                key_set, window_length, periodic, alpha, dtype, layout, device, pin_memory)
         return op_hamming_window_periodic_alpha_beta.table[key_set](
-            key_set, window_length, periodic, alpha, beta, dtype, layout, device,
-            pin_memory,
-        )
+            key_set, window_length, periodic, alpha, beta, dtype, layout, device, pin_memory)
     except Exception as error: return _refuse(error, "hamming_window", hamming_window, locals())
 
 op_blackman_window = _define(
@@ -109,26 +88,20 @@ op_blackman_window = _define(
 op_blackman_window_periodic = _define(
     "aten::blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 def blackman_window(
-    window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """The Blackman window; periodic leaves out the last element.
 
     Args:
         window_length: int.
         periodic: bool, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/window.py. Matches torch.blackman_window."""
     try:
         if requires_grad:
             return blackman_window(
                 window_length=window_length, periodic=periodic, dtype=dtype, layout=layout,
-                device=device, pin_memory=pin_memory,
-            ).requires_grad_()
+                device=device, pin_memory=pin_memory).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("blackman_window", dtype)
         if device is not None and type(device) is not _device:
@@ -137,11 +110,9 @@ def blackman_window(
         key_set = include & keep
         if periodic is None:
             return op_blackman_window.table[key_set](
-                key_set, window_length, dtype, layout, device, pin_memory,
-            )
+                key_set, window_length, dtype, layout, device, pin_memory)
         return op_blackman_window_periodic.table[key_set](
-            key_set, window_length, periodic, dtype, layout, device, pin_memory,
-        )
+            key_set, window_length, periodic, dtype, layout, device, pin_memory)
     except Exception as error: return _refuse(error, "blackman_window", blackman_window, locals())
 
 op_bartlett_window = _define(
@@ -149,26 +120,20 @@ op_bartlett_window = _define(
 op_bartlett_window_periodic = _define(
     "aten::bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 def bartlett_window(
-    window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
-    requires_grad=False,
-):
+        window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
+        requires_grad=False):
     """The Bartlett window, a triangle; periodic leaves out the last element.
 
     Args:
         window_length: int.
         periodic: bool, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/window.py. Matches torch.bartlett_window."""
     try:
         if requires_grad:
             return bartlett_window(
                 window_length=window_length, periodic=periodic, dtype=dtype, layout=layout,
-                device=device, pin_memory=pin_memory,
-            ).requires_grad_()
+                device=device, pin_memory=pin_memory).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("bartlett_window", dtype)
         if device is not None and type(device) is not _device:
@@ -177,11 +142,9 @@ def bartlett_window(
         key_set = include & keep
         if periodic is None:
             return op_bartlett_window.table[key_set](
-                key_set, window_length, dtype, layout, device, pin_memory,
-            )
+                key_set, window_length, dtype, layout, device, pin_memory)
         return op_bartlett_window_periodic.table[key_set](
-            key_set, window_length, periodic, dtype, layout, device, pin_memory,
-        )
+            key_set, window_length, periodic, dtype, layout, device, pin_memory)
     except Exception as error: return _refuse(error, "bartlett_window", bartlett_window, locals())
 
 op_kaiser_window = _define(
@@ -191,28 +154,21 @@ op_kaiser_window_periodic = _define(
 op_kaiser_window_beta = _define(
     "aten::kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor")
 def kaiser_window(
-    window_length, periodic=None, beta=None, *, dtype=None, layout=None, device=None,
-    pin_memory=None, requires_grad=False,
-):
-    """The Kaiser window; a larger beta makes it narrower. periodic leaves out the last
-    element.
+        window_length, periodic=None, beta=None, *, dtype=None, layout=None, device=None,
+        pin_memory=None, requires_grad=False):
+    """The Kaiser window; a larger beta makes it narrower. periodic leaves out the last element.
 
     Args:
         window_length: int.
         periodic: bool, optional.
         beta: float, optional.
-        dtype: dtype, optional.
-        layout: layout, optional.
-        device: device, optional.
-        pin_memory: bool, optional.
-        requires_grad: bool, default False.
+        dtype, layout, device, pin_memory, requires_grad: of the new tensor, optional.
     Native: native/window.py. Matches torch.kaiser_window."""
     try:
         if requires_grad:
             return kaiser_window(
                 window_length=window_length, periodic=periodic, beta=beta, dtype=dtype,
-                layout=layout, device=device, pin_memory=pin_memory,
-            ).requires_grad_()
+                layout=layout, device=device, pin_memory=pin_memory).requires_grad_()
         if dtype is not None and type(dtype) is not _dtype:
             dtype = _element_type("kaiser_window", dtype)
         if device is not None and type(device) is not _device:
@@ -221,43 +177,36 @@ def kaiser_window(
         key_set = include & keep
         if periodic is None and beta is None:
             return op_kaiser_window.table[key_set](
-                key_set, window_length, dtype, layout, device, pin_memory,
-            )
+                key_set, window_length, dtype, layout, device, pin_memory)
         if beta is None:
             return op_kaiser_window_periodic.table[key_set](
-                key_set, window_length, periodic, dtype, layout, device, pin_memory,
-            )
+                key_set, window_length, periodic, dtype, layout, device, pin_memory)
         return op_kaiser_window_beta.table[key_set](
-            key_set, window_length, periodic, beta, dtype, layout, device, pin_memory,
-        )
+            key_set, window_length, periodic, beta, dtype, layout, device, pin_memory)
     except Exception as error: return _refuse(error, "kaiser_window", kaiser_window, locals())
 
 op_stft = _define(
     "aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor")
 def call_stft(
-    self, n_fft, hop_length=None, win_length=None, window=None, normalized=False,
-    onesided=None, return_complex=None, align_to_window=None,
-):
+        self, n_fft, hop_length=None, win_length=None, window=None, normalized=False, onesided=None,
+        return_complex=None, align_to_window=None):
     include, keep = _state.get()
     key_set = (self._keys | (0 if window is None else window._keys) | include) & keep
     return op_stft.table[key_set](
-        key_set, self, n_fft, hop_length, win_length, window, normalized, onesided,
-        return_complex, align_to_window,
-    )
+        key_set, self, n_fft, hop_length, win_length, window, normalized, onesided, return_complex,
+        align_to_window)
 
 op_istft = _define(
     "aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor")
 def istft(
-    input, n_fft, hop_length=None, win_length=None, window=None, center=True,
-    normalized=False, onesided=None, length=None, return_complex=False,
-):
+        input, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False,
+        onesided=None, length=None, return_complex=False):
     """The inverse of stft.
 
     Args:
         input: (*).
         n_fft: int.
-        hop_length: int, optional.
-        win_length: int, optional.
+        hop_length, win_length: int, optional.
         window: (*), optional.
         center: bool, default True.
         normalized: bool, default False.
@@ -269,8 +218,7 @@ def istft(
         include, keep = _state.get()
         key_set = (input._keys | (0 if window is None else window._keys) | include) & keep
         return op_istft.table[key_set](
-            key_set, input, n_fft, hop_length, win_length, window, center, normalized,
-            onesided, length, return_complex,
-        )
+            key_set, input, n_fft, hop_length, win_length, window, center, normalized, onesided,
+            length, return_complex)
     except Exception as error: return _refuse(error, "istft", istft, locals())
 Tensor_istft = istft

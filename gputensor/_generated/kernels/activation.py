@@ -3,174 +3,126 @@
 
 from ...autograd.formulas import (
     _gated, elu_backward, gelu_backward, hardshrink_backward, hardsigmoid_backward,
-    hardswish_backward, hardtanh_backward, leaky_relu_backward, log_sigmoid_backward,
-    mish_backward, sigmoid, sigmoid_backward, silu_backward, softplus_backward,
-    softshrink_backward, tanh_backward, threshold_backward, where, zeros_like,
-)
+    hardswish_backward, hardtanh_backward, leaky_relu_backward, log_sigmoid_backward, mish_backward,
+    sigmoid, sigmoid_backward, silu_backward, softplus_backward, softshrink_backward, tanh_backward,
+    threshold_backward, where, zeros_like)
 from ...autograd.formulas.numbers import as_held, conj, sigmoid_double_backward
 from ...autograd.formulas.pointwise import (
     elu_double_backward, gelu_double_backward, mish_double_backward, silu_double_backward,
-    softplus_double_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_copy as _save_copy
-from ...autograd.saved import save_number as _kept
+    softplus_double_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_copy as _save_copy, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import bind, casts, counts, impl, refuses_out
+from ...structured import forms as _forms
+from ...makers.rows import bind, casts, counts, impl, out_of, refuses_out
 from ...native import activation as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    bind(_operators.gelu, native.mode_functional, "gelu", GeluBackward0)
-    bind(_operators.gelu_, native.mode_inplace, "gelu", counts, GeluBackward0)
-    bind(_operators.gelu_out, native.mode_out, "gelu", counts, refuses_out)
-    bind(_operators.gelu_backward, native.mode_functional, "gelu_backward", GeluBackwardBackward0)
-    bind(_operators.silu, native.functional, "silu", SiluBackward0)
-    bind(_operators.silu_, native.inplace, "silu", counts, SiluBackward0)
-    bind(_operators.silu_out, native.out, "silu", counts, refuses_out)
-    bind(_operators.silu_backward, native.functional, "silu_backward", SiluBackwardBackward0)
-    bind(_operators.mish, native.functional, "mish", MishBackward0)
-    bind(_operators.mish_, native.inplace, "mish", counts, MishBackward0)
-    bind(_operators.mish_out, native.out, "mish", counts, refuses_out)
-    bind(_operators.mish_backward, native.functional, "mish_backward", MishBackwardBackward0)
-    bind(_operators.elu, native.functional, "elu", EluBackward0)
-    bind(_operators.elu_, native.inplace, "elu", counts, EluBackward0)
-    bind(_operators.elu_out, native.out, "elu", counts, refuses_out)
-    bind(_operators.elu_backward, native.functional, "elu_backward", EluBackwardBackward0)
-    impl(_operators.selu, "CompositeImplicitAutograd", native.selu)
-    impl(_operators.selu_, "CompositeImplicitAutograd", _forms.inplace(_operators.selu))
-    impl(_operators.celu, "CompositeExplicitAutograd", native.celu, CeluBackward0)
+    bind(_ops.gelu, native.mode_functional, "gelu", GeluBackward0)
+    bind(_ops.gelu_, native.mode_inplace, "gelu", counts, GeluBackward0)
+    bind(_ops.gelu_out, native.mode_out, "gelu", counts, refuses_out)
+    bind(_ops.gelu_backward, native.mode_functional, "gelu_backward", GeluBackwardBackward0)
+    bind(_ops.silu, native.functional, "silu", SiluBackward0)
+    bind(_ops.silu_, native.inplace, "silu", counts, SiluBackward0)
+    bind(_ops.silu_out, native.out, "silu", counts, refuses_out)
+    bind(_ops.silu_backward, native.functional, "silu_backward", SiluBackwardBackward0)
+    bind(_ops.mish, native.functional, "mish", MishBackward0)
+    bind(_ops.mish_, native.inplace, "mish", counts, MishBackward0)
+    bind(_ops.mish_out, native.out, "mish", counts, refuses_out)
+    bind(_ops.mish_backward, native.functional, "mish_backward", MishBackwardBackward0)
+    bind(_ops.elu, native.functional, "elu", EluBackward0)
+    bind(_ops.elu_, native.inplace, "elu", counts, EluBackward0)
+    bind(_ops.elu_out, native.out, "elu", counts, refuses_out)
+    bind(_ops.elu_backward, native.functional, "elu_backward", EluBackwardBackward0)
+    impl(_ops.selu, "CompositeImplicitAutograd", native.selu)
+    impl(_ops.selu_, "CompositeImplicitAutograd", _forms.inplace(_ops.selu))
+    impl(_ops.celu, "CompositeExplicitAutograd", native.celu, CeluBackward0)
+    impl(_ops.celu_, "CompositeExplicitAutograd", _forms.inplace(_ops.celu), counts, CeluBackward0)
+    out_of(_ops.celu_out, _ops.celu)
+    impl(_ops.relu6, "CompositeImplicitAutograd", native.relu6)
+    impl(_ops.relu6_, "CompositeImplicitAutograd", native.relu6_)
+    bind(_ops.hardtanh, native.functional, "hardtanh", HardtanhBackward0)
+    bind(_ops.hardtanh_, native.inplace, "hardtanh", counts, HardtanhBackward0)
+    bind(_ops.hardtanh_out, native.out, "hardtanh", counts, refuses_out)
+    bind(_ops.hardtanh_backward, native.functional, "hardtanh_backward", HardtanhBackwardBackward0)
+    bind(_ops.hardsigmoid, native.functional, "hardsigmoid", HardsigmoidBackward0)
+    bind(_ops.hardsigmoid_, native.inplace, "hardsigmoid", counts, HardsigmoidBackward0)
+    bind(_ops.hardsigmoid_out, native.out, "hardsigmoid", counts, refuses_out)
+    bind(
+        _ops.hardsigmoid_backward, native.functional, "hardsigmoid_backward",
+        HardsigmoidBackwardBackward0)
+    bind(_ops.hardswish, native.functional, "hardswish", HardswishBackward0)
+    bind(_ops.hardswish_, native.inplace, "hardswish", counts, HardswishBackward0)
+    bind(_ops.hardswish_out, native.out, "hardswish", counts, refuses_out)
+    bind(
+        _ops.hardswish_backward, native.functional, "hardswish_backward",
+        HardswishBackwardBackward0)
+    bind(_ops.hardshrink, native.functional, "hardshrink", HardshrinkBackward0)
+    bind(_ops.hardshrink_out, native.out, "hardshrink", counts, refuses_out)
+    bind(
+        _ops.hardshrink_backward, native.functional, "hardshrink_backward",
+        HardshrinkBackwardBackward0)
+    bind(_ops.softshrink, native.shrink_functional, "softshrink", SoftshrinkBackward0)
+    bind(_ops.softshrink_out, native.shrink_out, "softshrink", counts, refuses_out)
+    bind(
+        _ops.softshrink_backward, native.functional, "softshrink_backward",
+        SoftshrinkBackwardBackward0)
+    bind(_ops.softplus, native.functional, "softplus", SoftplusBackward0, casts(CUDA="fp32"))
+    bind(_ops.softplus_out, native.out, "softplus", counts, refuses_out)
+    bind(_ops.softplus_backward, native.functional, "softplus_backward", SoftplusBackwardBackward0)
+    bind(_ops.leaky_relu, native.functional, "leaky_relu", LeakyReluBackward0)
+    bind(_ops.leaky_relu_, native.inplace, "leaky_relu", counts, LeakyReluBackward0)
+    bind(_ops.leaky_relu_out, native.out, "leaky_relu", counts, refuses_out)
+    bind(
+        _ops.leaky_relu_backward, native.functional, "leaky_relu_backward",
+        LeakyReluBackwardBackward0)
+    bind(_ops.threshold, native.functional, "threshold", ThresholdBackward0)
+    bind(_ops.threshold_, native.inplace, "threshold", counts, ThresholdBackward0)
+    bind(_ops.threshold_out, native.out, "threshold", counts, refuses_out)
+    bind(_ops._prelu_kernel, native.functional, "_prelu_kernel", PreluKernelBackward0)
+    impl(_ops.prelu, "CompositeImplicitAutograd", native.prelu, casts("lower_precision_fp"))
+    impl(_ops.glu, "CompositeImplicitAutograd", native.glu)
+    out_of(_ops.glu_out, _ops.glu)
+    bind(_ops._gated, native.functional, "_gated", GluBackward0)
+    impl(_ops.log_sigmoid, "CompositeImplicitAutograd", native.log_sigmoid)
+    out_of(_ops.log_sigmoid_out, _ops.log_sigmoid)
     impl(
-        _operators.celu_, "CompositeExplicitAutograd", _forms.inplace(_operators.celu), counts,
-        CeluBackward0,
-    )
+        _ops.log_sigmoid_forward, "CompositeExplicitAutograd", native.log_sigmoid_forward,
+        LogSigmoidBackward0)
+    bind(
+        _ops.log_sigmoid_backward, native.functional, "log_sigmoid_backward",
+        LogSigmoidBackwardBackward0)
+    bind(_ops.sigmoid_backward, native.functional, "sigmoid_backward", SigmoidBackwardBackward0)
+    bind(_ops.tanh_backward, native.functional, "tanh_backward", TanhBackwardBackward0)
+    impl(_ops.rrelu_with_noise, "CompositeImplicitAutograd", native.rrelu_with_noise)
     impl(
-        _operators.celu_out, "CompositeExplicitAutograd", _forms.out(_operators.celu), counts,
-        refuses_out,
-    )
-    impl(_operators.relu6, "CompositeImplicitAutograd", native.relu6)
-    impl(_operators.relu6_, "CompositeImplicitAutograd", native.relu6_)
-    bind(_operators.hardtanh, native.functional, "hardtanh", HardtanhBackward0)
-    bind(_operators.hardtanh_, native.inplace, "hardtanh", counts, HardtanhBackward0)
-    bind(_operators.hardtanh_out, native.out, "hardtanh", counts, refuses_out)
-    bind(
-        _operators.hardtanh_backward, native.functional, "hardtanh_backward",
-        HardtanhBackwardBackward0,
-    )
-    bind(_operators.hardsigmoid, native.functional, "hardsigmoid", HardsigmoidBackward0)
-    bind(_operators.hardsigmoid_, native.inplace, "hardsigmoid", counts, HardsigmoidBackward0)
-    bind(_operators.hardsigmoid_out, native.out, "hardsigmoid", counts, refuses_out)
-    bind(
-        _operators.hardsigmoid_backward, native.functional, "hardsigmoid_backward",
-        HardsigmoidBackwardBackward0,
-    )
-    bind(_operators.hardswish, native.functional, "hardswish", HardswishBackward0)
-    bind(_operators.hardswish_, native.inplace, "hardswish", counts, HardswishBackward0)
-    bind(_operators.hardswish_out, native.out, "hardswish", counts, refuses_out)
-    bind(
-        _operators.hardswish_backward, native.functional, "hardswish_backward",
-        HardswishBackwardBackward0,
-    )
-    bind(_operators.hardshrink, native.functional, "hardshrink", HardshrinkBackward0)
-    bind(_operators.hardshrink_out, native.out, "hardshrink", counts, refuses_out)
-    bind(
-        _operators.hardshrink_backward, native.functional, "hardshrink_backward",
-        HardshrinkBackwardBackward0,
-    )
-    bind(_operators.softshrink, native.shrink_functional, "softshrink", SoftshrinkBackward0)
-    bind(_operators.softshrink_out, native.shrink_out, "softshrink", counts, refuses_out)
-    bind(
-        _operators.softshrink_backward, native.functional, "softshrink_backward",
-        SoftshrinkBackwardBackward0,
-    )
-    bind(_operators.softplus, native.functional, "softplus", SoftplusBackward0, casts(CUDA="fp32"))
-    bind(_operators.softplus_out, native.out, "softplus", counts, refuses_out)
-    bind(
-        _operators.softplus_backward, native.functional, "softplus_backward",
-        SoftplusBackwardBackward0,
-    )
-    bind(_operators.leaky_relu, native.functional, "leaky_relu", LeakyReluBackward0)
-    bind(_operators.leaky_relu_, native.inplace, "leaky_relu", counts, LeakyReluBackward0)
-    bind(_operators.leaky_relu_out, native.out, "leaky_relu", counts, refuses_out)
-    bind(
-        _operators.leaky_relu_backward, native.functional, "leaky_relu_backward",
-        LeakyReluBackwardBackward0,
-    )
-    bind(_operators.threshold, native.functional, "threshold", ThresholdBackward0)
-    bind(_operators.threshold_, native.inplace, "threshold", counts, ThresholdBackward0)
-    bind(_operators.threshold_out, native.out, "threshold", counts, refuses_out)
-    bind(_operators._prelu_kernel, native.functional, "_prelu_kernel", PreluKernelBackward0)
-    impl(
-        _operators.prelu, "CompositeImplicitAutograd", native.prelu,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
-    impl(_operators.glu, "CompositeImplicitAutograd", native.glu)
-    impl(
-        _operators.glu_out, "CompositeExplicitAutograd", _forms.out(_operators.glu), counts,
-        refuses_out,
-    )
-    bind(_operators._gated, native.functional, "_gated", GluBackward0)
-    impl(_operators.log_sigmoid, "CompositeImplicitAutograd", native.log_sigmoid)
-    impl(
-        _operators.log_sigmoid_out, "CompositeExplicitAutograd", _forms.out(_operators.log_sigmoid),
-        counts, refuses_out,
-    )
-    impl(
-        _operators.log_sigmoid_forward, "CompositeExplicitAutograd", native.log_sigmoid_forward,
-        LogSigmoidBackward0,
-    )
-    bind(
-        _operators.log_sigmoid_backward, native.functional, "log_sigmoid_backward",
-        LogSigmoidBackwardBackward0,
-    )
-    bind(
-        _operators.sigmoid_backward, native.functional, "sigmoid_backward",
-        SigmoidBackwardBackward0,
-    )
-    bind(_operators.tanh_backward, native.functional, "tanh_backward", TanhBackwardBackward0)
-    impl(_operators.rrelu_with_noise, "CompositeImplicitAutograd", native.rrelu_with_noise)
-    impl(
-        _operators.rrelu_with_noise_backward, "CompositeImplicitAutograd",
-        native.rrelu_with_noise_backward,
-    )
-    impl(_operators.rrelu, "CompositeImplicitAutograd", native.rrelu)
+        _ops.rrelu_with_noise_backward, "CompositeImplicitAutograd",
+        native.rrelu_with_noise_backward)
+    impl(_ops.rrelu, "CompositeImplicitAutograd", native.rrelu)
 
-
-class GeluBackward0(_Node):
-    """Of gelu."""
+class GeluBackward0(_Node):  # gelu
     __slots__ = ("saved_self", "saved_approximate")
     saved = ("saved_self",)
-
     def keep(node, self, approximate):
         node.saved_self = _save(self)
         node.saved_approximate = approximate
-
     def keep_inplace(node, self, approximate):
         node.saved_self = _save_copy(self)
         node.saved_approximate = approximate
-
     def backward(node, grad):
         return (gelu_backward(grad, node.saved_self.unpack(node), node.saved_approximate),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class GeluBackwardBackward0(_Node):
-    """Of gelu_backward."""
+class GeluBackwardBackward0(_Node):  # gelu_backward
     __slots__ = ("saved_self", "saved_grad_output", "saved_approximate")
     saved = ("saved_self", "saved_grad_output")
-
     def keep(node, grad_output, self, approximate):
         node.saved_self = _save(self)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
         node.saved_approximate = approximate
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -182,39 +134,26 @@ class GeluBackwardBackward0(_Node):
             self = node.saved_self.unpack(node)
             grad_self = gelu_double_backward(grad * grad_output, self, node.saved_approximate)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = node.saved_grad_output = _FREED
 
-
-class SiluBackward0(_Node):
-    """Of silu."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class SiluBackward0(_Node):  # silu
+    __slots__ = saved = ("saved_self",)
     def keep(node, self):
         node.saved_self = _save(self)
-
     def keep_inplace(node, self):
         node.saved_self = _save_copy(self)
-
     def backward(node, grad):
         return (silu_backward(grad, conj(node.saved_self.unpack(node))),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class SiluBackwardBackward0(_Node):
-    """Of silu_backward."""
-    __slots__ = ("saved_self", "saved_grad_output")
-    saved = ("saved_self", "saved_grad_output")
-
+class SiluBackwardBackward0(_Node):  # silu_backward
+    __slots__ = saved = ("saved_self", "saved_grad_output")
     def keep(node, grad_output, self):
         node.saved_self = _save(self)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -225,39 +164,26 @@ class SiluBackwardBackward0(_Node):
             self = node.saved_self.unpack(node)
             grad_self = silu_double_backward(grad * conj(grad_output), self)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = node.saved_grad_output = _FREED
 
-
-class MishBackward0(_Node):
-    """Of mish."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class MishBackward0(_Node):  # mish
+    __slots__ = saved = ("saved_self",)
     def keep(node, self):
         node.saved_self = _save(self)
-
     def keep_inplace(node, self):
         node.saved_self = _save_copy(self)
-
     def backward(node, grad):
         return (mish_backward(grad, node.saved_self.unpack(node)),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class MishBackwardBackward0(_Node):
-    """Of mish_backward."""
-    __slots__ = ("saved_self", "saved_grad_output")
-    saved = ("saved_self", "saved_grad_output")
-
+class MishBackwardBackward0(_Node):  # mish_backward
+    __slots__ = saved = ("saved_self", "saved_grad_output")
     def keep(node, grad_output, self):
         node.saved_self = _save(self)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -268,47 +194,36 @@ class MishBackwardBackward0(_Node):
             self = node.saved_self.unpack(node)
             grad_self = mish_double_backward(grad * grad_output, self)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = node.saved_grad_output = _FREED
 
-
-class EluBackward0(_Node):
-    """Of elu."""
+class EluBackward0(_Node):  # elu
     __slots__ = ("saved_self", "saved_alpha", "saved_scale", "saved_input_scale")
     saved = ("saved_self",)
-
     def keep(node, self, alpha, scale, input_scale):
         node.saved_self = _save(self)
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
         node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
         node.saved_input_scale = input_scale if type(input_scale) in _PLAIN else _kept(input_scale)
-
     def keep_inplace(node, self, alpha, scale, input_scale):
         node.saved_self = _save_copy(self)
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
         node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
         node.saved_input_scale = input_scale if type(input_scale) in _PLAIN else _kept(input_scale)
-
     def backward(node, grad):
         alpha = node.saved_alpha
         scale = node.saved_scale
         input_scale = node.saved_input_scale
         self = node.saved_self.unpack(node)
         return (elu_backward(grad, alpha, scale, input_scale, False, self),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class EluBackwardBackward0(_Node):
-    """Of elu_backward."""
+class EluBackwardBackward0(_Node):  # elu_backward
     __slots__ = (
         "saved_self_or_result", "saved_grad_output", "saved_alpha", "saved_scale",
-        "saved_input_scale", "saved_is_result",
-    )
+        "saved_input_scale", "saved_is_result")
     saved = ("saved_self_or_result", "saved_grad_output")
-
     def keep(node, grad_output, alpha, scale, input_scale, is_result, self_or_result):
         node.saved_self_or_result = _save(self_or_result)
         if node.edges[1] is not None:
@@ -317,7 +232,6 @@ class EluBackwardBackward0(_Node):
         node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
         node.saved_input_scale = input_scale if type(input_scale) in _PLAIN else _kept(input_scale)
         node.saved_is_result = is_result
-
     def backward(node, grad):
         to_grad_output, to_self_or_result = node.edges
         grad_grad_output = grad_self_or_result = None
@@ -328,8 +242,7 @@ class EluBackwardBackward0(_Node):
             is_result = node.saved_is_result
             self_or_result = node.saved_self_or_result.unpack(node)
             grad_grad_output = elu_backward(
-                grad, alpha, scale, input_scale, is_result, self_or_result,
-            )
+                grad, alpha, scale, input_scale, is_result, self_or_result)
         if to_self_or_result is not None:
             alpha = node.saved_alpha
             scale = node.saved_scale
@@ -338,67 +251,49 @@ class EluBackwardBackward0(_Node):
             grad_output = node.saved_grad_output.unpack(node)
             self_or_result = node.saved_self_or_result.unpack(node)
             grad_self_or_result = elu_double_backward(
-                grad * grad_output, alpha, scale, input_scale, is_result, self_or_result,
-            )
+                grad * grad_output, alpha, scale, input_scale, is_result, self_or_result)
         return grad_grad_output, grad_self_or_result
-
     def release(node):
         node.saved_self_or_result = node.saved_grad_output = _FREED
 
-
-class CeluBackward0(_Node):
-    """Of celu."""
+class CeluBackward0(_Node):  # celu
     __slots__ = ("saved_self", "saved_alpha")
     saved = ("saved_self",)
-
     def keep(node, self, alpha):
         node.saved_self = _save(self)
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
-
     def keep_inplace(node, self, alpha):
         node.saved_self = _save_copy(self)
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         return (elu_backward(grad, node.saved_alpha, 1.0, 1.0 / node.saved_alpha, False, self),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class HardtanhBackward0(_Node):
-    """Of hardtanh."""
+class HardtanhBackward0(_Node):  # hardtanh
     __slots__ = ("saved_result", "saved_min_val", "saved_max_val")
     saved = ("saved_result",)
-
     def keep(node, self, min_val, max_val):
         node.saved_min_val = min_val if type(min_val) in _PLAIN else _kept(min_val)
         node.saved_max_val = max_val if type(max_val) in _PLAIN else _kept(max_val)
-
     def backward(node, grad):
         min_val = node.saved_min_val
         max_val = node.saved_max_val
         result = node.saved_result.unpack(node)
         return (hardtanh_backward(
-            grad, result, as_held(min_val, result), as_held(max_val, result),
-        ),)
-
+            grad, result, as_held(min_val, result), as_held(max_val, result)),)
     def release(node):
         node.saved_result = _FREED
 
-
-class HardtanhBackwardBackward0(_Node):
-    """Of hardtanh_backward."""
+class HardtanhBackwardBackward0(_Node):  # hardtanh_backward
     __slots__ = ("saved_self", "saved_min_val", "saved_max_val")
     saved = ("saved_self",)
-
     def keep(node, grad_output, self, min_val, max_val):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
         node.saved_min_val = min_val if type(min_val) in _PLAIN else _kept(min_val)
         node.saved_max_val = max_val if type(max_val) in _PLAIN else _kept(max_val)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -408,38 +303,25 @@ class HardtanhBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(grad)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = _FREED
 
-
-class HardsigmoidBackward0(_Node):
-    """Of hardsigmoid."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class HardsigmoidBackward0(_Node):  # hardsigmoid
+    __slots__ = saved = ("saved_self",)
     def keep(node, self):
         node.saved_self = _save(self)
-
     def keep_inplace(node, self):
         node.saved_self = _save_copy(self)
-
     def backward(node, grad):
         return (hardsigmoid_backward(grad, node.saved_self.unpack(node)),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class HardsigmoidBackwardBackward0(_Node):
-    """Of hardsigmoid_backward."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class HardsigmoidBackwardBackward0(_Node):  # hardsigmoid_backward
+    __slots__ = saved = ("saved_self",)
     def keep(node, grad_output, self):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -448,39 +330,26 @@ class HardsigmoidBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(grad)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = _FREED
 
-
-class HardswishBackward0(_Node):
-    """Of hardswish."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class HardswishBackward0(_Node):  # hardswish
+    __slots__ = saved = ("saved_self",)
     def keep(node, self):
         node.saved_self = _save(self)
-
     def keep_inplace(node, self):
         node.saved_self = _save_copy(self)
-
     def backward(node, grad):
         return (hardswish_backward(grad, node.saved_self.unpack(node)),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class HardswishBackwardBackward0(_Node):
-    """Of hardswish_backward."""
-    __slots__ = ("saved_self", "saved_grad_output")
-    saved = ("saved_self", "saved_grad_output")
-
+class HardswishBackwardBackward0(_Node):  # hardswish_backward
+    __slots__ = saved = ("saved_self", "saved_grad_output")
     def keep(node, grad_output, self):
         node.saved_self = _save(self)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -491,37 +360,27 @@ class HardswishBackwardBackward0(_Node):
             self = node.saved_self.unpack(node)
             grad_self = where((self > -3) & (self < 3), grad * grad_output / 3, 0)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = node.saved_grad_output = _FREED
 
-
-class HardshrinkBackward0(_Node):
-    """Of hardshrink."""
+class HardshrinkBackward0(_Node):  # hardshrink
     __slots__ = ("saved_self", "saved_lambd")
     saved = ("saved_self",)
-
     def keep(node, self, lambd):
         node.saved_self = _save(self)
         node.saved_lambd = lambd if type(lambd) in _PLAIN else _kept(lambd)
-
     def backward(node, grad):
         return (hardshrink_backward(grad, node.saved_self.unpack(node), node.saved_lambd),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class HardshrinkBackwardBackward0(_Node):
-    """Of hardshrink_backward."""
+class HardshrinkBackwardBackward0(_Node):  # hardshrink_backward
     __slots__ = ("saved_self", "saved_lambd")
     saved = ("saved_self",)
-
     def keep(node, grad_out, self, lambd):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
         node.saved_lambd = lambd if type(lambd) in _PLAIN else _kept(lambd)
-
     def backward(node, grad):
         to_grad_out, to_self = node.edges
         grad_grad_out = grad_self = None
@@ -531,37 +390,27 @@ class HardshrinkBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(grad)
         return grad_grad_out, grad_self
-
     def release(node):
         node.saved_self = _FREED
 
-
-class SoftshrinkBackward0(_Node):
-    """Of softshrink."""
+class SoftshrinkBackward0(_Node):  # softshrink
     __slots__ = ("saved_self", "saved_lambd")
     saved = ("saved_self",)
-
     def keep(node, self, lambd):
         node.saved_self = _save(self)
         node.saved_lambd = lambd if type(lambd) in _PLAIN else _kept(lambd)
-
     def backward(node, grad):
         return (softshrink_backward(grad, node.saved_self.unpack(node), node.saved_lambd),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class SoftshrinkBackwardBackward0(_Node):
-    """Of softshrink_backward."""
+class SoftshrinkBackwardBackward0(_Node):  # softshrink_backward
     __slots__ = ("saved_self", "saved_lambd")
     saved = ("saved_self",)
-
     def keep(node, grad_output, self, lambd):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
         node.saved_lambd = lambd if type(lambd) in _PLAIN else _kept(lambd)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -571,41 +420,31 @@ class SoftshrinkBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(grad)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = _FREED
 
-
-class SoftplusBackward0(_Node):
-    """Of softplus."""
+class SoftplusBackward0(_Node):  # softplus
     __slots__ = ("saved_self", "saved_beta", "saved_threshold")
     saved = ("saved_self",)
-
     def keep(node, self, beta, threshold):
         node.saved_self = _save(self)
         node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
         node.saved_threshold = threshold if type(threshold) in _PLAIN else _kept(threshold)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         return (softplus_backward(grad, self, node.saved_beta, node.saved_threshold),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class SoftplusBackwardBackward0(_Node):
-    """Of softplus_backward."""
+class SoftplusBackwardBackward0(_Node):  # softplus_backward
     __slots__ = ("saved_self", "saved_grad_output", "saved_beta", "saved_threshold")
     saved = ("saved_self", "saved_grad_output")
-
     def keep(node, grad_output, self, beta, threshold):
         node.saved_self = _save(self)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
         node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
         node.saved_threshold = threshold if type(threshold) in _PLAIN else _kept(threshold)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -619,41 +458,31 @@ class SoftplusBackwardBackward0(_Node):
             self = node.saved_self.unpack(node)
             grad_self = softplus_double_backward(grad * grad_output, self, beta, threshold)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = node.saved_grad_output = _FREED
 
-
-class LeakyReluBackward0(_Node):
-    """Of leaky_relu."""
+class LeakyReluBackward0(_Node):  # leaky_relu
     __slots__ = ("saved_self", "saved_negative_slope")
     saved = ("saved_self",)
-
     def keep(node, self, negative_slope):
         node.saved_self = _save(self)
         node.saved_negative_slope = (
             negative_slope if type(negative_slope) in _PLAIN else _kept(negative_slope)
         )
-
     def keep_inplace(node, self, negative_slope):
         node.saved_self = _save_copy(self)
         node.saved_negative_slope = (
             negative_slope if type(negative_slope) in _PLAIN else _kept(negative_slope)
         )
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         return (leaky_relu_backward(grad, self, node.saved_negative_slope, False),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class LeakyReluBackwardBackward0(_Node):
-    """Of leaky_relu_backward."""
+class LeakyReluBackwardBackward0(_Node):  # leaky_relu_backward
     __slots__ = ("saved_self", "saved_negative_slope", "saved_self_is_result")
     saved = ("saved_self",)
-
     def keep(node, grad_output, self, negative_slope, self_is_result):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
@@ -661,7 +490,6 @@ class LeakyReluBackwardBackward0(_Node):
             negative_slope if type(negative_slope) in _PLAIN else _kept(negative_slope)
         )
         node.saved_self_is_result = self_is_result
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -673,41 +501,29 @@ class LeakyReluBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(grad)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = _FREED
 
-
-class ThresholdBackward0(_Node):
-    """Of threshold."""
+class ThresholdBackward0(_Node):  # threshold
     __slots__ = ("saved_self", "saved_threshold")
     saved = ("saved_self",)
-
     def keep(node, self, threshold, value):
         node.saved_self = _save(self)
         node.saved_threshold = threshold if type(threshold) in _PLAIN else _kept(threshold)
-
     def keep_inplace(node, self, threshold, value):
         node.saved_self = _save_copy(self)
         node.saved_threshold = threshold if type(threshold) in _PLAIN else _kept(threshold)
-
     def backward(node, grad):
         return (threshold_backward(grad, node.saved_self.unpack(node), node.saved_threshold),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class PreluKernelBackward0(_Node):
-    """Of _prelu_kernel."""
-    __slots__ = ("saved_self", "saved_weight")
-    saved = ("saved_self", "saved_weight")
-
+class PreluKernelBackward0(_Node):  # _prelu_kernel
+    __slots__ = saved = ("saved_self", "saved_weight")
     def keep(node, self, weight):
         node.saved_self = _save(self)
         if node.edges[0] is not None:
             node.saved_weight = _save(weight)
-
     def backward(node, grad):
         to_self, to_weight = node.edges
         grad_self = grad_weight = None
@@ -719,21 +535,15 @@ class PreluKernelBackward0(_Node):
             self = node.saved_self.unpack(node)
             grad_weight = where(self > 0, 0, self * grad)
         return grad_self, grad_weight
-
     def release(node):
         node.saved_self = node.saved_weight = _FREED
 
-
-class GluBackward0(_Node):
-    """Of _gated."""
-    __slots__ = ("saved_gate", "saved_self")
-    saved = ("saved_gate", "saved_self")
-
+class GluBackward0(_Node):  # _gated
+    __slots__ = saved = ("saved_gate", "saved_self")
     def keep(node, self, gate):
         node.saved_gate = _save(gate)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def backward(node, grad):
         to_self, to_gate = node.edges
         grad_self = grad_gate = None
@@ -744,42 +554,30 @@ class GluBackward0(_Node):
             gate = node.saved_gate.unpack(node)
             grad_gate = sigmoid_backward(grad * self, sigmoid(gate))
         return grad_self, grad_gate
-
     def release(node):
         node.saved_gate = node.saved_self = _FREED
 
-
-class LogSigmoidBackward0(_Node):
-    """Of log_sigmoid_forward."""
-    __slots__ = ("saved_self", "saved_buffer")
-    saved = ("saved_self", "saved_buffer")
+class LogSigmoidBackward0(_Node):  # log_sigmoid_forward
+    __slots__ = saved = ("saved_self", "saved_buffer")
     others = (("saved_buffer", 1),)
-
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         buffer = node.saved_buffer.unpack(node)
         return (log_sigmoid_backward(grad, self, buffer),)
-
     def release(node):
         node.saved_self = node.saved_buffer = _FREED
 
-
-class LogSigmoidBackwardBackward0(_Node):
-    """Of log_sigmoid_backward."""
-    __slots__ = ("saved_self", "saved_buffer", "saved_grad_output")
-    saved = ("saved_self", "saved_buffer", "saved_grad_output")
+class LogSigmoidBackwardBackward0(_Node):  # log_sigmoid_backward
+    __slots__ = saved = ("saved_self", "saved_buffer", "saved_grad_output")
     inputs = ("grad_output", "self")
-
     def keep(node, grad_output, self, buffer):
         node.saved_self = _save(self)
         if node.edges[0] is not None:
             node.saved_buffer = _save(buffer)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -792,21 +590,15 @@ class LogSigmoidBackwardBackward0(_Node):
             self = node.saved_self.unpack(node)
             grad_self = sigmoid_double_backward(grad * -grad_output, self)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = node.saved_buffer = node.saved_grad_output = _FREED
 
-
-class SigmoidBackwardBackward0(_Node):
-    """Of sigmoid_backward."""
-    __slots__ = ("saved_output", "saved_grad_output")
-    saved = ("saved_output", "saved_grad_output")
-
+class SigmoidBackwardBackward0(_Node):  # sigmoid_backward
+    __slots__ = saved = ("saved_output", "saved_grad_output")
     def keep(node, grad_output, output):
         node.saved_output = _save(output)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-
     def backward(node, grad):
         to_grad_output, to_output = node.edges
         grad_grad_output = grad_output = None
@@ -817,21 +609,15 @@ class SigmoidBackwardBackward0(_Node):
             output = node.saved_output.unpack(node)
             grad_output = conj(grad) * grad_output * conj(1 - 2 * output)
         return grad_grad_output, grad_output
-
     def release(node):
         node.saved_output = node.saved_grad_output = _FREED
 
-
-class TanhBackwardBackward0(_Node):
-    """Of tanh_backward."""
-    __slots__ = ("saved_output", "saved_grad_output")
-    saved = ("saved_output", "saved_grad_output")
-
+class TanhBackwardBackward0(_Node):  # tanh_backward
+    __slots__ = saved = ("saved_output", "saved_grad_output")
     def keep(node, grad_output, output):
         node.saved_output = _save(output)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
-
     def backward(node, grad):
         to_grad_output, to_output = node.edges
         grad_grad_output = grad_output = None
@@ -842,6 +628,5 @@ class TanhBackwardBackward0(_Node):
             output = node.saved_output.unpack(node)
             grad_output = conj(grad) * grad_output * conj(-2 * output)
         return grad_grad_output, grad_output
-
     def release(node):
         node.saved_output = node.saved_grad_output = _FREED

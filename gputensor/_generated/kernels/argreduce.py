@@ -3,120 +3,76 @@
 
 from ...autograd.formulas.reduce import aminmax_backward, value_selecting_backward
 from ...autograd.formulas.scan import evenly_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import bind, counts, impl, passes, refuses_out
+from ...makers.rows import bind, counts, impl, out_of, passes, refuses_out
 from ...native import argreduce as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    bind(_operators.argmax, native.functional, "argmax", passes)
-    bind(_operators.argmax_out, native.out, "argmax", counts, refuses_out)
-    bind(_operators.argmin, native.functional, "argmin", passes)
-    bind(_operators.argmin_out, native.out, "argmin", counts, refuses_out)
-    impl(_operators.max, "CompositeExplicitAutograd", native.max, MaxBackward1)
-    impl(
-        _operators.max_unary_out, "CompositeExplicitAutograd", _forms.out(_operators.max), counts,
-        refuses_out,
-    )
-    bind(_operators.max_dim, native.select_functional, "max", MaxBackward0)
-    impl(
-        _operators.max_dim_max, "CompositeExplicitAutograd", native.max_dim_max, counts,
-        refuses_out,
-    )
-    impl(_operators.max_other, "CompositeImplicitAutograd", native.max_other)
-    impl(
-        _operators.max_out, "CompositeExplicitAutograd", _forms.out(_operators.max_other), counts,
-        refuses_out,
-    )
-    impl(_operators.min, "CompositeExplicitAutograd", native.min, MinBackward1)
-    impl(
-        _operators.min_unary_out, "CompositeExplicitAutograd", _forms.out(_operators.min), counts,
-        refuses_out,
-    )
-    bind(_operators.min_dim, native.select_functional, "min", MinBackward0)
-    impl(
-        _operators.min_dim_min, "CompositeExplicitAutograd", native.min_dim_min, counts,
-        refuses_out,
-    )
-    impl(_operators.min_other, "CompositeImplicitAutograd", native.min_other)
-    impl(
-        _operators.min_out, "CompositeExplicitAutograd", _forms.out(_operators.min_other), counts,
-        refuses_out,
-    )
-    impl(_operators.aminmax, "CompositeExplicitAutograd", native.aminmax, AminmaxBackward0)
-    impl(
-        _operators.aminmax_out, "CompositeExplicitAutograd", _forms.out(_operators.aminmax, 2),
-        counts, refuses_out,
-    )
+    bind(_ops.argmax, native.functional, "argmax", passes)
+    bind(_ops.argmax_out, native.out, "argmax", counts, refuses_out)
+    bind(_ops.argmin, native.functional, "argmin", passes)
+    bind(_ops.argmin_out, native.out, "argmin", counts, refuses_out)
+    impl(_ops.max, "CompositeExplicitAutograd", native.max, MaxBackward1)
+    out_of(_ops.max_unary_out, _ops.max)
+    bind(_ops.max_dim, native.select_functional, "max", MaxBackward0)
+    impl(_ops.max_dim_max, "CompositeExplicitAutograd", native.max_dim_max, counts, refuses_out)
+    impl(_ops.max_other, "CompositeImplicitAutograd", native.max_other)
+    out_of(_ops.max_out, _ops.max_other)
+    impl(_ops.min, "CompositeExplicitAutograd", native.min, MinBackward1)
+    out_of(_ops.min_unary_out, _ops.min)
+    bind(_ops.min_dim, native.select_functional, "min", MinBackward0)
+    impl(_ops.min_dim_min, "CompositeExplicitAutograd", native.min_dim_min, counts, refuses_out)
+    impl(_ops.min_other, "CompositeImplicitAutograd", native.min_other)
+    out_of(_ops.min_out, _ops.min_other)
+    impl(_ops.aminmax, "CompositeExplicitAutograd", native.aminmax, AminmaxBackward0)
+    out_of(_ops.aminmax_out, _ops.aminmax, 2)
 
-
-class MaxBackward1(_Node):
-    """Of max."""
-    __slots__ = ("saved_self", "saved_result")
-    saved = ("saved_self", "saved_result")
-
+class MaxBackward1(_Node):  # max
+    __slots__ = saved = ("saved_self", "saved_result")
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (evenly_backward(grad, self, result),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class MaxBackward0(_Node):
-    """Of max.dim."""
+class MaxBackward0(_Node):  # max.dim
     __slots__ = ("saved_indices", "saved_self_shape", "saved_dim", "saved_keepdim")
     saved = ("saved_indices",)
     others = (("saved_indices", 1),)
-
     def keep(node, self, dim, keepdim):
         node.saved_self_shape = self.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         dim = node.saved_dim
         keepdim = node.saved_keepdim
         indices = node.saved_indices.unpack(node)
         return (value_selecting_backward(grad, dim, indices, self_shape, keepdim),)
-
     def release(node):
         node.saved_indices = _FREED
 
-
-class MinBackward1(MaxBackward1):
-    """Of min."""
+class MinBackward1(MaxBackward1):  # min
     __slots__ = ()
 
-
-class MinBackward0(MaxBackward0):
-    """Of min.dim."""
+class MinBackward0(MaxBackward0):  # min.dim
     __slots__ = ()
 
-
-class AminmaxBackward0(_Node):
-    """Of aminmax."""
+class AminmaxBackward0(_Node):  # aminmax
     __slots__ = ("saved_self", "saved_min", "saved_max", "saved_dim", "saved_keepdim")
     saved = ("saved_self", "saved_min", "saved_max")
     others = (("saved_min", 0), ("saved_max", 1))
     differentiated = (0, 1)
-
     def keep(node, self, dim, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_keepdim = keepdim
-
     def backward(node, *grads):
         dim = node.saved_dim
         keepdim = node.saved_keepdim
@@ -124,6 +80,5 @@ class AminmaxBackward0(_Node):
         min = node.saved_min.unpack(node)
         max = node.saved_max.unpack(node)
         return (aminmax_backward(self, dim, keepdim, grads[0], grads[1], min, max),)
-
     def release(node):
         node.saved_self = node.saved_min = node.saved_max = _FREED

@@ -2,54 +2,37 @@
 """Registrations of the operators of native/attention.py, and their derivatives."""
 
 from ...autograd.formulas.nn import attention_gradients
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl, passes
 from ...native import attention as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.scaled_dot_product_attention, "CompositeImplicitAutograd",
-        native.scaled_dot_product_attention,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
+        _ops.scaled_dot_product_attention, "CompositeImplicitAutograd",
+        native.scaled_dot_product_attention, casts("lower_precision_fp"))
     impl(
-        _operators._scaled_dot_product_flash_attention_for_cpu, "CompositeExplicitAutograd",
+        _ops._scaled_dot_product_flash_attention_for_cpu, "CompositeExplicitAutograd",
         native._scaled_dot_product_flash_attention_for_cpu,
-        ScaledDotProductFlashAttentionForCpuBackward0,
-    )
+        ScaledDotProductFlashAttentionForCpuBackward0)
     impl(
-        _operators._scaled_dot_product_flash_attention_for_cpu_backward,
-        "CompositeExplicitAutograd", native._scaled_dot_product_flash_attention_for_cpu_backward,
-        passes,
-    )
+        _ops._scaled_dot_product_flash_attention_for_cpu_backward, "CompositeExplicitAutograd",
+        native._scaled_dot_product_flash_attention_for_cpu_backward, passes)
     impl(
-        _operators._attention_with_dropout, "CompositeExplicitAutograd",
-        native._attention_with_dropout, AttentionWithDropoutBackward0,
-    )
-    impl(
-        _operators._attention_backward, "CompositeExplicitAutograd", native._attention_backward,
-        passes,
-    )
-
+        _ops._attention_with_dropout, "CompositeExplicitAutograd", native._attention_with_dropout,
+        AttentionWithDropoutBackward0)
+    impl(_ops._attention_backward, "CompositeExplicitAutograd", native._attention_backward, passes)
 
 class ScaledDotProductFlashAttentionForCpuBackward0(_Node):
-    """Of _scaled_dot_product_flash_attention_for_cpu."""
     __slots__ = (
         "saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
-        "saved_logsumexp", "saved_is_causal", "saved_scale",
-    )
+        "saved_logsumexp", "saved_is_causal", "saved_scale")
     saved = (
         "saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
-        "saved_logsumexp",
-    )
+        "saved_logsumexp")
     others = (("saved_output", 0), ("saved_logsumexp", 1))
-
     def keep(node, query, key, value, dropout_p, is_causal, attn_mask, scale):
         node.saved_query = _save(query)
         node.saved_key = _save(key)
@@ -57,7 +40,6 @@ class ScaledDotProductFlashAttentionForCpuBackward0(_Node):
         node.saved_attn_mask = _save(attn_mask)
         node.saved_is_causal = is_causal
         node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
-
     def backward(node, grad):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
         is_causal = node.saved_is_causal
@@ -70,27 +52,20 @@ class ScaledDotProductFlashAttentionForCpuBackward0(_Node):
         logsumexp = node.saved_logsumexp.unpack(node)
         return attention_gradients(
             grad, query, key, value, output, logsumexp, is_causal, attn_mask, scale,
-            grad_input_mask,
-        )
-
+            grad_input_mask)
     def release(node):
-        node.saved_query = node.saved_key = node.saved_value = _FREED
-        node.saved_attn_mask = node.saved_output = node.saved_logsumexp = _FREED
+        node.saved_query = node.saved_key = node.saved_value = node.saved_attn_mask = _FREED
+        node.saved_output = node.saved_logsumexp = _FREED
 
-
-class AttentionWithDropoutBackward0(_Node):
-    """Of _attention_with_dropout."""
+class AttentionWithDropoutBackward0(_Node):  # _attention_with_dropout
     __slots__ = (
         "saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
         "saved_logsumexp", "saved_dropout_p", "saved_is_causal", "saved_scale", "saved_seed",
-        "saved_block",
-    )
+        "saved_block")
     saved = (
         "saved_query", "saved_key", "saved_value", "saved_attn_mask", "saved_output",
-        "saved_logsumexp",
-    )
+        "saved_logsumexp")
     others = (("saved_output", 0), ("saved_logsumexp", 1))
-
     def keep(node, query, key, value, attn_mask, dropout_p, is_causal, scale, seed, block):
         node.saved_query = _save(query)
         node.saved_key = _save(key)
@@ -101,7 +76,6 @@ class AttentionWithDropoutBackward0(_Node):
         node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
         node.saved_seed = seed if type(seed) in _PLAIN else _kept(seed)
         node.saved_block = block if type(block) in _PLAIN else _kept(block)
-
     def backward(node, grad):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
         dropout_p = node.saved_dropout_p
@@ -117,9 +91,7 @@ class AttentionWithDropoutBackward0(_Node):
         logsumexp = node.saved_logsumexp.unpack(node)
         return attention_gradients(
             grad, query, key, value, output, logsumexp, is_causal, attn_mask, scale,
-            grad_input_mask, dropout_p, seed, block,
-        )
-
+            grad_input_mask, dropout_p, seed, block)
     def release(node):
-        node.saved_query = node.saved_key = node.saved_value = _FREED
-        node.saved_attn_mask = node.saved_output = node.saved_logsumexp = _FREED
+        node.saved_query = node.saved_key = node.saved_value = node.saved_attn_mask = _FREED
+        node.saved_output = node.saved_logsumexp = _FREED

@@ -2,75 +2,49 @@
 """Registrations of the operators of native/batched.py, and their derivatives."""
 
 from ...autograd.formulas.numbers import conj, repeated, scaled
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...structured import forms as _forms
+from ...makers.rows import casts, counts, impl, out_of, refuses_out
 from ...native import batched as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
+    impl(_ops.bmm, "CPU, CUDA, Meta", native.bmm, BmmBackward0, casts("lower_precision_fp"))
+    impl(_ops.bmm_out, "CompositeExplicitAutograd", native.bmm_out, counts, refuses_out)
     impl(
-        _operators.bmm, "CPU, CUDA, Meta", native.bmm, BmmBackward0,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
-    impl(_operators.bmm_out, "CompositeExplicitAutograd", native.bmm_out, counts, refuses_out)
+        _ops.baddbmm, "CPU, CUDA, Meta", native.baddbmm, BaddbmmBackward0,
+        casts("lower_precision_fp"))
+    impl(_ops.baddbmm_, "CompositeExplicitAutograd", native.baddbmm_, counts, BaddbmmBackward0)
+    impl(_ops.baddbmm_out, "CompositeExplicitAutograd", native.baddbmm_out, counts, refuses_out)
     impl(
-        _operators.baddbmm, "CPU, CUDA, Meta", native.baddbmm, BaddbmmBackward0,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
+        _ops.addbmm, "CompositeExplicitAutograd", native.addbmm, AddbmmBackward0,
+        casts("lower_precision_fp"))
     impl(
-        _operators.baddbmm_, "CompositeExplicitAutograd", native.baddbmm_, counts, BaddbmmBackward0,
-    )
-    impl(
-        _operators.baddbmm_out, "CompositeExplicitAutograd", native.baddbmm_out, counts,
-        refuses_out,
-    )
-    impl(
-        _operators.addbmm, "CompositeExplicitAutograd", native.addbmm, AddbmmBackward0,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
-    impl(
-        _operators.addbmm_, "CompositeExplicitAutograd", _forms.inplace(_operators.addbmm), counts,
-        AddbmmBackward0,
-    )
-    impl(
-        _operators.addbmm_out, "CompositeExplicitAutograd", _forms.out(_operators.addbmm), counts,
-        refuses_out,
-    )
+        _ops.addbmm_, "CompositeExplicitAutograd", _forms.inplace(_ops.addbmm), counts,
+        AddbmmBackward0)
+    out_of(_ops.addbmm_out, _ops.addbmm)
 
-
-class BmmBackward0(_Node):
-    """Of bmm."""
-    __slots__ = ("saved_mat2", "saved_self")
-    saved = ("saved_mat2", "saved_self")
-
+class BmmBackward0(_Node):  # bmm
+    __slots__ = saved = ("saved_mat2", "saved_self")
     def keep(node, self, mat2):
         if node.edges[0] is not None:
             node.saved_mat2 = _save(mat2)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def backward(node, grad):
         to_self, to_mat2 = node.edges
         return (
             None if to_self is None else grad.bmm(conj(node.saved_mat2.unpack(node).mT)),
             None if to_mat2 is None else conj(node.saved_self.unpack(node).mT).bmm(grad),
         )
-
     def release(node):
         node.saved_mat2 = node.saved_self = _FREED
 
-
-class BaddbmmBackward0(_Node):
-    """Of baddbmm."""
+class BaddbmmBackward0(_Node):  # baddbmm
     __slots__ = ("saved_batch2", "saved_batch1", "saved_beta", "saved_alpha")
     saved = ("saved_batch2", "saved_batch1")
-
     def keep(node, self, batch1, batch2, beta, alpha):
         if node.edges[1] is not None:
             node.saved_batch2 = _save(batch2)
@@ -78,7 +52,6 @@ class BaddbmmBackward0(_Node):
             node.saved_batch1 = _save(batch1)
         node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
-
     def backward(node, grad):
         to_self, to_batch1, to_batch2 = node.edges
         grad_self = grad_batch1 = grad_batch2 = None
@@ -91,16 +64,12 @@ class BaddbmmBackward0(_Node):
             batch1 = node.saved_batch1.unpack(node)
             grad_batch2 = scaled(conj(batch1.mT).bmm(grad), node.saved_alpha)
         return grad_self, grad_batch1, grad_batch2
-
     def release(node):
         node.saved_batch2 = node.saved_batch1 = _FREED
 
-
-class AddbmmBackward0(_Node):
-    """Of addbmm."""
+class AddbmmBackward0(_Node):  # addbmm
     __slots__ = ("saved_batch1", "saved_batch2", "saved_beta", "saved_alpha")
     saved = ("saved_batch1", "saved_batch2")
-
     def keep(node, self, batch1, batch2, beta, alpha):
         if node.edges[1] is not None or node.edges[2] is not None:
             node.saved_batch1 = _save(batch1)
@@ -108,7 +77,6 @@ class AddbmmBackward0(_Node):
             node.saved_batch2 = _save(batch2)
         node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
-
     def backward(node, grad):
         to_self, to_batch1, to_batch2 = node.edges
         grad_self = grad_batch1 = grad_batch2 = None
@@ -122,6 +90,5 @@ class AddbmmBackward0(_Node):
             batch1 = node.saved_batch1.unpack(node)
             grad_batch2 = scaled(conj(batch1.mT).bmm(repeated(grad, len(batch1))), node.saved_alpha)
         return grad_self, grad_batch1, grad_batch2
-
     def release(node):
         node.saved_batch1 = node.saved_batch2 = _FREED

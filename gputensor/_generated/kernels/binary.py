@@ -4,252 +4,214 @@
 from ...autograd.formulas import threshold_backward, where, zeros_like
 from ...autograd.formulas.numbers import (
     conj, copysign_backward, div_other_backward, div_self_backward, fmod_other_backward,
-    pow_backward_exponent, pow_backward_self, remainder_other_backward, scaled,
-)
+    pow_backward_exponent, pow_backward_self, remainder_other_backward, scaled)
 from ...autograd.formulas.pointwise import larger_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_copy as _save_copy
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_copy as _save_copy, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import bind, casts, counts, forwards, impl, passes, refuses_out
+from ...structured import forms as _forms
+from ...makers.rows import bind, casts, counts, forwards, impl, out_of, passes, refuses_out
 from ...native import binary as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    bind(_operators.add_Tensor, native.functional, "add", AddBackward0)
-    bind(_operators.add__Tensor, native.inplace, "add", counts, AddBackward0)
-    bind(_operators.add_out, native.out, "add", counts, refuses_out)
-    forwards(_operators.add_Scalar, _operators.add_Tensor)
-    forwards(_operators.add__Scalar, _operators.add__Tensor)
-    forwards(_operators.add_Scalar_out, _operators.add_out)
-    bind(_operators.sub_Tensor, native.functional, "sub", SubBackward0)
-    bind(_operators.sub__Tensor, native.inplace, "sub", counts, SubBackward0)
-    bind(_operators.sub_out, native.out, "sub", counts, refuses_out)
-    forwards(_operators.sub_Scalar, _operators.sub_Tensor)
-    forwards(_operators.sub__Scalar, _operators.sub__Tensor)
-    forwards(_operators.sub_Scalar_out, _operators.sub_out)
-    forwards(_operators.subtract_Tensor, _operators.sub_Tensor)
-    forwards(_operators.subtract__Tensor, _operators.sub__Tensor)
-    forwards(_operators.subtract_out, _operators.sub_out)
-    forwards(_operators.subtract_Scalar, _operators.sub_Tensor)
-    forwards(_operators.subtract__Scalar, _operators.sub__Tensor)
-    forwards(_operators.subtract_Scalar_out, _operators.sub_out)
-    impl(_operators.rsub_Tensor, "CompositeImplicitAutograd", native.rsub)
+    bind(_ops.add_Tensor, native.functional, "add", AddBackward0)
+    bind(_ops.add__Tensor, native.inplace, "add", counts, AddBackward0)
+    bind(_ops.add_out, native.out, "add", counts, refuses_out)
+    forwards(_ops.add_Scalar, _ops.add_Tensor)
+    forwards(_ops.add__Scalar, _ops.add__Tensor)
+    forwards(_ops.add_Scalar_out, _ops.add_out)
+    bind(_ops.sub_Tensor, native.functional, "sub", SubBackward0)
+    bind(_ops.sub__Tensor, native.inplace, "sub", counts, SubBackward0)
+    bind(_ops.sub_out, native.out, "sub", counts, refuses_out)
+    forwards(_ops.sub_Scalar, _ops.sub_Tensor)
+    forwards(_ops.sub__Scalar, _ops.sub__Tensor)
+    forwards(_ops.sub_Scalar_out, _ops.sub_out)
+    forwards(_ops.subtract_Tensor, _ops.sub_Tensor)
+    forwards(_ops.subtract__Tensor, _ops.sub__Tensor)
+    forwards(_ops.subtract_out, _ops.sub_out)
+    forwards(_ops.subtract_Scalar, _ops.sub_Tensor)
+    forwards(_ops.subtract__Scalar, _ops.sub__Tensor)
+    forwards(_ops.subtract_Scalar_out, _ops.sub_out)
+    impl(_ops.rsub_Tensor, "CompositeImplicitAutograd", native.rsub)
     impl(
-        _operators.rsub_Tensor_out, "CPU, CUDA, Meta", native.rsub_Tensor_out, counts, refuses_out,
-        loop="sub",
-    )
-    forwards(_operators.rsub_Scalar, _operators.rsub_Tensor)
-    forwards(_operators.rsub_Scalar_out, _operators.rsub_Tensor_out)
-    bind(_operators.mul_Tensor, native.functional, "mul", MulBackward0)
-    bind(_operators.mul__Tensor, native.inplace, "mul", counts, MulBackward0)
-    bind(_operators.mul_out, native.out, "mul", counts, refuses_out)
-    forwards(_operators.mul_Scalar, _operators.mul_Tensor)
-    forwards(_operators.mul__Scalar, _operators.mul__Tensor)
-    forwards(_operators.mul_Scalar_out, _operators.mul_out)
-    forwards(_operators.multiply_Tensor, _operators.mul_Tensor)
-    forwards(_operators.multiply__Tensor, _operators.mul__Tensor)
-    forwards(_operators.multiply_out, _operators.mul_out)
-    forwards(_operators.multiply_Scalar, _operators.mul_Tensor)
-    forwards(_operators.multiply__Scalar, _operators.mul__Tensor)
-    forwards(_operators.multiply_Scalar_out, _operators.mul_out)
-    bind(_operators.div_Tensor, native.functional, "div", DivBackward0)
-    bind(_operators.div__Tensor, native.inplace, "div", counts, DivBackward0)
-    bind(_operators.div_out, native.out, "div", counts, refuses_out)
-    forwards(_operators.div_Scalar, _operators.div_Tensor)
-    forwards(_operators.div__Scalar, _operators.div__Tensor)
-    forwards(_operators.div_Scalar_out, _operators.div_out)
-    forwards(_operators.divide_Tensor, _operators.div_Tensor)
-    forwards(_operators.divide__Tensor, _operators.div__Tensor)
-    forwards(_operators.divide_out, _operators.div_out)
-    forwards(_operators.divide_Scalar, _operators.div_Tensor)
-    forwards(_operators.divide__Scalar, _operators.div__Tensor)
-    forwards(_operators.divide_Scalar_out, _operators.div_out)
-    forwards(_operators.true_divide_Tensor, _operators.div_Tensor)
-    forwards(_operators.true_divide__Tensor, _operators.div__Tensor)
-    forwards(_operators.true_divide_out, _operators.div_out)
-    forwards(_operators.true_divide_Scalar, _operators.div_Tensor)
-    forwards(_operators.true_divide__Scalar, _operators.div__Tensor)
-    forwards(_operators.true_divide_Scalar_out, _operators.div_out)
-    bind(_operators.div_Tensor_mode, native.mode_functional, "div_trunc", DivBackward2)
-    bind(_operators.div__Tensor_mode, native.mode_inplace, "div_trunc", counts, DivBackward2)
-    bind(_operators.div_out_mode, native.mode_out, "div_trunc", counts, refuses_out)
-    forwards(_operators.div_Scalar_mode, _operators.div_Tensor_mode)
-    forwards(_operators.div__Scalar_mode, _operators.div__Tensor_mode)
-    forwards(_operators.div_Scalar_mode_out, _operators.div_out_mode)
-    forwards(_operators.divide_Tensor_mode, _operators.div_Tensor_mode)
-    forwards(_operators.divide__Tensor_mode, _operators.div__Tensor_mode)
-    forwards(_operators.divide_out_mode, _operators.div_out_mode)
-    forwards(_operators.divide_Scalar_mode, _operators.div_Tensor_mode)
-    forwards(_operators.divide__Scalar_mode, _operators.div__Tensor_mode)
-    forwards(_operators.divide_Scalar_mode_out, _operators.div_out_mode)
-    bind(_operators.minimum, native.functional, "minimum", MinimumBackward0)
-    bind(_operators.minimum_out, native.out, "minimum", counts, refuses_out)
-    bind(_operators.maximum, native.functional, "maximum", MaximumBackward0)
-    bind(_operators.maximum_out, native.out, "maximum", counts, refuses_out)
+        _ops.rsub_Tensor_out, "CPU, CUDA, Meta", native.rsub_Tensor_out, counts, refuses_out,
+        loop="sub")
+    forwards(_ops.rsub_Scalar, _ops.rsub_Tensor)
+    forwards(_ops.rsub_Scalar_out, _ops.rsub_Tensor_out)
+    bind(_ops.mul_Tensor, native.functional, "mul", MulBackward0)
+    bind(_ops.mul__Tensor, native.inplace, "mul", counts, MulBackward0)
+    bind(_ops.mul_out, native.out, "mul", counts, refuses_out)
+    forwards(_ops.mul_Scalar, _ops.mul_Tensor)
+    forwards(_ops.mul__Scalar, _ops.mul__Tensor)
+    forwards(_ops.mul_Scalar_out, _ops.mul_out)
+    forwards(_ops.multiply_Tensor, _ops.mul_Tensor)
+    forwards(_ops.multiply__Tensor, _ops.mul__Tensor)
+    forwards(_ops.multiply_out, _ops.mul_out)
+    forwards(_ops.multiply_Scalar, _ops.mul_Tensor)
+    forwards(_ops.multiply__Scalar, _ops.mul__Tensor)
+    forwards(_ops.multiply_Scalar_out, _ops.mul_out)
+    bind(_ops.div_Tensor, native.functional, "div", DivBackward0)
+    bind(_ops.div__Tensor, native.inplace, "div", counts, DivBackward0)
+    bind(_ops.div_out, native.out, "div", counts, refuses_out)
+    forwards(_ops.div_Scalar, _ops.div_Tensor)
+    forwards(_ops.div__Scalar, _ops.div__Tensor)
+    forwards(_ops.div_Scalar_out, _ops.div_out)
+    forwards(_ops.divide_Tensor, _ops.div_Tensor)
+    forwards(_ops.divide__Tensor, _ops.div__Tensor)
+    forwards(_ops.divide_out, _ops.div_out)
+    forwards(_ops.divide_Scalar, _ops.div_Tensor)
+    forwards(_ops.divide__Scalar, _ops.div__Tensor)
+    forwards(_ops.divide_Scalar_out, _ops.div_out)
+    forwards(_ops.true_divide_Tensor, _ops.div_Tensor)
+    forwards(_ops.true_divide__Tensor, _ops.div__Tensor)
+    forwards(_ops.true_divide_out, _ops.div_out)
+    forwards(_ops.true_divide_Scalar, _ops.div_Tensor)
+    forwards(_ops.true_divide__Scalar, _ops.div__Tensor)
+    forwards(_ops.true_divide_Scalar_out, _ops.div_out)
+    bind(_ops.div_Tensor_mode, native.mode_functional, "div_trunc", DivBackward2)
+    bind(_ops.div__Tensor_mode, native.mode_inplace, "div_trunc", counts, DivBackward2)
+    bind(_ops.div_out_mode, native.mode_out, "div_trunc", counts, refuses_out)
+    forwards(_ops.div_Scalar_mode, _ops.div_Tensor_mode)
+    forwards(_ops.div__Scalar_mode, _ops.div__Tensor_mode)
+    forwards(_ops.div_Scalar_mode_out, _ops.div_out_mode)
+    forwards(_ops.divide_Tensor_mode, _ops.div_Tensor_mode)
+    forwards(_ops.divide__Tensor_mode, _ops.div__Tensor_mode)
+    forwards(_ops.divide_out_mode, _ops.div_out_mode)
+    forwards(_ops.divide_Scalar_mode, _ops.div_Tensor_mode)
+    forwards(_ops.divide__Scalar_mode, _ops.div__Tensor_mode)
+    forwards(_ops.divide_Scalar_mode_out, _ops.div_out_mode)
+    bind(_ops.minimum, native.functional, "minimum", MinimumBackward0)
+    bind(_ops.minimum_out, native.out, "minimum", counts, refuses_out)
+    bind(_ops.maximum, native.functional, "maximum", MaximumBackward0)
+    bind(_ops.maximum_out, native.out, "maximum", counts, refuses_out)
+    bind(_ops.pow_Tensor_Tensor, native.pow_functional, "pow", PowBackward0, casts(CUDA="fp32"))
+    bind(_ops.pow__Tensor, native.pow_inplace, "pow", counts, PowBackward0)
+    bind(_ops.pow_Tensor_Tensor_out, native.pow_out, "pow", counts, refuses_out)
+    forwards(_ops.pow_Tensor_Scalar, _ops.pow_Tensor_Tensor)
+    forwards(_ops.pow__Scalar, _ops.pow__Tensor)
+    forwards(_ops.pow_Tensor_Scalar_out, _ops.pow_Tensor_Tensor_out)
+    forwards(_ops.pow_Scalar, _ops.pow_Tensor_Tensor)
+    forwards(_ops.pow_Scalar_out, _ops.pow_Tensor_Tensor_out)
+    impl(_ops.float_power_Tensor_Tensor, "CompositeImplicitAutograd", native.float_power)
+    out_of(_ops.float_power_Tensor_Tensor_out, _ops.float_power_Tensor_Tensor)
+    forwards(_ops.float_power_Tensor_Scalar, _ops.float_power_Tensor_Tensor)
+    forwards(_ops.float_power_Tensor_Scalar_out, _ops.float_power_Tensor_Tensor_out)
+    forwards(_ops.float_power_Scalar, _ops.float_power_Tensor_Tensor)
+    forwards(_ops.float_power_Scalar_out, _ops.float_power_Tensor_Tensor_out)
+    impl(_ops.float_power__Tensor, "CompositeImplicitAutograd", native.float_power_)
+    forwards(_ops.float_power__Scalar, _ops.float_power__Tensor)
+    bind(_ops.fmod_Tensor, native.functional, "fmod", FmodBackward0)
+    bind(_ops.fmod__Tensor, native.inplace, "fmod", counts, FmodBackward0)
+    bind(_ops.fmod_Tensor_out, native.out, "fmod", counts, refuses_out)
+    forwards(_ops.fmod_Scalar, _ops.fmod_Tensor)
+    forwards(_ops.fmod__Scalar, _ops.fmod__Tensor)
+    forwards(_ops.fmod_Scalar_out, _ops.fmod_Tensor_out)
+    bind(_ops.remainder_Tensor, native.functional, "remainder", RemainderBackward0)
+    bind(_ops.remainder__Tensor, native.inplace, "remainder", counts, RemainderBackward0)
+    bind(_ops.remainder_Tensor_out, native.out, "remainder", counts, refuses_out)
+    forwards(_ops.remainder_Scalar, _ops.remainder_Tensor)
+    forwards(_ops.remainder__Scalar, _ops.remainder__Tensor)
+    forwards(_ops.remainder_Scalar_out, _ops.remainder_Tensor_out)
+    forwards(_ops.remainder_Scalar_Tensor, _ops.remainder_Tensor)
+    forwards(_ops.remainder_Scalar_Tensor_out, _ops.remainder_Tensor_out)
+    impl(_ops.floor_divide, "CompositeImplicitAutograd", native.floor_divide)
+    out_of(_ops.floor_divide_out, _ops.floor_divide)
+    forwards(_ops.floor_divide_Scalar, _ops.floor_divide)
+    forwards(_ops.floor_divide_Scalar_out, _ops.floor_divide_out)
+    impl(_ops.floor_divide__Tensor, "CompositeImplicitAutograd", native.floor_divide_)
+    forwards(_ops.floor_divide__Scalar, _ops.floor_divide__Tensor)
+    bind(_ops.atan2, native.functional, "atan2", Atan2Backward0, casts(CUDA="promote"))
+    bind(_ops.atan2_, native.inplace, "atan2", counts, Atan2Backward0)
+    bind(_ops.atan2_out, native.out, "atan2", counts, refuses_out)
+    forwards(_ops.arctan2, _ops.atan2)
+    forwards(_ops.arctan2_, _ops.atan2_)
+    forwards(_ops.arctan2_out, _ops.atan2_out)
+    bind(_ops.hypot, native.functional, "hypot", HypotBackward0)
+    bind(_ops.hypot_, native.inplace, "hypot", counts, HypotBackward0)
+    bind(_ops.hypot_out, native.out, "hypot", counts, refuses_out)
+    bind(_ops.copysign_Tensor, native.functional, "copysign", CopysignBackward0)
+    bind(_ops.copysign__Tensor, native.inplace, "copysign", counts, CopysignBackward0)
+    bind(_ops.copysign_out, native.out, "copysign", counts, refuses_out)
+    forwards(_ops.copysign_Scalar, _ops.copysign_Tensor)
+    forwards(_ops.copysign__Scalar, _ops.copysign__Tensor)
+    forwards(_ops.copysign_Scalar_out, _ops.copysign_out)
+    bind(_ops.fmax, native.functional, "fmax", FmaxBackward0)
+    bind(_ops.fmax_out, native.out, "fmax", counts, refuses_out)
+    bind(_ops.fmin, native.functional, "fmin", FminBackward0)
+    bind(_ops.fmin_out, native.out, "fmin", counts, refuses_out)
+    bind(_ops.nextafter, native.functional, "nextafter", NextafterBackward0)
+    bind(_ops.nextafter_, native.inplace, "nextafter", counts, NextafterBackward0)
+    bind(_ops.nextafter_out, native.out, "nextafter", counts, refuses_out)
+    bind(_ops.gcd, native.functional, "gcd", passes)
+    bind(_ops.gcd_, native.inplace, "gcd", counts, GcdBackward0)
+    bind(_ops.gcd_out, native.out, "gcd", counts, refuses_out)
+    bind(_ops.lcm, native.functional, "lcm", passes)
+    bind(_ops.lcm_, native.inplace, "lcm", counts, LcmBackward0)
+    bind(_ops.lcm_out, native.out, "lcm", counts, refuses_out)
+    impl(_ops.ldexp_Tensor, "CompositeImplicitAutograd", native.ldexp)
+    impl(_ops.ldexp_, "CompositeImplicitAutograd", _forms.inplace(_ops.ldexp_Tensor))
+    out_of(_ops.ldexp_out, _ops.ldexp_Tensor)
+    bind(_ops.logaddexp, native.functional, "logaddexp", LogaddexpBackward0)
+    bind(_ops.logaddexp_out, native.out, "logaddexp", counts, refuses_out)
+    bind(_ops.logaddexp2, native.functional, "logaddexp2", Logaddexp2Backward0)
+    bind(_ops.logaddexp2_out, native.out, "logaddexp2", counts, refuses_out)
+    bind(_ops.heaviside, native.functional, "heaviside", passes)
+    bind(_ops.heaviside_, native.inplace, "heaviside", counts, HeavisideBackward0)
+    bind(_ops.heaviside_out, native.out, "heaviside", counts, refuses_out)
+    bind(_ops.bitwise_and_Tensor, native.functional, "bitwise_and", passes)
+    bind(_ops.bitwise_and__Tensor, native.inplace, "bitwise_and", counts, BitwiseAndBackward0)
+    bind(_ops.bitwise_and_Tensor_out, native.out, "bitwise_and", counts, refuses_out)
+    forwards(_ops.bitwise_and_Scalar, _ops.bitwise_and_Tensor)
+    forwards(_ops.bitwise_and__Scalar, _ops.bitwise_and__Tensor)
+    forwards(_ops.bitwise_and_Scalar_out, _ops.bitwise_and_Tensor_out)
+    forwards(_ops.bitwise_and_Scalar_Tensor, _ops.bitwise_and_Tensor)
+    forwards(_ops.bitwise_and_Scalar_Tensor_out, _ops.bitwise_and_Tensor_out)
+    bind(_ops.bitwise_or_Tensor, native.functional, "bitwise_or", passes)
+    bind(_ops.bitwise_or__Tensor, native.inplace, "bitwise_or", counts, BitwiseOrBackward0)
+    bind(_ops.bitwise_or_Tensor_out, native.out, "bitwise_or", counts, refuses_out)
+    forwards(_ops.bitwise_or_Scalar, _ops.bitwise_or_Tensor)
+    forwards(_ops.bitwise_or__Scalar, _ops.bitwise_or__Tensor)
+    forwards(_ops.bitwise_or_Scalar_out, _ops.bitwise_or_Tensor_out)
+    forwards(_ops.bitwise_or_Scalar_Tensor, _ops.bitwise_or_Tensor)
+    forwards(_ops.bitwise_or_Scalar_Tensor_out, _ops.bitwise_or_Tensor_out)
+    bind(_ops.bitwise_xor_Tensor, native.functional, "bitwise_xor", passes)
+    bind(_ops.bitwise_xor__Tensor, native.inplace, "bitwise_xor", counts, BitwiseXorBackward0)
+    bind(_ops.bitwise_xor_Tensor_out, native.out, "bitwise_xor", counts, refuses_out)
+    forwards(_ops.bitwise_xor_Scalar, _ops.bitwise_xor_Tensor)
+    forwards(_ops.bitwise_xor__Scalar, _ops.bitwise_xor__Tensor)
+    forwards(_ops.bitwise_xor_Scalar_out, _ops.bitwise_xor_Tensor_out)
+    forwards(_ops.bitwise_xor_Scalar_Tensor, _ops.bitwise_xor_Tensor)
+    forwards(_ops.bitwise_xor_Scalar_Tensor_out, _ops.bitwise_xor_Tensor_out)
+    bind(_ops.bitwise_left_shift_Tensor, native.functional, "bitwise_left_shift", passes)
     bind(
-        _operators.pow_Tensor_Tensor, native.pow_functional, "pow", PowBackward0,
-        casts(CUDA="fp32"),
-    )
-    bind(_operators.pow__Tensor, native.pow_inplace, "pow", counts, PowBackward0)
-    bind(_operators.pow_Tensor_Tensor_out, native.pow_out, "pow", counts, refuses_out)
-    forwards(_operators.pow_Tensor_Scalar, _operators.pow_Tensor_Tensor)
-    forwards(_operators.pow__Scalar, _operators.pow__Tensor)
-    forwards(_operators.pow_Tensor_Scalar_out, _operators.pow_Tensor_Tensor_out)
-    forwards(_operators.pow_Scalar, _operators.pow_Tensor_Tensor)
-    forwards(_operators.pow_Scalar_out, _operators.pow_Tensor_Tensor_out)
-    impl(_operators.float_power_Tensor_Tensor, "CompositeImplicitAutograd", native.float_power)
-    impl(
-        _operators.float_power_Tensor_Tensor_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.float_power_Tensor_Tensor), counts, refuses_out,
-    )
-    forwards(_operators.float_power_Tensor_Scalar, _operators.float_power_Tensor_Tensor)
-    forwards(_operators.float_power_Tensor_Scalar_out, _operators.float_power_Tensor_Tensor_out)
-    forwards(_operators.float_power_Scalar, _operators.float_power_Tensor_Tensor)
-    forwards(_operators.float_power_Scalar_out, _operators.float_power_Tensor_Tensor_out)
-    impl(_operators.float_power__Tensor, "CompositeImplicitAutograd", native.float_power_)
-    forwards(_operators.float_power__Scalar, _operators.float_power__Tensor)
-    bind(_operators.fmod_Tensor, native.functional, "fmod", FmodBackward0)
-    bind(_operators.fmod__Tensor, native.inplace, "fmod", counts, FmodBackward0)
-    bind(_operators.fmod_Tensor_out, native.out, "fmod", counts, refuses_out)
-    forwards(_operators.fmod_Scalar, _operators.fmod_Tensor)
-    forwards(_operators.fmod__Scalar, _operators.fmod__Tensor)
-    forwards(_operators.fmod_Scalar_out, _operators.fmod_Tensor_out)
-    bind(_operators.remainder_Tensor, native.functional, "remainder", RemainderBackward0)
-    bind(_operators.remainder__Tensor, native.inplace, "remainder", counts, RemainderBackward0)
-    bind(_operators.remainder_Tensor_out, native.out, "remainder", counts, refuses_out)
-    forwards(_operators.remainder_Scalar, _operators.remainder_Tensor)
-    forwards(_operators.remainder__Scalar, _operators.remainder__Tensor)
-    forwards(_operators.remainder_Scalar_out, _operators.remainder_Tensor_out)
-    forwards(_operators.remainder_Scalar_Tensor, _operators.remainder_Tensor)
-    forwards(_operators.remainder_Scalar_Tensor_out, _operators.remainder_Tensor_out)
-    impl(_operators.floor_divide, "CompositeImplicitAutograd", native.floor_divide)
-    impl(
-        _operators.floor_divide_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.floor_divide), counts, refuses_out,
-    )
-    forwards(_operators.floor_divide_Scalar, _operators.floor_divide)
-    forwards(_operators.floor_divide_Scalar_out, _operators.floor_divide_out)
-    impl(_operators.floor_divide__Tensor, "CompositeImplicitAutograd", native.floor_divide_)
-    forwards(_operators.floor_divide__Scalar, _operators.floor_divide__Tensor)
-    bind(_operators.atan2, native.functional, "atan2", Atan2Backward0, casts(CUDA="promote"))
-    bind(_operators.atan2_, native.inplace, "atan2", counts, Atan2Backward0)
-    bind(_operators.atan2_out, native.out, "atan2", counts, refuses_out)
-    forwards(_operators.arctan2, _operators.atan2)
-    forwards(_operators.arctan2_, _operators.atan2_)
-    forwards(_operators.arctan2_out, _operators.atan2_out)
-    bind(_operators.hypot, native.functional, "hypot", HypotBackward0)
-    bind(_operators.hypot_, native.inplace, "hypot", counts, HypotBackward0)
-    bind(_operators.hypot_out, native.out, "hypot", counts, refuses_out)
-    bind(_operators.copysign_Tensor, native.functional, "copysign", CopysignBackward0)
-    bind(_operators.copysign__Tensor, native.inplace, "copysign", counts, CopysignBackward0)
-    bind(_operators.copysign_out, native.out, "copysign", counts, refuses_out)
-    forwards(_operators.copysign_Scalar, _operators.copysign_Tensor)
-    forwards(_operators.copysign__Scalar, _operators.copysign__Tensor)
-    forwards(_operators.copysign_Scalar_out, _operators.copysign_out)
-    bind(_operators.fmax, native.functional, "fmax", FmaxBackward0)
-    bind(_operators.fmax_out, native.out, "fmax", counts, refuses_out)
-    bind(_operators.fmin, native.functional, "fmin", FminBackward0)
-    bind(_operators.fmin_out, native.out, "fmin", counts, refuses_out)
-    bind(_operators.nextafter, native.functional, "nextafter", NextafterBackward0)
-    bind(_operators.nextafter_, native.inplace, "nextafter", counts, NextafterBackward0)
-    bind(_operators.nextafter_out, native.out, "nextafter", counts, refuses_out)
-    bind(_operators.gcd, native.functional, "gcd", passes)
-    bind(_operators.gcd_, native.inplace, "gcd", counts, GcdBackward0)
-    bind(_operators.gcd_out, native.out, "gcd", counts, refuses_out)
-    bind(_operators.lcm, native.functional, "lcm", passes)
-    bind(_operators.lcm_, native.inplace, "lcm", counts, LcmBackward0)
-    bind(_operators.lcm_out, native.out, "lcm", counts, refuses_out)
-    impl(_operators.ldexp_Tensor, "CompositeImplicitAutograd", native.ldexp)
-    impl(_operators.ldexp_, "CompositeImplicitAutograd", _forms.inplace(_operators.ldexp_Tensor))
-    impl(
-        _operators.ldexp_out, "CompositeExplicitAutograd", _forms.out(_operators.ldexp_Tensor),
-        counts, refuses_out,
-    )
-    bind(_operators.logaddexp, native.functional, "logaddexp", LogaddexpBackward0)
-    bind(_operators.logaddexp_out, native.out, "logaddexp", counts, refuses_out)
-    bind(_operators.logaddexp2, native.functional, "logaddexp2", Logaddexp2Backward0)
-    bind(_operators.logaddexp2_out, native.out, "logaddexp2", counts, refuses_out)
-    bind(_operators.heaviside, native.functional, "heaviside", passes)
-    bind(_operators.heaviside_, native.inplace, "heaviside", counts, HeavisideBackward0)
-    bind(_operators.heaviside_out, native.out, "heaviside", counts, refuses_out)
-    bind(_operators.bitwise_and_Tensor, native.functional, "bitwise_and", passes)
-    bind(_operators.bitwise_and__Tensor, native.inplace, "bitwise_and", counts, BitwiseAndBackward0)
-    bind(_operators.bitwise_and_Tensor_out, native.out, "bitwise_and", counts, refuses_out)
-    forwards(_operators.bitwise_and_Scalar, _operators.bitwise_and_Tensor)
-    forwards(_operators.bitwise_and__Scalar, _operators.bitwise_and__Tensor)
-    forwards(_operators.bitwise_and_Scalar_out, _operators.bitwise_and_Tensor_out)
-    forwards(_operators.bitwise_and_Scalar_Tensor, _operators.bitwise_and_Tensor)
-    forwards(_operators.bitwise_and_Scalar_Tensor_out, _operators.bitwise_and_Tensor_out)
-    bind(_operators.bitwise_or_Tensor, native.functional, "bitwise_or", passes)
-    bind(_operators.bitwise_or__Tensor, native.inplace, "bitwise_or", counts, BitwiseOrBackward0)
-    bind(_operators.bitwise_or_Tensor_out, native.out, "bitwise_or", counts, refuses_out)
-    forwards(_operators.bitwise_or_Scalar, _operators.bitwise_or_Tensor)
-    forwards(_operators.bitwise_or__Scalar, _operators.bitwise_or__Tensor)
-    forwards(_operators.bitwise_or_Scalar_out, _operators.bitwise_or_Tensor_out)
-    forwards(_operators.bitwise_or_Scalar_Tensor, _operators.bitwise_or_Tensor)
-    forwards(_operators.bitwise_or_Scalar_Tensor_out, _operators.bitwise_or_Tensor_out)
-    bind(_operators.bitwise_xor_Tensor, native.functional, "bitwise_xor", passes)
-    bind(_operators.bitwise_xor__Tensor, native.inplace, "bitwise_xor", counts, BitwiseXorBackward0)
-    bind(_operators.bitwise_xor_Tensor_out, native.out, "bitwise_xor", counts, refuses_out)
-    forwards(_operators.bitwise_xor_Scalar, _operators.bitwise_xor_Tensor)
-    forwards(_operators.bitwise_xor__Scalar, _operators.bitwise_xor__Tensor)
-    forwards(_operators.bitwise_xor_Scalar_out, _operators.bitwise_xor_Tensor_out)
-    forwards(_operators.bitwise_xor_Scalar_Tensor, _operators.bitwise_xor_Tensor)
-    forwards(_operators.bitwise_xor_Scalar_Tensor_out, _operators.bitwise_xor_Tensor_out)
-    bind(_operators.bitwise_left_shift_Tensor, native.functional, "bitwise_left_shift", passes)
+        _ops.bitwise_left_shift__Tensor, native.inplace, "bitwise_left_shift", counts,
+        BitwiseLeftShiftBackward0)
+    bind(_ops.bitwise_left_shift_Tensor_out, native.out, "bitwise_left_shift", counts, refuses_out)
+    forwards(_ops.bitwise_left_shift_Tensor_Scalar, _ops.bitwise_left_shift_Tensor)
+    forwards(_ops.bitwise_left_shift__Tensor_Scalar, _ops.bitwise_left_shift__Tensor)
+    forwards(_ops.bitwise_left_shift_Tensor_Scalar_out, _ops.bitwise_left_shift_Tensor_out)
+    forwards(_ops.bitwise_left_shift_Scalar_Tensor, _ops.bitwise_left_shift_Tensor)
+    forwards(_ops.bitwise_left_shift_Scalar_Tensor_out, _ops.bitwise_left_shift_Tensor_out)
+    bind(_ops.bitwise_right_shift_Tensor, native.functional, "bitwise_right_shift", passes)
     bind(
-        _operators.bitwise_left_shift__Tensor, native.inplace, "bitwise_left_shift", counts,
-        BitwiseLeftShiftBackward0,
-    )
+        _ops.bitwise_right_shift__Tensor, native.inplace, "bitwise_right_shift", counts,
+        BitwiseRightShiftBackward0)
     bind(
-        _operators.bitwise_left_shift_Tensor_out, native.out, "bitwise_left_shift", counts,
-        refuses_out,
-    )
-    forwards(_operators.bitwise_left_shift_Tensor_Scalar, _operators.bitwise_left_shift_Tensor)
-    forwards(_operators.bitwise_left_shift__Tensor_Scalar, _operators.bitwise_left_shift__Tensor)
-    forwards(
-        _operators.bitwise_left_shift_Tensor_Scalar_out, _operators.bitwise_left_shift_Tensor_out,
-    )
-    forwards(_operators.bitwise_left_shift_Scalar_Tensor, _operators.bitwise_left_shift_Tensor)
-    forwards(
-        _operators.bitwise_left_shift_Scalar_Tensor_out, _operators.bitwise_left_shift_Tensor_out,
-    )
-    bind(_operators.bitwise_right_shift_Tensor, native.functional, "bitwise_right_shift", passes)
+        _ops.bitwise_right_shift_Tensor_out, native.out, "bitwise_right_shift", counts, refuses_out)
+    forwards(_ops.bitwise_right_shift_Tensor_Scalar, _ops.bitwise_right_shift_Tensor)
+    forwards(_ops.bitwise_right_shift__Tensor_Scalar, _ops.bitwise_right_shift__Tensor)
+    forwards(_ops.bitwise_right_shift_Tensor_Scalar_out, _ops.bitwise_right_shift_Tensor_out)
+    forwards(_ops.bitwise_right_shift_Scalar_Tensor, _ops.bitwise_right_shift_Tensor)
+    forwards(_ops.bitwise_right_shift_Scalar_Tensor_out, _ops.bitwise_right_shift_Tensor_out)
     bind(
-        _operators.bitwise_right_shift__Tensor, native.inplace, "bitwise_right_shift", counts,
-        BitwiseRightShiftBackward0,
-    )
-    bind(
-        _operators.bitwise_right_shift_Tensor_out, native.out, "bitwise_right_shift", counts,
-        refuses_out,
-    )
-    forwards(_operators.bitwise_right_shift_Tensor_Scalar, _operators.bitwise_right_shift_Tensor)
-    forwards(_operators.bitwise_right_shift__Tensor_Scalar, _operators.bitwise_right_shift__Tensor)
-    forwards(
-        _operators.bitwise_right_shift_Tensor_Scalar_out, _operators.bitwise_right_shift_Tensor_out,
-    )
-    forwards(_operators.bitwise_right_shift_Scalar_Tensor, _operators.bitwise_right_shift_Tensor)
-    forwards(
-        _operators.bitwise_right_shift_Scalar_Tensor_out, _operators.bitwise_right_shift_Tensor_out,
-    )
-    bind(
-        _operators.threshold_backward, native.threshold_functional, "threshold_backward",
-        ThresholdBackwardBackward0,
-    )
+        _ops.threshold_backward, native.threshold_functional, "threshold_backward",
+        ThresholdBackwardBackward0)
 
-
-class AddBackward0(_Node):
-    """Of add.Tensor."""
+class AddBackward0(_Node):  # add.Tensor
     __slots__ = ("saved_alpha",)
-
     def keep(node, self, other, alpha):
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         return (
@@ -257,14 +219,10 @@ class AddBackward0(_Node):
             None if to_other is None else scaled(grad, node.saved_alpha),
         )
 
-
-class SubBackward0(_Node):
-    """Of sub.Tensor."""
+class SubBackward0(_Node):  # sub.Tensor
     __slots__ = ("saved_alpha",)
-
     def keep(node, self, other, alpha):
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         return (
@@ -272,50 +230,37 @@ class SubBackward0(_Node):
             None if to_other is None else scaled(grad, -node.saved_alpha),
         )
 
-
-class MulBackward0(_Node):
-    """Of mul.Tensor."""
-    __slots__ = ("saved_other", "saved_self")
-    saved = ("saved_other", "saved_self")
-
+class MulBackward0(_Node):  # mul.Tensor
+    __slots__ = saved = ("saved_other", "saved_self")
     def keep(node, self, other):
         if node.edges[0] is not None:
             node.saved_other = _save(other)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def keep_inplace(node, self, other):
         if node.edges[0] is not None:
             node.saved_other = _save(other)
         if node.edges[1] is not None:
             node.saved_self = _save_copy(self)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         return (
             None if to_self is None else grad * conj(node.saved_other.unpack(node)),
             None if to_other is None else grad * conj(node.saved_self.unpack(node)),
         )
-
     def release(node):
         node.saved_other = node.saved_self = _FREED
 
-
-class DivBackward0(_Node):
-    """Of div.Tensor."""
-    __slots__ = ("saved_other", "saved_self")
-    saved = ("saved_other", "saved_self")
-
+class DivBackward0(_Node):  # div.Tensor
+    __slots__ = saved = ("saved_other", "saved_self")
     def keep(node, self, other):
         node.saved_other = _save(other)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def keep_inplace(node, self, other):
         node.saved_other = _save(other)
         if node.edges[1] is not None:
             node.saved_self = _save_copy(self)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -325,28 +270,22 @@ class DivBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = -grad * conj(node.saved_self.unpack(node) / other / other)
         return grad_self, grad_other
-
     def release(node):
         node.saved_other = node.saved_self = _FREED
 
-
-class DivBackward2(_Node):
-    """Of div.Tensor_mode."""
+class DivBackward2(_Node):  # div.Tensor_mode
     __slots__ = ("saved_other", "saved_self", "saved_rounding_mode")
     saved = ("saved_other", "saved_self")
-
     def keep(node, self, other, rounding_mode):
         node.saved_other = _save(other)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
         node.saved_rounding_mode = rounding_mode
-
     def keep_inplace(node, self, other, rounding_mode):
         node.saved_other = _save(other)
         if node.edges[1] is not None:
             node.saved_self = _save_copy(self)
         node.saved_rounding_mode = rounding_mode
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -358,20 +297,14 @@ class DivBackward2(_Node):
             other = node.saved_other.unpack(node)
             grad_other = div_other_backward(grad, self, other, node.saved_rounding_mode)
         return grad_self, grad_other
-
     def release(node):
         node.saved_other = node.saved_self = _FREED
 
-
-class MinimumBackward0(_Node):
-    """Of minimum."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class MinimumBackward0(_Node):  # minimum
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -384,20 +317,14 @@ class MinimumBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = larger_backward(grad, self, other)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class MaximumBackward0(_Node):
-    """Of maximum."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class MaximumBackward0(_Node):  # maximum
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -410,25 +337,18 @@ class MaximumBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = larger_backward(grad, other, self)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class PowBackward0(_Node):
-    """Of pow.Tensor_Tensor."""
-    __slots__ = ("saved_self", "saved_exponent", "saved_result")
-    saved = ("saved_self", "saved_exponent", "saved_result")
+class PowBackward0(_Node):  # pow.Tensor_Tensor
+    __slots__ = saved = ("saved_self", "saved_exponent", "saved_result")
     result_for = (1,)
-
     def keep(node, self, exponent):
         node.saved_self = _save(self)
         node.saved_exponent = _save(exponent)
-
     def keep_inplace(node, self, exponent):
         node.saved_self = _save_copy(self)
         node.saved_exponent = _save(exponent)
-
     def backward(node, grad):
         to_self, to_exponent = node.edges
         grad_self = grad_exponent = None
@@ -442,26 +362,19 @@ class PowBackward0(_Node):
             result = node.saved_result.unpack(node)
             grad_exponent = pow_backward_exponent(grad, self, exponent, result)
         return grad_self, grad_exponent
-
     def release(node):
         node.saved_self = node.saved_exponent = node.saved_result = _FREED
 
-
-class FmodBackward0(_Node):
-    """Of fmod.Tensor."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class FmodBackward0(_Node):  # fmod.Tensor
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         if node.edges[1] is not None:
             node.saved_self = _save(self)
             node.saved_other = _save(other)
-
     def keep_inplace(node, self, other):
         if node.edges[1] is not None:
             node.saved_self = _save_copy(self)
             node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -472,26 +385,19 @@ class FmodBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = fmod_other_backward(grad, self, other)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class RemainderBackward0(_Node):
-    """Of remainder.Tensor."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class RemainderBackward0(_Node):  # remainder.Tensor
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         if node.edges[1] is not None:
             node.saved_self = _save(self)
             node.saved_other = _save(other)
-
     def keep_inplace(node, self, other):
         if node.edges[1] is not None:
             node.saved_self = _save_copy(self)
             node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -502,24 +408,17 @@ class RemainderBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = remainder_other_backward(grad, self, other)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class Atan2Backward0(_Node):
-    """Of atan2."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class Atan2Backward0(_Node):  # atan2
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
-
     def keep_inplace(node, self, other):
         node.saved_self = _save_copy(self)
         node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -532,28 +431,21 @@ class Atan2Backward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = grad * (-self / (self * self + other * other))
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class HypotBackward0(_Node):
-    """Of hypot."""
-    __slots__ = ("saved_self", "saved_other", "saved_result")
-    saved = ("saved_self", "saved_other", "saved_result")
-
+class HypotBackward0(_Node):  # hypot
+    __slots__ = saved = ("saved_self", "saved_other", "saved_result")
     def keep(node, self, other):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
         if node.edges[1] is not None:
             node.saved_other = _save(other)
-
     def keep_inplace(node, self, other):
         if node.edges[0] is not None:
             node.saved_self = _save_copy(self)
         if node.edges[1] is not None:
             node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -562,25 +454,18 @@ class HypotBackward0(_Node):
         if to_other is not None:
             grad_other = grad * (node.saved_other.unpack(node) / node.saved_result.unpack(node))
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = node.saved_result = _FREED
 
-
-class CopysignBackward0(_Node):
-    """Of copysign.Tensor."""
-    __slots__ = ("saved_self", "saved_result")
-    saved = ("saved_self", "saved_result")
+class CopysignBackward0(_Node):  # copysign.Tensor
+    __slots__ = saved = ("saved_self", "saved_result")
     result_for = (0,)
-
     def keep(node, self, other):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
-
     def keep_inplace(node, self, other):
         if node.edges[0] is not None:
             node.saved_self = _save_copy(self)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -591,20 +476,14 @@ class CopysignBackward0(_Node):
         if to_other is not None:
             grad_other = zeros_like(grad)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class FmaxBackward0(_Node):
-    """Of fmax."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class FmaxBackward0(_Node):  # fmax
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -615,20 +494,14 @@ class FmaxBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = where((node.saved_self.unpack(node) >= other) | (other != other), 0, grad)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class FminBackward0(_Node):
-    """Of fmin."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class FminBackward0(_Node):  # fmin
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -639,26 +512,19 @@ class FminBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = where((node.saved_self.unpack(node) <= other) | (other != other), 0, grad)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class NextafterBackward0(_Node):
-    """Of nextafter."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class NextafterBackward0(_Node):  # nextafter
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
             node.saved_other = _save(other)
-
     def keep_inplace(node, self, other):
         if node.edges[0] is not None:
             node.saved_self = _save_copy(self)
             node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -669,15 +535,10 @@ class NextafterBackward0(_Node):
         if to_other is not None:
             grad_other = zeros_like(grad)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class GcdBackward0(_Node):
-    """Of gcd_."""
-    __slots__ = ()
-
+class GcdBackward0(_Node):  # gcd_
     def backward(node, grad):
         to_self, to_other = node.edges
         return (
@@ -685,21 +546,14 @@ class GcdBackward0(_Node):
             None if to_other is None else zeros_like(grad),
         )
 
-
-class LcmBackward0(GcdBackward0):
-    """Of lcm_."""
+class LcmBackward0(GcdBackward0):  # lcm_
     __slots__ = ()
 
-
-class LogaddexpBackward0(_Node):
-    """Of logaddexp."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class LogaddexpBackward0(_Node):  # logaddexp
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -712,20 +566,14 @@ class LogaddexpBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = grad / conj(1 + (self - other).exp())
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class Logaddexp2Backward0(_Node):
-    """Of logaddexp2."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class Logaddexp2Backward0(_Node):  # logaddexp2
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -738,15 +586,10 @@ class Logaddexp2Backward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = grad / (1 + 2 ** (self - other))
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class HeavisideBackward0(_Node):
-    """Of heaviside_."""
-    __slots__ = ()
-
+class HeavisideBackward0(_Node):  # heaviside_
     def backward(node, grad):
         to_self, to_values = node.edges
         return (
@@ -754,42 +597,28 @@ class HeavisideBackward0(_Node):
             None if to_values is None else zeros_like(grad),
         )
 
-
-class BitwiseAndBackward0(GcdBackward0):
-    """Of bitwise_and_.Tensor."""
+class BitwiseAndBackward0(GcdBackward0):  # bitwise_and_.Tensor
     __slots__ = ()
 
-
-class BitwiseOrBackward0(GcdBackward0):
-    """Of bitwise_or_.Tensor."""
+class BitwiseOrBackward0(GcdBackward0):  # bitwise_or_.Tensor
     __slots__ = ()
 
-
-class BitwiseXorBackward0(GcdBackward0):
-    """Of bitwise_xor_.Tensor."""
+class BitwiseXorBackward0(GcdBackward0):  # bitwise_xor_.Tensor
     __slots__ = ()
 
-
-class BitwiseLeftShiftBackward0(GcdBackward0):
-    """Of bitwise_left_shift_.Tensor."""
+class BitwiseLeftShiftBackward0(GcdBackward0):  # bitwise_left_shift_.Tensor
     __slots__ = ()
 
-
-class BitwiseRightShiftBackward0(GcdBackward0):
-    """Of bitwise_right_shift_.Tensor."""
+class BitwiseRightShiftBackward0(GcdBackward0):  # bitwise_right_shift_.Tensor
     __slots__ = ()
 
-
-class ThresholdBackwardBackward0(_Node):
-    """Of threshold_backward."""
+class ThresholdBackwardBackward0(_Node):  # threshold_backward
     __slots__ = ("saved_self", "saved_threshold")
     saved = ("saved_self",)
-
     def keep(node, grad_output, self, threshold):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
         node.saved_threshold = threshold if type(threshold) in _PLAIN else _kept(threshold)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -799,6 +628,5 @@ class ThresholdBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(grad)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = _FREED

@@ -2,35 +2,21 @@
 """Registrations of the operators of native/bits.py, and their derivatives."""
 
 from ...autograd.formulas import exp2
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...makers.rows import counts, impl, passes, refuses_out
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...makers.rows import impl, out_of, passes
 from ...native import bits as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.frexp_Tensor, "CPU, CUDA, Meta", native.frexp, FrexpBackward0)
-    impl(
-        _operators.frexp_Tensor_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.frexp_Tensor, 2), counts, refuses_out,
-    )
-    impl(_operators.hash_tensor, "CompositeExplicitAutograd", native.hash_tensor, passes)
-    impl(
-        _operators.hash_tensor_out, "CompositeExplicitAutograd", _forms.out(_operators.hash_tensor),
-        counts, refuses_out,
-    )
+    impl(_ops.frexp_Tensor, "CPU, CUDA, Meta", native.frexp, FrexpBackward0)
+    out_of(_ops.frexp_Tensor_out, _ops.frexp_Tensor, 2)
+    impl(_ops.hash_tensor, "CompositeExplicitAutograd", native.hash_tensor, passes)
+    out_of(_ops.hash_tensor_out, _ops.hash_tensor)
 
-
-class FrexpBackward0(_Node):
-    """Of frexp.Tensor."""
-    __slots__ = ("saved_exponent",)
-    saved = ("saved_exponent",)
+class FrexpBackward0(_Node):  # frexp.Tensor
+    __slots__ = saved = ("saved_exponent",)
     others = (("saved_exponent", 1),)
-
     def backward(node, grad):
         return (grad / exp2(node.saved_exponent.unpack(node)),)
-
     def release(node):
         node.saved_exponent = _FREED

@@ -3,53 +3,32 @@
 
 from ...autograd.formulas.reduce import trace_backward
 from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...makers.rows import casts, impl, out_of
 from ...native import calculus as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(
-        _operators.trace, "CompositeExplicitAutograd", native.trace, TraceBackward0,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.trace_out, "CompositeExplicitAutograd", _forms.out(_operators.trace), counts,
-        refuses_out,
-    )
-    impl(_operators.diff, "CompositeImplicitAutograd", native.diff)
-    impl(
-        _operators.diff_out, "CompositeExplicitAutograd", _forms.out(_operators.diff), counts,
-        refuses_out,
-    )
-    impl(_operators.gradient_scalarint, "CompositeImplicitAutograd", native.gradient)
-    impl(_operators.gradient_scalararray, "CompositeImplicitAutograd", native.gradient)
-    impl(_operators.gradient_array, "CompositeImplicitAutograd", native.gradient_array)
-    impl(_operators.gradient_scalarrayint, "CompositeImplicitAutograd", native.gradient)
-    impl(_operators.gradient_scalarrayarray, "CompositeImplicitAutograd", native.gradient)
-    impl(_operators.gradient_tensorarrayint, "CompositeImplicitAutograd", native.gradient)
-    impl(_operators.gradient_tensorarray, "CompositeImplicitAutograd", native.gradient)
-    impl(_operators.trapezoid_x, "CompositeImplicitAutograd", native.trapezoid_x)
-    impl(_operators.trapezoid_dx, "CompositeImplicitAutograd", native.trapezoid_dx)
-    impl(
-        _operators.cumulative_trapezoid_x, "CompositeImplicitAutograd",
-        native.cumulative_trapezoid_x,
-    )
-    impl(
-        _operators.cumulative_trapezoid_dx, "CompositeImplicitAutograd",
-        native.cumulative_trapezoid_dx,
-    )
-    impl(_operators.trapz_x, "CompositeImplicitAutograd", native.trapezoid_x)
-    impl(_operators.trapz_dx, "CompositeImplicitAutograd", native.trapezoid_dx)
+    impl(_ops.trace, "CompositeExplicitAutograd", native.trace, TraceBackward0, casts(CPU="fp32"))
+    out_of(_ops.trace_out, _ops.trace)
+    impl(_ops.diff, "CompositeImplicitAutograd", native.diff)
+    out_of(_ops.diff_out, _ops.diff)
+    impl(_ops.gradient_scalarint, "CompositeImplicitAutograd", native.gradient)
+    impl(_ops.gradient_scalararray, "CompositeImplicitAutograd", native.gradient)
+    impl(_ops.gradient_array, "CompositeImplicitAutograd", native.gradient_array)
+    impl(_ops.gradient_scalarrayint, "CompositeImplicitAutograd", native.gradient)
+    impl(_ops.gradient_scalarrayarray, "CompositeImplicitAutograd", native.gradient)
+    impl(_ops.gradient_tensorarrayint, "CompositeImplicitAutograd", native.gradient)
+    impl(_ops.gradient_tensorarray, "CompositeImplicitAutograd", native.gradient)
+    impl(_ops.trapezoid_x, "CompositeImplicitAutograd", native.trapezoid_x)
+    impl(_ops.trapezoid_dx, "CompositeImplicitAutograd", native.trapezoid_dx)
+    impl(_ops.cumulative_trapezoid_x, "CompositeImplicitAutograd", native.cumulative_trapezoid_x)
+    impl(_ops.cumulative_trapezoid_dx, "CompositeImplicitAutograd", native.cumulative_trapezoid_dx)
+    impl(_ops.trapz_x, "CompositeImplicitAutograd", native.trapezoid_x)
+    impl(_ops.trapz_dx, "CompositeImplicitAutograd", native.trapezoid_dx)
 
-
-class TraceBackward0(_Node):
-    """Of trace."""
+class TraceBackward0(_Node):  # trace
     __slots__ = ("saved_self_shape",)
-
     def keep(node, self):
         node.saved_self_shape = self.shape
-
     def backward(node, grad):
         return (trace_backward(grad, node.saved_self_shape),)

@@ -4,149 +4,112 @@
 from ...distributed.derivatives import (
     all_gather_backward, all_gather_coalesced_backward, all_reduce_backward,
     all_reduce_coalesced_backward, all_to_all_backward, broadcast_backward, not_by_writing,
-    reduce_scatter_backward, reduce_scatter_coalesced_backward,
-)
-from ...autograd.node import Node as _Node
+    reduce_scatter_backward, reduce_scatter_coalesced_backward)
 from ...autograd.formulas.views import shapes as _shapes
+from ...autograd.node import Node as _Node
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import counts, impl, passes, refuses_out
 from ...distributed import operators as native
-from ..families import collective as _operators
-
+from ..families import collective as _ops
 
 def install() -> None:
-    impl(_operators.op_all_reduce, "CPU, CUDA", native.all_reduce)
-    impl(_operators.op_all_reduce, "Meta", native.meta_all_reduce, AllReduceBackward0)
-    impl(_operators.op_all_reduce_, "CPU, CUDA", native.all_reduce_)
-    impl(_operators.op_all_reduce_, "Meta", native.meta_all_reduce_)
+    impl(_ops.op_all_reduce, "CPU, CUDA", native.all_reduce)
+    impl(_ops.op_all_reduce, "Meta", native.meta_all_reduce, AllReduceBackward0)
+    impl(_ops.op_all_reduce_, "CPU, CUDA", native.all_reduce_)
+    impl(_ops.op_all_reduce_, "Meta", native.meta_all_reduce_)
     impl(
-        _operators.op_all_reduce_, "Conjugate, Negative", native.lazy_all_reduce_, counts,
-        AllReduceBackward1,
-    )
-    impl(_operators.op_all_reduce_coalesced, "CPU, CUDA", native.all_reduce_coalesced)
+        _ops.op_all_reduce_, "Conjugate, Negative", native.lazy_all_reduce_, counts,
+        AllReduceBackward1)
+    impl(_ops.op_all_reduce_coalesced, "CPU, CUDA", native.all_reduce_coalesced)
     impl(
-        _operators.op_all_reduce_coalesced, "Meta", native.meta_all_reduce_coalesced,
-        AllReduceCoalescedBackward0,
-    )
-    impl(_operators.op_all_reduce_coalesced_, "CPU, CUDA", native.all_reduce_coalesced_)
-    impl(_operators.op_all_reduce_coalesced_, "Meta", native.meta_all_reduce_coalesced_)
+        _ops.op_all_reduce_coalesced, "Meta", native.meta_all_reduce_coalesced,
+        AllReduceCoalescedBackward0)
+    impl(_ops.op_all_reduce_coalesced_, "CPU, CUDA", native.all_reduce_coalesced_)
+    impl(_ops.op_all_reduce_coalesced_, "Meta", native.meta_all_reduce_coalesced_)
     impl(
-        _operators.op_all_reduce_coalesced_, "Conjugate, Negative",
-        native.lazy_all_reduce_coalesced_, counts, passes,
-    )
-    impl(_operators.op_all_gather_into_tensor, "CPU, CUDA", native.all_gather_into_tensor)
+        _ops.op_all_reduce_coalesced_, "Conjugate, Negative", native.lazy_all_reduce_coalesced_,
+        counts, passes)
+    impl(_ops.op_all_gather_into_tensor, "CPU, CUDA", native.all_gather_into_tensor)
     impl(
-        _operators.op_all_gather_into_tensor, "Meta", native.meta_all_gather_into_tensor,
-        AllGatherIntoTensorBackward0,
-    )
-    impl(_operators.op_all_gather_into_tensor_out, "CPU, CUDA", native.all_gather_into_tensor_out)
-    impl(_operators.op_all_gather_into_tensor_out, "Meta", native.meta_out)
+        _ops.op_all_gather_into_tensor, "Meta", native.meta_all_gather_into_tensor,
+        AllGatherIntoTensorBackward0)
+    impl(_ops.op_all_gather_into_tensor_out, "CPU, CUDA", native.all_gather_into_tensor_out)
+    impl(_ops.op_all_gather_into_tensor_out, "Meta", native.meta_out)
     impl(
-        _operators.op_all_gather_into_tensor_out, "Conjugate, Negative",
-        native.lazy_all_gather_into_tensor_out, counts, refuses_out,
-    )
+        _ops.op_all_gather_into_tensor_out, "Conjugate, Negative",
+        native.lazy_all_gather_into_tensor_out, counts, refuses_out)
     impl(
-        _operators.op_all_gather_into_tensor_coalesced, "CPU, CUDA",
-        native.all_gather_into_tensor_coalesced,
-    )
+        _ops.op_all_gather_into_tensor_coalesced, "CPU, CUDA",
+        native.all_gather_into_tensor_coalesced)
     impl(
-        _operators.op_all_gather_into_tensor_coalesced, "Meta",
-        native.meta_all_gather_into_tensor_coalesced, AllGatherIntoTensorCoalescedBackward0,
-    )
-    impl(_operators.op_reduce_scatter_tensor, "CPU, CUDA", native.reduce_scatter_tensor)
+        _ops.op_all_gather_into_tensor_coalesced, "Meta",
+        native.meta_all_gather_into_tensor_coalesced, AllGatherIntoTensorCoalescedBackward0)
+    impl(_ops.op_reduce_scatter_tensor, "CPU, CUDA", native.reduce_scatter_tensor)
     impl(
-        _operators.op_reduce_scatter_tensor, "Meta", native.meta_reduce_scatter_tensor,
-        ReduceScatterTensorBackward0,
-    )
-    impl(_operators.op_reduce_scatter_tensor_out, "CPU, CUDA", native.reduce_scatter_tensor_out)
-    impl(_operators.op_reduce_scatter_tensor_out, "Meta", native.meta_out)
+        _ops.op_reduce_scatter_tensor, "Meta", native.meta_reduce_scatter_tensor,
+        ReduceScatterTensorBackward0)
+    impl(_ops.op_reduce_scatter_tensor_out, "CPU, CUDA", native.reduce_scatter_tensor_out)
+    impl(_ops.op_reduce_scatter_tensor_out, "Meta", native.meta_out)
     impl(
-        _operators.op_reduce_scatter_tensor_out, "Conjugate, Negative",
-        native.lazy_reduce_scatter_tensor_out, counts, refuses_out,
-    )
+        _ops.op_reduce_scatter_tensor_out, "Conjugate, Negative",
+        native.lazy_reduce_scatter_tensor_out, counts, refuses_out)
     impl(
-        _operators.op_reduce_scatter_tensor_coalesced, "CPU, CUDA",
-        native.reduce_scatter_tensor_coalesced,
-    )
+        _ops.op_reduce_scatter_tensor_coalesced, "CPU, CUDA",
+        native.reduce_scatter_tensor_coalesced)
     impl(
-        _operators.op_reduce_scatter_tensor_coalesced, "Meta",
-        native.meta_reduce_scatter_tensor_coalesced, ReduceScatterTensorCoalescedBackward0,
-    )
-    impl(_operators.op_all_to_all_single, "CPU, CUDA", native.all_to_all_single)
+        _ops.op_reduce_scatter_tensor_coalesced, "Meta",
+        native.meta_reduce_scatter_tensor_coalesced, ReduceScatterTensorCoalescedBackward0)
+    impl(_ops.op_all_to_all_single, "CPU, CUDA", native.all_to_all_single)
+    impl(_ops.op_all_to_all_single, "Meta", native.meta_all_to_all_single, AllToAllSingleBackward0)
+    impl(_ops.op_broadcast, "CPU, CUDA", native.broadcast)
+    impl(_ops.op_broadcast, "Meta", native.meta_broadcast, BroadcastBackward0)
+    impl(_ops.op_broadcast_, "CPU, CUDA", native.broadcast_)
+    impl(_ops.op_broadcast_, "Meta", native.meta_broadcast_)
     impl(
-        _operators.op_all_to_all_single, "Meta", native.meta_all_to_all_single,
-        AllToAllSingleBackward0,
-    )
-    impl(_operators.op_broadcast, "CPU, CUDA", native.broadcast)
-    impl(_operators.op_broadcast, "Meta", native.meta_broadcast, BroadcastBackward0)
-    impl(_operators.op_broadcast_, "CPU, CUDA", native.broadcast_)
-    impl(_operators.op_broadcast_, "Meta", native.meta_broadcast_)
-    impl(
-        _operators.op_broadcast_, "Conjugate, Negative", native.lazy_broadcast_, counts,
-        BroadcastBackward1,
-    )
-    impl(_operators.op_wait_tensor, "CompositeImplicitAutograd", native.wait_tensor)
+        _ops.op_broadcast_, "Conjugate, Negative", native.lazy_broadcast_, counts,
+        BroadcastBackward1)
+    impl(_ops.op_wait_tensor, "CompositeImplicitAutograd", native.wait_tensor)
 
-
-class AllReduceBackward0(_Node):
-    """Of all_reduce."""
+class AllReduceBackward0(_Node):  # all_reduce
     __slots__ = ("saved_reduce_op", "saved_group_name")
-
     def keep(node, input, reduce_op, group_name):
         node.saved_reduce_op = reduce_op
         node.saved_group_name = group_name
-
     def backward(node, grad):
         return (all_reduce_backward(grad, node.saved_reduce_op, node.saved_group_name),)
 
-
-class AllReduceBackward1(_Node):
-    """Of all_reduce_."""
-    __slots__ = ()
-
+class AllReduceBackward1(_Node):  # all_reduce_
     def backward(node, grad):
         return (not_by_writing('all_reduce_'),)
 
-
-class AllReduceCoalescedBackward0(_Node):
-    """Of all_reduce_coalesced."""
+class AllReduceCoalescedBackward0(_Node):  # all_reduce_coalesced
     __slots__ = ("saved_reduce_op", "saved_group_name")
-
     def keep(node, inputs, reduce_op, group_name):
         node.saved_reduce_op = reduce_op
         node.saved_group_name = group_name
-
     def backward(node, *grads):
         grads = node.zeros_for(grads)
         return all_reduce_coalesced_backward(grads, node.saved_reduce_op, node.saved_group_name)
 
-
-class AllGatherIntoTensorBackward0(_Node):
-    """Of all_gather_into_tensor."""
+class AllGatherIntoTensorBackward0(_Node):  # all_gather_into_tensor
     __slots__ = ("saved_input_shape", "saved_group_size", "saved_group_name")
-
     def keep(node, input, group_size, group_name):
         node.saved_input_shape = input.shape
         node.saved_group_size = group_size if type(group_size) in _PLAIN else _kept(group_size)
         node.saved_group_name = group_name
-
     def backward(node, grad):
         input_shape = node.saved_input_shape
         group_size = node.saved_group_size
         group_name = node.saved_group_name
         return (all_gather_backward(grad, input_shape, group_size, group_name),)
 
-
-class AllGatherIntoTensorCoalescedBackward0(_Node):
-    """Of all_gather_into_tensor_coalesced."""
+class AllGatherIntoTensorCoalescedBackward0(_Node):  # all_gather_into_tensor_coalesced
     __slots__ = ("saved_inputs_shapes", "saved_group_size", "saved_group_name")
-
     def keep(node, inputs, group_size, group_name):
         node.saved_inputs_shapes = _shapes(inputs)
         node.saved_group_size = group_size if type(group_size) in _PLAIN else _kept(group_size)
         node.saved_group_name = group_name
-
     def backward(node, *grads):
         grads = node.zeros_for(grads)
         inputs_shapes = node.saved_inputs_shapes
@@ -154,32 +117,24 @@ class AllGatherIntoTensorCoalescedBackward0(_Node):
         group_name = node.saved_group_name
         return all_gather_coalesced_backward(grads, inputs_shapes, group_size, group_name)
 
-
-class ReduceScatterTensorBackward0(_Node):
-    """Of reduce_scatter_tensor."""
+class ReduceScatterTensorBackward0(_Node):  # reduce_scatter_tensor
     __slots__ = ("saved_reduce_op", "saved_group_size", "saved_group_name")
-
     def keep(node, input, reduce_op, group_size, group_name):
         node.saved_reduce_op = reduce_op
         node.saved_group_size = group_size if type(group_size) in _PLAIN else _kept(group_size)
         node.saved_group_name = group_name
-
     def backward(node, grad):
         reduce_op = node.saved_reduce_op
         group_size = node.saved_group_size
         group_name = node.saved_group_name
         return (reduce_scatter_backward(grad, reduce_op, group_size, group_name),)
 
-
-class ReduceScatterTensorCoalescedBackward0(_Node):
-    """Of reduce_scatter_tensor_coalesced."""
+class ReduceScatterTensorCoalescedBackward0(_Node):  # reduce_scatter_tensor_coalesced
     __slots__ = ("saved_reduce_op", "saved_group_size", "saved_group_name")
-
     def keep(node, inputs, reduce_op, group_size, group_name):
         node.saved_reduce_op = reduce_op
         node.saved_group_size = group_size if type(group_size) in _PLAIN else _kept(group_size)
         node.saved_group_name = group_name
-
     def backward(node, *grads):
         grads = node.zeros_for(grads)
         reduce_op = node.saved_reduce_op
@@ -187,11 +142,8 @@ class ReduceScatterTensorCoalescedBackward0(_Node):
         group_name = node.saved_group_name
         return reduce_scatter_coalesced_backward(grads, reduce_op, group_size, group_name)
 
-
-class AllToAllSingleBackward0(_Node):
-    """Of all_to_all_single."""
+class AllToAllSingleBackward0(_Node):  # all_to_all_single
     __slots__ = ("saved_output_split_sizes", "saved_input_split_sizes", "saved_group_name")
-
     def keep(node, input, output_split_sizes, input_split_sizes, group_name):
         node.saved_output_split_sizes = (
             tuple(output_split_sizes) if type(output_split_sizes) is list else output_split_sizes
@@ -200,29 +152,20 @@ class AllToAllSingleBackward0(_Node):
             tuple(input_split_sizes) if type(input_split_sizes) is list else input_split_sizes
         )
         node.saved_group_name = group_name
-
     def backward(node, grad):
         output_split_sizes = node.saved_output_split_sizes
         input_split_sizes = node.saved_input_split_sizes
         group_name = node.saved_group_name
         return (all_to_all_backward(grad, output_split_sizes, input_split_sizes, group_name),)
 
-
-class BroadcastBackward0(_Node):
-    """Of broadcast."""
+class BroadcastBackward0(_Node):  # broadcast
     __slots__ = ("saved_src", "saved_group_name")
-
     def keep(node, input, src, group_name):
         node.saved_src = src if type(src) in _PLAIN else _kept(src)
         node.saved_group_name = group_name
-
     def backward(node, grad):
         return (broadcast_backward(grad, node.saved_src, node.saved_group_name),)
 
-
-class BroadcastBackward1(_Node):
-    """Of broadcast_."""
-    __slots__ = ()
-
+class BroadcastBackward1(_Node):  # broadcast_
     def backward(node, grad):
         return (not_by_writing('broadcast_'),)

@@ -5,94 +5,89 @@ from ...autograd.formulas import zeros_like
 from ...autograd.node import Node as _Node
 from ...makers.rows import bind, counts, forwards, impl, passes, refuses_out
 from ...native import comparison as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    bind(_operators.eq_Tensor, native.functional, "eq", passes)
-    bind(_operators.eq__Tensor, native.inplace, "eq", counts, EqBackward0)
-    bind(_operators.eq_Tensor_out, native.out, "eq", counts, refuses_out)
-    forwards(_operators.eq_Scalar, _operators.eq_Tensor)
-    forwards(_operators.eq__Scalar, _operators.eq__Tensor)
-    forwards(_operators.eq_Scalar_out, _operators.eq_Tensor_out)
-    bind(_operators.ne_Tensor, native.functional, "ne", passes)
-    bind(_operators.ne__Tensor, native.inplace, "ne", counts, NeBackward0)
-    bind(_operators.ne_Tensor_out, native.out, "ne", counts, refuses_out)
-    forwards(_operators.ne_Scalar, _operators.ne_Tensor)
-    forwards(_operators.ne__Scalar, _operators.ne__Tensor)
-    forwards(_operators.ne_Scalar_out, _operators.ne_Tensor_out)
-    forwards(_operators.not_equal_Tensor, _operators.ne_Tensor)
-    forwards(_operators.not_equal__Tensor, _operators.ne__Tensor)
-    forwards(_operators.not_equal_Tensor_out, _operators.ne_Tensor_out)
-    forwards(_operators.not_equal_Scalar, _operators.ne_Tensor)
-    forwards(_operators.not_equal__Scalar, _operators.ne__Tensor)
-    forwards(_operators.not_equal_Scalar_out, _operators.ne_Tensor_out)
-    bind(_operators.lt_Tensor, native.functional, "lt", passes)
-    bind(_operators.lt__Tensor, native.inplace, "lt", counts, LtBackward0)
-    bind(_operators.lt_Tensor_out, native.out, "lt", counts, refuses_out)
-    forwards(_operators.lt_Scalar, _operators.lt_Tensor)
-    forwards(_operators.lt__Scalar, _operators.lt__Tensor)
-    forwards(_operators.lt_Scalar_out, _operators.lt_Tensor_out)
-    forwards(_operators.less_Tensor, _operators.lt_Tensor)
-    forwards(_operators.less__Tensor, _operators.lt__Tensor)
-    forwards(_operators.less_Tensor_out, _operators.lt_Tensor_out)
-    forwards(_operators.less_Scalar, _operators.lt_Tensor)
-    forwards(_operators.less__Scalar, _operators.lt__Tensor)
-    forwards(_operators.less_Scalar_out, _operators.lt_Tensor_out)
-    bind(_operators.le_Tensor, native.functional, "le", passes)
-    bind(_operators.le__Tensor, native.inplace, "le", counts, LeBackward0)
-    bind(_operators.le_Tensor_out, native.out, "le", counts, refuses_out)
-    forwards(_operators.le_Scalar, _operators.le_Tensor)
-    forwards(_operators.le__Scalar, _operators.le__Tensor)
-    forwards(_operators.le_Scalar_out, _operators.le_Tensor_out)
-    forwards(_operators.less_equal_Tensor, _operators.le_Tensor)
-    forwards(_operators.less_equal__Tensor, _operators.le__Tensor)
-    forwards(_operators.less_equal_Tensor_out, _operators.le_Tensor_out)
-    forwards(_operators.less_equal_Scalar, _operators.le_Tensor)
-    forwards(_operators.less_equal__Scalar, _operators.le__Tensor)
-    forwards(_operators.less_equal_Scalar_out, _operators.le_Tensor_out)
-    bind(_operators.gt_Tensor, native.functional, "gt", passes)
-    bind(_operators.gt__Tensor, native.inplace, "gt", counts, GtBackward0)
-    bind(_operators.gt_Tensor_out, native.out, "gt", counts, refuses_out)
-    forwards(_operators.gt_Scalar, _operators.gt_Tensor)
-    forwards(_operators.gt__Scalar, _operators.gt__Tensor)
-    forwards(_operators.gt_Scalar_out, _operators.gt_Tensor_out)
-    forwards(_operators.greater_Tensor, _operators.gt_Tensor)
-    forwards(_operators.greater__Tensor, _operators.gt__Tensor)
-    forwards(_operators.greater_Tensor_out, _operators.gt_Tensor_out)
-    forwards(_operators.greater_Scalar, _operators.gt_Tensor)
-    forwards(_operators.greater__Scalar, _operators.gt__Tensor)
-    forwards(_operators.greater_Scalar_out, _operators.gt_Tensor_out)
-    bind(_operators.ge_Tensor, native.functional, "ge", passes)
-    bind(_operators.ge__Tensor, native.inplace, "ge", counts, GeBackward0)
-    bind(_operators.ge_Tensor_out, native.out, "ge", counts, refuses_out)
-    forwards(_operators.ge_Scalar, _operators.ge_Tensor)
-    forwards(_operators.ge__Scalar, _operators.ge__Tensor)
-    forwards(_operators.ge_Scalar_out, _operators.ge_Tensor_out)
-    forwards(_operators.greater_equal_Tensor, _operators.ge_Tensor)
-    forwards(_operators.greater_equal__Tensor, _operators.ge__Tensor)
-    forwards(_operators.greater_equal_Tensor_out, _operators.ge_Tensor_out)
-    forwards(_operators.greater_equal_Scalar, _operators.ge_Tensor)
-    forwards(_operators.greater_equal__Scalar, _operators.ge__Tensor)
-    forwards(_operators.greater_equal_Scalar_out, _operators.ge_Tensor_out)
-    bind(_operators.logical_and, native.functional, "logical_and", passes)
-    bind(_operators.logical_and_, native.inplace, "logical_and", counts, LogicalAndBackward0)
-    bind(_operators.logical_and_out, native.out, "logical_and", counts, refuses_out)
-    bind(_operators.logical_or, native.functional, "logical_or", passes)
-    bind(_operators.logical_or_, native.inplace, "logical_or", counts, LogicalOrBackward0)
-    bind(_operators.logical_or_out, native.out, "logical_or", counts, refuses_out)
-    bind(_operators.logical_xor, native.functional, "logical_xor", passes)
-    bind(_operators.logical_xor_, native.inplace, "logical_xor", counts, LogicalXorBackward0)
-    bind(_operators.logical_xor_out, native.out, "logical_xor", counts, refuses_out)
-    impl(_operators.isclose, "CompositeImplicitAutograd", native.isclose)
-    impl(_operators.allclose, "CompositeExplicitAutograd", native.allclose, passes)
-    impl(_operators.equal, "CompositeExplicitAutograd", native.equal, passes)
+    bind(_ops.eq_Tensor, native.functional, "eq", passes)
+    bind(_ops.eq__Tensor, native.inplace, "eq", counts, EqBackward0)
+    bind(_ops.eq_Tensor_out, native.out, "eq", counts, refuses_out)
+    forwards(_ops.eq_Scalar, _ops.eq_Tensor)
+    forwards(_ops.eq__Scalar, _ops.eq__Tensor)
+    forwards(_ops.eq_Scalar_out, _ops.eq_Tensor_out)
+    bind(_ops.ne_Tensor, native.functional, "ne", passes)
+    bind(_ops.ne__Tensor, native.inplace, "ne", counts, NeBackward0)
+    bind(_ops.ne_Tensor_out, native.out, "ne", counts, refuses_out)
+    forwards(_ops.ne_Scalar, _ops.ne_Tensor)
+    forwards(_ops.ne__Scalar, _ops.ne__Tensor)
+    forwards(_ops.ne_Scalar_out, _ops.ne_Tensor_out)
+    forwards(_ops.not_equal_Tensor, _ops.ne_Tensor)
+    forwards(_ops.not_equal__Tensor, _ops.ne__Tensor)
+    forwards(_ops.not_equal_Tensor_out, _ops.ne_Tensor_out)
+    forwards(_ops.not_equal_Scalar, _ops.ne_Tensor)
+    forwards(_ops.not_equal__Scalar, _ops.ne__Tensor)
+    forwards(_ops.not_equal_Scalar_out, _ops.ne_Tensor_out)
+    bind(_ops.lt_Tensor, native.functional, "lt", passes)
+    bind(_ops.lt__Tensor, native.inplace, "lt", counts, LtBackward0)
+    bind(_ops.lt_Tensor_out, native.out, "lt", counts, refuses_out)
+    forwards(_ops.lt_Scalar, _ops.lt_Tensor)
+    forwards(_ops.lt__Scalar, _ops.lt__Tensor)
+    forwards(_ops.lt_Scalar_out, _ops.lt_Tensor_out)
+    forwards(_ops.less_Tensor, _ops.lt_Tensor)
+    forwards(_ops.less__Tensor, _ops.lt__Tensor)
+    forwards(_ops.less_Tensor_out, _ops.lt_Tensor_out)
+    forwards(_ops.less_Scalar, _ops.lt_Tensor)
+    forwards(_ops.less__Scalar, _ops.lt__Tensor)
+    forwards(_ops.less_Scalar_out, _ops.lt_Tensor_out)
+    bind(_ops.le_Tensor, native.functional, "le", passes)
+    bind(_ops.le__Tensor, native.inplace, "le", counts, LeBackward0)
+    bind(_ops.le_Tensor_out, native.out, "le", counts, refuses_out)
+    forwards(_ops.le_Scalar, _ops.le_Tensor)
+    forwards(_ops.le__Scalar, _ops.le__Tensor)
+    forwards(_ops.le_Scalar_out, _ops.le_Tensor_out)
+    forwards(_ops.less_equal_Tensor, _ops.le_Tensor)
+    forwards(_ops.less_equal__Tensor, _ops.le__Tensor)
+    forwards(_ops.less_equal_Tensor_out, _ops.le_Tensor_out)
+    forwards(_ops.less_equal_Scalar, _ops.le_Tensor)
+    forwards(_ops.less_equal__Scalar, _ops.le__Tensor)
+    forwards(_ops.less_equal_Scalar_out, _ops.le_Tensor_out)
+    bind(_ops.gt_Tensor, native.functional, "gt", passes)
+    bind(_ops.gt__Tensor, native.inplace, "gt", counts, GtBackward0)
+    bind(_ops.gt_Tensor_out, native.out, "gt", counts, refuses_out)
+    forwards(_ops.gt_Scalar, _ops.gt_Tensor)
+    forwards(_ops.gt__Scalar, _ops.gt__Tensor)
+    forwards(_ops.gt_Scalar_out, _ops.gt_Tensor_out)
+    forwards(_ops.greater_Tensor, _ops.gt_Tensor)
+    forwards(_ops.greater__Tensor, _ops.gt__Tensor)
+    forwards(_ops.greater_Tensor_out, _ops.gt_Tensor_out)
+    forwards(_ops.greater_Scalar, _ops.gt_Tensor)
+    forwards(_ops.greater__Scalar, _ops.gt__Tensor)
+    forwards(_ops.greater_Scalar_out, _ops.gt_Tensor_out)
+    bind(_ops.ge_Tensor, native.functional, "ge", passes)
+    bind(_ops.ge__Tensor, native.inplace, "ge", counts, GeBackward0)
+    bind(_ops.ge_Tensor_out, native.out, "ge", counts, refuses_out)
+    forwards(_ops.ge_Scalar, _ops.ge_Tensor)
+    forwards(_ops.ge__Scalar, _ops.ge__Tensor)
+    forwards(_ops.ge_Scalar_out, _ops.ge_Tensor_out)
+    forwards(_ops.greater_equal_Tensor, _ops.ge_Tensor)
+    forwards(_ops.greater_equal__Tensor, _ops.ge__Tensor)
+    forwards(_ops.greater_equal_Tensor_out, _ops.ge_Tensor_out)
+    forwards(_ops.greater_equal_Scalar, _ops.ge_Tensor)
+    forwards(_ops.greater_equal__Scalar, _ops.ge__Tensor)
+    forwards(_ops.greater_equal_Scalar_out, _ops.ge_Tensor_out)
+    bind(_ops.logical_and, native.functional, "logical_and", passes)
+    bind(_ops.logical_and_, native.inplace, "logical_and", counts, LogicalAndBackward0)
+    bind(_ops.logical_and_out, native.out, "logical_and", counts, refuses_out)
+    bind(_ops.logical_or, native.functional, "logical_or", passes)
+    bind(_ops.logical_or_, native.inplace, "logical_or", counts, LogicalOrBackward0)
+    bind(_ops.logical_or_out, native.out, "logical_or", counts, refuses_out)
+    bind(_ops.logical_xor, native.functional, "logical_xor", passes)
+    bind(_ops.logical_xor_, native.inplace, "logical_xor", counts, LogicalXorBackward0)
+    bind(_ops.logical_xor_out, native.out, "logical_xor", counts, refuses_out)
+    impl(_ops.isclose, "CompositeImplicitAutograd", native.isclose)
+    impl(_ops.allclose, "CompositeExplicitAutograd", native.allclose, passes)
+    impl(_ops.equal, "CompositeExplicitAutograd", native.equal, passes)
 
-
-class EqBackward0(_Node):
-    """Of eq_.Tensor."""
-    __slots__ = ()
-
+class EqBackward0(_Node):  # eq_.Tensor
     def backward(node, grad):
         to_self, to_other = node.edges
         return (
@@ -100,42 +95,26 @@ class EqBackward0(_Node):
             None if to_other is None else zeros_like(grad),
         )
 
-
-class NeBackward0(EqBackward0):
-    """Of ne_.Tensor."""
+class NeBackward0(EqBackward0):  # ne_.Tensor
     __slots__ = ()
 
-
-class LtBackward0(EqBackward0):
-    """Of lt_.Tensor."""
+class LtBackward0(EqBackward0):  # lt_.Tensor
     __slots__ = ()
 
-
-class LeBackward0(EqBackward0):
-    """Of le_.Tensor."""
+class LeBackward0(EqBackward0):  # le_.Tensor
     __slots__ = ()
 
-
-class GtBackward0(EqBackward0):
-    """Of gt_.Tensor."""
+class GtBackward0(EqBackward0):  # gt_.Tensor
     __slots__ = ()
 
-
-class GeBackward0(EqBackward0):
-    """Of ge_.Tensor."""
+class GeBackward0(EqBackward0):  # ge_.Tensor
     __slots__ = ()
 
-
-class LogicalAndBackward0(EqBackward0):
-    """Of logical_and_."""
+class LogicalAndBackward0(EqBackward0):  # logical_and_
     __slots__ = ()
 
-
-class LogicalOrBackward0(EqBackward0):
-    """Of logical_or_."""
+class LogicalOrBackward0(EqBackward0):  # logical_or_
     __slots__ = ()
 
-
-class LogicalXorBackward0(EqBackward0):
-    """Of logical_xor_."""
+class LogicalXorBackward0(EqBackward0):  # logical_xor_
     __slots__ = ()

@@ -3,102 +3,54 @@
 
 from ...autograd.formulas import ones_like, polar, real, view_as_complex, view_as_real
 from ...autograd.formulas.numbers import conj
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import casts, counts, impl, refuses_out, replays
+from ...structured import forms as _forms
+from ...makers.rows import casts, impl, out_of, replays
 from ...native import complex_view as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
+    impl(_ops.view_as_real, "CPU, CUDA, Meta", native.view_as_real, replays, ViewAsRealBackward0)
     impl(
-        _operators.view_as_real, "CPU, CUDA, Meta", native.view_as_real, replays,
-        ViewAsRealBackward0,
-    )
+        _ops.view_as_real_copy, "CompositeExplicitAutograd", _forms.copy(_ops.view_as_real),
+        ViewAsRealBackward0)
+    out_of(_ops.view_as_real_copy_out, _ops.view_as_real_copy)
     impl(
-        _operators.view_as_real_copy, "CompositeExplicitAutograd",
-        _forms.copy(_operators.view_as_real), ViewAsRealBackward0,
-    )
+        _ops.view_as_complex, "CPU, CUDA, Meta", native.view_as_complex, replays,
+        ViewAsComplexBackward0, casts(CPU="fp32"))
     impl(
-        _operators.view_as_real_copy_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.view_as_real_copy), counts, refuses_out,
-    )
+        _ops.view_as_complex_copy, "CompositeExplicitAutograd", _forms.copy(_ops.view_as_complex),
+        ViewAsComplexBackward0)
+    out_of(_ops.view_as_complex_copy_out, _ops.view_as_complex_copy)
+    impl(_ops.complex, "CompositeExplicitAutograd", native.complex, ComplexBackward0)
+    out_of(_ops.complex_out, _ops.complex)
+    impl(_ops.polar, "CompositeExplicitAutograd", native.polar, PolarBackward0, casts(CPU="fp32"))
+    out_of(_ops.polar_out, _ops.polar)
+    impl(_ops.real, "CompositeImplicitAutograd", native.real)
+    impl(_ops.imag, "CompositeImplicitAutograd", native.imag)
+    impl(_ops.conj, "CompositeImplicitAutograd", native.conj)
+    impl(_ops._conj, "CompositeExplicitAutograd", native._conj, replays, ConjBackward0)
+    impl(_ops._conj_copy, "CompositeExplicitAutograd", _forms.copy(_ops._conj), ConjBackward0)
+    out_of(_ops._conj_copy_out, _ops._conj_copy)
+    impl(_ops._neg_view, "CompositeExplicitAutograd", native._neg_view, replays, NegViewBackward0)
     impl(
-        _operators.view_as_complex, "CPU, CUDA, Meta", native.view_as_complex, replays,
-        ViewAsComplexBackward0, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.view_as_complex_copy, "CompositeExplicitAutograd",
-        _forms.copy(_operators.view_as_complex), ViewAsComplexBackward0,
-    )
-    impl(
-        _operators.view_as_complex_copy_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.view_as_complex_copy), counts, refuses_out,
-    )
-    impl(_operators.complex, "CompositeExplicitAutograd", native.complex, ComplexBackward0)
-    impl(
-        _operators.complex_out, "CompositeExplicitAutograd", _forms.out(_operators.complex), counts,
-        refuses_out,
-    )
-    impl(
-        _operators.polar, "CompositeExplicitAutograd", native.polar, PolarBackward0,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.polar_out, "CompositeExplicitAutograd", _forms.out(_operators.polar), counts,
-        refuses_out,
-    )
-    impl(_operators.real, "CompositeImplicitAutograd", native.real)
-    impl(_operators.imag, "CompositeImplicitAutograd", native.imag)
-    impl(_operators.conj, "CompositeImplicitAutograd", native.conj)
-    impl(_operators._conj, "CompositeExplicitAutograd", native._conj, replays, ConjBackward0)
-    impl(
-        _operators._conj_copy, "CompositeExplicitAutograd", _forms.copy(_operators._conj),
-        ConjBackward0,
-    )
-    impl(
-        _operators._conj_copy_out, "CompositeExplicitAutograd", _forms.out(_operators._conj_copy),
-        counts, refuses_out,
-    )
-    impl(
-        _operators._neg_view, "CompositeExplicitAutograd", native._neg_view, replays,
-        NegViewBackward0,
-    )
-    impl(
-        _operators._neg_view_copy, "CompositeExplicitAutograd", _forms.copy(_operators._neg_view),
-        NegViewBackward0,
-    )
-    impl(
-        _operators._neg_view_copy_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._neg_view_copy), counts, refuses_out,
-    )
-    impl(_operators.is_conj, "CompositeImplicitAutograd", native.is_conj)
-    impl(_operators.is_neg, "CompositeImplicitAutograd", native.is_neg)
-    impl(_operators._is_zerotensor, "CompositeImplicitAutograd", native._is_zerotensor)
+        _ops._neg_view_copy, "CompositeExplicitAutograd", _forms.copy(_ops._neg_view),
+        NegViewBackward0)
+    out_of(_ops._neg_view_copy_out, _ops._neg_view_copy)
+    impl(_ops.is_conj, "CompositeImplicitAutograd", native.is_conj)
+    impl(_ops.is_neg, "CompositeImplicitAutograd", native.is_neg)
+    impl(_ops._is_zerotensor, "CompositeImplicitAutograd", native._is_zerotensor)
 
-
-class ViewAsRealBackward0(_Node):
-    """Of view_as_real."""
-    __slots__ = ()
-
+class ViewAsRealBackward0(_Node):  # view_as_real
     def backward(node, grad):
         return (view_as_complex(grad.contiguous()),)
 
-
-class ViewAsComplexBackward0(_Node):
-    """Of view_as_complex."""
-    __slots__ = ()
-
+class ViewAsComplexBackward0(_Node):  # view_as_complex
     def backward(node, grad):
         return (view_as_real(grad.contiguous().resolve_conj()),)
 
-
-class ComplexBackward0(_Node):
-    """Of complex."""
-    __slots__ = ()
-
+class ComplexBackward0(_Node):  # complex
     def backward(node, grad):
         to_real, to_imag = node.edges
         return (
@@ -106,17 +58,12 @@ class ComplexBackward0(_Node):
             None if to_imag is None else grad.imag,
         )
 
-
-class PolarBackward0(_Node):
-    """Of polar."""
-    __slots__ = ("saved_angle", "saved_result")
-    saved = ("saved_angle", "saved_result")
+class PolarBackward0(_Node):  # polar
+    __slots__ = saved = ("saved_angle", "saved_result")
     result_for = (1,)
-
     def keep(node, abs, angle):
         if node.edges[0] is not None:
             node.saved_angle = _save(angle)
-
     def backward(node, grad):
         to_abs, to_angle = node.edges
         grad_abs = grad_angle = None
@@ -126,22 +73,13 @@ class PolarBackward0(_Node):
         if to_angle is not None:
             grad_angle = real(conj(grad) * node.saved_result.unpack(node) * 1j)
         return grad_abs, grad_angle
-
     def release(node):
         node.saved_angle = node.saved_result = _FREED
 
-
-class ConjBackward0(_Node):
-    """Of _conj."""
-    __slots__ = ()
-
+class ConjBackward0(_Node):  # _conj
     def backward(node, grad):
         return (grad.conj(),)
 
-
-class NegViewBackward0(_Node):
-    """Of _neg_view."""
-    __slots__ = ()
-
+class NegViewBackward0(_Node):  # _neg_view
     def backward(node, grad):
         return (-grad,)

@@ -3,77 +3,52 @@
 
 from ...autograd.formulas import convolution_backward
 from ...autograd.formulas.nn import first_windows, sum_of_channels, zeros_for
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_or_recompute as _save_or_recompute
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import (
+    save as _save, save_number as _kept, save_or_recompute as _save_or_recompute)
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl
 from ...native import conv as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.convolution, "CompositeExplicitAutograd", native.convolution,
-        ConvolutionBackward0, casts(CUDA="lower_precision_fp"),
-    )
-    impl(_operators.convolution_backward, "CompositeImplicitAutograd", native.convolution_backward)
+        _ops.convolution, "CompositeExplicitAutograd", native.convolution, ConvolutionBackward0,
+        casts(CUDA="lower_precision_fp"))
+    impl(_ops.convolution_backward, "CompositeImplicitAutograd", native.convolution_backward)
     impl(
-        _operators._convolution_weight_gradient, "CompositeExplicitAutograd",
-        native._convolution_weight_gradient, ConvolutionWeightGradientBackward0,
-    )
+        _ops._convolution_weight_gradient, "CompositeExplicitAutograd",
+        native._convolution_weight_gradient, ConvolutionWeightGradientBackward0)
+    impl(_ops.conv1d, "CompositeImplicitAutograd", native.conv1d, casts("lower_precision_fp"))
     impl(
-        _operators.conv1d, "CompositeImplicitAutograd", native.conv1d,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
+        _ops.conv1d_padding, "CompositeImplicitAutograd", native.conv1d,
+        casts(CPU="lower_precision_fp"))
+    impl(_ops.conv2d, "CompositeImplicitAutograd", native.conv2d, casts("lower_precision_fp"))
     impl(
-        _operators.conv1d_padding, "CompositeImplicitAutograd", native.conv1d,
-        casts(CPU="lower_precision_fp"),
-    )
+        _ops.conv2d_padding, "CompositeImplicitAutograd", native.conv2d,
+        casts(CPU="lower_precision_fp"))
+    impl(_ops.conv3d, "CompositeImplicitAutograd", native.conv3d, casts("lower_precision_fp"))
     impl(
-        _operators.conv2d, "CompositeImplicitAutograd", native.conv2d,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
+        _ops.conv3d_padding, "CompositeImplicitAutograd", native.conv3d,
+        casts(CPU="lower_precision_fp"))
     impl(
-        _operators.conv2d_padding, "CompositeImplicitAutograd", native.conv2d,
-        casts(CPU="lower_precision_fp"),
-    )
+        _ops.conv_transpose1d, "CompositeImplicitAutograd", native.conv_transpose1d,
+        casts("lower_precision_fp"))
     impl(
-        _operators.conv3d, "CompositeImplicitAutograd", native.conv3d,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
+        _ops.conv_transpose2d_input, "CompositeImplicitAutograd", native.conv_transpose2d,
+        casts("lower_precision_fp"))
     impl(
-        _operators.conv3d_padding, "CompositeImplicitAutograd", native.conv3d,
-        casts(CPU="lower_precision_fp"),
-    )
-    impl(
-        _operators.conv_transpose1d, "CompositeImplicitAutograd", native.conv_transpose1d,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
-    impl(
-        _operators.conv_transpose2d_input, "CompositeImplicitAutograd", native.conv_transpose2d,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
-    impl(
-        _operators.conv_transpose3d_input, "CompositeImplicitAutograd", native.conv_transpose3d,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
+        _ops.conv_transpose3d_input, "CompositeImplicitAutograd", native.conv_transpose3d,
+        casts("lower_precision_fp"))
 
-
-class ConvolutionBackward0(_Node):
-    """Of convolution."""
+class ConvolutionBackward0(_Node):  # convolution
     __slots__ = (
         "saved_input", "saved_weight", "saved_stride", "saved_padding", "saved_dilation",
-        "saved_transposed", "saved_output_padding", "saved_groups",
-    )
+        "saved_transposed", "saved_output_padding", "saved_groups")
     saved = ("saved_input", "saved_weight")
-
     def keep(
-        node, input, weight, bias, stride, padding, dilation, transposed, output_padding,
-        groups,
-    ):
+            node, input, weight, bias, stride, padding, dilation, transposed, output_padding,
+            groups):
         if node.edges[0] is not None or node.edges[1] is not None:
             node.saved_input = _save_or_recompute(input)
             node.saved_weight = _save(weight)
@@ -85,7 +60,6 @@ class ConvolutionBackward0(_Node):
             tuple(output_padding) if type(output_padding) is list else output_padding
         )
         node.saved_groups = groups if type(groups) in _PLAIN else _kept(groups)
-
     def backward(node, grad):
         to_input, to_weight, to_bias = node.edges
         grad_input = grad_weight = grad_bias = None
@@ -100,8 +74,7 @@ class ConvolutionBackward0(_Node):
             weight = node.saved_weight.unpack(node)
             grad_input = convolution_backward(
                 grad, input, weight, None, stride, padding, dilation, transposed, output_padding,
-                groups, (True, False, False),
-            )[0]
+                groups, (True, False, False))[0]
         if to_weight is not None:
             stride = node.saved_stride
             padding = node.saved_padding
@@ -113,24 +86,18 @@ class ConvolutionBackward0(_Node):
             weight = node.saved_weight.unpack(node)
             grad_weight = convolution_backward(
                 grad, input, weight, None, stride, padding, dilation, transposed, output_padding,
-                groups, (False, True, False),
-            )[1]
+                groups, (False, True, False))[1]
         if to_bias is not None:
             grad_bias = sum_of_channels(grad)
         return grad_input, grad_weight, grad_bias
-
     def release(node):
         node.saved_input = node.saved_weight = _FREED
 
-
-class ConvolutionWeightGradientBackward0(_Node):
-    """Of _convolution_weight_gradient."""
+class ConvolutionWeightGradientBackward0(_Node):  # _convolution_weight_gradient
     __slots__ = (
         "saved_input", "saved_grad_output", "saved_stride", "saved_padding", "saved_dilation",
-        "saved_groups", "saved_grad_output_shape",
-    )
+        "saved_groups", "saved_grad_output_shape")
     saved = ("saved_input", "saved_grad_output")
-
     def keep(node, input, grad_output, kernel_size, stride, padding, dilation, groups):
         node.saved_input = _save(input)
         if node.edges[0] is not None:
@@ -140,7 +107,6 @@ class ConvolutionWeightGradientBackward0(_Node):
         node.saved_dilation = tuple(dilation) if type(dilation) is list else dilation
         node.saved_groups = groups if type(groups) in _PLAIN else _kept(groups)
         node.saved_grad_output_shape = grad_output.shape
-
     def backward(node, grad):
         to_input, to_grad_output = node.edges
         grad_input = grad_grad_output = None
@@ -153,8 +119,7 @@ class ConvolutionWeightGradientBackward0(_Node):
             grad_output = node.saved_grad_output.unpack(node)
             grad_input = convolution_backward(
                 grad_output, input, grad, None, stride, padding, dilation, False, zeros_for(stride),
-                groups, (True, False, False),
-            )[0]
+                groups, (True, False, False))[0]
         if to_grad_output is not None:
             grad_output_shape = node.saved_grad_output_shape
             stride = node.saved_stride
@@ -163,9 +128,7 @@ class ConvolutionWeightGradientBackward0(_Node):
             groups = node.saved_groups
             input = node.saved_input.unpack(node)
             grad_grad_output = first_windows(
-                input, grad, stride, padding, dilation, groups, grad_output_shape,
-            )
+                input, grad, stride, padding, dilation, groups, grad_output_shape)
         return grad_input, grad_grad_output
-
     def release(node):
         node.saved_input = node.saved_grad_output = _FREED

@@ -5,27 +5,22 @@ from ...autograd.formulas.numbers import copy_backward
 from ...autograd.node import Node as _Node
 from ...makers.rows import impl, passes
 from ...native import conversion as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.type_as, "CompositeImplicitAutograd", native.type_as)
-    impl(_operators.to_dtype_layout, "CompositeImplicitAutograd", native.to_dtype_layout)
-    impl(_operators.to_device, "CompositeImplicitAutograd", native.to_device)
-    impl(_operators.to_dtype, "CompositeImplicitAutograd", native.to_dtype)
-    impl(_operators.to_other, "CompositeImplicitAutograd", native.to_other)
-    impl(_operators._to_copy, "CompositeExplicitAutograd", native._to_copy, ToCopyBackward0)
-    impl(_operators.item, "CompositeImplicitAutograd", native.item)
-    impl(_operators._local_scalar_dense, "CPU, CUDA", native._local_scalar_dense, passes)
+    impl(_ops.type_as, "CompositeImplicitAutograd", native.type_as)
+    impl(_ops.to_dtype_layout, "CompositeImplicitAutograd", native.to_dtype_layout)
+    impl(_ops.to_device, "CompositeImplicitAutograd", native.to_device)
+    impl(_ops.to_dtype, "CompositeImplicitAutograd", native.to_dtype)
+    impl(_ops.to_other, "CompositeImplicitAutograd", native.to_other)
+    impl(_ops._to_copy, "CompositeExplicitAutograd", native._to_copy, ToCopyBackward0)
+    impl(_ops.item, "CompositeImplicitAutograd", native.item)
+    impl(_ops._local_scalar_dense, "CPU, CUDA", native._local_scalar_dense, passes)
 
-
-class ToCopyBackward0(_Node):
-    """Of _to_copy."""
+class ToCopyBackward0(_Node):  # _to_copy
     __slots__ = ("saved_self_dtype", "saved_self_device")
-
     def keep(node, self, dtype, layout, device, pin_memory, non_blocking, memory_format):
         node.saved_self_dtype = self.dtype
         node.saved_self_device = self.device
-
     def backward(node, grad):
         return (copy_backward(grad, node.saved_self_dtype, node.saved_self_device),)

@@ -4,35 +4,26 @@
 from ...autograd.formulas import zeros_like
 from ...autograd.formulas.numbers import copy_backward
 from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...makers.rows import counts, impl, passes, refuses_out
+from ...makers.rows import counts, impl, out_of, passes
 from ...native import copy as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.copy, "CompositeExplicitAutograd", native.copy, CopyBackward0)
-    impl(
-        _operators.copy_out, "CompositeExplicitAutograd", _forms.out(_operators.copy), counts,
-        refuses_out,
-    )
-    impl(_operators.copy_, "CompositeExplicitAutograd", native.copy_, counts, CopyBackwards)
-    impl(_operators._copy_from, "", None, passes)
-    impl(_operators._copy_from_and_resize, "", None, passes)
-    impl(_operators.clone, "CompositeExplicitAutograd", native.clone, CloneBackward0)
-    impl(_operators.resolve_conj, "CompositeImplicitAutograd", native.resolve_conj)
-    impl(_operators.resolve_neg, "CompositeImplicitAutograd", native.resolve_neg)
-    impl(_operators.contiguous, "CompositeImplicitAutograd", native.contiguous)
+    impl(_ops.copy, "CompositeExplicitAutograd", native.copy, CopyBackward0)
+    out_of(_ops.copy_out, _ops.copy)
+    impl(_ops.copy_, "CompositeExplicitAutograd", native.copy_, counts, CopyBackwards)
+    impl(_ops._copy_from, "", None, passes)
+    impl(_ops._copy_from_and_resize, "", None, passes)
+    impl(_ops.clone, "CompositeExplicitAutograd", native.clone, CloneBackward0)
+    impl(_ops.resolve_conj, "CompositeImplicitAutograd", native.resolve_conj)
+    impl(_ops.resolve_neg, "CompositeImplicitAutograd", native.resolve_neg)
+    impl(_ops.contiguous, "CompositeImplicitAutograd", native.contiguous)
 
-
-class CopyBackward0(_Node):
-    """Of copy."""
+class CopyBackward0(_Node):  # copy
     __slots__ = ("saved_src_dtype", "saved_src_device")
-
     def keep(node, self, src, non_blocking):
         node.saved_src_dtype = src.dtype
         node.saved_src_device = src.device
-
     def backward(node, grad):
         to_self, to_src = node.edges
         grad_self = grad_src = None
@@ -42,15 +33,9 @@ class CopyBackward0(_Node):
             grad_src = copy_backward(grad, node.saved_src_dtype, node.saved_src_device)
         return grad_self, grad_src
 
-
-class CopyBackwards(CopyBackward0):
-    """Of copy_."""
+class CopyBackwards(CopyBackward0):  # copy_
     __slots__ = ()
 
-
-class CloneBackward0(_Node):
-    """Of clone."""
-    __slots__ = ()
-
+class CloneBackward0(_Node):  # clone
     def backward(node, grad):
         return (grad,)

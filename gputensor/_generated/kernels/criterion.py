@@ -2,126 +2,77 @@
 """Registrations of the operators of native/criterion.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    binary_cross_entropy_backward, huber_loss_backward, mse_loss_backward,
-    smooth_l1_loss_backward, soft_margin_loss_backward,
-)
+    binary_cross_entropy_backward, huber_loss_backward, mse_loss_backward, smooth_l1_loss_backward,
+    soft_margin_loss_backward)
 from ...autograd.formulas.loss import (
-    bce_double_backward, bce_target_backward, bce_target_double_backward,
-    bce_with_logits_backward, bce_with_logits_target_backward, huber_double_backward,
-    mse_double_backward, smooth_l1_double_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+    bce_double_backward, bce_target_backward, bce_target_double_backward, bce_with_logits_backward,
+    bce_with_logits_target_backward, huber_double_backward, mse_double_backward,
+    smooth_l1_double_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import bind, casts, counts, impl, refuses_out
+from ...makers.rows import bind, casts, counts, impl, out_of, refuses_out
 from ...native import criterion as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
+    bind(_ops.mse_loss, native.functional, "mse_loss", MseLossBackward0, casts("fp32"))
+    bind(_ops.mse_loss_out, native.out, "mse_loss", counts, refuses_out)
+    bind(_ops.mse_loss_backward, native.functional, "mse_loss_backward", MseLossBackwardBackward0)
     bind(
-        _operators.mse_loss, native.functional, "mse_loss", MseLossBackward0,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
-    bind(_operators.mse_loss_out, native.out, "mse_loss", counts, refuses_out)
+        _ops.smooth_l1_loss, native.functional, "smooth_l1_loss", SmoothL1LossBackward0,
+        casts("fp32"))
+    bind(_ops.smooth_l1_loss_out, native.out, "smooth_l1_loss", counts, refuses_out)
     bind(
-        _operators.mse_loss_backward, native.functional, "mse_loss_backward",
-        MseLossBackwardBackward0,
-    )
+        _ops.smooth_l1_loss_backward, native.functional, "smooth_l1_loss_backward",
+        SmoothL1LossBackwardBackward0)
+    bind(_ops.huber_loss, native.functional, "huber_loss", HuberLossBackward0, casts("fp32"))
+    bind(_ops.huber_loss_out, native.out, "huber_loss", counts, refuses_out)
     bind(
-        _operators.smooth_l1_loss, native.functional, "smooth_l1_loss", SmoothL1LossBackward0,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
-    bind(_operators.smooth_l1_loss_out, native.out, "smooth_l1_loss", counts, refuses_out)
+        _ops.huber_loss_backward, native.functional, "huber_loss_backward",
+        HuberLossBackwardBackward0)
     bind(
-        _operators.smooth_l1_loss_backward, native.functional, "smooth_l1_loss_backward",
-        SmoothL1LossBackwardBackward0,
-    )
+        _ops.binary_cross_entropy, native.functional, "binary_cross_entropy",
+        BinaryCrossEntropyBackward0, casts(CPU="fp32", CUDA="banned"))
+    bind(_ops.binary_cross_entropy_out, native.out, "binary_cross_entropy", counts, refuses_out)
     bind(
-        _operators.huber_loss, native.functional, "huber_loss", HuberLossBackward0,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
-    bind(_operators.huber_loss_out, native.out, "huber_loss", counts, refuses_out)
-    bind(
-        _operators.huber_loss_backward, native.functional, "huber_loss_backward",
-        HuberLossBackwardBackward0,
-    )
-    bind(
-        _operators.binary_cross_entropy, native.functional, "binary_cross_entropy",
-        BinaryCrossEntropyBackward0, casts(CPU="fp32", CUDA="banned"),
-    )
-    bind(
-        _operators.binary_cross_entropy_out, native.out, "binary_cross_entropy", counts,
-        refuses_out,
-    )
-    bind(
-        _operators.binary_cross_entropy_backward, native.functional,
-        "binary_cross_entropy_backward", BinaryCrossEntropyBackwardBackward0,
-    )
+        _ops.binary_cross_entropy_backward, native.functional, "binary_cross_entropy_backward",
+        BinaryCrossEntropyBackwardBackward0)
     impl(
-        _operators.binary_cross_entropy_with_logits, "CompositeExplicitAutograd",
+        _ops.binary_cross_entropy_with_logits, "CompositeExplicitAutograd",
         native.binary_cross_entropy_with_logits, BinaryCrossEntropyWithLogitsBackward0,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
+        casts("fp32"))
+    out_of(_ops.binary_cross_entropy_with_logits_out, _ops.binary_cross_entropy_with_logits)
     impl(
-        _operators.binary_cross_entropy_with_logits_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.binary_cross_entropy_with_logits), counts, refuses_out,
-    )
+        _ops.soft_margin_loss, "CompositeExplicitAutograd", native.soft_margin_loss,
+        SoftMarginLossBackward0, casts("fp32"))
+    out_of(_ops.soft_margin_loss_out, _ops.soft_margin_loss)
     impl(
-        _operators.soft_margin_loss, "CompositeExplicitAutograd", native.soft_margin_loss,
-        SoftMarginLossBackward0, casts(CPU="fp32", CUDA="fp32"),
-    )
+        _ops.soft_margin_loss_backward, "CompositeImplicitAutograd",
+        native.soft_margin_loss_backward)
+    impl(_ops.l1_loss, "CompositeImplicitAutograd", native.l1_loss, casts("fp32"))
+    impl(_ops.kl_div, "CompositeImplicitAutograd", native.kl_div, casts("fp32"))
+    impl(_ops.poisson_nll_loss, "CompositeImplicitAutograd", native.poisson_nll_loss, casts("fp32"))
     impl(
-        _operators.soft_margin_loss_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.soft_margin_loss), counts, refuses_out,
-    )
+        _ops.hinge_embedding_loss, "CompositeImplicitAutograd", native.hinge_embedding_loss,
+        casts("fp32"))
     impl(
-        _operators.soft_margin_loss_backward, "CompositeImplicitAutograd",
-        native.soft_margin_loss_backward,
-    )
+        _ops.margin_ranking_loss, "CompositeImplicitAutograd", native.margin_ranking_loss,
+        casts("fp32"))
     impl(
-        _operators.l1_loss, "CompositeImplicitAutograd", native.l1_loss,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
+        _ops.cosine_embedding_loss, "CompositeImplicitAutograd", native.cosine_embedding_loss,
+        casts("fp32"))
     impl(
-        _operators.kl_div, "CompositeImplicitAutograd", native.kl_div,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
-    impl(
-        _operators.poisson_nll_loss, "CompositeImplicitAutograd", native.poisson_nll_loss,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
-    impl(
-        _operators.hinge_embedding_loss, "CompositeImplicitAutograd", native.hinge_embedding_loss,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
-    impl(
-        _operators.margin_ranking_loss, "CompositeImplicitAutograd", native.margin_ranking_loss,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
-    impl(
-        _operators.cosine_embedding_loss, "CompositeImplicitAutograd", native.cosine_embedding_loss,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
-    impl(
-        _operators.triplet_margin_loss, "CompositeImplicitAutograd", native.triplet_margin_loss,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
+        _ops.triplet_margin_loss, "CompositeImplicitAutograd", native.triplet_margin_loss,
+        casts("fp32"))
 
-
-class MseLossBackward0(_Node):
-    """Of mse_loss."""
+class MseLossBackward0(_Node):  # mse_loss
     __slots__ = ("saved_self", "saved_target", "saved_reduction")
     saved = ("saved_self", "saved_target")
-
     def keep(node, self, target, reduction):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
-
     def backward(node, grad):
         to_self, to_target = node.edges
         grad_self = grad_target = None
@@ -134,16 +85,12 @@ class MseLossBackward0(_Node):
             target = node.saved_target.unpack(node)
             grad_target = mse_loss_backward(grad, target, self, node.saved_reduction)
         return grad_self, grad_target
-
     def release(node):
         node.saved_self = node.saved_target = _FREED
 
-
-class MseLossBackwardBackward0(_Node):
-    """Of mse_loss_backward."""
+class MseLossBackwardBackward0(_Node):  # mse_loss_backward
     __slots__ = ("saved_self", "saved_target", "saved_grad_output", "saved_reduction")
     saved = ("saved_self", "saved_target", "saved_grad_output")
-
     def keep(node, grad_output, self, target, reduction):
         if node.edges[0] is not None:
             node.saved_self = _save(self)
@@ -151,7 +98,6 @@ class MseLossBackwardBackward0(_Node):
         if node.edges[1] is not None or node.edges[2] is not None:
             node.saved_grad_output = _save(grad_output)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
-
     def backward(node, grad):
         to_grad_output, to_self, to_target = node.edges
         grad_grad_output = grad_self = grad_target = None
@@ -166,22 +112,17 @@ class MseLossBackwardBackward0(_Node):
             grad_output = node.saved_grad_output.unpack(node)
             grad_target = -mse_double_backward(grad * grad_output, node.saved_reduction)
         return grad_grad_output, grad_self, grad_target
-
     def release(node):
         node.saved_self = node.saved_target = node.saved_grad_output = _FREED
 
-
-class SmoothL1LossBackward0(_Node):
-    """Of smooth_l1_loss."""
+class SmoothL1LossBackward0(_Node):  # smooth_l1_loss
     __slots__ = ("saved_self", "saved_target", "saved_reduction", "saved_beta")
     saved = ("saved_self", "saved_target")
-
     def keep(node, self, target, reduction, beta):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
         node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
-
     def backward(node, grad):
         to_self, to_target = node.edges
         grad_self = grad_target = None
@@ -198,18 +139,12 @@ class SmoothL1LossBackward0(_Node):
             target = node.saved_target.unpack(node)
             grad_target = smooth_l1_loss_backward(grad, target, self, reduction, beta)
         return grad_self, grad_target
-
     def release(node):
         node.saved_self = node.saved_target = _FREED
 
-
-class SmoothL1LossBackwardBackward0(_Node):
-    """Of smooth_l1_loss_backward."""
-    __slots__ = (
-        "saved_self", "saved_target", "saved_grad_output", "saved_reduction", "saved_beta",
-    )
+class SmoothL1LossBackwardBackward0(_Node):  # smooth_l1_loss_backward
+    __slots__ = ("saved_self", "saved_target", "saved_grad_output", "saved_reduction", "saved_beta")
     saved = ("saved_self", "saved_target", "saved_grad_output")
-
     def keep(node, grad_output, self, target, reduction, beta):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
@@ -217,7 +152,6 @@ class SmoothL1LossBackwardBackward0(_Node):
             node.saved_grad_output = _save(grad_output)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
         node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
-
     def backward(node, grad):
         to_grad_output, to_self, to_target = node.edges
         grad_grad_output = grad_self = grad_target = None
@@ -241,25 +175,19 @@ class SmoothL1LossBackwardBackward0(_Node):
             self = node.saved_self.unpack(node)
             target = node.saved_target.unpack(node)
             grad_target = -smooth_l1_double_backward(
-                grad * grad_output, self, target, reduction, beta,
-            )
+                grad * grad_output, self, target, reduction, beta)
         return grad_grad_output, grad_self, grad_target
-
     def release(node):
         node.saved_self = node.saved_target = node.saved_grad_output = _FREED
 
-
-class HuberLossBackward0(_Node):
-    """Of huber_loss."""
+class HuberLossBackward0(_Node):  # huber_loss
     __slots__ = ("saved_self", "saved_target", "saved_reduction", "saved_delta")
     saved = ("saved_self", "saved_target")
-
     def keep(node, self, target, reduction, delta):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
         node.saved_delta = delta if type(delta) in _PLAIN else _kept(delta)
-
     def backward(node, grad):
         to_self, to_target = node.edges
         grad_self = grad_target = None
@@ -276,18 +204,13 @@ class HuberLossBackward0(_Node):
             target = node.saved_target.unpack(node)
             grad_target = huber_loss_backward(grad, target, self, reduction, delta)
         return grad_self, grad_target
-
     def release(node):
         node.saved_self = node.saved_target = _FREED
 
-
-class HuberLossBackwardBackward0(_Node):
-    """Of huber_loss_backward."""
+class HuberLossBackwardBackward0(_Node):  # huber_loss_backward
     __slots__ = (
-        "saved_self", "saved_target", "saved_grad_output", "saved_reduction", "saved_delta",
-    )
+        "saved_self", "saved_target", "saved_grad_output", "saved_reduction", "saved_delta")
     saved = ("saved_self", "saved_target", "saved_grad_output")
-
     def keep(node, grad_output, self, target, reduction, delta):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
@@ -295,7 +218,6 @@ class HuberLossBackwardBackward0(_Node):
             node.saved_grad_output = _save(grad_output)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
         node.saved_delta = delta if type(delta) in _PLAIN else _kept(delta)
-
     def backward(node, grad):
         to_grad_output, to_self, to_target = node.edges
         grad_grad_output = grad_self = grad_target = None
@@ -320,24 +242,19 @@ class HuberLossBackwardBackward0(_Node):
             target = node.saved_target.unpack(node)
             grad_target = -huber_double_backward(grad * grad_output, self, target, reduction, delta)
         return grad_grad_output, grad_self, grad_target
-
     def release(node):
         node.saved_self = node.saved_target = node.saved_grad_output = _FREED
 
-
-class BinaryCrossEntropyBackward0(_Node):
-    """Of binary_cross_entropy."""
+class BinaryCrossEntropyBackward0(_Node):  # binary_cross_entropy
     __slots__ = ("saved_self", "saved_target", "saved_weight", "saved_reduction")
     saved = ("saved_self", "saved_target", "saved_weight")
     inputs = ("self", "target")
-
     def keep(node, self, target, weight, reduction):
         node.saved_self = _save(self)
         if node.edges[0] is not None:
             node.saved_target = _save(target)
         node.saved_weight = _save(weight)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
-
     def backward(node, grad):
         to_self, to_target = node.edges
         grad_self = grad_target = None
@@ -352,19 +269,14 @@ class BinaryCrossEntropyBackward0(_Node):
             weight = node.saved_weight.unpack(node)
             grad_target = bce_target_backward(grad, self, weight, node.saved_reduction)
         return grad_self, grad_target
-
     def release(node):
         node.saved_self = node.saved_target = node.saved_weight = _FREED
 
-
-class BinaryCrossEntropyBackwardBackward0(_Node):
-    """Of binary_cross_entropy_backward."""
+class BinaryCrossEntropyBackwardBackward0(_Node):  # binary_cross_entropy_backward
     __slots__ = (
-        "saved_self", "saved_target", "saved_weight", "saved_grad_output", "saved_reduction",
-    )
+        "saved_self", "saved_target", "saved_weight", "saved_grad_output", "saved_reduction")
     saved = ("saved_self", "saved_target", "saved_weight", "saved_grad_output")
     inputs = ("grad_output", "self", "target")
-
     def keep(node, grad_output, self, target, weight, reduction):
         node.saved_self = _save(self)
         if node.edges[0] is not None or node.edges[1] is not None:
@@ -373,7 +285,6 @@ class BinaryCrossEntropyBackwardBackward0(_Node):
         if node.edges[1] is not None or node.edges[2] is not None:
             node.saved_grad_output = _save(grad_output)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
-
     def backward(node, grad):
         to_grad_output, to_self, to_target = node.edges
         grad_grad_output = grad_self = grad_target = None
@@ -397,20 +308,14 @@ class BinaryCrossEntropyBackwardBackward0(_Node):
             weight = node.saved_weight.unpack(node)
             grad_target = bce_target_double_backward(grad * grad_output, self, weight, reduction)
         return grad_grad_output, grad_self, grad_target
-
     def release(node):
-        node.saved_self = node.saved_target = node.saved_weight = _FREED
-        node.saved_grad_output = _FREED
+        node.saved_self = node.saved_target = node.saved_weight = node.saved_grad_output = _FREED
 
-
-class BinaryCrossEntropyWithLogitsBackward0(_Node):
-    """Of binary_cross_entropy_with_logits."""
+class BinaryCrossEntropyWithLogitsBackward0(_Node):  # binary_cross_entropy_with_logits
     __slots__ = (
-        "saved_self", "saved_target", "saved_weight", "saved_pos_weight", "saved_reduction",
-    )
+        "saved_self", "saved_target", "saved_weight", "saved_pos_weight", "saved_reduction")
     saved = ("saved_self", "saved_target", "saved_weight", "saved_pos_weight")
     inputs = ("self", "target")
-
     def keep(node, self, target, weight, pos_weight, reduction):
         node.saved_self = _save(self)
         if node.edges[0] is not None:
@@ -418,7 +323,6 @@ class BinaryCrossEntropyWithLogitsBackward0(_Node):
         node.saved_weight = _save(weight)
         node.saved_pos_weight = _save(pos_weight)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
-
     def backward(node, grad):
         to_self, to_target = node.edges
         grad_self = grad_target = None
@@ -436,27 +340,20 @@ class BinaryCrossEntropyWithLogitsBackward0(_Node):
             pos_weight = node.saved_pos_weight.unpack(node)
             grad_target = bce_with_logits_target_backward(grad, self, weight, pos_weight, reduction)
         return grad_self, grad_target
-
     def release(node):
-        node.saved_self = node.saved_target = node.saved_weight = _FREED
-        node.saved_pos_weight = _FREED
+        node.saved_self = node.saved_target = node.saved_weight = node.saved_pos_weight = _FREED
 
-
-class SoftMarginLossBackward0(_Node):
-    """Of soft_margin_loss."""
+class SoftMarginLossBackward0(_Node):  # soft_margin_loss
     __slots__ = ("saved_self", "saved_target", "saved_reduction")
     saved = ("saved_self", "saved_target")
     inputs = ("self",)
-
     def keep(node, self, target, reduction):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         target = node.saved_target.unpack(node)
         return (soft_margin_loss_backward(grad, self, target, node.saved_reduction),)
-
     def release(node):
         node.saved_self = node.saved_target = _FREED

@@ -3,43 +3,33 @@
 
 from ...autograd.formulas import _ctc_loss_backward
 from ...autograd.formulas.scan import not_implemented
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl
 from ...native import ctc as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.ctc_loss_Tensor, "CompositeImplicitAutograd", native.ctc_loss_Tensor,
-        casts(CPU="fp32"),
-    )
+        _ops.ctc_loss_Tensor, "CompositeImplicitAutograd", native.ctc_loss_Tensor,
+        casts(CPU="fp32"))
     impl(
-        _operators.ctc_loss_IntList, "CompositeImplicitAutograd", native.ctc_loss_IntList,
-        casts(CPU="fp32"),
-    )
-    impl(_operators._ctc_loss, "CPU, CUDA, Meta", native._ctc_loss, CtcLossBackward0)
-    impl(_operators._ctc_loss_Tensor, "CompositeImplicitAutograd", native._ctc_loss_Tensor)
+        _ops.ctc_loss_IntList, "CompositeImplicitAutograd", native.ctc_loss_IntList,
+        casts(CPU="fp32"))
+    impl(_ops._ctc_loss, "CPU, CUDA, Meta", native._ctc_loss, CtcLossBackward0)
+    impl(_ops._ctc_loss_Tensor, "CompositeImplicitAutograd", native._ctc_loss_Tensor)
     impl(
-        _operators._ctc_loss_backward, "CPU, CUDA, Meta", native._ctc_loss_backward,
-        CtcLossBackwardBackward0,
-    )
+        _ops._ctc_loss_backward, "CPU, CUDA, Meta", native._ctc_loss_backward,
+        CtcLossBackwardBackward0)
 
-
-class CtcLossBackward0(_Node):
-    """Of _ctc_loss."""
+class CtcLossBackward0(_Node):  # _ctc_loss
     __slots__ = (
-        "saved_log_probs", "saved_targets", "saved_result0", "saved_result1",
-        "saved_input_lengths", "saved_target_lengths", "saved_blank", "saved_zero_infinity",
-    )
+        "saved_log_probs", "saved_targets", "saved_result0", "saved_result1", "saved_input_lengths",
+        "saved_target_lengths", "saved_blank", "saved_zero_infinity")
     saved = ("saved_log_probs", "saved_targets", "saved_result0", "saved_result1")
     inputs = ("log_probs",)
     others = (("saved_result0", 0), ("saved_result1", 1))
-
     def keep(node, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
         node.saved_log_probs = _save(log_probs)
         node.saved_targets = _save(targets)
@@ -51,7 +41,6 @@ class CtcLossBackward0(_Node):
         )
         node.saved_blank = blank if type(blank) in _PLAIN else _kept(blank)
         node.saved_zero_infinity = zero_infinity
-
     def backward(node, grad):
         input_lengths = node.saved_input_lengths
         target_lengths = node.saved_target_lengths
@@ -63,26 +52,17 @@ class CtcLossBackward0(_Node):
         result1 = node.saved_result1.unpack(node)
         return (_ctc_loss_backward(
             grad, log_probs, targets, input_lengths, target_lengths, result0, result1, blank,
-            zero_infinity,
-        ),)
-
+            zero_infinity),)
     def release(node):
-        node.saved_log_probs = node.saved_targets = node.saved_result0 = _FREED
-        node.saved_result1 = _FREED
+        node.saved_log_probs = node.saved_targets = node.saved_result0 = node.saved_result1 = _FREED
 
-
-class CtcLossBackwardBackward0(_Node):
-    """Of _ctc_loss_backward."""
-    __slots__ = ()
+class CtcLossBackwardBackward0(_Node):  # _ctc_loss_backward
     inputs = ("grad", "log_probs", "neg_log_likelihood")
-
     def backward(node, grad):
         to_grad, to_log_probs, to_neg_log_likelihood = node.edges
-        grad_grad = grad_log_probs = grad_neg_log_likelihood = None
-        if to_grad is not None:
-            grad_grad = not_implemented('_ctc_loss_backward: grad')
-        if to_log_probs is not None:
-            grad_log_probs = not_implemented('_ctc_loss_backward: log_probs')
-        if to_neg_log_likelihood is not None:
-            grad_neg_log_likelihood = not_implemented('_ctc_loss_backward: neg_log_likelihood')
-        return grad_grad, grad_log_probs, grad_neg_log_likelihood
+        return (
+            None if to_grad is None else not_implemented('_ctc_loss_backward: grad'),
+            None if to_log_probs is None else not_implemented('_ctc_loss_backward: log_probs'),
+            None if to_neg_log_likelihood is None else not_implemented(
+                '_ctc_loss_backward: neg_log_likelihood'),
+        )

@@ -2,147 +2,83 @@
 """Registrations of the operators of native/distance.py, and their derivatives."""
 
 from ...autograd.formulas.reduce import (
-    cdist_backward, euclidean_dist_backward, norm_backward, pdist_backward, renorm_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_copy as _save_copy
-from ...autograd.saved import save_number as _kept
+    cdist_backward, euclidean_dist_backward, norm_backward, pdist_backward, renorm_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_copy as _save_copy, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import casts, counts, impl, passes, refuses_out
+from ...structured import forms as _forms
+from ...makers.rows import casts, counts, impl, out_of, passes
 from ...native import distance as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.norm_Scalar, "CompositeExplicitAutograd", native.norm_Scalar, NormBackward0,
-        casts(CUDA="fp32_append_dtype"),
-    )
+        _ops.norm_Scalar, "CompositeExplicitAutograd", native.norm_Scalar, NormBackward0,
+        casts(CUDA="fp32_append_dtype"))
+    out_of(_ops.norm_Scalar_out, _ops.norm_Scalar)
     impl(
-        _operators.norm_Scalar_out, "CompositeExplicitAutograd", _forms.out(_operators.norm_Scalar),
-        counts, refuses_out,
-    )
+        _ops.norm_ScalarOpt_dim, "CompositeExplicitAutograd", native.norm_ScalarOpt_dim,
+        NormBackward1, casts(CUDA="fp32_append_dtype"))
+    out_of(_ops.norm_out, _ops.norm_ScalarOpt_dim)
     impl(
-        _operators.norm_ScalarOpt_dim, "CompositeExplicitAutograd", native.norm_ScalarOpt_dim,
-        NormBackward1, casts(CUDA="fp32_append_dtype"),
-    )
+        _ops.norm_ScalarOpt_dim_dtype, "CompositeExplicitAutograd", native.norm_ScalarOpt_dim_dtype,
+        NormBackward2)
+    out_of(_ops.norm_dtype_out, _ops.norm_ScalarOpt_dim_dtype)
     impl(
-        _operators.norm_out, "CompositeExplicitAutograd", _forms.out(_operators.norm_ScalarOpt_dim),
-        counts, refuses_out,
-    )
+        _ops.norm_ScalarOpt_dtype, "CompositeExplicitAutograd", native.norm_ScalarOpt_dtype,
+        NormBackward3)
+    out_of(_ops.norm_ScalarOpt_dtype_out, _ops.norm_ScalarOpt_dtype)
     impl(
-        _operators.norm_ScalarOpt_dim_dtype, "CompositeExplicitAutograd",
-        native.norm_ScalarOpt_dim_dtype, NormBackward2,
-    )
+        _ops.linalg_vector_norm, "CompositeExplicitAutograd", native.linalg_vector_norm,
+        LinalgVectorNormBackward0, casts(CUDA="fp32_set_opt_dtype"))
+    out_of(_ops.linalg_vector_norm_out, _ops.linalg_vector_norm)
+    impl(_ops.dist, "CompositeExplicitAutograd", native.dist, DistBackward0, casts(CUDA="fp32"))
+    out_of(_ops.dist_out, _ops.dist)
     impl(
-        _operators.norm_dtype_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.norm_ScalarOpt_dim_dtype), counts, refuses_out,
-    )
+        _ops.renorm, "CompositeExplicitAutograd", native.renorm, RenormBackward0,
+        casts(CUDA="fp32"))
     impl(
-        _operators.norm_ScalarOpt_dtype, "CompositeExplicitAutograd", native.norm_ScalarOpt_dtype,
-        NormBackward3,
-    )
+        _ops.renorm_, "CompositeExplicitAutograd", _forms.inplace(_ops.renorm), counts,
+        RenormBackward0)
+    out_of(_ops.renorm_out, _ops.renorm)
     impl(
-        _operators.norm_ScalarOpt_dtype_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.norm_ScalarOpt_dtype), counts, refuses_out,
-    )
+        _ops._euclidean_dist, "CompositeExplicitAutograd", native._euclidean_dist,
+        EuclideanDistBackward0)
+    out_of(_ops._euclidean_dist_out, _ops._euclidean_dist)
+    impl(_ops.cdist, "CompositeImplicitAutograd", native.cdist, casts("fp32"))
+    impl(_ops._cdist_forward, "CompositeExplicitAutograd", native._cdist_forward, CdistBackward0)
+    out_of(_ops._cdist_forward_out, _ops._cdist_forward)
+    impl(_ops._cdist_backward, "CompositeExplicitAutograd", native._cdist_backward, passes)
+    impl(_ops.pdist, "CompositeImplicitAutograd", native.pdist, casts(CUDA="fp32"))
+    impl(_ops._pdist_forward, "CompositeExplicitAutograd", native._pdist_forward, PdistBackward0)
+    out_of(_ops._pdist_forward_out, _ops._pdist_forward)
+    impl(_ops._pdist_backward, "CompositeExplicitAutograd", native._pdist_backward, passes)
+    impl(_ops.pairwise_distance, "CompositeImplicitAutograd", native.pairwise_distance)
     impl(
-        _operators.linalg_vector_norm, "CompositeExplicitAutograd", native.linalg_vector_norm,
-        LinalgVectorNormBackward0, casts(CUDA="fp32_set_opt_dtype"),
-    )
-    impl(
-        _operators.linalg_vector_norm_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_vector_norm), counts, refuses_out,
-    )
-    impl(
-        _operators.dist, "CompositeExplicitAutograd", native.dist, DistBackward0,
-        casts(CUDA="fp32"),
-    )
-    impl(
-        _operators.dist_out, "CompositeExplicitAutograd", _forms.out(_operators.dist), counts,
-        refuses_out,
-    )
-    impl(
-        _operators.renorm, "CompositeExplicitAutograd", native.renorm, RenormBackward0,
-        casts(CUDA="fp32"),
-    )
-    impl(
-        _operators.renorm_, "CompositeExplicitAutograd", _forms.inplace(_operators.renorm), counts,
-        RenormBackward0,
-    )
-    impl(
-        _operators.renorm_out, "CompositeExplicitAutograd", _forms.out(_operators.renorm), counts,
-        refuses_out,
-    )
-    impl(
-        _operators._euclidean_dist, "CompositeExplicitAutograd", native._euclidean_dist,
-        EuclideanDistBackward0,
-    )
-    impl(
-        _operators._euclidean_dist_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._euclidean_dist), counts, refuses_out,
-    )
-    impl(
-        _operators.cdist, "CompositeImplicitAutograd", native.cdist, casts(CPU="fp32", CUDA="fp32"),
-    )
-    impl(
-        _operators._cdist_forward, "CompositeExplicitAutograd", native._cdist_forward,
-        CdistBackward0,
-    )
-    impl(
-        _operators._cdist_forward_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._cdist_forward), counts, refuses_out,
-    )
-    impl(_operators._cdist_backward, "CompositeExplicitAutograd", native._cdist_backward, passes)
-    impl(_operators.pdist, "CompositeImplicitAutograd", native.pdist, casts(CUDA="fp32"))
-    impl(
-        _operators._pdist_forward, "CompositeExplicitAutograd", native._pdist_forward,
-        PdistBackward0,
-    )
-    impl(
-        _operators._pdist_forward_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._pdist_forward), counts, refuses_out,
-    )
-    impl(_operators._pdist_backward, "CompositeExplicitAutograd", native._pdist_backward, passes)
-    impl(_operators.pairwise_distance, "CompositeImplicitAutograd", native.pairwise_distance)
-    impl(
-        _operators.cosine_similarity, "CompositeImplicitAutograd", native.cosine_similarity,
-        casts(CUDA="fp32"),
-    )
+        _ops.cosine_similarity, "CompositeImplicitAutograd", native.cosine_similarity,
+        casts(CUDA="fp32"))
 
-
-class NormBackward0(_Node):
-    """Of norm.Scalar."""
+class NormBackward0(_Node):  # norm.Scalar
     __slots__ = ("saved_self", "saved_result", "saved_p")
     saved = ("saved_self", "saved_result")
-
     def keep(node, self, p):
         node.saved_self = _save(self)
         node.saved_p = p if type(p) in _PLAIN else _kept(p)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (norm_backward(grad, self, node.saved_p, result, None, False),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class NormBackward1(_Node):
-    """Of norm.ScalarOpt_dim."""
+class NormBackward1(_Node):  # norm.ScalarOpt_dim
     __slots__ = ("saved_self", "saved_result", "saved_p", "saved_dim", "saved_keepdim")
     saved = ("saved_self", "saved_result")
-
     def keep(node, self, p, dim, keepdim):
         node.saved_self = _save(self)
         node.saved_p = p if type(p) in _PLAIN else _kept(p)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         p = node.saved_p
         dim = node.saved_dim
@@ -150,52 +86,39 @@ class NormBackward1(_Node):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (norm_backward(grad, self, 2 if p is None else p, result, dim, keepdim),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class NormBackward2(NormBackward1):
-    """Of norm.ScalarOpt_dim_dtype."""
+class NormBackward2(NormBackward1):  # norm.ScalarOpt_dim_dtype
     __slots__ = ()
-
     def keep(node, self, p, dim, keepdim, dtype):
         node.saved_self = _save(self)
         node.saved_p = p if type(p) in _PLAIN else _kept(p)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_keepdim = keepdim
 
-
-class NormBackward3(_Node):
-    """Of norm.ScalarOpt_dtype."""
+class NormBackward3(_Node):  # norm.ScalarOpt_dtype
     __slots__ = ("saved_self", "saved_result", "saved_p")
     saved = ("saved_self", "saved_result")
-
     def keep(node, self, p, dtype):
         node.saved_self = _save(self)
         node.saved_p = p if type(p) in _PLAIN else _kept(p)
-
     def backward(node, grad):
         p = node.saved_p
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (norm_backward(grad, self, 2 if p is None else p, result, None, False),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class LinalgVectorNormBackward0(_Node):
-    """Of linalg_vector_norm."""
+class LinalgVectorNormBackward0(_Node):  # linalg_vector_norm
     __slots__ = ("saved_self", "saved_result", "saved_ord", "saved_dim", "saved_keepdim")
     saved = ("saved_self", "saved_result")
-
     def keep(node, self, ord, dim, keepdim, dtype):
         node.saved_self = _save(self)
         node.saved_ord = ord if type(ord) in _PLAIN else _kept(ord)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         ord = node.saved_ord
         dim = node.saved_dim
@@ -203,21 +126,16 @@ class LinalgVectorNormBackward0(_Node):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (norm_backward(grad, self, ord, result, dim, keepdim),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class DistBackward0(_Node):
-    """Of dist."""
+class DistBackward0(_Node):  # dist
     __slots__ = ("saved_self", "saved_other", "saved_result", "saved_p")
     saved = ("saved_self", "saved_other", "saved_result")
-
     def keep(node, self, other, p):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
         node.saved_p = p if type(p) in _PLAIN else _kept(p)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -232,45 +150,33 @@ class DistBackward0(_Node):
             result = node.saved_result.unpack(node)
             grad_other = -norm_backward(grad, self - other, node.saved_p, result, None, False)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = node.saved_result = _FREED
 
-
-class RenormBackward0(_Node):
-    """Of renorm."""
+class RenormBackward0(_Node):  # renorm
     __slots__ = ("saved_self", "saved_p", "saved_dim", "saved_maxnorm")
     saved = ("saved_self",)
-
     def keep(node, self, p, dim, maxnorm):
         node.saved_self = _save(self)
         node.saved_p = p if type(p) in _PLAIN else _kept(p)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_maxnorm = maxnorm if type(maxnorm) in _PLAIN else _kept(maxnorm)
-
     def keep_inplace(node, self, p, dim, maxnorm):
         node.saved_self = _save_copy(self)
         node.saved_p = p if type(p) in _PLAIN else _kept(p)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_maxnorm = maxnorm if type(maxnorm) in _PLAIN else _kept(maxnorm)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         return (renorm_backward(grad, self, node.saved_p, node.saved_dim, node.saved_maxnorm),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class EuclideanDistBackward0(_Node):
-    """Of _euclidean_dist."""
-    __slots__ = ("saved_x1", "saved_x2", "saved_result")
-    saved = ("saved_x1", "saved_x2", "saved_result")
-
+class EuclideanDistBackward0(_Node):  # _euclidean_dist
+    __slots__ = saved = ("saved_x1", "saved_x2", "saved_result")
     def keep(node, x1, x2):
         node.saved_x1 = _save(x1)
         node.saved_x2 = _save(x2)
-
     def backward(node, grad):
         to_x1, to_x2 = node.edges
         grad_x1 = grad_x2 = None
@@ -285,21 +191,16 @@ class EuclideanDistBackward0(_Node):
             result = node.saved_result.unpack(node)
             grad_x2 = euclidean_dist_backward(grad.mT, x2, x1, result.mT)
         return grad_x1, grad_x2
-
     def release(node):
         node.saved_x1 = node.saved_x2 = node.saved_result = _FREED
 
-
-class CdistBackward0(_Node):
-    """Of _cdist_forward."""
+class CdistBackward0(_Node):  # _cdist_forward
     __slots__ = ("saved_x1", "saved_x2", "saved_result", "saved_p")
     saved = ("saved_x1", "saved_x2", "saved_result")
-
     def keep(node, x1, x2, p, compute_mode):
         node.saved_x1 = _save(x1)
         node.saved_x2 = _save(x2)
         node.saved_p = p if type(p) in _PLAIN else _kept(p)
-
     def backward(node, grad):
         to_x1, to_x2 = node.edges
         grad_x1 = grad_x2 = None
@@ -314,24 +215,18 @@ class CdistBackward0(_Node):
             result = node.saved_result.unpack(node)
             grad_x2 = cdist_backward(grad, x1, x2, node.saved_p, result, True)
         return grad_x1, grad_x2
-
     def release(node):
         node.saved_x1 = node.saved_x2 = node.saved_result = _FREED
 
-
-class PdistBackward0(_Node):
-    """Of _pdist_forward."""
+class PdistBackward0(_Node):  # _pdist_forward
     __slots__ = ("saved_self", "saved_result", "saved_p")
     saved = ("saved_self", "saved_result")
-
     def keep(node, self, p):
         node.saved_self = _save(self)
         node.saved_p = p if type(p) in _PLAIN else _kept(p)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (pdist_backward(grad, self, node.saved_p, result),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED

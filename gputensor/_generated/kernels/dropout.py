@@ -2,70 +2,50 @@
 """Registrations of the operators of native/dropout.py, and their derivatives."""
 
 from ...autograd.formulas.pointwise import native_dropout_input_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import impl
 from ...native import dropout as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.native_dropout, "CompositeExplicitAutograd", native.native_dropout,
-        NativeDropoutBackward0,
-    )
+        _ops.native_dropout, "CompositeExplicitAutograd", native.native_dropout,
+        NativeDropoutBackward0)
     impl(
-        _operators.native_dropout_backward, "CompositeExplicitAutograd",
-        native.native_dropout_backward, NativeDropoutBackwardBackward0,
-    )
-    impl(_operators.dropout, "CompositeImplicitAutograd", native.dropout)
-    impl(_operators.dropout_, "CompositeImplicitAutograd", native.dropout_)
-    impl(_operators.feature_dropout, "CompositeImplicitAutograd", native.feature_dropout)
-    impl(_operators.feature_dropout_, "CompositeImplicitAutograd", native.feature_dropout_)
-    impl(_operators.alpha_dropout, "CompositeImplicitAutograd", native.alpha_dropout)
-    impl(_operators.alpha_dropout_, "CompositeImplicitAutograd", native.alpha_dropout_)
-    impl(
-        _operators.feature_alpha_dropout, "CompositeImplicitAutograd", native.feature_alpha_dropout,
-    )
-    impl(
-        _operators.feature_alpha_dropout_, "CompositeImplicitAutograd",
-        native.feature_alpha_dropout_,
-    )
+        _ops.native_dropout_backward, "CompositeExplicitAutograd", native.native_dropout_backward,
+        NativeDropoutBackwardBackward0)
+    impl(_ops.dropout, "CompositeImplicitAutograd", native.dropout)
+    impl(_ops.dropout_, "CompositeImplicitAutograd", native.dropout_)
+    impl(_ops.feature_dropout, "CompositeImplicitAutograd", native.feature_dropout)
+    impl(_ops.feature_dropout_, "CompositeImplicitAutograd", native.feature_dropout_)
+    impl(_ops.alpha_dropout, "CompositeImplicitAutograd", native.alpha_dropout)
+    impl(_ops.alpha_dropout_, "CompositeImplicitAutograd", native.alpha_dropout_)
+    impl(_ops.feature_alpha_dropout, "CompositeImplicitAutograd", native.feature_alpha_dropout)
+    impl(_ops.feature_alpha_dropout_, "CompositeImplicitAutograd", native.feature_alpha_dropout_)
 
-
-class NativeDropoutBackward0(_Node):
-    """Of native_dropout."""
+class NativeDropoutBackward0(_Node):  # native_dropout
     __slots__ = ("saved_result1", "saved_p", "saved_train")
     saved = ("saved_result1",)
     others = (("saved_result1", 1),)
-
     def keep(node, input, p, train):
         node.saved_p = p if type(p) in _PLAIN else _kept(p)
         node.saved_train = train
-
     def backward(node, grad):
         result1 = node.saved_result1.unpack(node)
         return (native_dropout_input_backward(grad, result1, node.saved_p, node.saved_train),)
-
     def release(node):
         node.saved_result1 = _FREED
 
-
-class NativeDropoutBackwardBackward0(_Node):
-    """Of native_dropout_backward."""
+class NativeDropoutBackwardBackward0(_Node):  # native_dropout_backward
     __slots__ = ("saved_mask", "saved_scale")
     saved = ("saved_mask",)
     inputs = ("grad_output",)
-
     def keep(node, grad_output, mask, scale):
         node.saved_mask = _save(mask)
         node.saved_scale = scale if type(scale) in _PLAIN else _kept(scale)
-
     def backward(node, grad):
         return (grad * (node.saved_mask.unpack(node) * node.saved_scale),)
-
     def release(node):
         node.saved_mask = _FREED

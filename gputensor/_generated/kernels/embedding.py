@@ -3,70 +3,49 @@
 
 from ...autograd.formulas import embedding_backward
 from ...autograd.formulas.indices import (
-    bag_samples_backward, bag_weight_backward, embedding_double_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+    bag_samples_backward, bag_weight_backward, embedding_double_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import counts, impl, passes, refuses_out
+from ...makers.rows import counts, impl, out_of, passes
 from ...native import embedding as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.one_hot, "CompositeImplicitAutograd", native.one_hot)
-    impl(_operators.embedding, "CompositeExplicitAutograd", native.embedding, EmbeddingBackward0)
+    impl(_ops.one_hot, "CompositeImplicitAutograd", native.one_hot)
+    impl(_ops.embedding, "CompositeExplicitAutograd", native.embedding, EmbeddingBackward0)
+    out_of(_ops.embedding_out, _ops.embedding)
+    impl(_ops.embedding_backward, "CompositeImplicitAutograd", native.embedding_backward)
     impl(
-        _operators.embedding_out, "CompositeExplicitAutograd", _forms.out(_operators.embedding),
-        counts, refuses_out,
-    )
-    impl(_operators.embedding_backward, "CompositeImplicitAutograd", native.embedding_backward)
+        _ops.embedding_dense_backward, "CompositeExplicitAutograd", native.embedding_dense_backward,
+        EmbeddingDenseBackwardBackward0)
+    out_of(_ops.embedding_dense_backward_out, _ops.embedding_dense_backward)
     impl(
-        _operators.embedding_dense_backward, "CompositeExplicitAutograd",
-        native.embedding_dense_backward, EmbeddingDenseBackwardBackward0,
-    )
+        _ops.embedding_renorm_, "CompositeExplicitAutograd", native.embedding_renorm_, counts,
+        passes)
+    impl(_ops.embedding_bag, "CompositeImplicitAutograd", native.embedding_bag)
     impl(
-        _operators.embedding_dense_backward_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.embedding_dense_backward), counts, refuses_out,
-    )
+        _ops.embedding_bag_padding_idx, "CompositeImplicitAutograd",
+        native.embedding_bag_padding_idx)
     impl(
-        _operators.embedding_renorm_, "CompositeExplicitAutograd", native.embedding_renorm_, counts,
-        passes,
-    )
-    impl(_operators.embedding_bag, "CompositeImplicitAutograd", native.embedding_bag)
+        _ops._embedding_bag, "CompositeExplicitAutograd", native._embedding_bag,
+        EmbeddingBagBackward0)
     impl(
-        _operators.embedding_bag_padding_idx, "CompositeImplicitAutograd",
-        native.embedding_bag_padding_idx,
-    )
-    impl(
-        _operators._embedding_bag, "CompositeExplicitAutograd", native._embedding_bag,
-        EmbeddingBagBackward0,
-    )
-    impl(
-        _operators._embedding_bag_forward_only, "CompositeExplicitAutograd",
-        native._embedding_bag_forward_only, passes,
-    )
+        _ops._embedding_bag_forward_only, "CompositeExplicitAutograd",
+        native._embedding_bag_forward_only, passes)
 
-
-class EmbeddingBackward0(_Node):
-    """Of embedding."""
+class EmbeddingBackward0(_Node):  # embedding
     __slots__ = (
         "saved_indices", "saved_weight_shape", "saved_padding_idx", "saved_scale_grad_by_freq",
-        "saved_sparse",
-    )
+        "saved_sparse")
     saved = ("saved_indices",)
     inputs = ("weight",)
-
     def keep(node, weight, indices, padding_idx, scale_grad_by_freq, sparse):
         node.saved_indices = _save(indices)
         node.saved_weight_shape = weight.shape
         node.saved_padding_idx = padding_idx if type(padding_idx) in _PLAIN else _kept(padding_idx)
         node.saved_scale_grad_by_freq = scale_grad_by_freq
         node.saved_sparse = sparse
-
     def backward(node, grad):
         weight_shape = node.saved_weight_shape
         padding_idx = node.saved_padding_idx
@@ -74,48 +53,35 @@ class EmbeddingBackward0(_Node):
         sparse = node.saved_sparse
         indices = node.saved_indices.unpack(node)
         return (embedding_backward(
-            grad, indices, weight_shape[0], padding_idx, scale_grad_by_freq, sparse,
-        ),)
-
+            grad, indices, weight_shape[0], padding_idx, scale_grad_by_freq, sparse),)
     def release(node):
         node.saved_indices = _FREED
 
-
-class EmbeddingDenseBackwardBackward0(_Node):
-    """Of embedding_dense_backward."""
+class EmbeddingDenseBackwardBackward0(_Node):  # embedding_dense_backward
     __slots__ = ("saved_indices", "saved_padding_idx", "saved_scale_grad_by_freq")
     saved = ("saved_indices",)
     inputs = ("grad_output",)
-
     def keep(node, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq):
         node.saved_indices = _save(indices)
         node.saved_padding_idx = padding_idx if type(padding_idx) in _PLAIN else _kept(padding_idx)
         node.saved_scale_grad_by_freq = scale_grad_by_freq
-
     def backward(node, grad):
         padding_idx = node.saved_padding_idx
         scale_grad_by_freq = node.saved_scale_grad_by_freq
         indices = node.saved_indices.unpack(node)
         return (embedding_double_backward(grad, indices, padding_idx, scale_grad_by_freq),)
-
     def release(node):
         node.saved_indices = _FREED
 
-
-class EmbeddingBagBackward0(_Node):
-    """Of _embedding_bag."""
+class EmbeddingBagBackward0(_Node):  # _embedding_bag
     __slots__ = (
         "saved_weight", "saved_indices", "saved_offsets", "saved_per_sample_weights",
-        "saved_scale_grad_by_freq", "saved_mode", "saved_include_last_offset",
-        "saved_padding_idx",
-    )
+        "saved_scale_grad_by_freq", "saved_mode", "saved_include_last_offset", "saved_padding_idx")
     saved = ("saved_weight", "saved_indices", "saved_offsets", "saved_per_sample_weights")
     inputs = ("weight", "per_sample_weights")
-
     def keep(
-        node, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
-        include_last_offset, padding_idx,
-    ):
+            node, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+            include_last_offset, padding_idx):
         node.saved_weight = _save(weight)
         node.saved_indices = _save(indices)
         node.saved_offsets = _save(offsets)
@@ -125,7 +91,6 @@ class EmbeddingBagBackward0(_Node):
         node.saved_mode = mode if type(mode) in _PLAIN else _kept(mode)
         node.saved_include_last_offset = include_last_offset
         node.saved_padding_idx = padding_idx if type(padding_idx) in _PLAIN else _kept(padding_idx)
-
     def backward(node, grad):
         to_weight, to_per_sample_weights = node.edges
         grad_weight = grad_per_sample_weights = None
@@ -140,8 +105,7 @@ class EmbeddingBagBackward0(_Node):
             per_sample_weights = node.saved_per_sample_weights.unpack(node)
             grad_weight = bag_weight_backward(
                 grad, weight, indices, offsets, scale_grad_by_freq, mode, per_sample_weights,
-                include_last_offset, padding_idx,
-            )
+                include_last_offset, padding_idx)
         if to_per_sample_weights is not None:
             include_last_offset = node.saved_include_last_offset
             padding_idx = node.saved_padding_idx
@@ -149,10 +113,8 @@ class EmbeddingBagBackward0(_Node):
             indices = node.saved_indices.unpack(node)
             offsets = node.saved_offsets.unpack(node)
             grad_per_sample_weights = bag_samples_backward(
-                grad, weight, indices, offsets, include_last_offset, padding_idx,
-            )
+                grad, weight, indices, offsets, include_last_offset, padding_idx)
         return grad_weight, grad_per_sample_weights
-
     def release(node):
         node.saved_weight = node.saved_indices = node.saved_offsets = _FREED
         node.saved_per_sample_weights = _FREED

@@ -3,246 +3,136 @@
 
 from ...autograd.formulas.linear_algebra import (
     linalg_cholesky_backward, linalg_det_backward, linalg_lu_factor_backward,
-    linalg_lu_unpack_backward, linalg_qr_backward, linalg_slogdet_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
+    linalg_lu_unpack_backward, linalg_qr_backward, linalg_slogdet_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import casts, counts, impl, passes, refuses_out
+from ...makers.rows import casts, impl, out_of, passes
 from ...native import factor as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators._linalg_check_errors, "CompositeExplicitAutograd", native._linalg_check_errors,
-        passes,
-    )
+        _ops._linalg_check_errors, "CompositeExplicitAutograd", native._linalg_check_errors, passes)
     impl(
-        _operators.linalg_lu_factor_ex, "CPU, CUDA, Meta", native.linalg_lu_factor_ex,
-        LinalgLuFactorExBackward0,
-    )
+        _ops.linalg_lu_factor_ex, "CPU, CUDA, Meta", native.linalg_lu_factor_ex,
+        LinalgLuFactorExBackward0)
+    out_of(_ops.linalg_lu_factor_ex_out, _ops.linalg_lu_factor_ex, 3)
+    impl(_ops.lu_unpack, "CPU, CUDA, Meta", native.lu_unpack, LuUnpackBackward0)
+    out_of(_ops.lu_unpack_out, _ops.lu_unpack, 3)
+    impl(_ops._linalg_det, "CPU, CUDA, Meta", native._linalg_det, LinalgDetBackward0)
+    out_of(_ops._linalg_det_result, _ops._linalg_det, 3)
+    impl(_ops._linalg_slogdet, "CPU, CUDA, Meta", native._linalg_slogdet, LinalgSlogdetBackward0)
+    out_of(_ops._linalg_slogdet_sign, _ops._linalg_slogdet, 4)
     impl(
-        _operators.linalg_lu_factor_ex_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_lu_factor_ex, 3), counts, refuses_out,
-    )
-    impl(_operators.lu_unpack, "CPU, CUDA, Meta", native.lu_unpack, LuUnpackBackward0)
+        _ops.linalg_cholesky_ex, "CPU, CUDA, Meta", native.linalg_cholesky_ex,
+        LinalgCholeskyExBackward0, casts(CPU="fp32"))
+    out_of(_ops.linalg_cholesky_ex_L, _ops.linalg_cholesky_ex, 2)
+    impl(_ops.linalg_ldl_factor_ex, "CPU, CUDA, Meta", native.linalg_ldl_factor_ex, passes)
+    out_of(_ops.linalg_ldl_factor_ex_out, _ops.linalg_ldl_factor_ex, 3)
+    impl(_ops.linalg_qr, "CPU, CUDA, Meta", native.linalg_qr, LinalgQrBackward0, casts(CPU="fp32"))
+    out_of(_ops.linalg_qr_out, _ops.linalg_qr, 2)
+    impl(_ops.geqrf, "CPU, CUDA, Meta", native.geqrf, passes, casts(CPU="fp32"))
+    out_of(_ops.geqrf_a, _ops.geqrf, 2)
+    impl(_ops.linalg_det, "CompositeImplicitAutograd", native.linalg_det)
+    out_of(_ops.linalg_det_out, _ops.linalg_det)
+    impl(_ops.det, "CompositeImplicitAutograd", native.linalg_det)
+    impl(_ops.linalg_slogdet, "CompositeImplicitAutograd", native.linalg_slogdet)
+    out_of(_ops.linalg_slogdet_out, _ops.linalg_slogdet, 2)
+    impl(_ops.slogdet, "CompositeImplicitAutograd", native.linalg_slogdet)
+    out_of(_ops.slogdet_out, _ops.slogdet, 2)
+    impl(_ops.logdet, "CompositeImplicitAutograd", native.logdet)
     impl(
-        _operators.lu_unpack_out, "CompositeExplicitAutograd", _forms.out(_operators.lu_unpack, 3),
-        counts, refuses_out,
-    )
-    impl(_operators._linalg_det, "CPU, CUDA, Meta", native._linalg_det, LinalgDetBackward0)
+        _ops.linalg_cholesky, "CompositeImplicitAutograd", native.linalg_cholesky,
+        casts(CPU="fp32"))
+    out_of(_ops.linalg_cholesky_out, _ops.linalg_cholesky)
+    impl(_ops.cholesky, "CompositeImplicitAutograd", native.cholesky, casts(CPU="fp32"))
+    out_of(_ops.cholesky_out, _ops.cholesky)
+    impl(_ops.linalg_lu_factor, "CompositeImplicitAutograd", native.linalg_lu_factor)
+    out_of(_ops.linalg_lu_factor_out, _ops.linalg_lu_factor, 2)
+    impl(_ops.linalg_lu, "CompositeImplicitAutograd", native.linalg_lu)
+    out_of(_ops.linalg_lu_out, _ops.linalg_lu, 3)
+    impl(_ops.linalg_ldl_factor, "CompositeImplicitAutograd", native.linalg_ldl_factor)
+    out_of(_ops.linalg_ldl_factor_out, _ops.linalg_ldl_factor, 2)
+    impl(_ops.qr, "CompositeImplicitAutograd", native.qr, casts(CPU="fp32"))
+    out_of(_ops.qr_Q, _ops.qr, 2)
     impl(
-        _operators._linalg_det_result, "CompositeExplicitAutograd",
-        _forms.out(_operators._linalg_det, 3), counts, refuses_out,
-    )
+        _ops.linalg_householder_product, "CompositeImplicitAutograd",
+        native.linalg_householder_product, casts(CPU="fp32"))
+    out_of(_ops.linalg_householder_product_out, _ops.linalg_householder_product)
     impl(
-        _operators._linalg_slogdet, "CPU, CUDA, Meta", native._linalg_slogdet,
-        LinalgSlogdetBackward0,
-    )
-    impl(
-        _operators._linalg_slogdet_sign, "CompositeExplicitAutograd",
-        _forms.out(_operators._linalg_slogdet, 4), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_cholesky_ex, "CPU, CUDA, Meta", native.linalg_cholesky_ex,
-        LinalgCholeskyExBackward0, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_cholesky_ex_L, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_cholesky_ex, 2), counts, refuses_out,
-    )
-    impl(_operators.linalg_ldl_factor_ex, "CPU, CUDA, Meta", native.linalg_ldl_factor_ex, passes)
-    impl(
-        _operators.linalg_ldl_factor_ex_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_ldl_factor_ex, 3), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_qr, "CPU, CUDA, Meta", native.linalg_qr, LinalgQrBackward0,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_qr_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_qr, 2),
-        counts, refuses_out,
-    )
-    impl(_operators.geqrf, "CPU, CUDA, Meta", native.geqrf, passes, casts(CPU="fp32"))
-    impl(
-        _operators.geqrf_a, "CompositeExplicitAutograd", _forms.out(_operators.geqrf, 2), counts,
-        refuses_out,
-    )
-    impl(_operators.linalg_det, "CompositeImplicitAutograd", native.linalg_det)
-    impl(
-        _operators.linalg_det_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_det),
-        counts, refuses_out,
-    )
-    impl(_operators.det, "CompositeImplicitAutograd", native.linalg_det)
-    impl(_operators.linalg_slogdet, "CompositeImplicitAutograd", native.linalg_slogdet)
-    impl(
-        _operators.linalg_slogdet_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_slogdet, 2), counts, refuses_out,
-    )
-    impl(_operators.slogdet, "CompositeImplicitAutograd", native.linalg_slogdet)
-    impl(
-        _operators.slogdet_out, "CompositeExplicitAutograd", _forms.out(_operators.slogdet, 2),
-        counts, refuses_out,
-    )
-    impl(_operators.logdet, "CompositeImplicitAutograd", native.logdet)
-    impl(
-        _operators.linalg_cholesky, "CompositeImplicitAutograd", native.linalg_cholesky,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_cholesky_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_cholesky), counts, refuses_out,
-    )
-    impl(_operators.cholesky, "CompositeImplicitAutograd", native.cholesky, casts(CPU="fp32"))
-    impl(
-        _operators.cholesky_out, "CompositeExplicitAutograd", _forms.out(_operators.cholesky),
-        counts, refuses_out,
-    )
-    impl(_operators.linalg_lu_factor, "CompositeImplicitAutograd", native.linalg_lu_factor)
-    impl(
-        _operators.linalg_lu_factor_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_lu_factor, 2), counts, refuses_out,
-    )
-    impl(_operators.linalg_lu, "CompositeImplicitAutograd", native.linalg_lu)
-    impl(
-        _operators.linalg_lu_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_lu, 3),
-        counts, refuses_out,
-    )
-    impl(_operators.linalg_ldl_factor, "CompositeImplicitAutograd", native.linalg_ldl_factor)
-    impl(
-        _operators.linalg_ldl_factor_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_ldl_factor, 2), counts, refuses_out,
-    )
-    impl(_operators.qr, "CompositeImplicitAutograd", native.qr, casts(CPU="fp32"))
-    impl(
-        _operators.qr_Q, "CompositeExplicitAutograd", _forms.out(_operators.qr, 2), counts,
-        refuses_out,
-    )
-    impl(
-        _operators.linalg_householder_product, "CompositeImplicitAutograd",
-        native.linalg_householder_product, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_householder_product_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_householder_product), counts, refuses_out,
-    )
-    impl(
-        _operators.orgqr, "CompositeImplicitAutograd", native.linalg_householder_product,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.orgqr_out, "CompositeExplicitAutograd", _forms.out(_operators.orgqr), counts,
-        refuses_out,
-    )
-    impl(_operators.ormqr, "CompositeImplicitAutograd", native.ormqr, casts(CPU="fp32"))
-    impl(
-        _operators.ormqr_out, "CompositeExplicitAutograd", _forms.out(_operators.ormqr), counts,
-        refuses_out,
-    )
+        _ops.orgqr, "CompositeImplicitAutograd", native.linalg_householder_product,
+        casts(CPU="fp32"))
+    out_of(_ops.orgqr_out, _ops.orgqr)
+    impl(_ops.ormqr, "CompositeImplicitAutograd", native.ormqr, casts(CPU="fp32"))
+    out_of(_ops.ormqr_out, _ops.ormqr)
 
-
-class LinalgLuFactorExBackward0(_Node):
-    """Of linalg_lu_factor_ex."""
-    __slots__ = ("saved_LU", "saved_pivots")
-    saved = ("saved_LU", "saved_pivots")
+class LinalgLuFactorExBackward0(_Node):  # linalg_lu_factor_ex
+    __slots__ = saved = ("saved_LU", "saved_pivots")
     others = (("saved_LU", 0), ("saved_pivots", 1))
-
     def backward(node, grad):
         LU = node.saved_LU.unpack(node)
         pivots = node.saved_pivots.unpack(node)
         return (linalg_lu_factor_backward(grad, LU, pivots),)
-
     def release(node):
         node.saved_LU = node.saved_pivots = _FREED
 
-
-class LuUnpackBackward0(_Node):
-    """Of lu_unpack."""
-    __slots__ = ("saved_LU_data",)
-    saved = ("saved_LU_data",)
+class LuUnpackBackward0(_Node):  # lu_unpack
+    __slots__ = saved = ("saved_LU_data",)
     inputs = ("LU_data",)
     differentiated = (1, 2)
-
     def keep(node, LU_data, LU_pivots, unpack_data, unpack_pivots):
         node.saved_LU_data = _save(LU_data)
-
     def backward(node, *grads):
         return (linalg_lu_unpack_backward(grads[1], grads[2], node.saved_LU_data.unpack(node)),)
-
     def release(node):
         node.saved_LU_data = _FREED
 
-
-class LinalgDetBackward0(_Node):
-    """Of _linalg_det."""
-    __slots__ = ("saved_A", "saved_result")
-    saved = ("saved_A", "saved_result")
+class LinalgDetBackward0(_Node):  # _linalg_det
+    __slots__ = saved = ("saved_A", "saved_result")
     others = (("saved_result", 0),)
-
     def keep(node, A):
         node.saved_A = _save(A)
-
     def backward(node, grad):
         A = node.saved_A.unpack(node)
         result = node.saved_result.unpack(node)
         return (linalg_det_backward(grad, A, result),)
-
     def release(node):
         node.saved_A = node.saved_result = _FREED
 
-
-class LinalgSlogdetBackward0(_Node):
-    """Of _linalg_slogdet."""
-    __slots__ = ("saved_A", "saved_sign")
-    saved = ("saved_A", "saved_sign")
+class LinalgSlogdetBackward0(_Node):  # _linalg_slogdet
+    __slots__ = saved = ("saved_A", "saved_sign")
     others = (("saved_sign", 0),)
     differentiated = (0, 1)
-
     def keep(node, A):
         node.saved_A = _save(A)
-
     def backward(node, *grads):
         A = node.saved_A.unpack(node)
         sign = node.saved_sign.unpack(node)
         return (linalg_slogdet_backward(grads[0], grads[1], A, sign),)
-
     def release(node):
         node.saved_A = node.saved_sign = _FREED
 
-
-class LinalgCholeskyExBackward0(_Node):
-    """Of linalg_cholesky_ex."""
+class LinalgCholeskyExBackward0(_Node):  # linalg_cholesky_ex
     __slots__ = ("saved_L", "saved_upper")
     saved = ("saved_L",)
     others = (("saved_L", 0),)
-
     def keep(node, self, upper, check_errors):
         node.saved_upper = upper
-
     def backward(node, grad):
         return (linalg_cholesky_backward(grad, node.saved_L.unpack(node), node.saved_upper),)
-
     def release(node):
         node.saved_L = _FREED
 
-
-class LinalgQrBackward0(_Node):
-    """Of linalg_qr."""
+class LinalgQrBackward0(_Node):  # linalg_qr
     __slots__ = ("saved_Q", "saved_R", "saved_mode")
     saved = ("saved_Q", "saved_R")
     others = (("saved_Q", 0), ("saved_R", 1))
     differentiated = (0, 1)
-
     def keep(node, A, mode):
         node.saved_mode = mode
-
     def backward(node, *grads):
         Q = node.saved_Q.unpack(node)
         R = node.saved_R.unpack(node)
         return (linalg_qr_backward(grads[0], grads[1], Q, R, node.saved_mode),)
-
     def release(node):
         node.saved_Q = node.saved_R = _FREED

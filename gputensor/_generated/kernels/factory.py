@@ -3,36 +3,25 @@
 
 from ...makers.rows import impl, passes, selects
 from ...native import factory as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.empty_memory_format, "CPU, CUDA, Meta", native.empty, selects, passes)
-    impl(_operators.empty_strided, "CPU, CUDA, Meta", native.empty_strided, selects, passes)
+    impl(_ops.empty_memory_format, "CPU, CUDA, Meta", native.empty, selects, passes)
+    impl(_ops.empty_strided, "CPU, CUDA, Meta", native.empty_strided, selects, passes)
+    impl(_ops.empty_permuted, "CompositeExplicitAutograd", native.empty_permuted, selects, passes)
+    impl(_ops.empty_like, "CompositeExplicitAutograd", native.empty_like, passes)
+    impl(_ops.new_empty, "CompositeExplicitAutograd", native.new_empty, passes)
     impl(
-        _operators.empty_permuted, "CompositeExplicitAutograd", native.empty_permuted, selects,
-        passes,
-    )
-    impl(_operators.empty_like, "CompositeExplicitAutograd", native.empty_like, passes)
-    impl(_operators.new_empty, "CompositeExplicitAutograd", native.new_empty, passes)
-    impl(
-        _operators.new_empty_strided, "CompositeExplicitAutogradNonFunctional",
-        native.new_empty_strided, passes,
-    )
-    impl(_operators.zeros, "CompositeExplicitAutograd", native.zeros, selects, passes)
-    impl(_operators.zeros_like, "CompositeExplicitAutograd", native.zeros_like, passes)
-    impl(_operators.new_zeros, "CompositeExplicitAutograd", native.new_zeros, passes)
-    impl(_operators.ones, "CompositeExplicitAutograd", native.ones, selects, passes)
-    impl(_operators.ones_like, "CompositeExplicitAutograd", native.ones_like, passes)
-    impl(_operators.new_ones, "CompositeExplicitAutograd", native.new_ones, passes)
-    impl(_operators.full, "CompositeExplicitAutograd", native.full, selects, passes)
-    impl(_operators.full_like, "CompositeExplicitAutograd", native.full_like, passes)
-    impl(_operators.new_full, "CompositeExplicitAutograd", native.new_full, passes)
-    impl(
-        _operators.scalar_tensor, "CompositeExplicitAutograd", native.scalar_tensor, selects,
-        passes,
-    )
-    impl(
-        _operators._efficientzerotensor, "CPU, CUDA, Meta", native._efficientzerotensor, selects,
-        passes,
-    )
+        _ops.new_empty_strided, "CompositeExplicitAutogradNonFunctional", native.new_empty_strided,
+        passes)
+    impl(_ops.zeros, "CompositeExplicitAutograd", native.zeros, selects, passes)
+    impl(_ops.zeros_like, "CompositeExplicitAutograd", native.zeros_like, passes)
+    impl(_ops.new_zeros, "CompositeExplicitAutograd", native.new_zeros, passes)
+    impl(_ops.ones, "CompositeExplicitAutograd", native.ones, selects, passes)
+    impl(_ops.ones_like, "CompositeExplicitAutograd", native.ones_like, passes)
+    impl(_ops.new_ones, "CompositeExplicitAutograd", native.new_ones, passes)
+    impl(_ops.full, "CompositeExplicitAutograd", native.full, selects, passes)
+    impl(_ops.full_like, "CompositeExplicitAutograd", native.full_like, passes)
+    impl(_ops.new_full, "CompositeExplicitAutograd", native.new_full, passes)
+    impl(_ops.scalar_tensor, "CompositeExplicitAutograd", native.scalar_tensor, selects, passes)
+    impl(_ops._efficientzerotensor, "CPU, CUDA, Meta", native._efficientzerotensor, selects, passes)

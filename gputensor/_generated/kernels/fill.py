@@ -3,41 +3,25 @@
 
 from ...autograd.formulas import zeros_like
 from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...makers.rows import counts, impl, refuses_out
+from ...makers.rows import counts, impl, out_of
 from ...native import fill as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.fill_Scalar, "CompositeExplicitAutograd", native.fill, FillBackward0)
-    impl(
-        _operators.fill_Scalar_out, "CompositeExplicitAutograd", _forms.out(_operators.fill_Scalar),
-        counts, refuses_out,
-    )
-    impl(_operators.fill_Tensor, "CompositeExplicitAutograd", native.fill, FillBackward1)
-    impl(
-        _operators.fill_Tensor_out, "CompositeExplicitAutograd", _forms.out(_operators.fill_Tensor),
-        counts, refuses_out,
-    )
-    impl(_operators.fill_diagonal_, "CompositeImplicitAutograd", native.fill_diagonal_)
-    impl(_operators.fill__Scalar, "CPU, CUDA, Meta", native.fill_, counts, FillBackward2)
-    impl(_operators.fill__Tensor, "CPU, CUDA, Meta", native.fill_tensor_, counts, FillBackward3)
-    impl(_operators.zero_, "CPU, CUDA, Meta", native.zero_, counts, ZeroBackward0, loop="fill")
+    impl(_ops.fill_Scalar, "CompositeExplicitAutograd", native.fill, FillBackward0)
+    out_of(_ops.fill_Scalar_out, _ops.fill_Scalar)
+    impl(_ops.fill_Tensor, "CompositeExplicitAutograd", native.fill, FillBackward1)
+    out_of(_ops.fill_Tensor_out, _ops.fill_Tensor)
+    impl(_ops.fill_diagonal_, "CompositeImplicitAutograd", native.fill_diagonal_)
+    impl(_ops.fill__Scalar, "CPU, CUDA, Meta", native.fill_, counts, FillBackward2)
+    impl(_ops.fill__Tensor, "CPU, CUDA, Meta", native.fill_tensor_, counts, FillBackward3)
+    impl(_ops.zero_, "CPU, CUDA, Meta", native.zero_, counts, ZeroBackward0, loop="fill")
 
-
-class FillBackward0(_Node):
-    """Of fill.Scalar."""
-    __slots__ = ()
-
+class FillBackward0(_Node):  # fill.Scalar
     def backward(node, grad):
         return (zeros_like(grad),)
 
-
-class FillBackward1(_Node):
-    """Of fill.Tensor."""
-    __slots__ = ()
-
+class FillBackward1(_Node):  # fill.Tensor
     def backward(node, grad):
         to_self, to_value = node.edges
         return (
@@ -45,17 +29,11 @@ class FillBackward1(_Node):
             None if to_value is None else grad.sum(),
         )
 
-
-class FillBackward2(FillBackward0):
-    """Of fill_.Scalar."""
+class FillBackward2(FillBackward0):  # fill_.Scalar
     __slots__ = ()
 
-
-class FillBackward3(FillBackward1):
-    """Of fill_.Tensor."""
+class FillBackward3(FillBackward1):  # fill_.Tensor
     __slots__ = ()
 
-
-class ZeroBackward0(FillBackward0):
-    """Of zero_."""
+class ZeroBackward0(FillBackward0):  # zero_
     __slots__ = ()

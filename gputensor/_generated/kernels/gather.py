@@ -2,155 +2,111 @@
 """Registrations of the operators of native/gather.py, and their derivatives."""
 
 from ...autograd.formulas.indices import (
-    gather_backward, index_backward, index_select_backward, take_backward,
-    unsafe_index_backward, unsafe_masked_index_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+    gather_backward, index_backward, index_select_backward, take_backward, unsafe_index_backward,
+    unsafe_masked_index_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import bind, counts, impl, refuses_out
+from ...makers.rows import bind, counts, impl, out_of, refuses_out
 from ...native import gather as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
+    impl(_ops.index_Tensor, "CPU, CUDA, Meta", native.index_Tensor, IndexBackward0, loop="gather")
+    bind(_ops.index_Tensor_out, native.out, "gather", counts, refuses_out)
     impl(
-        _operators.index_Tensor, "CPU, CUDA, Meta", native.index_Tensor, IndexBackward0,
-        loop="gather",
-    )
-    bind(_operators.index_Tensor_out, native.out, "gather", counts, refuses_out)
+        _ops._unsafe_index_Tensor, "CPU, CUDA, Meta", native._unsafe_index_Tensor,
+        UnsafeIndexBackward0, loop="gather")
     impl(
-        _operators._unsafe_index_Tensor, "CPU, CUDA, Meta", native._unsafe_index_Tensor,
-        UnsafeIndexBackward0, loop="gather",
-    )
+        _ops._unsafe_masked_index, "CompositeExplicitAutograd", native._unsafe_masked_index,
+        UnsafeMaskedIndexBackward0)
+    impl(_ops.gather, "CPU, CUDA, Meta", native.gather, GatherBackward0)
+    bind(_ops.gather_out, native.out, "gather", counts, refuses_out)
     impl(
-        _operators._unsafe_masked_index, "CompositeExplicitAutograd", native._unsafe_masked_index,
-        UnsafeMaskedIndexBackward0,
-    )
-    impl(_operators.gather, "CPU, CUDA, Meta", native.gather, GatherBackward0)
-    bind(_operators.gather_out, native.out, "gather", counts, refuses_out)
-    impl(
-        _operators.index_select, "CPU, CUDA, Meta", native.index_select, IndexSelectBackward0,
-        loop="gather",
-    )
-    bind(_operators.index_select_out, native.out, "gather", counts, refuses_out)
-    impl(_operators.take, "CPU, CUDA, Meta", native.take, TakeBackward0, loop="gather")
-    bind(_operators.take_out, native.out, "gather", counts, refuses_out)
-    impl(_operators.take_along_dim, "CompositeImplicitAutograd", native.take_along_dim)
-    impl(
-        _operators.take_along_dim_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.take_along_dim), counts, refuses_out,
-    )
+        _ops.index_select, "CPU, CUDA, Meta", native.index_select, IndexSelectBackward0,
+        loop="gather")
+    bind(_ops.index_select_out, native.out, "gather", counts, refuses_out)
+    impl(_ops.take, "CPU, CUDA, Meta", native.take, TakeBackward0, loop="gather")
+    bind(_ops.take_out, native.out, "gather", counts, refuses_out)
+    impl(_ops.take_along_dim, "CompositeImplicitAutograd", native.take_along_dim)
+    out_of(_ops.take_along_dim_out, _ops.take_along_dim)
 
-
-class IndexBackward0(_Node):
-    """Of index.Tensor."""
+class IndexBackward0(_Node):  # index.Tensor
     __slots__ = ("saved_indices", "saved_self_shape")
     saved = ("saved_indices",)
     inputs = ("self",)
-
     def keep(node, self, indices):
         node.saved_indices = _save(indices)
         node.saved_self_shape = self.shape
-
     def backward(node, grad):
         return (index_backward(grad, node.saved_self_shape, node.saved_indices.unpack(node)),)
-
     def release(node):
         node.saved_indices = _FREED
 
-
-class UnsafeIndexBackward0(_Node):
-    """Of _unsafe_index.Tensor."""
+class UnsafeIndexBackward0(_Node):  # _unsafe_index.Tensor
     __slots__ = ("saved_indices", "saved_self_shape")
     saved = ("saved_indices",)
     inputs = ("self",)
-
     def keep(node, self, indices):
         node.saved_indices = _save(indices)
         node.saved_self_shape = self.shape
-
     def backward(node, grad):
         indices = node.saved_indices.unpack(node)
         return (unsafe_index_backward(grad, node.saved_self_shape, indices),)
-
     def release(node):
         node.saved_indices = _FREED
 
-
-class UnsafeMaskedIndexBackward0(_Node):
-    """Of _unsafe_masked_index."""
+class UnsafeMaskedIndexBackward0(_Node):  # _unsafe_masked_index
     __slots__ = ("saved_mask", "saved_indices", "saved_self_shape")
     saved = ("saved_mask", "saved_indices")
     inputs = ("self",)
-
     def keep(node, self, mask, indices, fill):
         node.saved_mask = _save(mask)
         node.saved_indices = _save(indices)
         node.saved_self_shape = self.shape
-
     def backward(node, grad):
         mask = node.saved_mask.unpack(node)
         indices = node.saved_indices.unpack(node)
         return (unsafe_masked_index_backward(grad, node.saved_self_shape, mask, indices),)
-
     def release(node):
         node.saved_mask = node.saved_indices = _FREED
 
-
-class GatherBackward0(_Node):
-    """Of gather."""
+class GatherBackward0(_Node):  # gather
     __slots__ = ("saved_index", "saved_self_shape", "saved_dim")
     saved = ("saved_index",)
     inputs = ("self",)
-
     def keep(node, self, dim, index, sparse_grad):
         node.saved_index = _save(index)
         node.saved_self_shape = self.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         index = node.saved_index.unpack(node)
         return (gather_backward(grad, node.saved_self_shape, node.saved_dim, index),)
-
     def release(node):
         node.saved_index = _FREED
 
-
-class IndexSelectBackward0(_Node):
-    """Of index_select."""
+class IndexSelectBackward0(_Node):  # index_select
     __slots__ = ("saved_index", "saved_self_shape", "saved_dim")
     saved = ("saved_index",)
     inputs = ("self",)
-
     def keep(node, self, dim, index):
         node.saved_index = _save(index)
         node.saved_self_shape = self.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         index = node.saved_index.unpack(node)
         return (index_select_backward(grad, node.saved_self_shape, node.saved_dim, index),)
-
     def release(node):
         node.saved_index = _FREED
 
-
-class TakeBackward0(_Node):
-    """Of take."""
+class TakeBackward0(_Node):  # take
     __slots__ = ("saved_index", "saved_self_shape")
     saved = ("saved_index",)
     inputs = ("self",)
-
     def keep(node, self, index):
         node.saved_index = _save(index)
         node.saved_self_shape = self.shape
-
     def backward(node, grad):
         return (take_backward(grad, node.saved_self_shape, node.saved_index.unpack(node)),)
-
     def release(node):
         node.saved_index = _FREED

@@ -2,31 +2,24 @@
 """Registrations of the operators of native/grouped.py, and their derivatives."""
 
 from ...autograd.formulas import _grouped_mm
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import impl
 from ...native import grouped as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators._grouped_mm, "CompositeExplicitAutograd", native.grouped_mm, GroupedMmBackward0)
+    impl(_ops._grouped_mm, "CompositeExplicitAutograd", native.grouped_mm, GroupedMmBackward0)
 
-
-class GroupedMmBackward0(_Node):
-    """Of _grouped_mm."""
-    __slots__ = ("saved_mat2", "saved_offs", "saved_self")
-    saved = ("saved_mat2", "saved_offs", "saved_self")
+class GroupedMmBackward0(_Node):  # _grouped_mm
+    __slots__ = saved = ("saved_mat2", "saved_offs", "saved_self")
     inputs = ("self", "mat2")
-
     def keep(node, self, mat2, offs, bias, out_dtype):
         if node.edges[0] is not None:
             node.saved_mat2 = _save(mat2)
         node.saved_offs = _save(offs)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def backward(node, grad):
         to_self, to_mat2 = node.edges
         grad_self = grad_mat2 = None
@@ -39,6 +32,5 @@ class GroupedMmBackward0(_Node):
             offs = node.saved_offs.unpack(node)
             grad_mat2 = _grouped_mm(self.mT, grad, offs, None, None)
         return grad_self, grad_mat2
-
     def release(node):
         node.saved_mat2 = node.saved_offs = node.saved_self = _FREED

@@ -2,76 +2,54 @@
 """Registrations of the operators of native/join.py, and their derivatives."""
 
 from ...autograd.formulas.views import cat_backward
-from ...autograd.node import Node as _Node
 from ...autograd.formulas.views import shapes as _shapes
-from ...structured import forms as _forms
+from ...autograd.node import Node as _Node
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...makers.rows import casts, counts, impl, out_of, refuses_out
 from ...native import join as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
+    impl(_ops.cat, "CompositeExplicitAutograd", native.cat, CatBackward0, casts(CPU="promote"))
+    impl(_ops.cat_out, "CompositeExplicitAutograd", native.cat_out, counts, refuses_out)
     impl(
-        _operators.cat, "CompositeExplicitAutograd", native.cat, CatBackward0, casts(CPU="promote"),
-    )
-    impl(_operators.cat_out, "CompositeExplicitAutograd", native.cat_out, counts, refuses_out)
+        _ops.stack, "CompositeExplicitAutograd", native.stack, StackBackward0, casts(CPU="promote"))
+    impl(_ops.stack_out, "CompositeExplicitAutograd", native.stack_out, counts, refuses_out)
+    impl(_ops.concat, "CompositeImplicitAutograd", native.concat)
+    impl(_ops.concat_out, "CompositeExplicitAutograd", native.concat_out, counts, refuses_out)
+    impl(_ops.concatenate, "CompositeImplicitAutograd", native.concat)
     impl(
-        _operators.stack, "CompositeExplicitAutograd", native.stack, StackBackward0,
-        casts(CPU="promote"),
-    )
-    impl(_operators.stack_out, "CompositeExplicitAutograd", native.stack_out, counts, refuses_out)
-    impl(_operators.concat, "CompositeImplicitAutograd", native.concat)
-    impl(_operators.concat_out, "CompositeExplicitAutograd", native.concat_out, counts, refuses_out)
-    impl(_operators.concatenate, "CompositeImplicitAutograd", native.concat)
+        _ops.concatenate_out, "CompositeExplicitAutograd", native.concatenate_out, counts,
+        refuses_out)
+    impl(_ops.hstack, "CompositeImplicitAutograd", native.hstack)
+    impl(_ops.hstack_out, "CompositeExplicitAutograd", native.hstack_out, counts, refuses_out)
+    impl(_ops.vstack, "CompositeImplicitAutograd", native.vstack)
+    impl(_ops.vstack_out, "CompositeExplicitAutograd", native.vstack_out, counts, refuses_out)
+    impl(_ops.dstack, "CompositeImplicitAutograd", native.dstack)
+    impl(_ops.dstack_out, "CompositeExplicitAutograd", native.dstack_out, counts, refuses_out)
+    impl(_ops.column_stack, "CompositeImplicitAutograd", native.column_stack)
     impl(
-        _operators.concatenate_out, "CompositeExplicitAutograd", native.concatenate_out, counts,
-        refuses_out,
-    )
-    impl(_operators.hstack, "CompositeImplicitAutograd", native.hstack)
-    impl(_operators.hstack_out, "CompositeExplicitAutograd", native.hstack_out, counts, refuses_out)
-    impl(_operators.vstack, "CompositeImplicitAutograd", native.vstack)
-    impl(_operators.vstack_out, "CompositeExplicitAutograd", native.vstack_out, counts, refuses_out)
-    impl(_operators.dstack, "CompositeImplicitAutograd", native.dstack)
-    impl(_operators.dstack_out, "CompositeExplicitAutograd", native.dstack_out, counts, refuses_out)
-    impl(_operators.column_stack, "CompositeImplicitAutograd", native.column_stack)
-    impl(
-        _operators.column_stack_out, "CompositeExplicitAutograd", native.column_stack_out, counts,
-        refuses_out,
-    )
-    impl(_operators.row_stack, "CompositeImplicitAutograd", native.vstack)
-    impl(
-        _operators.row_stack_out, "CompositeExplicitAutograd", native.row_stack_out, counts,
-        refuses_out,
-    )
-    impl(_operators.block_diag, "CompositeImplicitAutograd", native.block_diag)
-    impl(_operators.broadcast_tensors, "CompositeImplicitAutograd", native.broadcast_tensors)
-    impl(_operators._chunk_cat, "CompositeImplicitAutograd", native._chunk_cat)
-    impl(
-        _operators._chunk_cat_out, "CompositeExplicitAutograd", _forms.out(_operators._chunk_cat),
-        counts, refuses_out,
-    )
+        _ops.column_stack_out, "CompositeExplicitAutograd", native.column_stack_out, counts,
+        refuses_out)
+    impl(_ops.row_stack, "CompositeImplicitAutograd", native.vstack)
+    impl(_ops.row_stack_out, "CompositeExplicitAutograd", native.row_stack_out, counts, refuses_out)
+    impl(_ops.block_diag, "CompositeImplicitAutograd", native.block_diag)
+    impl(_ops.broadcast_tensors, "CompositeImplicitAutograd", native.broadcast_tensors)
+    impl(_ops._chunk_cat, "CompositeImplicitAutograd", native._chunk_cat)
+    out_of(_ops._chunk_cat_out, _ops._chunk_cat)
 
-
-class CatBackward0(_Node):
-    """Of cat."""
+class CatBackward0(_Node):  # cat
     __slots__ = ("saved_tensors_shapes", "saved_dim")
-
     def keep(node, tensors, dim):
         node.saved_tensors_shapes = _shapes(tensors)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         return cat_backward(grad, node.saved_tensors_shapes, node.saved_dim)
 
-
-class StackBackward0(_Node):
-    """Of stack."""
+class StackBackward0(_Node):  # stack
     __slots__ = ("saved_dim",)
-
     def keep(node, tensors, dim):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         return grad.unbind(node.saved_dim)

@@ -2,59 +2,34 @@
 """Registrations of the operators of native/linalg.py, and their derivatives."""
 
 from ...autograd.formulas.linear_algebra import linalg_matrix_exp_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...makers.rows import casts, impl, out_of
 from ...native import linalg as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.linalg_matrix_exp, "CPU, CUDA, Meta", native.linalg_matrix_exp,
-        LinalgMatrixExpBackward0,
-    )
-    impl(
-        _operators.linalg_matrix_exp_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_matrix_exp), counts, refuses_out,
-    )
-    impl(_operators.linalg_vander, "CompositeImplicitAutograd", native.linalg_vander)
-    impl(_operators.linalg_diagonal, "CompositeImplicitAutograd", native.linalg_diagonal)
-    impl(_operators.linalg_cross, "CompositeImplicitAutograd", native.linalg_cross)
-    impl(
-        _operators.linalg_cross_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_cross), counts, refuses_out,
-    )
-    impl(_operators.cross, "CompositeImplicitAutograd", native.cross, casts(CUDA="promote"))
-    impl(
-        _operators.cross_out, "CompositeExplicitAutograd", _forms.out(_operators.cross), counts,
-        refuses_out,
-    )
-    impl(_operators.matrix_exp, "CompositeImplicitAutograd", native.matrix_exp)
-    impl(_operators.matrix_power, "CompositeImplicitAutograd", native.matrix_power)
-    impl(
-        _operators.matrix_power_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.matrix_power), counts, refuses_out,
-    )
-    impl(_operators.linalg_matrix_power, "CompositeImplicitAutograd", native.matrix_power)
-    impl(
-        _operators.linalg_matrix_power_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_matrix_power), counts, refuses_out,
-    )
+        _ops.linalg_matrix_exp, "CPU, CUDA, Meta", native.linalg_matrix_exp,
+        LinalgMatrixExpBackward0)
+    out_of(_ops.linalg_matrix_exp_out, _ops.linalg_matrix_exp)
+    impl(_ops.linalg_vander, "CompositeImplicitAutograd", native.linalg_vander)
+    impl(_ops.linalg_diagonal, "CompositeImplicitAutograd", native.linalg_diagonal)
+    impl(_ops.linalg_cross, "CompositeImplicitAutograd", native.linalg_cross)
+    out_of(_ops.linalg_cross_out, _ops.linalg_cross)
+    impl(_ops.cross, "CompositeImplicitAutograd", native.cross, casts(CUDA="promote"))
+    out_of(_ops.cross_out, _ops.cross)
+    impl(_ops.matrix_exp, "CompositeImplicitAutograd", native.matrix_exp)
+    impl(_ops.matrix_power, "CompositeImplicitAutograd", native.matrix_power)
+    out_of(_ops.matrix_power_out, _ops.matrix_power)
+    impl(_ops.linalg_matrix_power, "CompositeImplicitAutograd", native.matrix_power)
+    out_of(_ops.linalg_matrix_power_out, _ops.linalg_matrix_power)
 
-
-class LinalgMatrixExpBackward0(_Node):
-    """Of linalg_matrix_exp."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class LinalgMatrixExpBackward0(_Node):  # linalg_matrix_exp
+    __slots__ = saved = ("saved_self",)
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         return (linalg_matrix_exp_backward(grad, node.saved_self.unpack(node)),)
-
     def release(node):
         node.saved_self = _FREED

@@ -3,66 +3,46 @@
 
 from ...autograd.formulas import nll_loss2d_backward, nll_loss_backward, zeros_like
 from ...autograd.formulas.loss import cross_entropy_gradient, nll_loss_double_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl, passes
 from ...native import loss as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.nll_loss_nd, "CompositeImplicitAutograd", native.nll_loss_nd)
+    impl(_ops.nll_loss_nd, "CompositeImplicitAutograd", native.nll_loss_nd)
+    impl(_ops.nll_loss, "CompositeImplicitAutograd", native.nll_loss, casts("fp32"))
     impl(
-        _operators.nll_loss, "CompositeImplicitAutograd", native.nll_loss,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
+        _ops.nll_loss_forward, "CPU, CUDA, Meta", native.nll_loss_forward, NllLossBackward0,
+        loop="nll_loss")
     impl(
-        _operators.nll_loss_forward, "CPU, CUDA, Meta", native.nll_loss_forward, NllLossBackward0,
-        loop="nll_loss",
-    )
+        _ops.nll_loss_backward, "CPU, CUDA, Meta", native.nll_loss_backward,
+        NllLossBackwardBackward0)
     impl(
-        _operators.nll_loss_backward, "CPU, CUDA, Meta", native.nll_loss_backward,
-        NllLossBackwardBackward0,
-    )
+        _ops.cross_entropy_loss, "CompositeImplicitAutograd", native.cross_entropy_loss,
+        casts(CPU="fp32"))
     impl(
-        _operators.cross_entropy_loss, "CompositeImplicitAutograd", native.cross_entropy_loss,
-        casts(CPU="fp32"),
-    )
+        _ops._cross_entropy, "CompositeExplicitAutograd", native._cross_entropy,
+        CrossEntropyBackward0)
     impl(
-        _operators._cross_entropy, "CompositeExplicitAutograd", native._cross_entropy,
-        CrossEntropyBackward0,
-    )
+        _ops._cross_entropy_backward, "CompositeExplicitAutograd", native._cross_entropy_backward,
+        passes)
+    impl(_ops.nll_loss2d, "CompositeImplicitAutograd", native.nll_loss2d, casts("fp32"))
     impl(
-        _operators._cross_entropy_backward, "CompositeExplicitAutograd",
-        native._cross_entropy_backward, passes,
-    )
+        _ops.nll_loss2d_forward, "CompositeExplicitAutograd", native.nll_loss2d_forward,
+        NllLoss2DBackward0)
     impl(
-        _operators.nll_loss2d, "CompositeImplicitAutograd", native.nll_loss2d,
-        casts(CPU="fp32", CUDA="fp32"),
-    )
-    impl(
-        _operators.nll_loss2d_forward, "CompositeExplicitAutograd", native.nll_loss2d_forward,
-        NllLoss2DBackward0,
-    )
-    impl(
-        _operators.nll_loss2d_backward, "CompositeExplicitAutograd", native.nll_loss2d_backward,
-        NllLoss2DBackwardBackward0,
-    )
+        _ops.nll_loss2d_backward, "CompositeExplicitAutograd", native.nll_loss2d_backward,
+        NllLoss2DBackwardBackward0)
 
-
-class NllLossBackward0(_Node):
-    """Of nll_loss_forward."""
+class NllLossBackward0(_Node):  # nll_loss_forward
     __slots__ = (
         "saved_self", "saved_target", "saved_weight", "saved_total_weight", "saved_reduction",
-        "saved_ignore_index",
-    )
+        "saved_ignore_index")
     saved = ("saved_self", "saved_target", "saved_weight", "saved_total_weight")
     inputs = ("self",)
     others = (("saved_total_weight", 1),)
-
     def keep(node, self, target, weight, reduction, ignore_index):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
@@ -71,7 +51,6 @@ class NllLossBackward0(_Node):
         node.saved_ignore_index = (
             ignore_index if type(ignore_index) in _PLAIN else _kept(ignore_index)
         )
-
     def backward(node, grad):
         reduction = node.saved_reduction
         ignore_index = node.saved_ignore_index
@@ -80,23 +59,16 @@ class NllLossBackward0(_Node):
         weight = node.saved_weight.unpack(node)
         total_weight = node.saved_total_weight.unpack(node)
         return (nll_loss_backward(
-            grad, self, target, weight, reduction, ignore_index, total_weight,
-        ),)
-
+            grad, self, target, weight, reduction, ignore_index, total_weight),)
     def release(node):
-        node.saved_self = node.saved_target = node.saved_weight = _FREED
-        node.saved_total_weight = _FREED
+        node.saved_self = node.saved_target = node.saved_weight = node.saved_total_weight = _FREED
 
-
-class NllLossBackwardBackward0(_Node):
-    """Of nll_loss_backward."""
+class NllLossBackwardBackward0(_Node):  # nll_loss_backward
     __slots__ = (
         "saved_target", "saved_weight", "saved_total_weight", "saved_reduction",
-        "saved_ignore_index",
-    )
+        "saved_ignore_index")
     saved = ("saved_target", "saved_weight", "saved_total_weight")
     inputs = ("grad_output", "self")
-
     def keep(node, grad_output, self, target, weight, reduction, ignore_index, total_weight):
         if node.edges[0] is not None:
             node.saved_target = _save(target)
@@ -106,7 +78,6 @@ class NllLossBackwardBackward0(_Node):
         node.saved_ignore_index = (
             ignore_index if type(ignore_index) in _PLAIN else _kept(ignore_index)
         )
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -117,27 +88,21 @@ class NllLossBackwardBackward0(_Node):
             weight = node.saved_weight.unpack(node)
             total_weight = node.saved_total_weight.unpack(node)
             grad_grad_output = nll_loss_double_backward(
-                grad, target, weight, reduction, ignore_index, total_weight,
-            )
+                grad, target, weight, reduction, ignore_index, total_weight)
         if to_self is not None:
             grad_self = zeros_like(grad)
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_target = node.saved_weight = node.saved_total_weight = _FREED
 
-
-class CrossEntropyBackward0(_Node):
-    """Of _cross_entropy."""
+class CrossEntropyBackward0(_Node):  # _cross_entropy
     __slots__ = (
         "saved_target", "saved_weight", "saved_log_probabilities", "saved_total_weight",
-        "saved_reduction", "saved_ignore_index",
-    )
+        "saved_reduction", "saved_ignore_index")
     saved = ("saved_target", "saved_weight", "saved_log_probabilities", "saved_total_weight")
     inputs = ("self",)
     others = (("saved_log_probabilities", 1), ("saved_total_weight", 2))
     differentiated = (0, 1, 2)
-
     def keep(node, self, target, weight, reduction, ignore_index):
         node.saved_target = _save(target)
         node.saved_weight = _save(weight)
@@ -145,7 +110,6 @@ class CrossEntropyBackward0(_Node):
         node.saved_ignore_index = (
             ignore_index if type(ignore_index) in _PLAIN else _kept(ignore_index)
         )
-
     def backward(node, *grads):
         reduction = node.saved_reduction
         ignore_index = node.saved_ignore_index
@@ -154,24 +118,18 @@ class CrossEntropyBackward0(_Node):
         log_probabilities = node.saved_log_probabilities.unpack(node)
         total_weight = node.saved_total_weight.unpack(node)
         return (cross_entropy_gradient(
-            grads, target, weight, reduction, ignore_index, log_probabilities, total_weight,
-        ),)
-
+            grads, target, weight, reduction, ignore_index, log_probabilities, total_weight),)
     def release(node):
         node.saved_target = node.saved_weight = node.saved_log_probabilities = _FREED
         node.saved_total_weight = _FREED
 
-
-class NllLoss2DBackward0(_Node):
-    """Of nll_loss2d_forward."""
+class NllLoss2DBackward0(_Node):  # nll_loss2d_forward
     __slots__ = (
         "saved_self", "saved_target", "saved_weight", "saved_total_weight", "saved_reduction",
-        "saved_ignore_index",
-    )
+        "saved_ignore_index")
     saved = ("saved_self", "saved_target", "saved_weight", "saved_total_weight")
     inputs = ("self",)
     others = (("saved_total_weight", 1),)
-
     def keep(node, self, target, weight, reduction, ignore_index):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
@@ -180,7 +138,6 @@ class NllLoss2DBackward0(_Node):
         node.saved_ignore_index = (
             ignore_index if type(ignore_index) in _PLAIN else _kept(ignore_index)
         )
-
     def backward(node, grad):
         reduction = node.saved_reduction
         ignore_index = node.saved_ignore_index
@@ -189,14 +146,9 @@ class NllLoss2DBackward0(_Node):
         weight = node.saved_weight.unpack(node)
         total_weight = node.saved_total_weight.unpack(node)
         return (nll_loss2d_backward(
-            grad, self, target, weight, reduction, ignore_index, total_weight,
-        ),)
-
+            grad, self, target, weight, reduction, ignore_index, total_weight),)
     def release(node):
-        node.saved_self = node.saved_target = node.saved_weight = _FREED
-        node.saved_total_weight = _FREED
+        node.saved_self = node.saved_target = node.saved_weight = node.saved_total_weight = _FREED
 
-
-class NllLoss2DBackwardBackward0(NllLossBackwardBackward0):
-    """Of nll_loss2d_backward."""
+class NllLoss2DBackwardBackward0(NllLossBackwardBackward0):  # nll_loss2d_backward
     __slots__ = ()

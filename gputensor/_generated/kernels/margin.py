@@ -2,53 +2,36 @@
 """Registrations of the operators of native/margin.py, and their derivatives."""
 
 from ...autograd.formulas import multi_margin_loss_backward, multilabel_margin_loss_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...makers.rows import casts, impl, out_of
 from ...native import margin as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.multi_margin_loss, "CompositeExplicitAutograd", native.multi_margin_loss,
-        MultiMarginLossBackward0, casts(CPU="fp32", CUDA="fp32"),
-    )
+        _ops.multi_margin_loss, "CompositeExplicitAutograd", native.multi_margin_loss,
+        MultiMarginLossBackward0, casts("fp32"))
+    out_of(_ops.multi_margin_loss_out, _ops.multi_margin_loss)
     impl(
-        _operators.multi_margin_loss_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.multi_margin_loss), counts, refuses_out,
-    )
+        _ops.multi_margin_loss_backward, "CompositeImplicitAutograd",
+        native.multi_margin_loss_backward)
     impl(
-        _operators.multi_margin_loss_backward, "CompositeImplicitAutograd",
-        native.multi_margin_loss_backward,
-    )
+        _ops.multilabel_margin_loss, "CompositeImplicitAutograd", native.multilabel_margin_loss,
+        casts("fp32"))
     impl(
-        _operators.multilabel_margin_loss, "CompositeImplicitAutograd",
-        native.multilabel_margin_loss, casts(CPU="fp32", CUDA="fp32"),
-    )
+        _ops.multilabel_margin_loss_forward, "CompositeExplicitAutograd",
+        native.multilabel_margin_loss_forward, MultilabelMarginLossBackward0, casts(CPU="fp32"))
     impl(
-        _operators.multilabel_margin_loss_forward, "CompositeExplicitAutograd",
-        native.multilabel_margin_loss_forward, MultilabelMarginLossBackward0, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.multilabel_margin_loss_backward, "CompositeImplicitAutograd",
-        native.multilabel_margin_loss_backward,
-    )
+        _ops.multilabel_margin_loss_backward, "CompositeImplicitAutograd",
+        native.multilabel_margin_loss_backward)
 
-
-class MultiMarginLossBackward0(_Node):
-    """Of multi_margin_loss."""
+class MultiMarginLossBackward0(_Node):  # multi_margin_loss
     __slots__ = (
-        "saved_self", "saved_target", "saved_weight", "saved_p", "saved_margin",
-        "saved_reduction",
-    )
+        "saved_self", "saved_target", "saved_weight", "saved_p", "saved_margin", "saved_reduction")
     saved = ("saved_self", "saved_target", "saved_weight")
     inputs = ("self",)
-
     def keep(node, self, target, p, margin, weight, reduction):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
@@ -56,7 +39,6 @@ class MultiMarginLossBackward0(_Node):
         node.saved_p = p if type(p) in _PLAIN else _kept(p)
         node.saved_margin = margin if type(margin) in _PLAIN else _kept(margin)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
-
     def backward(node, grad):
         p = node.saved_p
         margin = node.saved_margin
@@ -65,29 +47,23 @@ class MultiMarginLossBackward0(_Node):
         target = node.saved_target.unpack(node)
         weight = node.saved_weight.unpack(node)
         return (multi_margin_loss_backward(grad, self, target, p, margin, weight, reduction),)
-
     def release(node):
         node.saved_self = node.saved_target = node.saved_weight = _FREED
 
-
-class MultilabelMarginLossBackward0(_Node):
-    """Of multilabel_margin_loss_forward."""
+class MultilabelMarginLossBackward0(_Node):  # multilabel_margin_loss_forward
     __slots__ = ("saved_self", "saved_target", "saved_is_target", "saved_reduction")
     saved = ("saved_self", "saved_target", "saved_is_target")
     inputs = ("self",)
     others = (("saved_is_target", 1),)
-
     def keep(node, self, target, reduction):
         node.saved_self = _save(self)
         node.saved_target = _save(target)
         node.saved_reduction = reduction if type(reduction) in _PLAIN else _kept(reduction)
-
     def backward(node, grad):
         reduction = node.saved_reduction
         self = node.saved_self.unpack(node)
         target = node.saved_target.unpack(node)
         is_target = node.saved_is_target.unpack(node)
         return (multilabel_margin_loss_backward(grad, self, target, reduction, is_target),)
-
     def release(node):
         node.saved_self = node.saved_target = node.saved_is_target = _FREED

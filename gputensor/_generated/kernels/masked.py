@@ -2,137 +2,88 @@
 """Registrations of the operators of native/masked.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    masked_fill, masked_scatter_backward, masked_select_backward, where, zeros_like,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
+    masked_fill, masked_scatter_backward, masked_select_backward, where, zeros_like)
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import counts, impl, refuses_out
+from ...makers.rows import counts, impl, out_of
 from ...native import masked as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.masked_fill_Scalar, "CompositeExplicitAutograd", native.masked_fill_Scalar,
-        MaskedFillBackward0,
-    )
+        _ops.masked_fill_Scalar, "CompositeExplicitAutograd", native.masked_fill_Scalar,
+        MaskedFillBackward0)
     impl(
-        _operators.masked_fill__Scalar, "CompositeExplicitAutograd", native.masked_fill__Scalar,
-        counts, MaskedFillBackward0,
-    )
+        _ops.masked_fill__Scalar, "CompositeExplicitAutograd", native.masked_fill__Scalar, counts,
+        MaskedFillBackward0)
+    out_of(_ops.masked_fill_Scalar_out, _ops.masked_fill_Scalar)
     impl(
-        _operators.masked_fill_Scalar_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.masked_fill_Scalar), counts, refuses_out,
-    )
+        _ops.masked_fill_Tensor, "CompositeExplicitAutograd", native.masked_fill_Tensor,
+        MaskedFillBackward1)
     impl(
-        _operators.masked_fill_Tensor, "CompositeExplicitAutograd", native.masked_fill_Tensor,
-        MaskedFillBackward1,
-    )
+        _ops.masked_fill__Tensor, "CompositeExplicitAutograd", native.masked_fill__Tensor, counts,
+        MaskedFillBackward1)
+    out_of(_ops.masked_fill_Tensor_out, _ops.masked_fill_Tensor)
     impl(
-        _operators.masked_fill__Tensor, "CompositeExplicitAutograd", native.masked_fill__Tensor,
-        counts, MaskedFillBackward1,
-    )
+        _ops.masked_select, "CompositeExplicitAutograd", native.masked_select,
+        MaskedSelectBackward0)
+    out_of(_ops.masked_select_out, _ops.masked_select)
+    impl(_ops.masked_select_backward, "CompositeImplicitAutograd", native.masked_select_backward)
     impl(
-        _operators.masked_fill_Tensor_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.masked_fill_Tensor), counts, refuses_out,
-    )
+        _ops.masked_scatter, "CompositeExplicitAutograd", native.masked_scatter,
+        MaskedScatterBackward0)
     impl(
-        _operators.masked_select, "CompositeExplicitAutograd", native.masked_select,
-        MaskedSelectBackward0,
-    )
+        _ops.masked_scatter_, "CompositeExplicitAutograd", native.masked_scatter_, counts,
+        MaskedScatterBackward0)
+    out_of(_ops.masked_scatter_out, _ops.masked_scatter)
     impl(
-        _operators.masked_select_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.masked_select), counts, refuses_out,
-    )
-    impl(
-        _operators.masked_select_backward, "CompositeImplicitAutograd",
-        native.masked_select_backward,
-    )
-    impl(
-        _operators.masked_scatter, "CompositeExplicitAutograd", native.masked_scatter,
-        MaskedScatterBackward0,
-    )
-    impl(
-        _operators.masked_scatter_, "CompositeExplicitAutograd", native.masked_scatter_, counts,
-        MaskedScatterBackward0,
-    )
-    impl(
-        _operators.masked_scatter_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.masked_scatter), counts, refuses_out,
-    )
-    impl(
-        _operators.masked_scatter_backward, "CompositeExplicitAutograd",
-        native.masked_scatter_backward, MaskedScatterBackwardBackward0,
-    )
+        _ops.masked_scatter_backward, "CompositeExplicitAutograd", native.masked_scatter_backward,
+        MaskedScatterBackwardBackward0)
 
-
-class MaskedFillBackward0(_Node):
-    """Of masked_fill.Scalar."""
-    __slots__ = ("saved_mask",)
-    saved = ("saved_mask",)
+class MaskedFillBackward0(_Node):  # masked_fill.Scalar
+    __slots__ = saved = ("saved_mask",)
     inputs = ("self",)
-
     def keep(node, self, mask, value):
         node.saved_mask = _save(mask)
-
     def backward(node, grad):
         return (masked_fill(grad, node.saved_mask.unpack(node), 0),)
-
     def release(node):
         node.saved_mask = _FREED
 
-
-class MaskedFillBackward1(_Node):
-    """Of masked_fill.Tensor."""
-    __slots__ = ("saved_mask",)
-    saved = ("saved_mask",)
+class MaskedFillBackward1(_Node):  # masked_fill.Tensor
+    __slots__ = saved = ("saved_mask",)
     inputs = ("self", "value")
-
     def keep(node, self, mask, value):
         node.saved_mask = _save(mask)
-
     def backward(node, grad):
         to_self, to_value = node.edges
         return (
             None if to_self is None else masked_fill(grad, node.saved_mask.unpack(node), 0),
             None if to_value is None else where(node.saved_mask.unpack(node), grad, 0).sum(),
         )
-
     def release(node):
         node.saved_mask = _FREED
 
-
-class MaskedSelectBackward0(_Node):
-    """Of masked_select."""
-    __slots__ = ("saved_self", "saved_mask")
-    saved = ("saved_self", "saved_mask")
+class MaskedSelectBackward0(_Node):  # masked_select
+    __slots__ = saved = ("saved_self", "saved_mask")
     inputs = ("self",)
-
     def keep(node, self, mask):
         node.saved_self = _save(self)
         node.saved_mask = _save(mask)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         mask = node.saved_mask.unpack(node)
         return (masked_select_backward(grad, self, mask),)
-
     def release(node):
         node.saved_self = node.saved_mask = _FREED
 
-
-class MaskedScatterBackward0(_Node):
-    """Of masked_scatter."""
+class MaskedScatterBackward0(_Node):  # masked_scatter
     __slots__ = ("saved_mask", "saved_source_shape")
     saved = ("saved_mask",)
     inputs = ("self", "source")
-
     def keep(node, self, mask, source):
         node.saved_mask = _save(mask)
         node.saved_source_shape = source.shape
-
     def backward(node, grad):
         to_self, to_source = node.edges
         grad_self = grad_source = None
@@ -142,25 +93,18 @@ class MaskedScatterBackward0(_Node):
             mask = node.saved_mask.unpack(node)
             grad_source = masked_scatter_backward(grad, mask, node.saved_source_shape)
         return grad_self, grad_source
-
     def release(node):
         node.saved_mask = _FREED
 
-
-class MaskedScatterBackwardBackward0(_Node):
-    """Of masked_scatter_backward."""
-    __slots__ = ("saved_grad_output", "saved_mask")
-    saved = ("saved_grad_output", "saved_mask")
+class MaskedScatterBackwardBackward0(_Node):  # masked_scatter_backward
+    __slots__ = saved = ("saved_grad_output", "saved_mask")
     inputs = ("grad_output",)
-
     def keep(node, grad_output, mask, sizes):
         node.saved_grad_output = _save(grad_output)
         node.saved_mask = _save(mask)
-
     def backward(node, grad):
         grad_output = node.saved_grad_output.unpack(node)
         mask = node.saved_mask.unpack(node)
         return (zeros_like(grad_output).masked_scatter(mask, grad),)
-
     def release(node):
         node.saved_grad_output = node.saved_mask = _FREED

@@ -3,50 +3,28 @@
 
 from ...autograd.formulas.numbers import scaled
 from ...autograd.formulas.products import mm_mat1_backward, mm_mat2_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
 from ...autograd.formulas.views import geometry as _geometry
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_or_recompute as _save_or_recompute
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import (
+    save as _save, save_number as _kept, save_or_recompute as _save_or_recompute)
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import bind, casts, counts, impl, refuses_out
+from ...makers.rows import bind, casts, counts, impl, out_of, refuses_out
 from ...native import matmul as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    bind(
-        _operators.mm, native.functional, "mm", MmBackward0,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
-    bind(_operators.mm_out, native.out, "mm", counts, refuses_out)
-    impl(
-        _operators.matmul, "CompositeImplicitAutograd", native.matmul,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
-    impl(
-        _operators.matmul_out, "CompositeExplicitAutograd", _forms.out(_operators.matmul), counts,
-        refuses_out,
-    )
-    bind(
-        _operators.addmm, native.added_functional, "addmm", AddmmBackward0,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
-    bind(_operators.addmm_, native.added_inplace, "addmm", counts, AddmmBackward0)
-    bind(_operators.addmm_out, native.added_out, "addmm", counts, refuses_out)
-    impl(
-        _operators.linear, "CompositeImplicitAutograd", native.linear,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
+    bind(_ops.mm, native.functional, "mm", MmBackward0, casts("lower_precision_fp"))
+    bind(_ops.mm_out, native.out, "mm", counts, refuses_out)
+    impl(_ops.matmul, "CompositeImplicitAutograd", native.matmul, casts("lower_precision_fp"))
+    out_of(_ops.matmul_out, _ops.matmul)
+    bind(_ops.addmm, native.added_functional, "addmm", AddmmBackward0, casts("lower_precision_fp"))
+    bind(_ops.addmm_, native.added_inplace, "addmm", counts, AddmmBackward0)
+    bind(_ops.addmm_out, native.added_out, "addmm", counts, refuses_out)
+    impl(_ops.linear, "CompositeImplicitAutograd", native.linear, casts("lower_precision_fp"))
 
-
-class MmBackward0(_Node):
-    """Of mm."""
+class MmBackward0(_Node):  # mm
     __slots__ = ("saved_mat2", "saved_self", "saved_self_geometry", "saved_mat2_geometry")
     saved = ("saved_mat2", "saved_self")
-
     def keep(node, self, mat2):
         if node.edges[0] is not None:
             node.saved_mat2 = _save(mat2)
@@ -54,7 +32,6 @@ class MmBackward0(_Node):
             node.saved_self = _save_or_recompute(self)
         node.saved_self_geometry = self._geometry
         node.saved_mat2_geometry = mat2._geometry
-
     def backward(node, grad):
         to_self, to_mat2 = node.edges
         grad_self = grad_mat2 = None
@@ -65,19 +42,14 @@ class MmBackward0(_Node):
             self = node.saved_self.unpack(node)
             grad_mat2 = mm_mat2_backward(grad, self, node.saved_mat2_geometry)
         return grad_self, grad_mat2
-
     def release(node):
         node.saved_mat2 = node.saved_self = _FREED
 
-
-class AddmmBackward0(_Node):
-    """Of addmm."""
+class AddmmBackward0(_Node):  # addmm
     __slots__ = (
         "saved_mat2", "saved_mat1", "saved_beta", "saved_mat1_geometry", "saved_alpha",
-        "saved_mat2_geometry",
-    )
+        "saved_mat2_geometry")
     saved = ("saved_mat2", "saved_mat1")
-
     def keep(node, self, mat1, mat2, beta, alpha):
         if node.edges[1] is not None:
             node.saved_mat2 = _save(mat2)
@@ -87,7 +59,6 @@ class AddmmBackward0(_Node):
         node.saved_mat1_geometry = mat1._geometry
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
         node.saved_mat2_geometry = mat2._geometry
-
     def backward(node, grad):
         to_self, to_mat1, to_mat2 = node.edges
         grad_self = grad_mat1 = grad_mat2 = None
@@ -104,6 +75,5 @@ class AddmmBackward0(_Node):
             mat1 = node.saved_mat1.unpack(node)
             grad_mat2 = scaled(mm_mat2_backward(grad, mat1, mat2_geometry), alpha)
         return grad_self, grad_mat1, grad_mat2
-
     def release(node):
         node.saved_mat2 = node.saved_mat1 = _FREED

@@ -2,70 +2,52 @@
 """Registrations of the operators of native/max_pool.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    adaptive_max_pool2d_backward, adaptive_max_pool3d_backward,
-    max_pool2d_with_indices_backward, max_pool3d_with_indices_backward, zeros_like,
-)
+    adaptive_max_pool2d_backward, adaptive_max_pool3d_backward, max_pool2d_with_indices_backward,
+    max_pool3d_with_indices_backward, zeros_like)
 from ...autograd.formulas.nn import max_pool_double_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import casts, impl
 from ...native import max_pool as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.max_pool1d, "CompositeImplicitAutograd", native.max_pool1d)
+    impl(_ops.max_pool1d, "CompositeImplicitAutograd", native.max_pool1d)
+    impl(_ops.max_pool1d_with_indices, "CompositeImplicitAutograd", native.max_pool1d_with_indices)
+    impl(_ops.max_pool2d, "CompositeImplicitAutograd", native.max_pool2d)
     impl(
-        _operators.max_pool1d_with_indices, "CompositeImplicitAutograd",
-        native.max_pool1d_with_indices,
-    )
-    impl(_operators.max_pool2d, "CompositeImplicitAutograd", native.max_pool2d)
+        _ops.max_pool2d_with_indices, "CPU, CUDA, Meta", native.max_pool2d_with_indices,
+        MaxPool2DWithIndicesBackward0)
     impl(
-        _operators.max_pool2d_with_indices, "CPU, CUDA, Meta", native.max_pool2d_with_indices,
-        MaxPool2DWithIndicesBackward0,
-    )
+        _ops.max_pool2d_with_indices_backward, "CompositeExplicitAutograd",
+        native.max_pool2d_with_indices_backward, MaxPool2DWithIndicesBackwardBackward0)
+    impl(_ops.max_pool3d, "CompositeImplicitAutograd", native.max_pool3d, casts(CPU="fp32"))
     impl(
-        _operators.max_pool2d_with_indices_backward, "CompositeExplicitAutograd",
-        native.max_pool2d_with_indices_backward, MaxPool2DWithIndicesBackwardBackward0,
-    )
-    impl(_operators.max_pool3d, "CompositeImplicitAutograd", native.max_pool3d, casts(CPU="fp32"))
+        _ops.max_pool3d_with_indices, "CPU, CUDA, Meta", native.max_pool3d_with_indices,
+        MaxPool3DWithIndicesBackward0)
     impl(
-        _operators.max_pool3d_with_indices, "CPU, CUDA, Meta", native.max_pool3d_with_indices,
-        MaxPool3DWithIndicesBackward0,
-    )
+        _ops.max_pool3d_with_indices_backward, "CompositeExplicitAutograd",
+        native.max_pool3d_with_indices_backward, MaxPool3DWithIndicesBackwardBackward0)
+    impl(_ops.adaptive_max_pool1d, "CompositeImplicitAutograd", native.adaptive_max_pool1d)
     impl(
-        _operators.max_pool3d_with_indices_backward, "CompositeExplicitAutograd",
-        native.max_pool3d_with_indices_backward, MaxPool3DWithIndicesBackwardBackward0,
-    )
-    impl(_operators.adaptive_max_pool1d, "CompositeImplicitAutograd", native.adaptive_max_pool1d)
+        _ops.adaptive_max_pool2d, "CPU, CUDA, Meta", native.adaptive_max_pool2d,
+        AdaptiveMaxPool2DBackward0)
     impl(
-        _operators.adaptive_max_pool2d, "CPU, CUDA, Meta", native.adaptive_max_pool2d,
-        AdaptiveMaxPool2DBackward0,
-    )
+        _ops.adaptive_max_pool2d_backward, "CompositeExplicitAutograd",
+        native.adaptive_max_pool2d_backward, AdaptiveMaxPool2DBackwardBackward0)
     impl(
-        _operators.adaptive_max_pool2d_backward, "CompositeExplicitAutograd",
-        native.adaptive_max_pool2d_backward, AdaptiveMaxPool2DBackwardBackward0,
-    )
+        _ops.adaptive_max_pool3d, "CPU, CUDA, Meta", native.adaptive_max_pool3d,
+        AdaptiveMaxPool3DBackward0, casts(CPU="fp32"))
     impl(
-        _operators.adaptive_max_pool3d, "CPU, CUDA, Meta", native.adaptive_max_pool3d,
-        AdaptiveMaxPool3DBackward0, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.adaptive_max_pool3d_backward, "CompositeExplicitAutograd",
-        native.adaptive_max_pool3d_backward, AdaptiveMaxPool3DBackwardBackward0,
-    )
+        _ops.adaptive_max_pool3d_backward, "CompositeExplicitAutograd",
+        native.adaptive_max_pool3d_backward, AdaptiveMaxPool3DBackwardBackward0)
 
-
-class MaxPool2DWithIndicesBackward0(_Node):
-    """Of max_pool2d_with_indices."""
+class MaxPool2DWithIndicesBackward0(_Node):  # max_pool2d_with_indices
     __slots__ = (
         "saved_self", "saved_result1", "saved_kernel_size", "saved_stride", "saved_padding",
-        "saved_dilation", "saved_ceil_mode",
-    )
+        "saved_dilation", "saved_ceil_mode")
     saved = ("saved_self", "saved_result1")
     others = (("saved_result1", 1),)
-
     def keep(node, self, kernel_size, stride, padding, dilation, ceil_mode):
         node.saved_self = _save(self)
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
@@ -73,7 +55,6 @@ class MaxPool2DWithIndicesBackward0(_Node):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
         node.saved_dilation = tuple(dilation) if type(dilation) is list else dilation
         node.saved_ceil_mode = ceil_mode
-
     def backward(node, grad):
         kernel_size = node.saved_kernel_size
         stride = node.saved_stride
@@ -83,27 +64,18 @@ class MaxPool2DWithIndicesBackward0(_Node):
         self = node.saved_self.unpack(node)
         result1 = node.saved_result1.unpack(node)
         return (max_pool2d_with_indices_backward(
-            grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1,
-        ),)
-
+            grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1),)
     def release(node):
         node.saved_self = node.saved_result1 = _FREED
 
-
-class MaxPool2DWithIndicesBackwardBackward0(_Node):
-    """Of max_pool2d_with_indices_backward."""
-    __slots__ = ("saved_indices", "saved_self")
-    saved = ("saved_indices", "saved_self")
+class MaxPool2DWithIndicesBackwardBackward0(_Node):  # max_pool2d_with_indices_backward
+    __slots__ = saved = ("saved_indices", "saved_self")
     inputs = ("grad_output", "self")
-
-    def keep(
-        node, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices,
-    ):
+    def keep(node, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
         if node.edges[0] is not None:
             node.saved_indices = _save(indices)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -112,20 +84,15 @@ class MaxPool2DWithIndicesBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(node.saved_self.unpack(node))
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_indices = node.saved_self = _FREED
 
-
-class MaxPool3DWithIndicesBackward0(_Node):
-    """Of max_pool3d_with_indices."""
+class MaxPool3DWithIndicesBackward0(_Node):  # max_pool3d_with_indices
     __slots__ = (
         "saved_self", "saved_result1", "saved_kernel_size", "saved_stride", "saved_padding",
-        "saved_dilation", "saved_ceil_mode",
-    )
+        "saved_dilation", "saved_ceil_mode")
     saved = ("saved_self", "saved_result1")
     others = (("saved_result1", 1),)
-
     def keep(node, self, kernel_size, stride, padding, dilation, ceil_mode):
         node.saved_self = _save(self)
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
@@ -133,7 +100,6 @@ class MaxPool3DWithIndicesBackward0(_Node):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
         node.saved_dilation = tuple(dilation) if type(dilation) is list else dilation
         node.saved_ceil_mode = ceil_mode
-
     def backward(node, grad):
         kernel_size = node.saved_kernel_size
         stride = node.saved_stride
@@ -143,27 +109,18 @@ class MaxPool3DWithIndicesBackward0(_Node):
         self = node.saved_self.unpack(node)
         result1 = node.saved_result1.unpack(node)
         return (max_pool3d_with_indices_backward(
-            grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1,
-        ),)
-
+            grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1),)
     def release(node):
         node.saved_self = node.saved_result1 = _FREED
 
-
-class MaxPool3DWithIndicesBackwardBackward0(_Node):
-    """Of max_pool3d_with_indices_backward."""
-    __slots__ = ("saved_indices", "saved_self")
-    saved = ("saved_indices", "saved_self")
+class MaxPool3DWithIndicesBackwardBackward0(_Node):  # max_pool3d_with_indices_backward
+    __slots__ = saved = ("saved_indices", "saved_self")
     inputs = ("grad_output", "self")
-
-    def keep(
-        node, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices,
-    ):
+    def keep(node, grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices):
         if node.edges[0] is not None:
             node.saved_indices = _save(indices)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -172,62 +129,43 @@ class MaxPool3DWithIndicesBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(node.saved_self.unpack(node))
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_indices = node.saved_self = _FREED
 
-
-class AdaptiveMaxPool2DBackward0(_Node):
-    """Of adaptive_max_pool2d."""
-    __slots__ = ("saved_self", "saved_result1")
-    saved = ("saved_self", "saved_result1")
+class AdaptiveMaxPool2DBackward0(_Node):  # adaptive_max_pool2d
+    __slots__ = saved = ("saved_self", "saved_result1")
     others = (("saved_result1", 1),)
-
     def keep(node, self, output_size):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         result1 = node.saved_result1.unpack(node)
         return (adaptive_max_pool2d_backward(grad, self, result1),)
-
     def release(node):
         node.saved_self = node.saved_result1 = _FREED
 
-
 class AdaptiveMaxPool2DBackwardBackward0(MaxPool2DWithIndicesBackwardBackward0):
-    """Of adaptive_max_pool2d_backward."""
     __slots__ = ()
-
     def keep(node, grad_output, self, indices):
         if node.edges[0] is not None:
             node.saved_indices = _save(indices)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
 
-
-class AdaptiveMaxPool3DBackward0(_Node):
-    """Of adaptive_max_pool3d."""
-    __slots__ = ("saved_self", "saved_result1")
-    saved = ("saved_self", "saved_result1")
+class AdaptiveMaxPool3DBackward0(_Node):  # adaptive_max_pool3d
+    __slots__ = saved = ("saved_self", "saved_result1")
     others = (("saved_result1", 1),)
-
     def keep(node, self, output_size):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         result1 = node.saved_result1.unpack(node)
         return (adaptive_max_pool3d_backward(grad, self, result1),)
-
     def release(node):
         node.saved_self = node.saved_result1 = _FREED
 
-
 class AdaptiveMaxPool3DBackwardBackward0(MaxPool3DWithIndicesBackwardBackward0):
-    """Of adaptive_max_pool3d_backward."""
     __slots__ = ()
-
     def keep(node, grad_output, self, indices):
         if node.edges[0] is not None:
             node.saved_indices = _save(indices)

@@ -2,86 +2,50 @@
 """Registrations of the operators of native/moments.py, and their derivatives."""
 
 from ...autograd.formulas.reduce import (
-    std_backward, std_mean_backward, var_backward, var_mean_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+    std_backward, std_mean_backward, var_backward, var_mean_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import counts, impl, refuses_out
+from ...makers.rows import impl, out_of
 from ...native import moments as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.std, "CompositeImplicitAutograd", native.std)
-    impl(_operators.std_dim, "CompositeImplicitAutograd", native.std_dim)
+    impl(_ops.std, "CompositeImplicitAutograd", native.std)
+    impl(_ops.std_dim, "CompositeImplicitAutograd", native.std_dim)
+    out_of(_ops.std_out, _ops.std_dim)
+    impl(_ops.std_correction, "CompositeExplicitAutograd", native.std_correction, StdBackward0)
+    out_of(_ops.std_correction_out, _ops.std_correction)
+    impl(_ops.std_mean, "CompositeImplicitAutograd", native.std_mean)
+    impl(_ops.std_mean_dim, "CompositeImplicitAutograd", native.std_mean_dim)
     impl(
-        _operators.std_out, "CompositeExplicitAutograd", _forms.out(_operators.std_dim), counts,
-        refuses_out,
-    )
+        _ops.std_mean_correction, "CompositeExplicitAutograd", native.std_mean_correction,
+        StdMeanBackward0)
+    out_of(_ops.std_mean_correction_out, _ops.std_mean_correction, 2)
+    impl(_ops.var, "CompositeImplicitAutograd", native.var)
+    impl(_ops.var_dim, "CompositeImplicitAutograd", native.var_dim)
+    out_of(_ops.var_out, _ops.var_dim)
+    impl(_ops.var_correction, "CompositeExplicitAutograd", native.var_correction, VarBackward0)
+    out_of(_ops.var_correction_out, _ops.var_correction)
+    impl(_ops.var_mean, "CompositeImplicitAutograd", native.var_mean)
+    impl(_ops.var_mean_dim, "CompositeImplicitAutograd", native.var_mean_dim)
     impl(
-        _operators.std_correction, "CompositeExplicitAutograd", native.std_correction, StdBackward0,
-    )
-    impl(
-        _operators.std_correction_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.std_correction), counts, refuses_out,
-    )
-    impl(_operators.std_mean, "CompositeImplicitAutograd", native.std_mean)
-    impl(_operators.std_mean_dim, "CompositeImplicitAutograd", native.std_mean_dim)
-    impl(
-        _operators.std_mean_correction, "CompositeExplicitAutograd", native.std_mean_correction,
-        StdMeanBackward0,
-    )
-    impl(
-        _operators.std_mean_correction_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.std_mean_correction, 2), counts, refuses_out,
-    )
-    impl(_operators.var, "CompositeImplicitAutograd", native.var)
-    impl(_operators.var_dim, "CompositeImplicitAutograd", native.var_dim)
-    impl(
-        _operators.var_out, "CompositeExplicitAutograd", _forms.out(_operators.var_dim), counts,
-        refuses_out,
-    )
-    impl(
-        _operators.var_correction, "CompositeExplicitAutograd", native.var_correction, VarBackward0,
-    )
-    impl(
-        _operators.var_correction_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.var_correction), counts, refuses_out,
-    )
-    impl(_operators.var_mean, "CompositeImplicitAutograd", native.var_mean)
-    impl(_operators.var_mean_dim, "CompositeImplicitAutograd", native.var_mean_dim)
-    impl(
-        _operators.var_mean_correction, "CompositeExplicitAutograd", native.var_mean_correction,
-        VarMeanBackward0,
-    )
-    impl(
-        _operators.var_mean_correction_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.var_mean_correction, 2), counts, refuses_out,
-    )
-    impl(_operators.nanmean, "CompositeImplicitAutograd", native.nanmean)
-    impl(
-        _operators.nanmean_out, "CompositeExplicitAutograd", _forms.out(_operators.nanmean), counts,
-        refuses_out,
-    )
-    impl(_operators.cov, "CompositeImplicitAutograd", native.cov)
-    impl(_operators.corrcoef, "CompositeImplicitAutograd", native.corrcoef)
+        _ops.var_mean_correction, "CompositeExplicitAutograd", native.var_mean_correction,
+        VarMeanBackward0)
+    out_of(_ops.var_mean_correction_out, _ops.var_mean_correction, 2)
+    impl(_ops.nanmean, "CompositeImplicitAutograd", native.nanmean)
+    out_of(_ops.nanmean_out, _ops.nanmean)
+    impl(_ops.cov, "CompositeImplicitAutograd", native.cov)
+    impl(_ops.corrcoef, "CompositeImplicitAutograd", native.corrcoef)
 
-
-class StdBackward0(_Node):
-    """Of std.correction."""
+class StdBackward0(_Node):  # std.correction
     __slots__ = ("saved_self", "saved_result", "saved_dim", "saved_correction", "saved_keepdim")
     saved = ("saved_self", "saved_result")
-
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_correction = correction if type(correction) in _PLAIN else _kept(correction)
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         dim = node.saved_dim
         correction = node.saved_correction
@@ -89,74 +53,58 @@ class StdBackward0(_Node):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (std_backward(grad, result, self, dim, correction, keepdim),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class StdMeanBackward0(_Node):
-    """Of std_mean.correction."""
+class StdMeanBackward0(_Node):  # std_mean.correction
     __slots__ = ("saved_self", "saved_dim", "saved_correction", "saved_keepdim")
     saved = ("saved_self",)
     differentiated = (0, 1)
-
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_correction = correction if type(correction) in _PLAIN else _kept(correction)
         node.saved_keepdim = keepdim
-
     def backward(node, *grads):
         dim = node.saved_dim
         correction = node.saved_correction
         keepdim = node.saved_keepdim
         self = node.saved_self.unpack(node)
         return (std_mean_backward(grads[0], grads[1], self, dim, correction, keepdim),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class VarBackward0(_Node):
-    """Of var.correction."""
+class VarBackward0(_Node):  # var.correction
     __slots__ = ("saved_self", "saved_dim", "saved_correction", "saved_keepdim")
     saved = ("saved_self",)
-
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_correction = correction if type(correction) in _PLAIN else _kept(correction)
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         dim = node.saved_dim
         correction = node.saved_correction
         keepdim = node.saved_keepdim
         self = node.saved_self.unpack(node)
         return (var_backward(grad, self, dim, correction, keepdim),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class VarMeanBackward0(_Node):
-    """Of var_mean.correction."""
+class VarMeanBackward0(_Node):  # var_mean.correction
     __slots__ = ("saved_self", "saved_dim", "saved_correction", "saved_keepdim")
     saved = ("saved_self",)
     differentiated = (0, 1)
-
     def keep(node, self, dim, correction, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_correction = correction if type(correction) in _PLAIN else _kept(correction)
         node.saved_keepdim = keepdim
-
     def backward(node, *grads):
         dim = node.saved_dim
         correction = node.saved_correction
         keepdim = node.saved_keepdim
         self = node.saved_self.unpack(node)
         return (var_mean_backward(grads[0], grads[1], self, dim, correction, keepdim),)
-
     def release(node):
         node.saved_self = _FREED

@@ -4,75 +4,54 @@
 from ...autograd.formulas import native_batch_norm_backward, native_layer_norm_backward
 from ...autograd.formulas.nn import (
     batch_norm_double_backward, group_norm_backward, group_norm_double_backward,
-    layer_norm_double_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+    layer_norm_double_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl
 from ...native import norm as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.native_layer_norm, "CompositeExplicitAutograd", native.native_layer_norm,
-        NativeLayerNormBackward0, casts(CUDA="fp32"),
-    )
+        _ops.native_layer_norm, "CompositeExplicitAutograd", native.native_layer_norm,
+        NativeLayerNormBackward0, casts(CUDA="fp32"))
     impl(
-        _operators.native_layer_norm_backward, "CompositeExplicitAutograd",
-        native.native_layer_norm_backward, NativeLayerNormBackwardBackward0,
-    )
-    impl(_operators.layer_norm, "CompositeImplicitAutograd", native.layer_norm, casts(CUDA="fp32"))
-    impl(_operators.rms_norm, "CompositeImplicitAutograd", native.rms_norm, casts(CUDA="fp32"))
+        _ops.native_layer_norm_backward, "CompositeExplicitAutograd",
+        native.native_layer_norm_backward, NativeLayerNormBackwardBackward0)
+    impl(_ops.layer_norm, "CompositeImplicitAutograd", native.layer_norm, casts(CUDA="fp32"))
+    impl(_ops.rms_norm, "CompositeImplicitAutograd", native.rms_norm, casts(CUDA="fp32"))
     impl(
-        _operators.native_group_norm, "CompositeExplicitAutograd", native.native_group_norm,
-        NativeGroupNormBackward0,
-    )
+        _ops.native_group_norm, "CompositeExplicitAutograd", native.native_group_norm,
+        NativeGroupNormBackward0)
     impl(
-        _operators.native_group_norm_backward, "CompositeExplicitAutograd",
-        native.native_group_norm_backward, NativeGroupNormBackwardBackward0,
-    )
-    impl(_operators.group_norm, "CompositeImplicitAutograd", native.group_norm, casts(CUDA="fp32"))
+        _ops.native_group_norm_backward, "CompositeExplicitAutograd",
+        native.native_group_norm_backward, NativeGroupNormBackwardBackward0)
+    impl(_ops.group_norm, "CompositeImplicitAutograd", native.group_norm, casts(CUDA="fp32"))
     impl(
-        _operators.native_batch_norm, "CompositeExplicitAutograd", native.native_batch_norm,
-        NativeBatchNormBackward0,
-    )
+        _ops.native_batch_norm, "CompositeExplicitAutograd", native.native_batch_norm,
+        NativeBatchNormBackward0)
     impl(
-        _operators.native_batch_norm_backward, "CompositeExplicitAutograd",
-        native.native_batch_norm_backward, NativeBatchNormBackwardBackward0,
-    )
+        _ops.native_batch_norm_backward, "CompositeExplicitAutograd",
+        native.native_batch_norm_backward, NativeBatchNormBackwardBackward0)
     impl(
-        _operators._native_batch_norm_legit, "CompositeImplicitAutograd",
-        native._native_batch_norm_legit,
-    )
+        _ops._native_batch_norm_legit, "CompositeImplicitAutograd", native._native_batch_norm_legit)
     impl(
-        _operators._native_batch_norm_legit_no_stats, "CompositeImplicitAutograd",
-        native._native_batch_norm_legit_no_stats,
-    )
+        _ops._native_batch_norm_legit_no_stats, "CompositeImplicitAutograd",
+        native._native_batch_norm_legit_no_stats)
     impl(
-        _operators._native_batch_norm_legit_no_training, "CompositeImplicitAutograd",
-        native._native_batch_norm_legit_no_training,
-    )
-    impl(
-        _operators._batch_norm_with_update, "CompositeImplicitAutograd",
-        native._batch_norm_with_update,
-    )
-    impl(_operators.batch_norm, "CompositeImplicitAutograd", native.batch_norm)
-    impl(_operators.instance_norm, "CompositeImplicitAutograd", native.instance_norm)
+        _ops._native_batch_norm_legit_no_training, "CompositeImplicitAutograd",
+        native._native_batch_norm_legit_no_training)
+    impl(_ops._batch_norm_with_update, "CompositeImplicitAutograd", native._batch_norm_with_update)
+    impl(_ops.batch_norm, "CompositeImplicitAutograd", native.batch_norm)
+    impl(_ops.instance_norm, "CompositeImplicitAutograd", native.instance_norm)
 
-
-class NativeLayerNormBackward0(_Node):
-    """Of native_layer_norm."""
+class NativeLayerNormBackward0(_Node):  # native_layer_norm
     __slots__ = (
         "saved_input", "saved_weight", "saved_bias", "saved_result1", "saved_result2",
-        "saved_normalized_shape",
-    )
+        "saved_normalized_shape")
     saved = ("saved_input", "saved_weight", "saved_bias", "saved_result1", "saved_result2")
     others = (("saved_result1", 1), ("saved_result2", 2))
-
     def keep(node, input, normalized_shape, weight, bias, eps):
         node.saved_input = _save(input)
         node.saved_weight = _save(weight)
@@ -80,7 +59,6 @@ class NativeLayerNormBackward0(_Node):
         node.saved_normalized_shape = (
             tuple(normalized_shape) if type(normalized_shape) is list else normalized_shape
         )
-
     def backward(node, grad):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
         normalized_shape = node.saved_normalized_shape
@@ -90,23 +68,17 @@ class NativeLayerNormBackward0(_Node):
         result1 = node.saved_result1.unpack(node)
         result2 = node.saved_result2.unpack(node)
         return native_layer_norm_backward(
-            grad, input, normalized_shape, result1, result2, weight, bias, grad_input_mask,
-        )
-
+            grad, input, normalized_shape, result1, result2, weight, bias, grad_input_mask)
     def release(node):
-        node.saved_input = node.saved_weight = node.saved_bias = _FREED
-        node.saved_result1 = node.saved_result2 = _FREED
+        node.saved_input = node.saved_weight = node.saved_bias = node.saved_result1 = _FREED
+        node.saved_result2 = _FREED
 
-
-class NativeLayerNormBackwardBackward0(_Node):
-    """Of native_layer_norm_backward."""
+class NativeLayerNormBackwardBackward0(_Node):  # native_layer_norm_backward
     __slots__ = (
         "saved_grad_out", "saved_input", "saved_mean", "saved_rstd", "saved_weight",
-        "saved_normalized_shape",
-    )
+        "saved_normalized_shape")
     saved = ("saved_grad_out", "saved_input", "saved_mean", "saved_rstd", "saved_weight")
     differentiated = (0, 1, 2)
-
     def keep(node, grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask):
         node.saved_grad_out = _save(grad_out)
         node.saved_input = _save(input)
@@ -116,7 +88,6 @@ class NativeLayerNormBackwardBackward0(_Node):
         node.saved_normalized_shape = (
             tuple(normalized_shape) if type(normalized_shape) is list else normalized_shape
         )
-
     def backward(node, *grads):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
         normalized_shape = node.saved_normalized_shape
@@ -126,24 +97,18 @@ class NativeLayerNormBackwardBackward0(_Node):
         rstd = node.saved_rstd.unpack(node)
         weight = node.saved_weight.unpack(node)
         return layer_norm_double_backward(
-            grads, grad_out, input, normalized_shape, mean, rstd, weight, grad_input_mask,
-        )
-
+            grads, grad_out, input, normalized_shape, mean, rstd, weight, grad_input_mask)
     def release(node):
-        node.saved_grad_out = node.saved_input = node.saved_mean = _FREED
-        node.saved_rstd = node.saved_weight = _FREED
+        node.saved_grad_out = node.saved_input = node.saved_mean = node.saved_rstd = _FREED
+        node.saved_weight = _FREED
 
-
-class NativeGroupNormBackward0(_Node):
-    """Of native_group_norm."""
+class NativeGroupNormBackward0(_Node):  # native_group_norm
     __slots__ = (
         "saved_input", "saved_weight", "saved_result1", "saved_result2", "saved_N", "saved_C",
-        "saved_HxW", "saved_group",
-    )
+        "saved_HxW", "saved_group")
     saved = ("saved_input", "saved_weight", "saved_result1", "saved_result2")
     others = (("saved_result1", 1), ("saved_result2", 2))
     differentiated = (0, 1, 2)
-
     def keep(node, input, weight, bias, N, C, HxW, group, eps):
         node.saved_input = _save(input)
         node.saved_weight = _save(weight)
@@ -151,7 +116,6 @@ class NativeGroupNormBackward0(_Node):
         node.saved_C = C if type(C) in _PLAIN else _kept(C)
         node.saved_HxW = HxW if type(HxW) in _PLAIN else _kept(HxW)
         node.saved_group = group if type(group) in _PLAIN else _kept(group)
-
     def backward(node, *grads):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
         N = node.saved_N
@@ -163,23 +127,16 @@ class NativeGroupNormBackward0(_Node):
         result1 = node.saved_result1.unpack(node)
         result2 = node.saved_result2.unpack(node)
         return group_norm_backward(
-            grads, input, result1, result2, weight, N, C, HxW, group, grad_input_mask,
-        )
-
+            grads, input, result1, result2, weight, N, C, HxW, group, grad_input_mask)
     def release(node):
-        node.saved_input = node.saved_weight = node.saved_result1 = _FREED
-        node.saved_result2 = _FREED
+        node.saved_input = node.saved_weight = node.saved_result1 = node.saved_result2 = _FREED
 
-
-class NativeGroupNormBackwardBackward0(_Node):
-    """Of native_group_norm_backward."""
+class NativeGroupNormBackwardBackward0(_Node):  # native_group_norm_backward
     __slots__ = (
         "saved_grad_out", "saved_input", "saved_mean", "saved_rstd", "saved_weight", "saved_N",
-        "saved_C", "saved_HxW", "saved_group",
-    )
+        "saved_C", "saved_HxW", "saved_group")
     saved = ("saved_grad_out", "saved_input", "saved_mean", "saved_rstd", "saved_weight")
     differentiated = (0, 1, 2)
-
     def keep(node, grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask):
         node.saved_grad_out = _save(grad_out)
         node.saved_input = _save(input)
@@ -190,7 +147,6 @@ class NativeGroupNormBackwardBackward0(_Node):
         node.saved_C = C if type(C) in _PLAIN else _kept(C)
         node.saved_HxW = HxW if type(HxW) in _PLAIN else _kept(HxW)
         node.saved_group = group if type(group) in _PLAIN else _kept(group)
-
     def backward(node, *grads):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
         N = node.saved_N
@@ -203,27 +159,20 @@ class NativeGroupNormBackwardBackward0(_Node):
         rstd = node.saved_rstd.unpack(node)
         weight = node.saved_weight.unpack(node)
         return group_norm_double_backward(
-            grads, grad_out, input, mean, rstd, weight, N, C, HxW, group, grad_input_mask,
-        )
-
+            grads, grad_out, input, mean, rstd, weight, N, C, HxW, group, grad_input_mask)
     def release(node):
-        node.saved_grad_out = node.saved_input = node.saved_mean = _FREED
-        node.saved_rstd = node.saved_weight = _FREED
+        node.saved_grad_out = node.saved_input = node.saved_mean = node.saved_rstd = _FREED
+        node.saved_weight = _FREED
 
-
-class NativeBatchNormBackward0(_Node):
-    """Of native_batch_norm."""
+class NativeBatchNormBackward0(_Node):  # native_batch_norm
     __slots__ = (
-        "saved_input", "saved_weight", "saved_running_mean", "saved_running_var",
-        "saved_result1", "saved_result2", "saved_training", "saved_eps",
-    )
+        "saved_input", "saved_weight", "saved_running_mean", "saved_running_var", "saved_result1",
+        "saved_result2", "saved_training", "saved_eps")
     saved = (
-        "saved_input", "saved_weight", "saved_running_mean", "saved_running_var",
-        "saved_result1", "saved_result2",
-    )
+        "saved_input", "saved_weight", "saved_running_mean", "saved_running_var", "saved_result1",
+        "saved_result2")
     inputs = ("input", "weight", "bias")
     others = (("saved_result1", 1), ("saved_result2", 2))
-
     def keep(node, input, weight, bias, running_mean, running_var, training, momentum, eps):
         node.saved_input = _save(input)
         node.saved_weight = _save(weight)
@@ -231,7 +180,6 @@ class NativeBatchNormBackward0(_Node):
         node.saved_running_var = _save(running_var)
         node.saved_training = training
         node.saved_eps = eps if type(eps) in _PLAIN else _kept(eps)
-
     def backward(node, grad):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
         training = node.saved_training
@@ -244,30 +192,22 @@ class NativeBatchNormBackward0(_Node):
         result2 = node.saved_result2.unpack(node)
         return native_batch_norm_backward(
             grad, input, weight, running_mean, running_var, result1, result2, training, eps,
-            grad_input_mask,
-        )
-
+            grad_input_mask)
     def release(node):
         node.saved_input = node.saved_weight = node.saved_running_mean = _FREED
         node.saved_running_var = node.saved_result1 = node.saved_result2 = _FREED
 
-
-class NativeBatchNormBackwardBackward0(_Node):
-    """Of native_batch_norm_backward."""
+class NativeBatchNormBackwardBackward0(_Node):  # native_batch_norm_backward
     __slots__ = (
-        "saved_grad_out", "saved_input", "saved_weight", "saved_running_mean",
-        "saved_running_var", "saved_save_mean", "saved_save_invstd", "saved_train", "saved_eps",
-    )
+        "saved_grad_out", "saved_input", "saved_weight", "saved_running_mean", "saved_running_var",
+        "saved_save_mean", "saved_save_invstd", "saved_train", "saved_eps")
     saved = (
-        "saved_grad_out", "saved_input", "saved_weight", "saved_running_mean",
-        "saved_running_var", "saved_save_mean", "saved_save_invstd",
-    )
+        "saved_grad_out", "saved_input", "saved_weight", "saved_running_mean", "saved_running_var",
+        "saved_save_mean", "saved_save_invstd")
     differentiated = (0, 1, 2)
-
     def keep(
-        node, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train,
-        eps, output_mask,
-    ):
+            node, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train,
+            eps, output_mask):
         node.saved_grad_out = _save(grad_out)
         node.saved_input = _save(input)
         node.saved_weight = _save(weight)
@@ -277,7 +217,6 @@ class NativeBatchNormBackwardBackward0(_Node):
         node.saved_save_invstd = _save(save_invstd)
         node.saved_train = train
         node.saved_eps = eps if type(eps) in _PLAIN else _kept(eps)
-
     def backward(node, *grads):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
         train = node.saved_train
@@ -291,9 +230,7 @@ class NativeBatchNormBackwardBackward0(_Node):
         save_invstd = node.saved_save_invstd.unpack(node)
         return batch_norm_double_backward(
             grads, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd,
-            train, eps, grad_input_mask,
-        )
-
+            train, eps, grad_input_mask)
     def release(node):
         node.saved_grad_out = node.saved_input = node.saved_weight = _FREED
         node.saved_running_mean = node.saved_running_var = node.saved_save_mean = _FREED

@@ -3,134 +3,78 @@
 
 from ...autograd.formulas.reduce import value_selecting_backward
 from ...autograd.formulas.scan import evenly_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...makers.rows import casts, impl, out_of
 from ...native import order as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.median, "CPU, CUDA, Meta", native.median, MedianBackward0)
+    impl(_ops.median, "CPU, CUDA, Meta", native.median, MedianBackward0)
+    out_of(_ops.median_out, _ops.median)
+    impl(_ops.median_dim, "CPU, CUDA, Meta", native.median_dim, MedianBackward1)
+    out_of(_ops.median_dim_values, _ops.median_dim, 2)
+    impl(_ops.nanmedian, "CPU, CUDA, Meta", native.nanmedian, NanmedianBackward0)
+    out_of(_ops.nanmedian_out, _ops.nanmedian)
+    impl(_ops.nanmedian_dim, "CPU, CUDA, Meta", native.nanmedian_dim, NanmedianBackward1)
+    out_of(_ops.nanmedian_dim_values, _ops.nanmedian_dim, 2)
+    impl(_ops.mode, "CPU, CUDA, Meta", native.mode, ModeBackward0)
+    out_of(_ops.mode_values, _ops.mode, 2)
+    impl(_ops.kthvalue, "CPU, CUDA, Meta", native.kthvalue, KthvalueBackward0)
+    out_of(_ops.kthvalue_values, _ops.kthvalue, 2)
+    impl(_ops.quantile, "CompositeImplicitAutograd", native.quantile, casts(CPU="fp32"))
+    out_of(_ops.quantile_out, _ops.quantile)
     impl(
-        _operators.median_out, "CompositeExplicitAutograd", _forms.out(_operators.median), counts,
-        refuses_out,
-    )
-    impl(_operators.median_dim, "CPU, CUDA, Meta", native.median_dim, MedianBackward1)
+        _ops.quantile_scalar, "CompositeImplicitAutograd", native.quantile_scalar,
+        casts(CPU="fp32"))
+    out_of(_ops.quantile_scalar_out, _ops.quantile_scalar)
+    impl(_ops.nanquantile, "CompositeImplicitAutograd", native.nanquantile, casts(CPU="fp32"))
+    out_of(_ops.nanquantile_out, _ops.nanquantile)
     impl(
-        _operators.median_dim_values, "CompositeExplicitAutograd",
-        _forms.out(_operators.median_dim, 2), counts, refuses_out,
-    )
-    impl(_operators.nanmedian, "CPU, CUDA, Meta", native.nanmedian, NanmedianBackward0)
-    impl(
-        _operators.nanmedian_out, "CompositeExplicitAutograd", _forms.out(_operators.nanmedian),
-        counts, refuses_out,
-    )
-    impl(_operators.nanmedian_dim, "CPU, CUDA, Meta", native.nanmedian_dim, NanmedianBackward1)
-    impl(
-        _operators.nanmedian_dim_values, "CompositeExplicitAutograd",
-        _forms.out(_operators.nanmedian_dim, 2), counts, refuses_out,
-    )
-    impl(_operators.mode, "CPU, CUDA, Meta", native.mode, ModeBackward0)
-    impl(
-        _operators.mode_values, "CompositeExplicitAutograd", _forms.out(_operators.mode, 2), counts,
-        refuses_out,
-    )
-    impl(_operators.kthvalue, "CPU, CUDA, Meta", native.kthvalue, KthvalueBackward0)
-    impl(
-        _operators.kthvalue_values, "CompositeExplicitAutograd", _forms.out(_operators.kthvalue, 2),
-        counts, refuses_out,
-    )
-    impl(_operators.quantile, "CompositeImplicitAutograd", native.quantile, casts(CPU="fp32"))
-    impl(
-        _operators.quantile_out, "CompositeExplicitAutograd", _forms.out(_operators.quantile),
-        counts, refuses_out,
-    )
-    impl(
-        _operators.quantile_scalar, "CompositeImplicitAutograd", native.quantile_scalar,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.quantile_scalar_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.quantile_scalar), counts, refuses_out,
-    )
-    impl(_operators.nanquantile, "CompositeImplicitAutograd", native.nanquantile, casts(CPU="fp32"))
-    impl(
-        _operators.nanquantile_out, "CompositeExplicitAutograd", _forms.out(_operators.nanquantile),
-        counts, refuses_out,
-    )
-    impl(
-        _operators.nanquantile_scalar, "CompositeImplicitAutograd", native.nanquantile_scalar,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.nanquantile_scalar_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.nanquantile_scalar), counts, refuses_out,
-    )
+        _ops.nanquantile_scalar, "CompositeImplicitAutograd", native.nanquantile_scalar,
+        casts(CPU="fp32"))
+    out_of(_ops.nanquantile_scalar_out, _ops.nanquantile_scalar)
 
-
-class MedianBackward0(_Node):
-    """Of median."""
-    __slots__ = ("saved_self", "saved_result")
-    saved = ("saved_self", "saved_result")
-
+class MedianBackward0(_Node):  # median
+    __slots__ = saved = ("saved_self", "saved_result")
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (evenly_backward(grad, self, result),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class MedianBackward1(_Node):
-    """Of median.dim."""
+class MedianBackward1(_Node):  # median.dim
     __slots__ = ("saved_indices", "saved_self_shape", "saved_dim", "saved_keepdim")
     saved = ("saved_indices",)
     others = (("saved_indices", 1),)
-
     def keep(node, self, dim, keepdim):
         node.saved_self_shape = self.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         dim = node.saved_dim
         keepdim = node.saved_keepdim
         indices = node.saved_indices.unpack(node)
         return (value_selecting_backward(grad, dim, indices, self_shape, keepdim),)
-
     def release(node):
         node.saved_indices = _FREED
 
-
-class NanmedianBackward0(MedianBackward0):
-    """Of nanmedian."""
+class NanmedianBackward0(MedianBackward0):  # nanmedian
     __slots__ = ()
 
-
-class NanmedianBackward1(MedianBackward1):
-    """Of nanmedian.dim."""
+class NanmedianBackward1(MedianBackward1):  # nanmedian.dim
     __slots__ = ()
 
-
-class ModeBackward0(MedianBackward1):
-    """Of mode."""
+class ModeBackward0(MedianBackward1):  # mode
     __slots__ = ()
 
-
-class KthvalueBackward0(MedianBackward1):
-    """Of kthvalue."""
+class KthvalueBackward0(MedianBackward1):  # kthvalue
     __slots__ = ()
-
     def keep(node, self, k, dim, keepdim):
         node.saved_self_shape = self.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)

@@ -2,140 +2,89 @@
 """Registrations of the operators of native/pad.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    reflection_pad1d, reflection_pad1d_backward, reflection_pad2d,
-    reflection_pad2d_backward, reflection_pad3d, reflection_pad3d_backward,
-    replication_pad1d, replication_pad1d_backward, replication_pad2d,
-    replication_pad2d_backward, replication_pad3d, replication_pad3d_backward, zeros_like,
-)
+    reflection_pad1d, reflection_pad1d_backward, reflection_pad2d, reflection_pad2d_backward,
+    reflection_pad3d, reflection_pad3d_backward, replication_pad1d, replication_pad1d_backward,
+    replication_pad2d, replication_pad2d_backward, replication_pad3d, replication_pad3d_backward,
+    zeros_like)
 from ...autograd.formulas.views import constant_pad_nd_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...makers.rows import casts, impl, out_of
 from ...native import pad as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.constant_pad_nd, "CompositeExplicitAutograd", native.constant_pad_nd,
-        ConstantPadNdBackward0,
-    )
+        _ops.constant_pad_nd, "CompositeExplicitAutograd", native.constant_pad_nd,
+        ConstantPadNdBackward0)
+    out_of(_ops.constant_pad_nd_out, _ops.constant_pad_nd)
     impl(
-        _operators.constant_pad_nd_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.constant_pad_nd), counts, refuses_out,
-    )
+        _ops.reflection_pad1d, "CompositeExplicitAutograd", native.reflection_pad1d,
+        ReflectionPad1DBackward0, casts(CPU="fp32"))
+    out_of(_ops.reflection_pad1d_out, _ops.reflection_pad1d)
     impl(
-        _operators.reflection_pad1d, "CompositeExplicitAutograd", native.reflection_pad1d,
-        ReflectionPad1DBackward0, casts(CPU="fp32"),
-    )
+        _ops.reflection_pad1d_backward, "CompositeExplicitAutograd",
+        native.reflection_pad1d_backward, ReflectionPad1DBackwardBackward0)
     impl(
-        _operators.reflection_pad1d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.reflection_pad1d), counts, refuses_out,
-    )
+        _ops.reflection_pad2d, "CompositeExplicitAutograd", native.reflection_pad2d,
+        ReflectionPad2DBackward0, casts(CPU="fp32"))
+    out_of(_ops.reflection_pad2d_out, _ops.reflection_pad2d)
     impl(
-        _operators.reflection_pad1d_backward, "CompositeExplicitAutograd",
-        native.reflection_pad1d_backward, ReflectionPad1DBackwardBackward0,
-    )
+        _ops.reflection_pad2d_backward, "CompositeExplicitAutograd",
+        native.reflection_pad2d_backward, ReflectionPad2DBackwardBackward0)
     impl(
-        _operators.reflection_pad2d, "CompositeExplicitAutograd", native.reflection_pad2d,
-        ReflectionPad2DBackward0, casts(CPU="fp32"),
-    )
+        _ops.reflection_pad3d, "CompositeExplicitAutograd", native.reflection_pad3d,
+        ReflectionPad3DBackward0)
+    out_of(_ops.reflection_pad3d_out, _ops.reflection_pad3d)
     impl(
-        _operators.reflection_pad2d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.reflection_pad2d), counts, refuses_out,
-    )
+        _ops.reflection_pad3d_backward, "CompositeExplicitAutograd",
+        native.reflection_pad3d_backward, ReflectionPad3DBackwardBackward0)
     impl(
-        _operators.reflection_pad2d_backward, "CompositeExplicitAutograd",
-        native.reflection_pad2d_backward, ReflectionPad2DBackwardBackward0,
-    )
+        _ops.replication_pad1d, "CompositeExplicitAutograd", native.replication_pad1d,
+        ReplicationPad1DBackward0, casts(CPU="fp32"))
+    out_of(_ops.replication_pad1d_out, _ops.replication_pad1d)
     impl(
-        _operators.reflection_pad3d, "CompositeExplicitAutograd", native.reflection_pad3d,
-        ReflectionPad3DBackward0,
-    )
+        _ops.replication_pad1d_backward, "CompositeExplicitAutograd",
+        native.replication_pad1d_backward, ReplicationPad1DBackwardBackward0)
     impl(
-        _operators.reflection_pad3d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.reflection_pad3d), counts, refuses_out,
-    )
+        _ops.replication_pad2d, "CompositeExplicitAutograd", native.replication_pad2d,
+        ReplicationPad2DBackward0, casts(CPU="fp32"))
+    out_of(_ops.replication_pad2d_out, _ops.replication_pad2d)
     impl(
-        _operators.reflection_pad3d_backward, "CompositeExplicitAutograd",
-        native.reflection_pad3d_backward, ReflectionPad3DBackwardBackward0,
-    )
+        _ops.replication_pad2d_backward, "CompositeExplicitAutograd",
+        native.replication_pad2d_backward, ReplicationPad2DBackwardBackward0)
     impl(
-        _operators.replication_pad1d, "CompositeExplicitAutograd", native.replication_pad1d,
-        ReplicationPad1DBackward0, casts(CPU="fp32"),
-    )
+        _ops.replication_pad3d, "CompositeExplicitAutograd", native.replication_pad3d,
+        ReplicationPad3DBackward0, casts(CPU="fp32"))
+    out_of(_ops.replication_pad3d_out, _ops.replication_pad3d)
     impl(
-        _operators.replication_pad1d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.replication_pad1d), counts, refuses_out,
-    )
-    impl(
-        _operators.replication_pad1d_backward, "CompositeExplicitAutograd",
-        native.replication_pad1d_backward, ReplicationPad1DBackwardBackward0,
-    )
-    impl(
-        _operators.replication_pad2d, "CompositeExplicitAutograd", native.replication_pad2d,
-        ReplicationPad2DBackward0, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.replication_pad2d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.replication_pad2d), counts, refuses_out,
-    )
-    impl(
-        _operators.replication_pad2d_backward, "CompositeExplicitAutograd",
-        native.replication_pad2d_backward, ReplicationPad2DBackwardBackward0,
-    )
-    impl(
-        _operators.replication_pad3d, "CompositeExplicitAutograd", native.replication_pad3d,
-        ReplicationPad3DBackward0, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.replication_pad3d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.replication_pad3d), counts, refuses_out,
-    )
-    impl(
-        _operators.replication_pad3d_backward, "CompositeExplicitAutograd",
-        native.replication_pad3d_backward, ReplicationPad3DBackwardBackward0,
-    )
-    impl(_operators._pad_circular, "CompositeImplicitAutograd", native._pad_circular)
-    impl(_operators.pad, "CompositeImplicitAutograd", native.pad)
+        _ops.replication_pad3d_backward, "CompositeExplicitAutograd",
+        native.replication_pad3d_backward, ReplicationPad3DBackwardBackward0)
+    impl(_ops._pad_circular, "CompositeImplicitAutograd", native._pad_circular)
+    impl(_ops.pad, "CompositeImplicitAutograd", native.pad)
 
-
-class ConstantPadNdBackward0(_Node):
-    """Of constant_pad_nd."""
+class ConstantPadNdBackward0(_Node):  # constant_pad_nd
     __slots__ = ("saved_pad",)
-
     def keep(node, self, pad, value):
         node.saved_pad = tuple(pad) if type(pad) is list else pad
-
     def backward(node, grad):
         return (constant_pad_nd_backward(grad, node.saved_pad),)
 
-
-class ReflectionPad1DBackward0(_Node):
-    """Of reflection_pad1d."""
+class ReflectionPad1DBackward0(_Node):  # reflection_pad1d
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
-
     def keep(node, self, padding):
         node.saved_self = _save(self)
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         return (reflection_pad1d_backward(grad, node.saved_self.unpack(node), node.saved_padding),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class ReflectionPad1DBackwardBackward0(_Node):
-    """Of reflection_pad1d_backward."""
+class ReflectionPad1DBackwardBackward0(_Node):  # reflection_pad1d_backward
     __slots__ = ("saved_padding",)
-
     def keep(node, grad_output, self, padding):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         return (
@@ -143,30 +92,21 @@ class ReflectionPad1DBackwardBackward0(_Node):
             None if to_self is None else zeros_like(grad),
         )
 
-
-class ReflectionPad2DBackward0(_Node):
-    """Of reflection_pad2d."""
+class ReflectionPad2DBackward0(_Node):  # reflection_pad2d
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
-
     def keep(node, self, padding):
         node.saved_self = _save(self)
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         return (reflection_pad2d_backward(grad, node.saved_self.unpack(node), node.saved_padding),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class ReflectionPad2DBackwardBackward0(_Node):
-    """Of reflection_pad2d_backward."""
+class ReflectionPad2DBackwardBackward0(_Node):  # reflection_pad2d_backward
     __slots__ = ("saved_padding",)
-
     def keep(node, grad_output, self, padding):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         return (
@@ -174,30 +114,21 @@ class ReflectionPad2DBackwardBackward0(_Node):
             None if to_self is None else zeros_like(grad),
         )
 
-
-class ReflectionPad3DBackward0(_Node):
-    """Of reflection_pad3d."""
+class ReflectionPad3DBackward0(_Node):  # reflection_pad3d
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
-
     def keep(node, self, padding):
         node.saved_self = _save(self)
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         return (reflection_pad3d_backward(grad, node.saved_self.unpack(node), node.saved_padding),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class ReflectionPad3DBackwardBackward0(_Node):
-    """Of reflection_pad3d_backward."""
+class ReflectionPad3DBackwardBackward0(_Node):  # reflection_pad3d_backward
     __slots__ = ("saved_padding",)
-
     def keep(node, grad_output, self, padding):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         return (
@@ -205,30 +136,21 @@ class ReflectionPad3DBackwardBackward0(_Node):
             None if to_self is None else zeros_like(grad),
         )
 
-
-class ReplicationPad1DBackward0(_Node):
-    """Of replication_pad1d."""
+class ReplicationPad1DBackward0(_Node):  # replication_pad1d
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
-
     def keep(node, self, padding):
         node.saved_self = _save(self)
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         return (replication_pad1d_backward(grad, node.saved_self.unpack(node), node.saved_padding),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class ReplicationPad1DBackwardBackward0(_Node):
-    """Of replication_pad1d_backward."""
+class ReplicationPad1DBackwardBackward0(_Node):  # replication_pad1d_backward
     __slots__ = ("saved_padding",)
-
     def keep(node, grad_output, self, padding):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         return (
@@ -236,30 +158,21 @@ class ReplicationPad1DBackwardBackward0(_Node):
             None if to_self is None else zeros_like(grad),
         )
 
-
-class ReplicationPad2DBackward0(_Node):
-    """Of replication_pad2d."""
+class ReplicationPad2DBackward0(_Node):  # replication_pad2d
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
-
     def keep(node, self, padding):
         node.saved_self = _save(self)
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         return (replication_pad2d_backward(grad, node.saved_self.unpack(node), node.saved_padding),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class ReplicationPad2DBackwardBackward0(_Node):
-    """Of replication_pad2d_backward."""
+class ReplicationPad2DBackwardBackward0(_Node):  # replication_pad2d_backward
     __slots__ = ("saved_padding",)
-
     def keep(node, grad_output, self, padding):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         return (
@@ -267,30 +180,21 @@ class ReplicationPad2DBackwardBackward0(_Node):
             None if to_self is None else zeros_like(grad),
         )
 
-
-class ReplicationPad3DBackward0(_Node):
-    """Of replication_pad3d."""
+class ReplicationPad3DBackward0(_Node):  # replication_pad3d
     __slots__ = ("saved_self", "saved_padding")
     saved = ("saved_self",)
-
     def keep(node, self, padding):
         node.saved_self = _save(self)
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         return (replication_pad3d_backward(grad, node.saved_self.unpack(node), node.saved_padding),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class ReplicationPad3DBackwardBackward0(_Node):
-    """Of replication_pad3d_backward."""
+class ReplicationPad3DBackwardBackward0(_Node):  # replication_pad3d_backward
     __slots__ = ("saved_padding",)
-
     def keep(node, grad_output, self, padding):
         node.saved_padding = tuple(padding) if type(padding) is list else padding
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         return (

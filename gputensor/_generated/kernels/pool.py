@@ -3,70 +3,53 @@
 
 from ...autograd.formulas import (
     _adaptive_avg_pool2d, _adaptive_avg_pool2d_backward, _adaptive_avg_pool3d,
-    _adaptive_avg_pool3d_backward, avg_pool2d, avg_pool2d_backward, avg_pool3d,
-    avg_pool3d_backward, zeros_like,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+    _adaptive_avg_pool3d_backward, avg_pool2d, avg_pool2d_backward, avg_pool3d, avg_pool3d_backward,
+    zeros_like)
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import casts, impl
 from ...native import pool as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.avg_pool1d, "CompositeImplicitAutograd", native.avg_pool1d)
-    impl(_operators.avg_pool2d, "CPU, CUDA, Meta", native.avg_pool2d, AvgPool2DBackward0)
+    impl(_ops.avg_pool1d, "CompositeImplicitAutograd", native.avg_pool1d)
+    impl(_ops.avg_pool2d, "CPU, CUDA, Meta", native.avg_pool2d, AvgPool2DBackward0)
     impl(
-        _operators.avg_pool2d_backward, "CPU, CUDA, Meta", native.avg_pool2d_backward,
-        AvgPool2DBackwardBackward0,
-    )
+        _ops.avg_pool2d_backward, "CPU, CUDA, Meta", native.avg_pool2d_backward,
+        AvgPool2DBackwardBackward0)
     impl(
-        _operators.avg_pool3d, "CPU, CUDA, Meta", native.avg_pool3d, AvgPool3DBackward0,
-        casts(CPU="fp32"),
-    )
+        _ops.avg_pool3d, "CPU, CUDA, Meta", native.avg_pool3d, AvgPool3DBackward0,
+        casts(CPU="fp32"))
     impl(
-        _operators.avg_pool3d_backward, "CPU, CUDA, Meta", native.avg_pool3d_backward,
-        AvgPool3DBackwardBackward0,
-    )
-    impl(_operators.adaptive_avg_pool1d, "CompositeImplicitAutograd", native.adaptive_avg_pool1d)
-    impl(_operators.adaptive_avg_pool2d, "CompositeImplicitAutograd", native.adaptive_avg_pool2d)
+        _ops.avg_pool3d_backward, "CPU, CUDA, Meta", native.avg_pool3d_backward,
+        AvgPool3DBackwardBackward0)
+    impl(_ops.adaptive_avg_pool1d, "CompositeImplicitAutograd", native.adaptive_avg_pool1d)
+    impl(_ops.adaptive_avg_pool2d, "CompositeImplicitAutograd", native.adaptive_avg_pool2d)
     impl(
-        _operators._adaptive_avg_pool2d, "CPU, CUDA, Meta", native._adaptive_avg_pool2d,
-        AdaptiveAvgPool2DBackward0,
-    )
+        _ops._adaptive_avg_pool2d, "CPU, CUDA, Meta", native._adaptive_avg_pool2d,
+        AdaptiveAvgPool2DBackward0)
     impl(
-        _operators._adaptive_avg_pool2d_backward, "CPU, CUDA, Meta",
-        native._adaptive_avg_pool2d_backward, AdaptiveAvgPool2DBackwardBackward0,
-    )
+        _ops._adaptive_avg_pool2d_backward, "CPU, CUDA, Meta", native._adaptive_avg_pool2d_backward,
+        AdaptiveAvgPool2DBackwardBackward0)
     impl(
-        _operators.adaptive_avg_pool3d, "CompositeImplicitAutograd", native.adaptive_avg_pool3d,
-        casts(CPU="fp32"),
-    )
+        _ops.adaptive_avg_pool3d, "CompositeImplicitAutograd", native.adaptive_avg_pool3d,
+        casts(CPU="fp32"))
     impl(
-        _operators._adaptive_avg_pool3d, "CPU, CUDA, Meta", native._adaptive_avg_pool3d,
-        AdaptiveAvgPool3DBackward0,
-    )
+        _ops._adaptive_avg_pool3d, "CPU, CUDA, Meta", native._adaptive_avg_pool3d,
+        AdaptiveAvgPool3DBackward0)
     impl(
-        _operators._adaptive_avg_pool3d_backward, "CPU, CUDA, Meta",
-        native._adaptive_avg_pool3d_backward, AdaptiveAvgPool3DBackwardBackward0,
-    )
+        _ops._adaptive_avg_pool3d_backward, "CPU, CUDA, Meta", native._adaptive_avg_pool3d_backward,
+        AdaptiveAvgPool3DBackwardBackward0)
 
-
-class AvgPool2DBackward0(_Node):
-    """Of avg_pool2d."""
+class AvgPool2DBackward0(_Node):  # avg_pool2d
     __slots__ = (
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
-        "saved_count_include_pad", "saved_divisor_override",
-    )
+        "saved_count_include_pad", "saved_divisor_override")
     saved = ("saved_self",)
-
     def keep(
-        node, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-        divisor_override,
-    ):
+            node, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+            divisor_override):
         node.saved_self = _save(self)
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
         node.saved_stride = tuple(stride) if type(stride) is list else stride
@@ -76,7 +59,6 @@ class AvgPool2DBackward0(_Node):
         node.saved_divisor_override = (
             divisor_override if type(divisor_override) in _PLAIN else _kept(divisor_override)
         )
-
     def backward(node, grad):
         kernel_size = node.saved_kernel_size
         stride = node.saved_stride
@@ -87,25 +69,18 @@ class AvgPool2DBackward0(_Node):
         self = node.saved_self.unpack(node)
         return (avg_pool2d_backward(
             grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-            divisor_override,
-        ),)
-
+            divisor_override),)
     def release(node):
         node.saved_self = _FREED
 
-
-class AvgPool2DBackwardBackward0(_Node):
-    """Of avg_pool2d_backward."""
+class AvgPool2DBackwardBackward0(_Node):  # avg_pool2d_backward
     __slots__ = (
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
-        "saved_count_include_pad", "saved_divisor_override",
-    )
+        "saved_count_include_pad", "saved_divisor_override")
     saved = ("saved_self",)
-
     def keep(
-        node, grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-        divisor_override,
-    ):
+            node, grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+            divisor_override):
         if node.edges[1] is not None:
             node.saved_self = _save(self)
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
@@ -116,7 +91,6 @@ class AvgPool2DBackwardBackward0(_Node):
         node.saved_divisor_override = (
             divisor_override if type(divisor_override) in _PLAIN else _kept(divisor_override)
         )
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -128,28 +102,21 @@ class AvgPool2DBackwardBackward0(_Node):
             count_include_pad = node.saved_count_include_pad
             divisor_override = node.saved_divisor_override
             grad_grad_output = avg_pool2d(
-                grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override,
-            )
+                grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         if to_self is not None:
             grad_self = zeros_like(node.saved_self.unpack(node))
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = _FREED
 
-
-class AvgPool3DBackward0(_Node):
-    """Of avg_pool3d."""
+class AvgPool3DBackward0(_Node):  # avg_pool3d
     __slots__ = (
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
-        "saved_count_include_pad", "saved_divisor_override",
-    )
+        "saved_count_include_pad", "saved_divisor_override")
     saved = ("saved_self",)
-
     def keep(
-        node, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-        divisor_override,
-    ):
+            node, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+            divisor_override):
         node.saved_self = _save(self)
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
         node.saved_stride = tuple(stride) if type(stride) is list else stride
@@ -159,7 +126,6 @@ class AvgPool3DBackward0(_Node):
         node.saved_divisor_override = (
             divisor_override if type(divisor_override) in _PLAIN else _kept(divisor_override)
         )
-
     def backward(node, grad):
         kernel_size = node.saved_kernel_size
         stride = node.saved_stride
@@ -170,25 +136,18 @@ class AvgPool3DBackward0(_Node):
         self = node.saved_self.unpack(node)
         return (avg_pool3d_backward(
             grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-            divisor_override,
-        ),)
-
+            divisor_override),)
     def release(node):
         node.saved_self = _FREED
 
-
-class AvgPool3DBackwardBackward0(_Node):
-    """Of avg_pool3d_backward."""
+class AvgPool3DBackwardBackward0(_Node):  # avg_pool3d_backward
     __slots__ = (
         "saved_self", "saved_kernel_size", "saved_stride", "saved_padding", "saved_ceil_mode",
-        "saved_count_include_pad", "saved_divisor_override",
-    )
+        "saved_count_include_pad", "saved_divisor_override")
     saved = ("saved_self",)
-
     def keep(
-        node, grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
-        divisor_override,
-    ):
+            node, grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
+            divisor_override):
         if node.edges[1] is not None:
             node.saved_self = _save(self)
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
@@ -199,7 +158,6 @@ class AvgPool3DBackwardBackward0(_Node):
         node.saved_divisor_override = (
             divisor_override if type(divisor_override) in _PLAIN else _kept(divisor_override)
         )
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -211,41 +169,29 @@ class AvgPool3DBackwardBackward0(_Node):
             count_include_pad = node.saved_count_include_pad
             divisor_override = node.saved_divisor_override
             grad_grad_output = avg_pool3d(
-                grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override,
-            )
+                grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         if to_self is not None:
             grad_self = zeros_like(node.saved_self.unpack(node))
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = _FREED
 
-
-class AdaptiveAvgPool2DBackward0(_Node):
-    """Of _adaptive_avg_pool2d."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class AdaptiveAvgPool2DBackward0(_Node):  # _adaptive_avg_pool2d
+    __slots__ = saved = ("saved_self",)
     def keep(node, self, output_size):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         return (_adaptive_avg_pool2d_backward(grad, node.saved_self.unpack(node)),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class AdaptiveAvgPool2DBackwardBackward0(_Node):
-    """Of _adaptive_avg_pool2d_backward."""
+class AdaptiveAvgPool2DBackwardBackward0(_Node):  # _adaptive_avg_pool2d_backward
     __slots__ = ("saved_self", "saved_grad_output_shape")
     saved = ("saved_self",)
-
     def keep(node, grad_output, self):
         if node.edges[1] is not None:
             node.saved_self = _save(self)
         node.saved_grad_output_shape = grad_output.shape
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -254,36 +200,25 @@ class AdaptiveAvgPool2DBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(node.saved_self.unpack(node))
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = _FREED
 
-
-class AdaptiveAvgPool3DBackward0(_Node):
-    """Of _adaptive_avg_pool3d."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class AdaptiveAvgPool3DBackward0(_Node):  # _adaptive_avg_pool3d
+    __slots__ = saved = ("saved_self",)
     def keep(node, self, output_size):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         return (_adaptive_avg_pool3d_backward(grad, node.saved_self.unpack(node)),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class AdaptiveAvgPool3DBackwardBackward0(_Node):
-    """Of _adaptive_avg_pool3d_backward."""
+class AdaptiveAvgPool3DBackwardBackward0(_Node):  # _adaptive_avg_pool3d_backward
     __slots__ = ("saved_self", "saved_grad_output_shape")
     saved = ("saved_self",)
-
     def keep(node, grad_output, self):
         if node.edges[1] is not None:
             node.saved_self = _save(self)
         node.saved_grad_output_shape = grad_output.shape
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -292,6 +227,5 @@ class AdaptiveAvgPool3DBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(node.saved_self.unpack(node))
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_self = _FREED

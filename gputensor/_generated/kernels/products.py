@@ -2,182 +2,109 @@
 """Registrations of the operators of native/products.py, and their derivatives."""
 
 from ...autograd.formulas.numbers import conj, scaled
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...structured import forms as _forms
+from ...makers.rows import casts, counts, impl, out_of
 from ...native import products as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.dot, "CPU, CUDA, Meta", native.dot, DotBackward0, casts(CUDA="promote"))
+    impl(_ops.dot, "CPU, CUDA, Meta", native.dot, DotBackward0, casts(CUDA="promote"))
+    out_of(_ops.dot_out, _ops.dot)
+    impl(_ops.vdot, "CPU, CUDA, Meta", native.vdot, VdotBackward0, casts(CUDA="promote"))
+    out_of(_ops.vdot_out, _ops.vdot)
     impl(
-        _operators.dot_out, "CompositeExplicitAutograd", _forms.out(_operators.dot), counts,
-        refuses_out,
-    )
-    impl(_operators.vdot, "CPU, CUDA, Meta", native.vdot, VdotBackward0, casts(CUDA="promote"))
+        _ops.mv, "CompositeExplicitAutograd", native.mv, MvBackward0,
+        casts(CUDA="lower_precision_fp"))
+    out_of(_ops.mv_out, _ops.mv)
     impl(
-        _operators.vdot_out, "CompositeExplicitAutograd", _forms.out(_operators.vdot), counts,
-        refuses_out,
-    )
+        _ops.addmv, "CompositeExplicitAutograd", native.addmv, AddmvBackward0,
+        casts(CUDA="lower_precision_fp"))
     impl(
-        _operators.mv, "CompositeExplicitAutograd", native.mv, MvBackward0,
-        casts(CUDA="lower_precision_fp"),
-    )
+        _ops.addmv_, "CompositeExplicitAutograd", _forms.inplace(_ops.addmv), counts,
+        AddmvBackward0)
+    out_of(_ops.addmv_out, _ops.addmv)
     impl(
-        _operators.mv_out, "CompositeExplicitAutograd", _forms.out(_operators.mv), counts,
-        refuses_out,
-    )
+        _ops.addr, "CompositeExplicitAutograd", native.addr, AddrBackward0,
+        casts(CUDA="lower_precision_fp"))
+    impl(_ops.addr_, "CompositeExplicitAutograd", _forms.inplace(_ops.addr), counts, AddrBackward0)
+    out_of(_ops.addr_out, _ops.addr)
+    impl(_ops.outer, "CompositeImplicitAutograd", native.outer)
+    out_of(_ops.outer_out, _ops.outer)
+    impl(_ops.ger, "CompositeImplicitAutograd", native.outer)
+    out_of(_ops.ger_out, _ops.ger)
+    impl(_ops.inner, "CompositeImplicitAutograd", native.inner)
+    out_of(_ops.inner_out, _ops.inner)
+    impl(_ops.kron, "CompositeImplicitAutograd", native.kron)
+    out_of(_ops.kron_out, _ops.kron)
     impl(
-        _operators.addmv, "CompositeExplicitAutograd", native.addmv, AddmvBackward0,
-        casts(CUDA="lower_precision_fp"),
-    )
+        _ops.chain_matmul, "CompositeImplicitAutograd", native.chain_matmul,
+        casts(CUDA="lower_precision_fp"))
+    out_of(_ops.chain_matmul_out, _ops.chain_matmul)
     impl(
-        _operators.addmv_, "CompositeExplicitAutograd", _forms.inplace(_operators.addmv), counts,
-        AddmvBackward0,
-    )
+        _ops.linalg_multi_dot, "CompositeImplicitAutograd", native.linalg_multi_dot,
+        casts(CUDA="lower_precision_fp"))
+    out_of(_ops.linalg_multi_dot_out, _ops.linalg_multi_dot)
     impl(
-        _operators.addmv_out, "CompositeExplicitAutograd", _forms.out(_operators.addmv), counts,
-        refuses_out,
-    )
-    impl(
-        _operators.addr, "CompositeExplicitAutograd", native.addr, AddrBackward0,
-        casts(CUDA="lower_precision_fp"),
-    )
-    impl(
-        _operators.addr_, "CompositeExplicitAutograd", _forms.inplace(_operators.addr), counts,
-        AddrBackward0,
-    )
-    impl(
-        _operators.addr_out, "CompositeExplicitAutograd", _forms.out(_operators.addr), counts,
-        refuses_out,
-    )
-    impl(_operators.outer, "CompositeImplicitAutograd", native.outer)
-    impl(
-        _operators.outer_out, "CompositeExplicitAutograd", _forms.out(_operators.outer), counts,
-        refuses_out,
-    )
-    impl(_operators.ger, "CompositeImplicitAutograd", native.outer)
-    impl(
-        _operators.ger_out, "CompositeExplicitAutograd", _forms.out(_operators.ger), counts,
-        refuses_out,
-    )
-    impl(_operators.inner, "CompositeImplicitAutograd", native.inner)
-    impl(
-        _operators.inner_out, "CompositeExplicitAutograd", _forms.out(_operators.inner), counts,
-        refuses_out,
-    )
-    impl(_operators.kron, "CompositeImplicitAutograd", native.kron)
-    impl(
-        _operators.kron_out, "CompositeExplicitAutograd", _forms.out(_operators.kron), counts,
-        refuses_out,
-    )
-    impl(
-        _operators.chain_matmul, "CompositeImplicitAutograd", native.chain_matmul,
-        casts(CUDA="lower_precision_fp"),
-    )
-    impl(
-        _operators.chain_matmul_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.chain_matmul), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_multi_dot, "CompositeImplicitAutograd", native.linalg_multi_dot,
-        casts(CUDA="lower_precision_fp"),
-    )
-    impl(
-        _operators.linalg_multi_dot_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_multi_dot), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_vecdot, "CompositeImplicitAutograd", native.linalg_vecdot,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
-    impl(
-        _operators.linalg_vecdot_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_vecdot), counts, refuses_out,
-    )
-    impl(_operators.linalg_matmul, "CompositeImplicitAutograd", native.linalg_matmul)
-    impl(
-        _operators.linalg_matmul_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_matmul), counts, refuses_out,
-    )
+        _ops.linalg_vecdot, "CompositeImplicitAutograd", native.linalg_vecdot,
+        casts("lower_precision_fp"))
+    out_of(_ops.linalg_vecdot_out, _ops.linalg_vecdot)
+    impl(_ops.linalg_matmul, "CompositeImplicitAutograd", native.linalg_matmul)
+    out_of(_ops.linalg_matmul_out, _ops.linalg_matmul)
 
-
-class DotBackward0(_Node):
-    """Of dot."""
-    __slots__ = ("saved_tensor", "saved_self")
-    saved = ("saved_tensor", "saved_self")
-
+class DotBackward0(_Node):  # dot
+    __slots__ = saved = ("saved_tensor", "saved_self")
     def keep(node, self, tensor):
         if node.edges[0] is not None:
             node.saved_tensor = _save(tensor)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def backward(node, grad):
         to_self, to_tensor = node.edges
         return (
             None if to_self is None else grad * conj(node.saved_tensor.unpack(node)),
             None if to_tensor is None else grad * conj(node.saved_self.unpack(node)),
         )
-
     def release(node):
         node.saved_tensor = node.saved_self = _FREED
 
-
-class VdotBackward0(_Node):
-    """Of vdot."""
-    __slots__ = ("saved_other", "saved_self")
-    saved = ("saved_other", "saved_self")
-
+class VdotBackward0(_Node):  # vdot
+    __slots__ = saved = ("saved_other", "saved_self")
     def keep(node, self, other):
         if node.edges[0] is not None:
             node.saved_other = _save(other)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         return (
             None if to_self is None else conj(grad) * node.saved_other.unpack(node),
             None if to_other is None else grad * node.saved_self.unpack(node),
         )
-
     def release(node):
         node.saved_other = node.saved_self = _FREED
 
-
-class MvBackward0(_Node):
-    """Of mv."""
-    __slots__ = ("saved_vec", "saved_self")
-    saved = ("saved_vec", "saved_self")
-
+class MvBackward0(_Node):  # mv
+    __slots__ = saved = ("saved_vec", "saved_self")
     def keep(node, self, vec):
         if node.edges[0] is not None:
             node.saved_vec = _save(vec)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def backward(node, grad):
         to_self, to_vec = node.edges
         return (
             None if to_self is None else grad.outer(conj(node.saved_vec.unpack(node))),
             None if to_vec is None else conj(node.saved_self.unpack(node).t()).mv(grad),
         )
-
     def release(node):
         node.saved_vec = node.saved_self = _FREED
 
-
-class AddmvBackward0(_Node):
-    """Of addmv."""
+class AddmvBackward0(_Node):  # addmv
     __slots__ = ("saved_vec", "saved_mat", "saved_beta", "saved_alpha")
     saved = ("saved_vec", "saved_mat")
-
     def keep(node, self, mat, vec, beta, alpha):
         if node.edges[1] is not None:
             node.saved_vec = _save(vec)
@@ -185,7 +112,6 @@ class AddmvBackward0(_Node):
             node.saved_mat = _save(mat)
         node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
-
     def backward(node, grad):
         to_self, to_mat, to_vec = node.edges
         grad_self = grad_mat = grad_vec = None
@@ -196,16 +122,12 @@ class AddmvBackward0(_Node):
         if to_vec is not None:
             grad_vec = scaled(conj(node.saved_mat.unpack(node).t()).mv(grad), node.saved_alpha)
         return grad_self, grad_mat, grad_vec
-
     def release(node):
         node.saved_vec = node.saved_mat = _FREED
 
-
-class AddrBackward0(_Node):
-    """Of addr."""
+class AddrBackward0(_Node):  # addr
     __slots__ = ("saved_vec2", "saved_vec1", "saved_beta", "saved_alpha")
     saved = ("saved_vec2", "saved_vec1")
-
     def keep(node, self, vec1, vec2, beta, alpha):
         if node.edges[1] is not None:
             node.saved_vec2 = _save(vec2)
@@ -213,7 +135,6 @@ class AddrBackward0(_Node):
             node.saved_vec1 = _save(vec1)
         node.saved_beta = beta if type(beta) in _PLAIN else _kept(beta)
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
-
     def backward(node, grad):
         to_self, to_vec1, to_vec2 = node.edges
         grad_self = grad_vec1 = grad_vec2 = None
@@ -224,6 +145,5 @@ class AddrBackward0(_Node):
         if to_vec2 is not None:
             grad_vec2 = scaled(grad.t().mv(conj(node.saved_vec1.unpack(node))), node.saved_alpha)
         return grad_self, grad_vec1, grad_vec2
-
     def release(node):
         node.saved_vec2 = node.saved_vec1 = _FREED

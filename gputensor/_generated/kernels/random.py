@@ -2,219 +2,141 @@
 """Registrations of the operators of native/random.py, and their derivatives."""
 
 from ...autograd.formulas import zeros_like
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import counts, impl, passes, refuses_out, selects
+from ...makers.rows import counts, impl, out_of, passes, refuses_out, selects
 from ...native import random as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.uniform_, "CPU, CUDA, Meta", native.uniform_, counts, UniformBackward0)
-    impl(_operators.normal_, "CPU, CUDA, Meta", native.normal_, counts, NormalBackward0)
+    impl(_ops.uniform_, "CPU, CUDA, Meta", native.uniform_, counts, UniformBackward0)
+    impl(_ops.normal_, "CPU, CUDA, Meta", native.normal_, counts, NormalBackward0)
     impl(
-        _operators.normal_Tensor_float, "CompositeExplicitAutograd", native.normal_tensors,
-        NormalBackward1,
-    )
+        _ops.normal_Tensor_float, "CompositeExplicitAutograd", native.normal_tensors,
+        NormalBackward1)
     impl(
-        _operators.normal_float_Tensor, "CompositeExplicitAutograd", native.normal_tensors,
-        NormalBackward2,
-    )
+        _ops.normal_float_Tensor, "CompositeExplicitAutograd", native.normal_tensors,
+        NormalBackward2)
     impl(
-        _operators.normal_Tensor_Tensor, "CompositeExplicitAutograd", native.normal_tensors,
-        NormalBackward3,
-    )
+        _ops.normal_Tensor_Tensor, "CompositeExplicitAutograd", native.normal_tensors,
+        NormalBackward3)
     impl(
-        _operators.normal_float_float, "CompositeExplicitAutograd", native.normal_float_float,
-        selects, passes,
-    )
+        _ops.normal_float_float, "CompositeExplicitAutograd", native.normal_float_float, selects,
+        passes)
     impl(
-        _operators.normal_Tensor_float_out, "CompositeExplicitAutograd", native.normal_tensors_out,
-        counts, refuses_out,
-    )
+        _ops.normal_Tensor_float_out, "CompositeExplicitAutograd", native.normal_tensors_out,
+        counts, refuses_out)
     impl(
-        _operators.normal_float_Tensor_out, "CompositeExplicitAutograd", native.normal_tensors_out,
-        counts, refuses_out,
-    )
+        _ops.normal_float_Tensor_out, "CompositeExplicitAutograd", native.normal_tensors_out,
+        counts, refuses_out)
     impl(
-        _operators.normal_Tensor_Tensor_out, "CompositeExplicitAutograd", native.normal_tensors_out,
-        counts, refuses_out,
-    )
+        _ops.normal_Tensor_Tensor_out, "CompositeExplicitAutograd", native.normal_tensors_out,
+        counts, refuses_out)
     impl(
-        _operators.normal_float_float_out, "CompositeExplicitAutograd",
-        native.normal_float_float_out, counts, refuses_out,
-    )
-    impl(_operators.log_normal_, "CPU, CUDA, Meta", native.log_normal_, counts, LogNormalBackward0)
+        _ops.normal_float_float_out, "CompositeExplicitAutograd", native.normal_float_float_out,
+        counts, refuses_out)
+    impl(_ops.log_normal_, "CPU, CUDA, Meta", native.log_normal_, counts, LogNormalBackward0)
+    impl(_ops.exponential_, "CPU, CUDA, Meta", native.exponential_, counts, ExponentialBackward0)
+    impl(_ops.cauchy_, "CPU, CUDA, Meta", native.cauchy_, counts, CauchyBackward0)
+    impl(_ops.geometric_, "CPU, CUDA, Meta", native.geometric_, counts, GeometricBackward0)
     impl(
-        _operators.exponential_, "CPU, CUDA, Meta", native.exponential_, counts,
-        ExponentialBackward0,
-    )
-    impl(_operators.cauchy_, "CPU, CUDA, Meta", native.cauchy_, counts, CauchyBackward0)
-    impl(_operators.geometric_, "CPU, CUDA, Meta", native.geometric_, counts, GeometricBackward0)
+        _ops.random__from, "CPU, CUDA, Meta", native.random__from, counts, RandomBackward0,
+        loop="integers")
     impl(
-        _operators.random__from, "CPU, CUDA, Meta", native.random__from, counts, RandomBackward0,
-        loop="integers",
-    )
+        _ops.random__to, "CPU, CUDA, Meta", native.random__to, counts, RandomBackward1,
+        loop="integers")
+    impl(_ops.random_, "CPU, CUDA, Meta", native.random_, counts, RandomBackward2, loop="integers")
+    impl(_ops.multinomial, "CompositeExplicitAutograd", native.multinomial, passes)
+    out_of(_ops.multinomial_out, _ops.multinomial)
+    impl(_ops.bernoulli, "CompositeExplicitAutograd", native.bernoulli, BernoulliBackward0)
+    out_of(_ops.bernoulli_out, _ops.bernoulli)
+    impl(_ops.bernoulli_p, "CompositeExplicitAutograd", native.bernoulli_p, passes)
+    out_of(_ops.bernoulli_float_out, _ops.bernoulli_p)
     impl(
-        _operators.random__to, "CPU, CUDA, Meta", native.random__to, counts, RandomBackward1,
-        loop="integers",
-    )
+        _ops.bernoulli__Tensor, "CPU, CUDA, Meta", native.bernoulli__Tensor, counts,
+        BernoulliBackward1)
     impl(
-        _operators.random_, "CPU, CUDA, Meta", native.random_, counts, RandomBackward2,
-        loop="integers",
-    )
-    impl(_operators.multinomial, "CompositeExplicitAutograd", native.multinomial, passes)
-    impl(
-        _operators.multinomial_out, "CompositeExplicitAutograd", _forms.out(_operators.multinomial),
-        counts, refuses_out,
-    )
-    impl(_operators.bernoulli, "CompositeExplicitAutograd", native.bernoulli, BernoulliBackward0)
-    impl(
-        _operators.bernoulli_out, "CompositeExplicitAutograd", _forms.out(_operators.bernoulli),
-        counts, refuses_out,
-    )
-    impl(_operators.bernoulli_p, "CompositeExplicitAutograd", native.bernoulli_p, passes)
-    impl(
-        _operators.bernoulli_float_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.bernoulli_p), counts, refuses_out,
-    )
-    impl(
-        _operators.bernoulli__Tensor, "CPU, CUDA, Meta", native.bernoulli__Tensor, counts,
-        BernoulliBackward1,
-    )
-    impl(
-        _operators.bernoulli__float, "CPU, CUDA, Meta", native.bernoulli__float, counts,
-        BernoulliBackward2,
-    )
+        _ops.bernoulli__float, "CPU, CUDA, Meta", native.bernoulli__float, counts,
+        BernoulliBackward2)
 
-
-class UniformBackward0(_Node):
-    """Of uniform_."""
-    __slots__ = ()
-
+class UniformBackward0(_Node):  # uniform_
     def backward(node, grad):
         return (zeros_like(grad),)
 
-
-class NormalBackward0(UniformBackward0):
-    """Of normal_."""
+class NormalBackward0(UniformBackward0):  # normal_
     __slots__ = ()
 
-
-class NormalBackward1(_Node):
-    """Of normal.Tensor_float."""
-    __slots__ = ("saved_mean",)
-    saved = ("saved_mean",)
-
+class NormalBackward1(_Node):  # normal.Tensor_float
+    __slots__ = saved = ("saved_mean",)
     def keep(node, mean, std, generator):
         node.saved_mean = _save(mean)
-
     def backward(node, grad):
         return (zeros_like(node.saved_mean.unpack(node)),)
-
     def release(node):
         node.saved_mean = _FREED
 
-
-class NormalBackward2(_Node):
-    """Of normal.float_Tensor."""
-    __slots__ = ("saved_std",)
-    saved = ("saved_std",)
-
+class NormalBackward2(_Node):  # normal.float_Tensor
+    __slots__ = saved = ("saved_std",)
     def keep(node, mean, std, generator):
         node.saved_std = _save(std)
-
     def backward(node, grad):
         return (zeros_like(node.saved_std.unpack(node)),)
-
     def release(node):
         node.saved_std = _FREED
 
-
-class NormalBackward3(_Node):
-    """Of normal.Tensor_Tensor."""
-    __slots__ = ("saved_mean", "saved_std")
-    saved = ("saved_mean", "saved_std")
-
+class NormalBackward3(_Node):  # normal.Tensor_Tensor
+    __slots__ = saved = ("saved_mean", "saved_std")
     def keep(node, mean, std, generator):
         if node.edges[0] is not None:
             node.saved_mean = _save(mean)
         if node.edges[1] is not None:
             node.saved_std = _save(std)
-
     def backward(node, grad):
         to_mean, to_std = node.edges
         return (
             None if to_mean is None else zeros_like(node.saved_mean.unpack(node)),
             None if to_std is None else zeros_like(node.saved_std.unpack(node)),
         )
-
     def release(node):
         node.saved_mean = node.saved_std = _FREED
 
-
-class LogNormalBackward0(UniformBackward0):
-    """Of log_normal_."""
+class LogNormalBackward0(UniformBackward0):  # log_normal_
     __slots__ = ()
 
-
-class ExponentialBackward0(UniformBackward0):
-    """Of exponential_."""
+class ExponentialBackward0(UniformBackward0):  # exponential_
     __slots__ = ()
 
-
-class CauchyBackward0(UniformBackward0):
-    """Of cauchy_."""
+class CauchyBackward0(UniformBackward0):  # cauchy_
     __slots__ = ()
 
-
-class GeometricBackward0(UniformBackward0):
-    """Of geometric_."""
+class GeometricBackward0(UniformBackward0):  # geometric_
     __slots__ = ()
 
-
-class RandomBackward0(UniformBackward0):
-    """Of random_.from."""
+class RandomBackward0(UniformBackward0):  # random_.from
     __slots__ = ()
 
-
-class RandomBackward1(UniformBackward0):
-    """Of random_.to."""
+class RandomBackward1(UniformBackward0):  # random_.to
     __slots__ = ()
 
-
-class RandomBackward2(UniformBackward0):
-    """Of random_."""
+class RandomBackward2(UniformBackward0):  # random_
     __slots__ = ()
 
-
-class BernoulliBackward0(UniformBackward0):
-    """Of bernoulli."""
+class BernoulliBackward0(UniformBackward0):  # bernoulli
     __slots__ = ()
 
-
-class BernoulliBackward1(_Node):
-    """Of bernoulli_.Tensor."""
-    __slots__ = ("saved_p",)
-    saved = ("saved_p",)
-
+class BernoulliBackward1(_Node):  # bernoulli_.Tensor
+    __slots__ = saved = ("saved_p",)
     def keep(node, self, p, generator):
         if node.edges[1] is not None:
             node.saved_p = _save(p)
-
     def backward(node, grad):
         to_self, to_p = node.edges
         return (
             None if to_self is None else zeros_like(grad),
             None if to_p is None else zeros_like(node.saved_p.unpack(node)),
         )
-
     def release(node):
         node.saved_p = _FREED
 
-
-class BernoulliBackward2(UniformBackward0):
-    """Of bernoulli_.float."""
+class BernoulliBackward2(UniformBackward0):  # bernoulli_.float
     __slots__ = ()

@@ -2,158 +2,97 @@
 """Registrations of the operators of native/rearrange.py, and their derivatives."""
 
 from ...autograd.formulas import im2col, pixel_shuffle, pixel_unshuffle, rot90
-from ...autograd.formulas.views import (
-    channel_shuffle_backward, im2col_backward, roll_backward,
-)
+from ...autograd.formulas.views import channel_shuffle_backward, im2col_backward, roll_backward
 from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import counts, impl, refuses_out
+from ...makers.rows import impl, out_of
 from ...native import rearrange as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.flip, "CompositeExplicitAutograd", native.flip, FlipBackward0)
-    impl(_operators.roll, "CompositeExplicitAutograd", native.roll, RollBackward0)
+    impl(_ops.flip, "CompositeExplicitAutograd", native.flip, FlipBackward0)
+    impl(_ops.roll, "CompositeExplicitAutograd", native.roll, RollBackward0)
+    out_of(_ops.roll_out, _ops.roll)
+    impl(_ops.rot90, "CompositeExplicitAutograd", native.rot90, Rot90Backward0)
+    out_of(_ops.rot90_out, _ops.rot90)
+    impl(_ops.fliplr, "CompositeImplicitAutograd", native.fliplr)
+    impl(_ops.flipud, "CompositeImplicitAutograd", native.flipud)
     impl(
-        _operators.roll_out, "CompositeExplicitAutograd", _forms.out(_operators.roll), counts,
-        refuses_out,
-    )
-    impl(_operators.rot90, "CompositeExplicitAutograd", native.rot90, Rot90Backward0)
+        _ops.pixel_shuffle, "CompositeExplicitAutograd", native.pixel_shuffle,
+        PixelShuffleBackward0)
+    out_of(_ops.pixel_shuffle_out, _ops.pixel_shuffle)
     impl(
-        _operators.rot90_out, "CompositeExplicitAutograd", _forms.out(_operators.rot90), counts,
-        refuses_out,
-    )
-    impl(_operators.fliplr, "CompositeImplicitAutograd", native.fliplr)
-    impl(_operators.flipud, "CompositeImplicitAutograd", native.flipud)
+        _ops.pixel_unshuffle, "CompositeExplicitAutograd", native.pixel_unshuffle,
+        PixelUnshuffleBackward0)
+    out_of(_ops.pixel_unshuffle_out, _ops.pixel_unshuffle)
     impl(
-        _operators.pixel_shuffle, "CompositeExplicitAutograd", native.pixel_shuffle,
-        PixelShuffleBackward0,
-    )
-    impl(
-        _operators.pixel_shuffle_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.pixel_shuffle), counts, refuses_out,
-    )
-    impl(
-        _operators.pixel_unshuffle, "CompositeExplicitAutograd", native.pixel_unshuffle,
-        PixelUnshuffleBackward0,
-    )
-    impl(
-        _operators.pixel_unshuffle_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.pixel_unshuffle), counts, refuses_out,
-    )
-    impl(
-        _operators.channel_shuffle, "CompositeExplicitAutograd", native.channel_shuffle,
-        ChannelShuffleBackward0,
-    )
-    impl(
-        _operators.channel_shuffle_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.channel_shuffle), counts, refuses_out,
-    )
-    impl(
-        _operators.native_channel_shuffle, "CompositeImplicitAutograd",
-        native.native_channel_shuffle,
-    )
-    impl(_operators.im2col, "CompositeExplicitAutograd", native.im2col, Im2ColBackward0)
-    impl(
-        _operators.im2col_out, "CompositeExplicitAutograd", _forms.out(_operators.im2col), counts,
-        refuses_out,
-    )
-    impl(_operators.col2im, "CompositeExplicitAutograd", native.col2im, Col2ImBackward0)
-    impl(
-        _operators.col2im_out, "CompositeExplicitAutograd", _forms.out(_operators.col2im), counts,
-        refuses_out,
-    )
+        _ops.channel_shuffle, "CompositeExplicitAutograd", native.channel_shuffle,
+        ChannelShuffleBackward0)
+    out_of(_ops.channel_shuffle_out, _ops.channel_shuffle)
+    impl(_ops.native_channel_shuffle, "CompositeImplicitAutograd", native.native_channel_shuffle)
+    impl(_ops.im2col, "CompositeExplicitAutograd", native.im2col, Im2ColBackward0)
+    out_of(_ops.im2col_out, _ops.im2col)
+    impl(_ops.col2im, "CompositeExplicitAutograd", native.col2im, Col2ImBackward0)
+    out_of(_ops.col2im_out, _ops.col2im)
 
-
-class FlipBackward0(_Node):
-    """Of flip."""
+class FlipBackward0(_Node):  # flip
     __slots__ = ("saved_dims",)
-
     def keep(node, self, dims):
         node.saved_dims = tuple(dims) if type(dims) is list else dims
-
     def backward(node, grad):
         return (grad.flip(node.saved_dims),)
 
-
-class RollBackward0(_Node):
-    """Of roll."""
+class RollBackward0(_Node):  # roll
     __slots__ = ("saved_shifts", "saved_dims")
-
     def keep(node, self, shifts, dims):
         node.saved_shifts = tuple(shifts) if type(shifts) is list else shifts
         node.saved_dims = tuple(dims) if type(dims) is list else dims
-
     def backward(node, grad):
         return (roll_backward(grad, node.saved_shifts, node.saved_dims),)
 
-
-class Rot90Backward0(_Node):
-    """Of rot90."""
+class Rot90Backward0(_Node):  # rot90
     __slots__ = ("saved_k", "saved_dims")
-
     def keep(node, self, k, dims):
         node.saved_k = k if type(k) in _PLAIN else _kept(k)
         node.saved_dims = tuple(dims) if type(dims) is list else dims
-
     def backward(node, grad):
         return (rot90(grad, -node.saved_k, node.saved_dims),)
 
-
-class PixelShuffleBackward0(_Node):
-    """Of pixel_shuffle."""
+class PixelShuffleBackward0(_Node):  # pixel_shuffle
     __slots__ = ("saved_upscale_factor",)
-
     def keep(node, self, upscale_factor):
         node.saved_upscale_factor = (
             upscale_factor if type(upscale_factor) in _PLAIN else _kept(upscale_factor)
         )
-
     def backward(node, grad):
         return (pixel_unshuffle(grad, node.saved_upscale_factor),)
 
-
-class PixelUnshuffleBackward0(_Node):
-    """Of pixel_unshuffle."""
+class PixelUnshuffleBackward0(_Node):  # pixel_unshuffle
     __slots__ = ("saved_downscale_factor",)
-
     def keep(node, self, downscale_factor):
         node.saved_downscale_factor = (
             downscale_factor if type(downscale_factor) in _PLAIN else _kept(downscale_factor)
         )
-
     def backward(node, grad):
         return (pixel_shuffle(grad, node.saved_downscale_factor),)
 
-
-class ChannelShuffleBackward0(_Node):
-    """Of channel_shuffle."""
+class ChannelShuffleBackward0(_Node):  # channel_shuffle
     __slots__ = ("saved_groups",)
-
     def keep(node, self, groups):
         node.saved_groups = groups if type(groups) in _PLAIN else _kept(groups)
-
     def backward(node, grad):
         return (channel_shuffle_backward(grad, node.saved_groups),)
 
-
-class Im2ColBackward0(_Node):
-    """Of im2col."""
+class Im2ColBackward0(_Node):  # im2col
     __slots__ = (
-        "saved_self_shape", "saved_kernel_size", "saved_dilation", "saved_padding",
-        "saved_stride",
-    )
-
+        "saved_self_shape", "saved_kernel_size", "saved_dilation", "saved_padding", "saved_stride")
     def keep(node, self, kernel_size, dilation, padding, stride):
         node.saved_self_shape = self.shape
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
         node.saved_dilation = tuple(dilation) if type(dilation) is list else dilation
         node.saved_padding = tuple(padding) if type(padding) is list else padding
         node.saved_stride = tuple(stride) if type(stride) is list else stride
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         kernel_size = node.saved_kernel_size
@@ -162,17 +101,13 @@ class Im2ColBackward0(_Node):
         stride = node.saved_stride
         return (im2col_backward(grad, self_shape, kernel_size, dilation, padding, stride),)
 
-
-class Col2ImBackward0(_Node):
-    """Of col2im."""
+class Col2ImBackward0(_Node):  # col2im
     __slots__ = ("saved_kernel_size", "saved_dilation", "saved_padding", "saved_stride")
-
     def keep(node, self, output_size, kernel_size, dilation, padding, stride):
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
         node.saved_dilation = tuple(dilation) if type(dilation) is list else dilation
         node.saved_padding = tuple(padding) if type(padding) is list else padding
         node.saved_stride = tuple(stride) if type(stride) is list else stride
-
     def backward(node, grad):
         kernel_size = node.saved_kernel_size
         dilation = node.saved_dilation

@@ -2,43 +2,31 @@
 """Registrations of the operators of native/recurrent.py, and their derivatives."""
 
 from ...autograd.formulas.nn import recurrent_gradients
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import casts, impl, passes
 from ...native import recurrent as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators._rnn_layer, "CompositeExplicitAutograd", native._rnn_layer, RnnLayerBackward0,
-        casts(CPU="lower_precision_fp", CUDA="lower_precision_fp"),
-    )
-    impl(
-        _operators._rnn_layer_backward, "CompositeExplicitAutograd", native._rnn_layer_backward,
-        passes,
-    )
+        _ops._rnn_layer, "CompositeExplicitAutograd", native._rnn_layer, RnnLayerBackward0,
+        casts("lower_precision_fp"))
+    impl(_ops._rnn_layer_backward, "CompositeExplicitAutograd", native._rnn_layer_backward, passes)
 
-
-class RnnLayerBackward0(_Node):
-    """Of _rnn_layer."""
+class RnnLayerBackward0(_Node):  # _rnn_layer
     __slots__ = (
         "saved_input", "saved_weight_ih", "saved_weight_hh", "saved_bias_ih", "saved_bias_hh",
         "saved_weight_hr", "saved_hx", "saved_cx", "saved_output", "saved_gates", "saved_cells",
-        "saved_mode", "saved_reverse", "saved_batch_sizes",
-    )
+        "saved_mode", "saved_reverse", "saved_batch_sizes")
     saved = (
         "saved_input", "saved_weight_ih", "saved_weight_hh", "saved_bias_ih", "saved_bias_hh",
-        "saved_weight_hr", "saved_hx", "saved_cx", "saved_output", "saved_gates", "saved_cells",
-    )
+        "saved_weight_hr", "saved_hx", "saved_cx", "saved_output", "saved_gates", "saved_cells")
     others = (("saved_output", 0), ("saved_gates", 3), ("saved_cells", 4))
     differentiated = (0, 1, 2)
-
     def keep(
-        node, input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx, mode, reverse,
-        batch_sizes, train,
-    ):
+            node, input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx, mode, reverse,
+            batch_sizes, train):
         node.saved_input = _save(input)
         node.saved_weight_ih = _save(weight_ih)
         node.saved_weight_hh = _save(weight_hh)
@@ -50,7 +38,6 @@ class RnnLayerBackward0(_Node):
         node.saved_mode = mode
         node.saved_reverse = reverse
         node.saved_batch_sizes = tuple(batch_sizes) if type(batch_sizes) is list else batch_sizes
-
     def backward(node, *grads):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
         mode = node.saved_mode
@@ -69,11 +56,8 @@ class RnnLayerBackward0(_Node):
         cells = node.saved_cells.unpack(node)
         return recurrent_gradients(
             (grads[0], grads[1], grads[2]), input, weight_ih, weight_hh, bias_ih, bias_hh,
-            weight_hr, hx, cx, output, gates, cells, mode, reverse, batch_sizes, grad_input_mask,
-        )
-
+            weight_hr, hx, cx, output, gates, cells, mode, reverse, batch_sizes, grad_input_mask)
     def release(node):
-        node.saved_input = node.saved_weight_ih = node.saved_weight_hh = _FREED
-        node.saved_bias_ih = node.saved_bias_hh = node.saved_weight_hr = _FREED
-        node.saved_hx = node.saved_cx = node.saved_output = _FREED
-        node.saved_gates = node.saved_cells = _FREED
+        node.saved_input = node.saved_weight_ih = node.saved_weight_hh = node.saved_bias_ih = _FREED
+        node.saved_bias_hh = node.saved_weight_hr = node.saved_hx = node.saved_cx = _FREED
+        node.saved_output = node.saved_gates = node.saved_cells = _FREED

@@ -2,224 +2,161 @@
 """Registrations of the operators of native/reduce.py, and their derivatives."""
 
 from ...autograd.formulas.reduce import (
-    extremum_backward, logsumexp_backward, mean_backward, prod_backward, sum_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+    extremum_backward, logsumexp_backward, mean_backward, prod_backward, sum_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import bind, casts, counts, impl, passes, refuses_out
+from ...makers.rows import bind, casts, counts, impl, out_of, passes, refuses_out
 from ...native import reduce as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    bind(_operators.sum, native.functional, "sum", SumBackward0, casts(CUDA="fp32_set_opt_dtype"))
-    bind(_operators.sum_out, native.out, "sum", counts, refuses_out)
+    bind(_ops.sum, native.functional, "sum", SumBackward0, casts(CUDA="fp32_set_opt_dtype"))
+    bind(_ops.sum_out, native.out, "sum", counts, refuses_out)
     bind(
-        _operators.sum_dim_IntList, native.functional, "sum", SumBackward1,
-        casts(CUDA="fp32_set_opt_dtype"),
-    )
-    bind(_operators.sum_IntList_out, native.out, "sum", counts, refuses_out)
-    bind(_operators.nansum, native.functional, "nansum", NansumBackward0)
-    bind(_operators.nansum_out, native.out, "nansum", counts, refuses_out)
+        _ops.sum_dim_IntList, native.functional, "sum", SumBackward1,
+        casts(CUDA="fp32_set_opt_dtype"))
+    bind(_ops.sum_IntList_out, native.out, "sum", counts, refuses_out)
+    bind(_ops.nansum, native.functional, "nansum", NansumBackward0)
+    bind(_ops.nansum_out, native.out, "nansum", counts, refuses_out)
     bind(
-        _operators.prod, native.functional, "prod", ProdBackward0,
-        casts(CPU="fp32", CUDA="fp32_set_opt_dtype"),
-    )
-    bind(_operators.prod_out, native.out, "prod", counts, refuses_out)
+        _ops.prod, native.functional, "prod", ProdBackward0,
+        casts(CPU="fp32", CUDA="fp32_set_opt_dtype"))
+    bind(_ops.prod_out, native.out, "prod", counts, refuses_out)
     bind(
-        _operators.prod_dim_int, native.functional, "prod", ProdBackward1,
-        casts(CPU="fp32", CUDA="fp32_set_opt_dtype"),
-    )
-    bind(_operators.prod_int_out, native.out, "prod", counts, refuses_out)
-    bind(_operators.mean, native.functional, "mean", MeanBackward0)
-    bind(_operators.mean_dtype_out, native.out, "mean", counts, refuses_out)
-    bind(_operators.mean_dim, native.functional, "mean", MeanBackward1)
-    bind(_operators.mean_out, native.out, "mean", counts, refuses_out)
-    bind(_operators.amax, native.functional, "amax", AmaxBackward0)
-    bind(_operators.amax_out, native.out, "amax", counts, refuses_out)
-    bind(_operators.amin, native.functional, "amin", AminBackward0)
-    bind(_operators.amin_out, native.out, "amin", counts, refuses_out)
-    bind(_operators.any, native.functional, "any", passes)
-    bind(_operators.any_all_out, native.out, "any", counts, refuses_out)
-    bind(_operators.any_dim, native.functional, "any", passes)
-    bind(_operators.any_out, native.out, "any", counts, refuses_out)
-    bind(_operators.any_dims, native.functional, "any", passes)
-    bind(_operators.any_dims_out, native.out, "any", counts, refuses_out)
-    bind(_operators.all, native.functional, "all", passes)
-    bind(_operators.all_all_out, native.out, "all", counts, refuses_out)
-    bind(_operators.all_dim, native.functional, "all", passes)
-    bind(_operators.all_out, native.out, "all", counts, refuses_out)
-    bind(_operators.all_dims, native.functional, "all", passes)
-    bind(_operators.all_dims_out, native.out, "all", counts, refuses_out)
+        _ops.prod_dim_int, native.functional, "prod", ProdBackward1,
+        casts(CPU="fp32", CUDA="fp32_set_opt_dtype"))
+    bind(_ops.prod_int_out, native.out, "prod", counts, refuses_out)
+    bind(_ops.mean, native.functional, "mean", MeanBackward0)
+    bind(_ops.mean_dtype_out, native.out, "mean", counts, refuses_out)
+    bind(_ops.mean_dim, native.functional, "mean", MeanBackward1)
+    bind(_ops.mean_out, native.out, "mean", counts, refuses_out)
+    bind(_ops.amax, native.functional, "amax", AmaxBackward0)
+    bind(_ops.amax_out, native.out, "amax", counts, refuses_out)
+    bind(_ops.amin, native.functional, "amin", AminBackward0)
+    bind(_ops.amin_out, native.out, "amin", counts, refuses_out)
+    bind(_ops.any, native.functional, "any", passes)
+    bind(_ops.any_all_out, native.out, "any", counts, refuses_out)
+    bind(_ops.any_dim, native.functional, "any", passes)
+    bind(_ops.any_out, native.out, "any", counts, refuses_out)
+    bind(_ops.any_dims, native.functional, "any", passes)
+    bind(_ops.any_dims_out, native.out, "any", counts, refuses_out)
+    bind(_ops.all, native.functional, "all", passes)
+    bind(_ops.all_all_out, native.out, "all", counts, refuses_out)
+    bind(_ops.all_dim, native.functional, "all", passes)
+    bind(_ops.all_out, native.out, "all", counts, refuses_out)
+    bind(_ops.all_dims, native.functional, "all", passes)
+    bind(_ops.all_dims_out, native.out, "all", counts, refuses_out)
     impl(
-        _operators.logsumexp, "CompositeExplicitAutograd", native.logsumexp, LogsumexpBackward0,
-        casts(CUDA="fp32"),
-    )
+        _ops.logsumexp, "CompositeExplicitAutograd", native.logsumexp, LogsumexpBackward0,
+        casts(CUDA="fp32"))
+    out_of(_ops.logsumexp_out, _ops.logsumexp)
+    impl(_ops.count_nonzero, "CompositeExplicitAutograd", native.count_nonzero, passes)
+    out_of(_ops.count_nonzero_out, _ops.count_nonzero)
     impl(
-        _operators.logsumexp_out, "CompositeExplicitAutograd", _forms.out(_operators.logsumexp),
-        counts, refuses_out,
-    )
-    impl(_operators.count_nonzero, "CompositeExplicitAutograd", native.count_nonzero, passes)
-    impl(
-        _operators.count_nonzero_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.count_nonzero), counts, refuses_out,
-    )
-    impl(
-        _operators.count_nonzero_dim_IntList, "CompositeExplicitAutograd",
-        native.count_nonzero_dim_IntList, passes,
-    )
-    impl(
-        _operators.count_nonzero_dim_IntList_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.count_nonzero_dim_IntList), counts, refuses_out,
-    )
+        _ops.count_nonzero_dim_IntList, "CompositeExplicitAutograd",
+        native.count_nonzero_dim_IntList, passes)
+    out_of(_ops.count_nonzero_dim_IntList_out, _ops.count_nonzero_dim_IntList)
 
-
-class SumBackward0(_Node):
-    """Of sum."""
+class SumBackward0(_Node):  # sum
     __slots__ = ("saved_self_shape",)
-
     def keep(node, self, dtype):
         node.saved_self_shape = self.shape
-
     def backward(node, grad):
         return (grad.expand(node.saved_self_shape),)
 
-
-class SumBackward1(_Node):
-    """Of sum.dim_IntList."""
+class SumBackward1(_Node):  # sum.dim_IntList
     __slots__ = ("saved_self_shape", "saved_dim", "saved_keepdim")
-
     def keep(node, self, dim, keepdim, dtype):
         node.saved_self_shape = self.shape
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         return (sum_backward(grad, node.saved_self_shape, node.saved_dim, node.saved_keepdim),)
 
-
-class NansumBackward0(_Node):
-    """Of nansum."""
+class NansumBackward0(_Node):  # nansum
     __slots__ = ("saved_self", "saved_self_shape", "saved_dim", "saved_keepdim")
     saved = ("saved_self",)
-
     def keep(node, self, dim, keepdim, dtype):
         node.saved_self = _save(self)
         node.saved_self_shape = self.shape
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         dim = node.saved_dim
         keepdim = node.saved_keepdim
         self = node.saved_self.unpack(node)
         return (sum_backward(grad, self_shape, dim, keepdim) * (self == self),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class ProdBackward0(_Node):
-    """Of prod."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class ProdBackward0(_Node):  # prod
+    __slots__ = saved = ("saved_self",)
     def keep(node, self, dtype):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         return (prod_backward(grad, node.saved_self.unpack(node), None, False),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class ProdBackward1(_Node):
-    """Of prod.dim_int."""
+class ProdBackward1(_Node):  # prod.dim_int
     __slots__ = ("saved_self", "saved_dim", "saved_keepdim")
     saved = ("saved_self",)
-
     def keep(node, self, dim, keepdim, dtype):
         node.saved_self = _save(self)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         return (prod_backward(grad, self, node.saved_dim, node.saved_keepdim),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class MeanBackward0(_Node):
-    """Of mean."""
+class MeanBackward0(_Node):  # mean
     __slots__ = ("saved_self_shape", "saved_self_numel")
-
     def keep(node, self, dtype):
         node.saved_self_shape = self.shape
         node.saved_self_numel = self.numel()
-
     def backward(node, grad):
         return (grad.expand(node.saved_self_shape) / node.saved_self_numel,)
 
-
-class MeanBackward1(_Node):
-    """Of mean.dim."""
+class MeanBackward1(_Node):  # mean.dim
     __slots__ = ("saved_self_shape", "saved_dim", "saved_keepdim")
-
     def keep(node, self, dim, keepdim, dtype):
         node.saved_self_shape = self.shape
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         return (mean_backward(grad, node.saved_self_shape, node.saved_dim, node.saved_keepdim),)
 
-
-class AmaxBackward0(_Node):
-    """Of amax."""
+class AmaxBackward0(_Node):  # amax
     __slots__ = ("saved_self", "saved_result", "saved_dim", "saved_keepdim")
     saved = ("saved_self", "saved_result")
-
     def keep(node, self, dim, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (extremum_backward(grad, self, result, node.saved_dim, node.saved_keepdim),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class AminBackward0(AmaxBackward0):
-    """Of amin."""
+class AminBackward0(AmaxBackward0):  # amin
     __slots__ = ()
 
-
-class LogsumexpBackward0(_Node):
-    """Of logsumexp."""
+class LogsumexpBackward0(_Node):  # logsumexp
     __slots__ = ("saved_self", "saved_result", "saved_dim", "saved_keepdim")
     saved = ("saved_self", "saved_result")
-
     def keep(node, self, dim, keepdim):
         node.saved_self = _save(self)
         node.saved_dim = tuple(dim) if type(dim) is list else dim
         node.saved_keepdim = keepdim
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (logsumexp_backward(grad, self, result, node.saved_dim, node.saved_keepdim),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED

@@ -5,37 +5,29 @@ from ...autograd.formulas.views import repeat_backward
 from ...autograd.node import Node as _Node
 from ...makers.rows import impl, passes
 from ...native import repeat as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.repeat, "CompositeExplicitAutograd", native.repeat, RepeatBackward0)
-    impl(_operators.tile, "CompositeImplicitAutograd", native.tile)
+    impl(_ops.repeat, "CompositeExplicitAutograd", native.repeat, RepeatBackward0)
+    impl(_ops.tile, "CompositeImplicitAutograd", native.tile)
     impl(
-        _operators.repeat_interleave_Tensor, "CompositeExplicitAutograd",
-        native.repeat_interleave_Tensor, passes,
-    )
+        _ops.repeat_interleave_Tensor, "CompositeExplicitAutograd", native.repeat_interleave_Tensor,
+        passes)
     impl(
-        _operators.repeat_interleave_self_Tensor, "CompositeImplicitAutograd",
-        native.repeat_interleave_self_Tensor,
-    )
+        _ops.repeat_interleave_self_Tensor, "CompositeImplicitAutograd",
+        native.repeat_interleave_self_Tensor)
     impl(
-        _operators.repeat_interleave_self_int, "CompositeImplicitAutograd",
-        native.repeat_interleave_self_int,
-    )
-    impl(_operators.combinations, "CompositeImplicitAutograd", native.combinations)
-    impl(_operators.cartesian_prod, "CompositeImplicitAutograd", native.cartesian_prod)
-    impl(_operators.meshgrid, "CompositeImplicitAutograd", native.meshgrid)
-    impl(_operators.meshgrid_indexing, "CompositeImplicitAutograd", native.meshgrid_indexing)
+        _ops.repeat_interleave_self_int, "CompositeImplicitAutograd",
+        native.repeat_interleave_self_int)
+    impl(_ops.combinations, "CompositeImplicitAutograd", native.combinations)
+    impl(_ops.cartesian_prod, "CompositeImplicitAutograd", native.cartesian_prod)
+    impl(_ops.meshgrid, "CompositeImplicitAutograd", native.meshgrid)
+    impl(_ops.meshgrid_indexing, "CompositeImplicitAutograd", native.meshgrid_indexing)
 
-
-class RepeatBackward0(_Node):
-    """Of repeat."""
+class RepeatBackward0(_Node):  # repeat
     __slots__ = ("saved_self_shape", "saved_repeats")
-
     def keep(node, self, repeats):
         node.saved_self_shape = self.shape
         node.saved_repeats = tuple(repeats) if type(repeats) is list else repeats
-
     def backward(node, grad):
         return (repeat_backward(grad, node.saved_repeats, node.saved_self_shape),)

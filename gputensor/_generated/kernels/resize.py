@@ -3,25 +3,14 @@
 
 from ...makers.rows import counts, impl, refuses_resize
 from ...native import resize as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.resize_, "CPU, CUDA, Meta", native.resize_, counts, refuses_resize)
+    impl(_ops.resize_, "CPU, CUDA, Meta", native.resize_, counts, refuses_resize)
+    impl(_ops.resize_as_, "CompositeExplicitAutograd", native.resize_as_, counts, refuses_resize)
+    impl(_ops.set_, "CPU, CUDA, Meta", native.set_, counts, refuses_resize)
+    impl(_ops.set__source_Storage, "CPU, CUDA, Meta", native.set_storage_, counts, refuses_resize)
     impl(
-        _operators.resize_as_, "CompositeExplicitAutograd", native.resize_as_, counts,
-        refuses_resize,
-    )
-    impl(_operators.set_, "CPU, CUDA, Meta", native.set_, counts, refuses_resize)
-    impl(
-        _operators.set__source_Storage, "CPU, CUDA, Meta", native.set_storage_, counts,
-        refuses_resize,
-    )
-    impl(
-        _operators.set__source_Storage_storage_offset, "CPU, CUDA, Meta",
-        native.set_storage_offset_, counts, refuses_resize,
-    )
-    impl(
-        _operators.set__source_Tensor, "CPU, CUDA, Meta", native.set_tensor_, counts,
-        refuses_resize,
-    )
+        _ops.set__source_Storage_storage_offset, "CPU, CUDA, Meta", native.set_storage_offset_,
+        counts, refuses_resize)
+    impl(_ops.set__source_Tensor, "CPU, CUDA, Meta", native.set_tensor_, counts, refuses_resize)

@@ -2,63 +2,39 @@
 """Registrations of the operators of native/sampling.py, and their derivatives."""
 
 from ...autograd.formulas.nn import grid_sampler_gradients
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import casts, counts, impl, passes, refuses_out
+from ...makers.rows import casts, impl, out_of, passes
 from ...native import sampling as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.grid_sampler_2d, "CPU, CUDA, Meta", native.grid_sampler_2d,
-        GridSampler2DBackward0, casts(CPU="fp32"),
-    )
+        _ops.grid_sampler_2d, "CPU, CUDA, Meta", native.grid_sampler_2d, GridSampler2DBackward0,
+        casts(CPU="fp32"))
+    out_of(_ops.grid_sampler_2d_out, _ops.grid_sampler_2d)
     impl(
-        _operators.grid_sampler_2d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.grid_sampler_2d), counts, refuses_out,
-    )
+        _ops.grid_sampler_2d_backward, "CompositeImplicitAutograd", native.grid_sampler_2d_backward)
     impl(
-        _operators.grid_sampler_2d_backward, "CompositeImplicitAutograd",
-        native.grid_sampler_2d_backward,
-    )
+        _ops.grid_sampler_3d, "CPU, CUDA, Meta", native.grid_sampler_3d, GridSampler3DBackward0,
+        casts(CPU="fp32"))
+    out_of(_ops.grid_sampler_3d_out, _ops.grid_sampler_3d)
     impl(
-        _operators.grid_sampler_3d, "CPU, CUDA, Meta", native.grid_sampler_3d,
-        GridSampler3DBackward0, casts(CPU="fp32"),
-    )
+        _ops.grid_sampler_3d_backward, "CompositeImplicitAutograd", native.grid_sampler_3d_backward)
     impl(
-        _operators.grid_sampler_3d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.grid_sampler_3d), counts, refuses_out,
-    )
+        _ops._grid_sampler_backward, "CompositeExplicitAutograd", native._grid_sampler_backward,
+        passes)
     impl(
-        _operators.grid_sampler_3d_backward, "CompositeImplicitAutograd",
-        native.grid_sampler_3d_backward,
-    )
-    impl(
-        _operators._grid_sampler_backward, "CompositeExplicitAutograd",
-        native._grid_sampler_backward, passes,
-    )
-    impl(
-        _operators.grid_sampler, "CompositeImplicitAutograd", native.grid_sampler,
-        casts(CPU="fp32", CUDA="promote"),
-    )
-    impl(
-        _operators.affine_grid_generator, "CompositeImplicitAutograd", native.affine_grid_generator,
-    )
+        _ops.grid_sampler, "CompositeImplicitAutograd", native.grid_sampler,
+        casts(CPU="fp32", CUDA="promote"))
+    impl(_ops.affine_grid_generator, "CompositeImplicitAutograd", native.affine_grid_generator)
 
-
-class GridSampler2DBackward0(_Node):
-    """Of grid_sampler_2d."""
+class GridSampler2DBackward0(_Node):  # grid_sampler_2d
     __slots__ = (
         "saved_input", "saved_grid", "saved_interpolation_mode", "saved_padding_mode",
-        "saved_align_corners",
-    )
+        "saved_align_corners")
     saved = ("saved_input", "saved_grid")
-
     def keep(node, input, grid, interpolation_mode, padding_mode, align_corners):
         node.saved_input = _save(input)
         node.saved_grid = _save(grid)
@@ -69,7 +45,6 @@ class GridSampler2DBackward0(_Node):
             padding_mode if type(padding_mode) in _PLAIN else _kept(padding_mode)
         )
         node.saved_align_corners = align_corners
-
     def backward(node, grad):
         grad_input_mask = tuple([edge is not None for edge in node.edges])
         interpolation_mode = node.saved_interpolation_mode
@@ -78,13 +53,9 @@ class GridSampler2DBackward0(_Node):
         input = node.saved_input.unpack(node)
         grid = node.saved_grid.unpack(node)
         return grid_sampler_gradients(
-            grad, input, grid, interpolation_mode, padding_mode, align_corners, grad_input_mask,
-        )
-
+            grad, input, grid, interpolation_mode, padding_mode, align_corners, grad_input_mask)
     def release(node):
         node.saved_input = node.saved_grid = _FREED
 
-
-class GridSampler3DBackward0(GridSampler2DBackward0):
-    """Of grid_sampler_3d."""
+class GridSampler3DBackward0(GridSampler2DBackward0):  # grid_sampler_3d
     __slots__ = ()

@@ -2,108 +2,78 @@
 """Registrations of the operators of native/scan.py, and their derivatives."""
 
 from ...autograd.formulas.scan import (
-    cummaxmin_backward, cumprod_backward, cumsum_backward, logcumsumexp_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_copy as _save_copy
-from ...autograd.saved import save_number as _kept
+    cummaxmin_backward, cumprod_backward, cumsum_backward, logcumsumexp_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_copy as _save_copy, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, refuses_out
 from ...native import scan as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     bind(
-        _operators.cumsum, native.functional, "cumsum", CumsumBackward0,
-        casts(CUDA="fp32_set_opt_dtype"),
-    )
-    bind(_operators.cumsum_, native.inplace, "cumsum", counts, CumsumBackward0)
-    bind(_operators.cumsum_out, native.out, "cumsum", counts, refuses_out)
+        _ops.cumsum, native.functional, "cumsum", CumsumBackward0, casts(CUDA="fp32_set_opt_dtype"))
+    bind(_ops.cumsum_, native.inplace, "cumsum", counts, CumsumBackward0)
+    bind(_ops.cumsum_out, native.out, "cumsum", counts, refuses_out)
     bind(
-        _operators.cumprod, native.functional, "cumprod", CumprodBackward0,
-        casts(CUDA="fp32_set_opt_dtype"),
-    )
-    bind(_operators.cumprod_, native.inplace, "cumprod", counts, CumprodBackward0)
-    bind(_operators.cumprod_out, native.out, "cumprod", counts, refuses_out)
-    bind(_operators.logcumsumexp, native.functional, "logcumsumexp", LogcumsumexpBackward0)
-    bind(_operators.logcumsumexp_out, native.out, "logcumsumexp", counts, refuses_out)
-    bind(_operators.cummax, native.select_functional, "cummax", CummaxBackward0)
-    bind(_operators.cummax_out, native.select_out, "cummax", counts, refuses_out)
-    bind(_operators.cummin, native.select_functional, "cummin", CumminBackward0)
-    bind(_operators.cummin_out, native.select_out, "cummin", counts, refuses_out)
+        _ops.cumprod, native.functional, "cumprod", CumprodBackward0,
+        casts(CUDA="fp32_set_opt_dtype"))
+    bind(_ops.cumprod_, native.inplace, "cumprod", counts, CumprodBackward0)
+    bind(_ops.cumprod_out, native.out, "cumprod", counts, refuses_out)
+    bind(_ops.logcumsumexp, native.functional, "logcumsumexp", LogcumsumexpBackward0)
+    bind(_ops.logcumsumexp_out, native.out, "logcumsumexp", counts, refuses_out)
+    bind(_ops.cummax, native.select_functional, "cummax", CummaxBackward0)
+    bind(_ops.cummax_out, native.select_out, "cummax", counts, refuses_out)
+    bind(_ops.cummin, native.select_functional, "cummin", CumminBackward0)
+    bind(_ops.cummin_out, native.select_out, "cummin", counts, refuses_out)
 
-
-class CumsumBackward0(_Node):
-    """Of cumsum."""
+class CumsumBackward0(_Node):  # cumsum
     __slots__ = ("saved_dim",)
-
     def keep(node, self, dim, dtype):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         return (cumsum_backward(grad, node.saved_dim),)
 
-
-class CumprodBackward0(_Node):
-    """Of cumprod."""
+class CumprodBackward0(_Node):  # cumprod
     __slots__ = ("saved_self", "saved_dim")
     saved = ("saved_self",)
-
     def keep(node, self, dim, dtype):
         node.saved_self = _save(self)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def keep_inplace(node, self, dim, dtype):
         node.saved_self = _save_copy(self)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         return (cumprod_backward(grad, node.saved_self.unpack(node), node.saved_dim),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class LogcumsumexpBackward0(_Node):
-    """Of logcumsumexp."""
+class LogcumsumexpBackward0(_Node):  # logcumsumexp
     __slots__ = ("saved_self", "saved_result", "saved_dim")
     saved = ("saved_self", "saved_result")
-
     def keep(node, self, dim):
         node.saved_self = _save(self)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (logcumsumexp_backward(grad, self, result, node.saved_dim),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class CummaxBackward0(_Node):
-    """Of cummax."""
+class CummaxBackward0(_Node):  # cummax
     __slots__ = ("saved_self", "saved_indices", "saved_dim")
     saved = ("saved_self", "saved_indices")
     others = (("saved_indices", 1),)
-
     def keep(node, self, dim):
         node.saved_self = _save(self)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         indices = node.saved_indices.unpack(node)
         return (cummaxmin_backward(grad, self, indices, node.saved_dim),)
-
     def release(node):
         node.saved_self = node.saved_indices = _FREED
 
-
-class CumminBackward0(CummaxBackward0):
-    """Of cummin."""
+class CumminBackward0(CummaxBackward0):  # cummin
     __slots__ = ()

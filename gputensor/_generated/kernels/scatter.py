@@ -2,162 +2,110 @@
 """Registrations of the operators of native/scatter.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    _unsafe_masked_index, index_fill, index_select, scatter, select_scatter, take,
-    zeros_like,
-)
+    _unsafe_masked_index, index_fill, index_select, scatter, select_scatter, take, zeros_like)
 from ...autograd.formulas.indices import (
-    index_fill_value_backward, index_put_self_backward, index_self, index_source,
-    put_self_backward, scatter_src_backward, scatter_value_backward, scattered_self,
-    scattered_src, slice_scatter_backward,
-)
+    index_fill_value_backward, index_put_self_backward, index_self, index_source, put_self_backward,
+    scatter_src_backward, scatter_value_backward, scattered_self, scattered_src,
+    slice_scatter_backward)
 from ...autograd.formulas.numbers import scaled
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_copy as _save_copy
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_copy as _save_copy, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import bind, casts, counts, impl, refuses_out
+from ...makers.rows import bind, casts, counts, impl, out_of, refuses_out
 from ...native import scatter as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.index_put, "CompositeExplicitAutograd", native.index_put, IndexPutBackward0,
-        casts(CUDA="promote"),
-    )
+        _ops.index_put, "CompositeExplicitAutograd", native.index_put, IndexPutBackward0,
+        casts(CUDA="promote"))
+    impl(_ops.index_put_, "CompositeExplicitAutograd", native.index_put_, counts, IndexPutBackward0)
+    out_of(_ops.index_put_out, _ops.index_put)
     impl(
-        _operators.index_put_, "CompositeExplicitAutograd", native.index_put_, counts,
-        IndexPutBackward0,
-    )
+        _ops._unsafe_index_put, "CompositeExplicitAutograd", native._unsafe_index_put,
+        UnsafeIndexPutBackward0)
     impl(
-        _operators.index_put_out, "CompositeExplicitAutograd", _forms.out(_operators.index_put),
-        counts, refuses_out,
-    )
+        _ops._index_put_impl_, "CPU, CUDA, Meta", native._index_put_impl_, counts,
+        IndexPutImplBackward0, loop="scatter")
     impl(
-        _operators._unsafe_index_put, "CompositeExplicitAutograd", native._unsafe_index_put,
-        UnsafeIndexPutBackward0,
-    )
+        _ops._unsafe_masked_index_put_accumulate, "CompositeExplicitAutograd",
+        native._unsafe_masked_index_put_accumulate, UnsafeMaskedIndexPutAccumulateBackward0)
+    bind(_ops.scatter_src, native.functional, "scatter", ScatterBackward0)
+    impl(_ops.scatter__src, "CPU, CUDA, Meta", native.scatter__src, counts, ScatterBackward0)
+    bind(_ops.scatter_src_out, native.out, "scatter", counts, refuses_out)
+    bind(_ops.scatter_value, native.functional, "scatter", ScatterBackward1)
+    impl(_ops.scatter__value, "CPU, CUDA, Meta", native.scatter__value, counts, ScatterBackward1)
+    bind(_ops.scatter_value_out, native.out, "scatter", counts, refuses_out)
+    bind(_ops.scatter_reduce, native.functional, "scatter_add", ScatterBackward2)
     impl(
-        _operators._index_put_impl_, "CPU, CUDA, Meta", native._index_put_impl_, counts,
-        IndexPutImplBackward0, loop="scatter",
-    )
+        _ops.scatter__reduce, "CPU, CUDA, Meta", native.scatter__reduce, counts, ScatterBackward2,
+        loop="scatter_add")
+    bind(_ops.scatter_reduce_out, native.out, "scatter_add", counts, refuses_out)
+    bind(_ops.scatter_value_reduce, native.functional, "scatter_add", ScatterBackward3)
     impl(
-        _operators._unsafe_masked_index_put_accumulate, "CompositeExplicitAutograd",
-        native._unsafe_masked_index_put_accumulate, UnsafeMaskedIndexPutAccumulateBackward0,
-    )
-    bind(_operators.scatter_src, native.functional, "scatter", ScatterBackward0)
-    impl(_operators.scatter__src, "CPU, CUDA, Meta", native.scatter__src, counts, ScatterBackward0)
-    bind(_operators.scatter_src_out, native.out, "scatter", counts, refuses_out)
-    bind(_operators.scatter_value, native.functional, "scatter", ScatterBackward1)
-    impl(
-        _operators.scatter__value, "CPU, CUDA, Meta", native.scatter__value, counts,
-        ScatterBackward1,
-    )
-    bind(_operators.scatter_value_out, native.out, "scatter", counts, refuses_out)
-    bind(_operators.scatter_reduce, native.functional, "scatter_add", ScatterBackward2)
-    impl(
-        _operators.scatter__reduce, "CPU, CUDA, Meta", native.scatter__reduce, counts,
-        ScatterBackward2, loop="scatter_add",
-    )
-    bind(_operators.scatter_reduce_out, native.out, "scatter_add", counts, refuses_out)
-    bind(_operators.scatter_value_reduce, native.functional, "scatter_add", ScatterBackward3)
-    impl(
-        _operators.scatter__value_reduce, "CPU, CUDA, Meta", native.scatter__value_reduce, counts,
-        ScatterBackward3, loop="scatter_add",
-    )
-    bind(_operators.scatter_value_reduce_out, native.out, "scatter_add", counts, refuses_out)
+        _ops.scatter__value_reduce, "CPU, CUDA, Meta", native.scatter__value_reduce, counts,
+        ScatterBackward3, loop="scatter_add")
+    bind(_ops.scatter_value_reduce_out, native.out, "scatter_add", counts, refuses_out)
     bind(
-        _operators.scatter_add, native.functional, "scatter_add", ScatterAddBackward0,
-        casts(CUDA="promote"),
-    )
+        _ops.scatter_add, native.functional, "scatter_add", ScatterAddBackward0,
+        casts(CUDA="promote"))
+    impl(_ops.scatter_add_, "CPU, CUDA, Meta", native.scatter_add_, counts, ScatterAddBackward0)
+    bind(_ops.scatter_add_out, native.out, "scatter_add", counts, refuses_out)
+    bind(_ops.scatter_reduce_two, native.functional, "scatter", ScatterReduceBackward0)
     impl(
-        _operators.scatter_add_, "CPU, CUDA, Meta", native.scatter_add_, counts,
-        ScatterAddBackward0,
-    )
-    bind(_operators.scatter_add_out, native.out, "scatter_add", counts, refuses_out)
-    bind(_operators.scatter_reduce_two, native.functional, "scatter", ScatterReduceBackward0)
+        _ops.scatter_reduce__two, "CPU, CUDA, Meta", native.scatter_reduce__two, counts,
+        ScatterReduceBackward0, loop="scatter")
+    bind(_ops.scatter_reduce_two_out, native.out, "scatter", counts, refuses_out)
+    bind(_ops.index_add, native.functional, "scatter_add", IndexAddBackward0)
     impl(
-        _operators.scatter_reduce__two, "CPU, CUDA, Meta", native.scatter_reduce__two, counts,
-        ScatterReduceBackward0, loop="scatter",
-    )
-    bind(_operators.scatter_reduce_two_out, native.out, "scatter", counts, refuses_out)
-    bind(_operators.index_add, native.functional, "scatter_add", IndexAddBackward0)
+        _ops.index_add_, "CPU, CUDA, Meta", native.index_add_, counts, IndexAddBackward0,
+        loop="scatter_add")
+    bind(_ops.index_add_out, native.out, "scatter_add", counts, refuses_out)
+    bind(_ops.index_copy, native.functional, "scatter", IndexCopyBackward0, casts(CPU="promote"))
     impl(
-        _operators.index_add_, "CPU, CUDA, Meta", native.index_add_, counts, IndexAddBackward0,
-        loop="scatter_add",
-    )
-    bind(_operators.index_add_out, native.out, "scatter_add", counts, refuses_out)
-    bind(
-        _operators.index_copy, native.functional, "scatter", IndexCopyBackward0,
-        casts(CPU="promote"),
-    )
+        _ops.index_copy_, "CPU, CUDA, Meta", native.index_copy_, counts, IndexCopyBackward0,
+        loop="scatter")
+    bind(_ops.index_copy_out, native.out, "scatter", counts, refuses_out)
+    bind(_ops.index_fill_int_Scalar, native.kept_functional, "scatter", IndexFillBackward0)
     impl(
-        _operators.index_copy_, "CPU, CUDA, Meta", native.index_copy_, counts, IndexCopyBackward0,
-        loop="scatter",
-    )
-    bind(_operators.index_copy_out, native.out, "scatter", counts, refuses_out)
-    bind(_operators.index_fill_int_Scalar, native.kept_functional, "scatter", IndexFillBackward0)
+        _ops.index_fill__int_Scalar, "CPU, CUDA, Meta", native.index_fill__int_Scalar, counts,
+        IndexFillBackward0, loop="scatter")
+    bind(_ops.index_fill_int_Scalar_out, native.kept_out, "scatter", counts, refuses_out)
+    bind(_ops.index_fill_int_Tensor, native.kept_functional, "scatter", IndexFillBackward1)
     impl(
-        _operators.index_fill__int_Scalar, "CPU, CUDA, Meta", native.index_fill__int_Scalar, counts,
-        IndexFillBackward0, loop="scatter",
-    )
-    bind(_operators.index_fill_int_Scalar_out, native.kept_out, "scatter", counts, refuses_out)
-    bind(_operators.index_fill_int_Tensor, native.kept_functional, "scatter", IndexFillBackward1)
+        _ops.index_fill__int_Tensor, "CPU, CUDA, Meta", native.index_fill__int_Tensor, counts,
+        IndexFillBackward1, loop="scatter")
+    bind(_ops.index_fill_int_Tensor_out, native.kept_out, "scatter", counts, refuses_out)
+    bind(_ops.index_reduce, native.functional, "scatter", IndexReduceBackward0)
     impl(
-        _operators.index_fill__int_Tensor, "CPU, CUDA, Meta", native.index_fill__int_Tensor, counts,
-        IndexFillBackward1, loop="scatter",
-    )
-    bind(_operators.index_fill_int_Tensor_out, native.kept_out, "scatter", counts, refuses_out)
-    bind(_operators.index_reduce, native.functional, "scatter", IndexReduceBackward0)
+        _ops.index_reduce_, "CPU, CUDA, Meta", native.index_reduce_, counts, IndexReduceBackward0,
+        loop="scatter")
+    bind(_ops.index_reduce_out, native.out, "scatter", counts, refuses_out)
+    bind(_ops.put, native.kept_functional, "scatter", PutBackward0)
+    impl(_ops.put_, "CPU, CUDA, Meta", native.put_, counts, PutBackward0, loop="scatter")
+    bind(_ops.put_out, native.kept_out, "scatter", counts, refuses_out)
     impl(
-        _operators.index_reduce_, "CPU, CUDA, Meta", native.index_reduce_, counts,
-        IndexReduceBackward0, loop="scatter",
-    )
-    bind(_operators.index_reduce_out, native.out, "scatter", counts, refuses_out)
-    bind(_operators.put, native.kept_functional, "scatter", PutBackward0)
-    impl(_operators.put_, "CPU, CUDA, Meta", native.put_, counts, PutBackward0, loop="scatter")
-    bind(_operators.put_out, native.kept_out, "scatter", counts, refuses_out)
+        _ops.select_scatter, "CompositeExplicitAutograd", native.select_scatter,
+        SelectScatterBackward0)
+    out_of(_ops.select_scatter_out, _ops.select_scatter)
     impl(
-        _operators.select_scatter, "CompositeExplicitAutograd", native.select_scatter,
-        SelectScatterBackward0,
-    )
+        _ops.slice_scatter, "CompositeExplicitAutograd", native.slice_scatter,
+        SliceScatterBackward0)
+    out_of(_ops.slice_scatter_out, _ops.slice_scatter)
     impl(
-        _operators.select_scatter_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.select_scatter), counts, refuses_out,
-    )
-    impl(
-        _operators.slice_scatter, "CompositeExplicitAutograd", native.slice_scatter,
-        SliceScatterBackward0,
-    )
-    impl(
-        _operators.slice_scatter_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.slice_scatter), counts, refuses_out,
-    )
-    impl(
-        _operators.unfold_backward, "CompositeExplicitAutograd", native.unfold_backward,
-        UnfoldBackwardBackward0,
-    )
-    impl(
-        _operators.unfold_backward_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.unfold_backward), counts, refuses_out,
-    )
+        _ops.unfold_backward, "CompositeExplicitAutograd", native.unfold_backward,
+        UnfoldBackwardBackward0)
+    out_of(_ops.unfold_backward_out, _ops.unfold_backward)
 
-
-class IndexPutBackward0(_Node):
-    """Of index_put."""
+class IndexPutBackward0(_Node):  # index_put
     __slots__ = ("saved_indices", "saved_values", "saved_accumulate")
     saved = ("saved_indices", "saved_values")
     inputs = ("self", "values")
-
     def keep(node, self, indices, values, accumulate):
         node.saved_indices = _save(indices)
         if node.edges[0] is not None:
             node.saved_values = _save(values)
         node.saved_accumulate = accumulate
-
     def backward(node, grad):
         to_self, to_values = node.edges
         grad_self = grad_values = None
@@ -168,38 +116,27 @@ class IndexPutBackward0(_Node):
         if to_values is not None:
             grad_values = grad.index(node.saved_indices.unpack(node))
         return grad_self, grad_values
-
     def release(node):
         node.saved_indices = node.saved_values = _FREED
 
-
-class UnsafeIndexPutBackward0(IndexPutBackward0):
-    """Of _unsafe_index_put."""
+class UnsafeIndexPutBackward0(IndexPutBackward0):  # _unsafe_index_put
     __slots__ = ()
 
-
-class IndexPutImplBackward0(IndexPutBackward0):
-    """Of _index_put_impl_."""
+class IndexPutImplBackward0(IndexPutBackward0):  # _index_put_impl_
     __slots__ = ()
-
     def keep(node, self, indices, values, accumulate, unsafe):
         node.saved_indices = _save(indices)
         if node.edges[0] is not None:
             node.saved_values = _save(values)
         node.saved_accumulate = accumulate
 
-
-class UnsafeMaskedIndexPutAccumulateBackward0(_Node):
-    """Of _unsafe_masked_index_put_accumulate."""
-    __slots__ = ("saved_mask", "saved_indices")
-    saved = ("saved_mask", "saved_indices")
+class UnsafeMaskedIndexPutAccumulateBackward0(_Node):  # _unsafe_masked_index_put_accumulate
+    __slots__ = saved = ("saved_mask", "saved_indices")
     inputs = ("self", "values")
-
     def keep(node, self, mask, indices, values):
         if node.edges[1] is not None:
             node.saved_mask = _save(mask)
             node.saved_indices = _save(indices)
-
     def backward(node, grad):
         to_self, to_values = node.edges
         grad_self = grad_values = None
@@ -210,22 +147,17 @@ class UnsafeMaskedIndexPutAccumulateBackward0(_Node):
             indices = node.saved_indices.unpack(node)
             grad_values = _unsafe_masked_index(grad, mask, indices, 0)
         return grad_self, grad_values
-
     def release(node):
         node.saved_mask = node.saved_indices = _FREED
 
-
-class ScatterBackward0(_Node):
-    """Of scatter.src."""
+class ScatterBackward0(_Node):  # scatter.src
     __slots__ = ("saved_index", "saved_dim", "saved_src_shape")
     saved = ("saved_index",)
     inputs = ("self", "src")
-
     def keep(node, self, dim, index, src):
         node.saved_index = _save(index)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_src_shape = src.shape
-
     def backward(node, grad):
         to_self, to_src = node.edges
         grad_self = grad_src = None
@@ -235,50 +167,38 @@ class ScatterBackward0(_Node):
             index = node.saved_index.unpack(node)
             grad_src = scatter_src_backward(grad, node.saved_src_shape, node.saved_dim, index)
         return grad_self, grad_src
-
     def release(node):
         node.saved_index = _FREED
 
-
-class ScatterBackward1(_Node):
-    """Of scatter.value."""
+class ScatterBackward1(_Node):  # scatter.value
     __slots__ = ("saved_index", "saved_dim")
     saved = ("saved_index",)
     inputs = ("self",)
-
     def keep(node, self, dim, index, value):
         node.saved_index = _save(index)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         return (scatter(grad, node.saved_dim, node.saved_index.unpack(node), 0),)
-
     def release(node):
         node.saved_index = _FREED
 
-
-class ScatterBackward2(_Node):
-    """Of scatter.reduce."""
+class ScatterBackward2(_Node):  # scatter.reduce
     __slots__ = (
-        "saved_self", "saved_index", "saved_src", "saved_result", "saved_dim", "saved_reduce",
-    )
+        "saved_self", "saved_index", "saved_src", "saved_result", "saved_dim", "saved_reduce")
     saved = ("saved_self", "saved_index", "saved_src", "saved_result")
     inputs = ("self", "src")
-
     def keep(node, self, dim, index, src, reduce):
         node.saved_self = _save(self)
         node.saved_index = _save(index)
         node.saved_src = _save(src)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
-
     def keep_inplace(node, self, dim, index, src, reduce):
         node.saved_self = _save_copy(self)
         node.saved_index = _save(index)
         node.saved_src = _save(src)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
-
     def backward(node, grad):
         to_self, to_src = node.edges
         grad_self = grad_src = None
@@ -299,47 +219,36 @@ class ScatterBackward2(_Node):
             result = node.saved_result.unpack(node)
             grad_src = scattered_src(grad, self, dim, index, src, reduce, True, result)
         return grad_self, grad_src
-
     def release(node):
-        node.saved_self = node.saved_index = node.saved_src = _FREED
-        node.saved_result = _FREED
+        node.saved_self = node.saved_index = node.saved_src = node.saved_result = _FREED
 
-
-class ScatterBackward3(_Node):
-    """Of scatter.value_reduce."""
+class ScatterBackward3(_Node):  # scatter.value_reduce
     __slots__ = ("saved_index", "saved_dim", "saved_value", "saved_reduce")
     saved = ("saved_index",)
     inputs = ("self",)
-
     def keep(node, self, dim, index, value, reduce):
         node.saved_index = _save(index)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_value = value if type(value) in _PLAIN else _kept(value)
         node.saved_reduce = reduce
-
     def backward(node, grad):
         dim = node.saved_dim
         value = node.saved_value
         reduce = node.saved_reduce
         index = node.saved_index.unpack(node)
         return (scatter_value_backward(grad, dim, index, value, reduce),)
-
     def release(node):
         node.saved_index = _FREED
 
-
-class ScatterAddBackward0(_Node):
-    """Of scatter_add."""
+class ScatterAddBackward0(_Node):  # scatter_add
     __slots__ = ("saved_index", "saved_src_shape", "saved_dim")
     saved = ("saved_index",)
     inputs = ("self", "src")
-
     def keep(node, self, dim, index, src):
         if node.edges[1] is not None:
             node.saved_index = _save(index)
         node.saved_src_shape = src.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         to_self, to_src = node.edges
         grad_self = grad_src = None
@@ -349,20 +258,15 @@ class ScatterAddBackward0(_Node):
             index = node.saved_index.unpack(node)
             grad_src = scatter_src_backward(grad, node.saved_src_shape, node.saved_dim, index)
         return grad_self, grad_src
-
     def release(node):
         node.saved_index = _FREED
 
-
-class ScatterReduceBackward0(_Node):
-    """Of scatter_reduce.two."""
+class ScatterReduceBackward0(_Node):  # scatter_reduce.two
     __slots__ = (
         "saved_self", "saved_index", "saved_src", "saved_result", "saved_dim", "saved_reduce",
-        "saved_include_self",
-    )
+        "saved_include_self")
     saved = ("saved_self", "saved_index", "saved_src", "saved_result")
     inputs = ("self", "src")
-
     def keep(node, self, dim, index, src, reduce, include_self):
         node.saved_self = _save(self)
         node.saved_index = _save(index)
@@ -370,7 +274,6 @@ class ScatterReduceBackward0(_Node):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
         node.saved_include_self = include_self
-
     def keep_inplace(node, self, dim, index, src, reduce, include_self):
         node.saved_self = _save_copy(self)
         node.saved_index = _save(index)
@@ -378,7 +281,6 @@ class ScatterReduceBackward0(_Node):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
         node.saved_include_self = include_self
-
     def backward(node, grad):
         to_self, to_src = node.edges
         grad_self = grad_src = None
@@ -401,25 +303,19 @@ class ScatterReduceBackward0(_Node):
             result = node.saved_result.unpack(node)
             grad_src = scattered_src(grad, self, dim, index, src, reduce, include_self, result)
         return grad_self, grad_src
-
     def release(node):
-        node.saved_self = node.saved_index = node.saved_src = _FREED
-        node.saved_result = _FREED
+        node.saved_self = node.saved_index = node.saved_src = node.saved_result = _FREED
 
-
-class IndexAddBackward0(_Node):
-    """Of index_add."""
+class IndexAddBackward0(_Node):  # index_add
     __slots__ = ("saved_index", "saved_source_shape", "saved_dim", "saved_alpha")
     saved = ("saved_index",)
     inputs = ("self", "source")
-
     def keep(node, self, dim, index, source, alpha):
         if node.edges[1] is not None:
             node.saved_index = _save(index)
         node.saved_source_shape = source.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
-
     def backward(node, grad):
         to_self, to_source = node.edges
         grad_self = grad_source = None
@@ -432,22 +328,17 @@ class IndexAddBackward0(_Node):
             index = node.saved_index.unpack(node)
             grad_source = scaled(index_select(grad, dim, index).reshape(source_shape), alpha)
         return grad_self, grad_source
-
     def release(node):
         node.saved_index = _FREED
 
-
-class IndexCopyBackward0(_Node):
-    """Of index_copy."""
+class IndexCopyBackward0(_Node):  # index_copy
     __slots__ = ("saved_index", "saved_dim", "saved_source_shape")
     saved = ("saved_index",)
     inputs = ("self", "source")
-
     def keep(node, self, dim, index, source):
         node.saved_index = _save(index)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_source_shape = source.shape
-
     def backward(node, grad):
         to_self, to_source = node.edges
         grad_self = grad_source = None
@@ -457,38 +348,28 @@ class IndexCopyBackward0(_Node):
             index = node.saved_index.unpack(node)
             grad_source = index_select(grad, node.saved_dim, index).reshape(node.saved_source_shape)
         return grad_self, grad_source
-
     def release(node):
         node.saved_index = _FREED
 
-
-class IndexFillBackward0(_Node):
-    """Of index_fill.int_Scalar."""
+class IndexFillBackward0(_Node):  # index_fill.int_Scalar
     __slots__ = ("saved_index", "saved_dim")
     saved = ("saved_index",)
     inputs = ("self",)
-
     def keep(node, self, dim, index, value):
         node.saved_index = _save(index)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         return (index_fill(grad, node.saved_dim, node.saved_index.unpack(node), 0),)
-
     def release(node):
         node.saved_index = _FREED
 
-
-class IndexFillBackward1(_Node):
-    """Of index_fill.int_Tensor."""
+class IndexFillBackward1(_Node):  # index_fill.int_Tensor
     __slots__ = ("saved_index", "saved_dim")
     saved = ("saved_index",)
     inputs = ("self", "value")
-
     def keep(node, self, dim, index, value):
         node.saved_index = _save(index)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         to_self, to_value = node.edges
         grad_self = grad_value = None
@@ -498,20 +379,15 @@ class IndexFillBackward1(_Node):
             index = node.saved_index.unpack(node)
             grad_value = index_fill_value_backward(grad, node.saved_dim, index)
         return grad_self, grad_value
-
     def release(node):
         node.saved_index = _FREED
 
-
-class IndexReduceBackward0(_Node):
-    """Of index_reduce."""
+class IndexReduceBackward0(_Node):  # index_reduce
     __slots__ = (
-        "saved_self", "saved_index", "saved_source", "saved_result", "saved_dim",
-        "saved_reduce", "saved_include_self",
-    )
+        "saved_self", "saved_index", "saved_source", "saved_result", "saved_dim", "saved_reduce",
+        "saved_include_self")
     saved = ("saved_self", "saved_index", "saved_source", "saved_result")
     inputs = ("self", "source")
-
     def keep(node, self, dim, index, source, reduce, include_self):
         node.saved_self = _save(self)
         node.saved_index = _save(index)
@@ -519,7 +395,6 @@ class IndexReduceBackward0(_Node):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
         node.saved_include_self = include_self
-
     def keep_inplace(node, self, dim, index, source, reduce, include_self):
         node.saved_self = _save_copy(self)
         node.saved_index = _save(index)
@@ -527,7 +402,6 @@ class IndexReduceBackward0(_Node):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_reduce = reduce
         node.saved_include_self = include_self
-
     def backward(node, grad):
         to_self, to_source = node.edges
         grad_self = grad_source = None
@@ -550,25 +424,19 @@ class IndexReduceBackward0(_Node):
             result = node.saved_result.unpack(node)
             grad_source = index_source(grad, self, dim, index, source, reduce, include_self, result)
         return grad_self, grad_source
-
     def release(node):
-        node.saved_self = node.saved_index = node.saved_source = _FREED
-        node.saved_result = _FREED
+        node.saved_self = node.saved_index = node.saved_source = node.saved_result = _FREED
 
-
-class PutBackward0(_Node):
-    """Of put."""
+class PutBackward0(_Node):  # put
     __slots__ = ("saved_index", "saved_source", "saved_accumulate", "saved_source_shape")
     saved = ("saved_index", "saved_source")
     inputs = ("self", "source")
-
     def keep(node, self, index, source, accumulate):
         node.saved_index = _save(index)
         if node.edges[0] is not None:
             node.saved_source = _save(source)
         node.saved_accumulate = accumulate
         node.saved_source_shape = source.shape
-
     def backward(node, grad):
         to_self, to_source = node.edges
         grad_self = grad_source = None
@@ -579,19 +447,14 @@ class PutBackward0(_Node):
         if to_source is not None:
             grad_source = take(grad, node.saved_index.unpack(node)).reshape(node.saved_source_shape)
         return grad_self, grad_source
-
     def release(node):
         node.saved_index = node.saved_source = _FREED
 
-
-class SelectScatterBackward0(_Node):
-    """Of select_scatter."""
+class SelectScatterBackward0(_Node):  # select_scatter
     __slots__ = ("saved_dim", "saved_index")
-
     def keep(node, self, src, dim, index):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_index = index if type(index) in _PLAIN else _kept(index)
-
     def backward(node, grad):
         to_self, to_src = node.edges
         grad_self = grad_src = None
@@ -603,17 +466,13 @@ class SelectScatterBackward0(_Node):
             grad_src = grad.select(node.saved_dim, node.saved_index)
         return grad_self, grad_src
 
-
-class SliceScatterBackward0(_Node):
-    """Of slice_scatter."""
+class SliceScatterBackward0(_Node):  # slice_scatter
     __slots__ = ("saved_dim", "saved_start", "saved_end", "saved_step")
-
     def keep(node, self, src, dim, start, end, step):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_start = start if type(start) in _PLAIN else _kept(start)
         node.saved_end = end if type(end) in _PLAIN else _kept(end)
         node.saved_step = step if type(step) in _PLAIN else _kept(step)
-
     def backward(node, grad):
         to_self, to_src = node.edges
         grad_self = grad_src = None
@@ -627,15 +486,11 @@ class SliceScatterBackward0(_Node):
             grad_src = grad.slice(node.saved_dim, node.saved_start, node.saved_end, node.saved_step)
         return grad_self, grad_src
 
-
-class UnfoldBackwardBackward0(_Node):
-    """Of unfold_backward."""
+class UnfoldBackwardBackward0(_Node):  # unfold_backward
     __slots__ = ("saved_dim", "saved_size", "saved_step")
-
     def keep(node, grad_in, input_sizes, dim, size, step):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_size = size if type(size) in _PLAIN else _kept(size)
         node.saved_step = step if type(step) in _PLAIN else _kept(step)
-
     def backward(node, grad):
         return (grad.unfold(node.saved_dim, node.saved_size, node.saved_step),)

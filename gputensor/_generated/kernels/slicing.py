@@ -4,158 +4,103 @@
 from ...autograd.formulas import cat, stack, unfold_backward
 from ...autograd.formulas.views import (
     as_strided_backward, as_strided_of, diagonal_backward, diagonal_scatter_backward,
-    select_backward, slice_backward, strided_scatter_backward,
-)
-from ...autograd.node import Node as _Node
+    select_backward, slice_backward, strided_scatter_backward)
 from ...autograd.formulas.views import geometry as _geometry
-from ...structured import forms as _forms
+from ...autograd.node import Node as _Node
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import counts, impl, refuses_out, tracks
+from ...structured import forms as _forms
+from ...makers.rows import counts, impl, out_of, tracks
 from ...native import slicing as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.narrow, "CompositeImplicitAutograd", native.narrow)
-    impl(_operators.select_int, "CompositeExplicitAutograd", native.select, tracks, SelectBackward0)
+    impl(_ops.narrow, "CompositeImplicitAutograd", native.narrow)
+    impl(_ops.select_int, "CompositeExplicitAutograd", native.select, tracks, SelectBackward0)
     impl(
-        _operators.select_copy_int, "CompositeExplicitAutograd", _forms.copy(_operators.select_int),
-        SelectBackward0,
-    )
+        _ops.select_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.select_int),
+        SelectBackward0)
+    out_of(_ops.select_copy_int_out, _ops.select_copy_int)
+    impl(_ops.slice_Tensor, "CompositeExplicitAutograd", native.slice, tracks, SliceBackward0)
     impl(
-        _operators.select_copy_int_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.select_copy_int), counts, refuses_out,
-    )
-    impl(_operators.slice_Tensor, "CompositeExplicitAutograd", native.slice, tracks, SliceBackward0)
+        _ops.slice_copy_Tensor, "CompositeExplicitAutograd", _forms.copy(_ops.slice_Tensor),
+        SliceBackward0)
+    out_of(_ops.slice_copy_Tensor_out, _ops.slice_copy_Tensor)
+    impl(_ops.as_strided, "CPU, CUDA, Meta", native.as_strided, tracks, AsStridedBackward0)
     impl(
-        _operators.slice_copy_Tensor, "CompositeExplicitAutograd",
-        _forms.copy(_operators.slice_Tensor), SliceBackward0,
-    )
+        _ops.as_strided_copy, "CompositeExplicitAutograd", _forms.copy(_ops.as_strided),
+        AsStridedBackward0)
+    out_of(_ops.as_strided_copy_out, _ops.as_strided_copy)
     impl(
-        _operators.slice_copy_Tensor_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.slice_copy_Tensor), counts, refuses_out,
-    )
-    impl(_operators.as_strided, "CPU, CUDA, Meta", native.as_strided, tracks, AsStridedBackward0)
+        _ops.as_strided_, "CompositeExplicitAutogradNonFunctional", native.as_strided_, counts,
+        AsStridedBackward1)
+    impl(_ops.diagonal, "CompositeExplicitAutograd", native.diagonal, tracks, DiagonalBackward0)
     impl(
-        _operators.as_strided_copy, "CompositeExplicitAutograd", _forms.copy(_operators.as_strided),
-        AsStridedBackward0,
-    )
+        _ops.diagonal_copy, "CompositeExplicitAutograd", _forms.copy(_ops.diagonal),
+        DiagonalBackward0)
+    out_of(_ops.diagonal_copy_out, _ops.diagonal_copy)
+    impl(_ops.unfold, "CPU, CUDA, Meta", native.unfold, tracks, UnfoldBackward0)
+    impl(_ops.unfold_copy, "CompositeExplicitAutograd", _forms.copy(_ops.unfold), UnfoldBackward0)
+    out_of(_ops.unfold_copy_out, _ops.unfold_copy)
+    impl(_ops.unbind_int, "CompositeExplicitAutograd", native.unbind, tracks, UnbindBackward0)
     impl(
-        _operators.as_strided_copy_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.as_strided_copy), counts, refuses_out,
-    )
+        _ops.unbind_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.unbind_int),
+        UnbindBackward0)
+    impl(_ops.split_Tensor, "CompositeExplicitAutograd", native.split, tracks, SplitBackward0)
     impl(
-        _operators.as_strided_, "CompositeExplicitAutogradNonFunctional", native.as_strided_,
-        counts, AsStridedBackward1,
-    )
+        _ops.split_copy_Tensor, "CompositeExplicitAutograd", _forms.copy(_ops.split_Tensor),
+        SplitBackward0)
+    impl(_ops.split_sizes, "CompositeImplicitAutograd", native.split_sizes)
     impl(
-        _operators.diagonal, "CompositeExplicitAutograd", native.diagonal, tracks,
-        DiagonalBackward0,
-    )
+        _ops.split_with_sizes, "CompositeExplicitAutograd", native.split_with_sizes, tracks,
+        SplitWithSizesBackward0)
     impl(
-        _operators.diagonal_copy, "CompositeExplicitAutograd", _forms.copy(_operators.diagonal),
-        DiagonalBackward0,
-    )
+        _ops.split_with_sizes_copy, "CompositeExplicitAutograd", _forms.copy(_ops.split_with_sizes),
+        SplitWithSizesBackward0)
+    impl(_ops.chunk, "CompositeImplicitAutograd", native.chunk)
+    impl(_ops.narrow_copy, "CompositeImplicitAutograd", native.narrow_copy)
+    out_of(_ops.narrow_copy_out, _ops.narrow_copy)
+    impl(_ops.tensor_split_sections, "CompositeImplicitAutograd", native.tensor_split_sections)
+    impl(_ops.tensor_split_indices, "CompositeImplicitAutograd", native.tensor_split_indices)
+    impl(_ops.hsplit_int, "CompositeImplicitAutograd", native.hsplit_int)
+    impl(_ops.hsplit_array, "CompositeImplicitAutograd", native.hsplit_array)
+    impl(_ops.vsplit_int, "CompositeImplicitAutograd", native.vsplit_int)
+    impl(_ops.vsplit_array, "CompositeImplicitAutograd", native.vsplit_array)
+    impl(_ops.dsplit_int, "CompositeImplicitAutograd", native.dsplit_int)
+    impl(_ops.dsplit_array, "CompositeImplicitAutograd", native.dsplit_array)
     impl(
-        _operators.diagonal_copy_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.diagonal_copy), counts, refuses_out,
-    )
-    impl(_operators.unfold, "CPU, CUDA, Meta", native.unfold, tracks, UnfoldBackward0)
+        _ops.unsafe_split_Tensor, "CompositeExplicitAutograd", native.unsafe_split,
+        UnsafeSplitBackward0)
     impl(
-        _operators.unfold_copy, "CompositeExplicitAutograd", _forms.copy(_operators.unfold),
-        UnfoldBackward0,
-    )
+        _ops.unsafe_split_with_sizes, "CompositeExplicitAutograd", native.unsafe_split_with_sizes,
+        UnsafeSplitWithSizesBackward0)
+    impl(_ops.unsafe_chunk, "CompositeImplicitAutograd", native.unsafe_chunk)
     impl(
-        _operators.unfold_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.unfold_copy),
-        counts, refuses_out,
-    )
-    impl(_operators.unbind_int, "CompositeExplicitAutograd", native.unbind, tracks, UnbindBackward0)
+        _ops.diagonal_scatter, "CompositeExplicitAutograd", native.diagonal_scatter,
+        DiagonalScatterBackward0)
+    out_of(_ops.diagonal_scatter_out, _ops.diagonal_scatter)
     impl(
-        _operators.unbind_copy_int, "CompositeExplicitAutograd", _forms.copy(_operators.unbind_int),
-        UnbindBackward0,
-    )
-    impl(_operators.split_Tensor, "CompositeExplicitAutograd", native.split, tracks, SplitBackward0)
-    impl(
-        _operators.split_copy_Tensor, "CompositeExplicitAutograd",
-        _forms.copy(_operators.split_Tensor), SplitBackward0,
-    )
-    impl(_operators.split_sizes, "CompositeImplicitAutograd", native.split_sizes)
-    impl(
-        _operators.split_with_sizes, "CompositeExplicitAutograd", native.split_with_sizes, tracks,
-        SplitWithSizesBackward0,
-    )
-    impl(
-        _operators.split_with_sizes_copy, "CompositeExplicitAutograd",
-        _forms.copy(_operators.split_with_sizes), SplitWithSizesBackward0,
-    )
-    impl(_operators.chunk, "CompositeImplicitAutograd", native.chunk)
-    impl(_operators.narrow_copy, "CompositeImplicitAutograd", native.narrow_copy)
-    impl(
-        _operators.narrow_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.narrow_copy),
-        counts, refuses_out,
-    )
-    impl(
-        _operators.tensor_split_sections, "CompositeImplicitAutograd", native.tensor_split_sections,
-    )
-    impl(_operators.tensor_split_indices, "CompositeImplicitAutograd", native.tensor_split_indices)
-    impl(_operators.hsplit_int, "CompositeImplicitAutograd", native.hsplit_int)
-    impl(_operators.hsplit_array, "CompositeImplicitAutograd", native.hsplit_array)
-    impl(_operators.vsplit_int, "CompositeImplicitAutograd", native.vsplit_int)
-    impl(_operators.vsplit_array, "CompositeImplicitAutograd", native.vsplit_array)
-    impl(_operators.dsplit_int, "CompositeImplicitAutograd", native.dsplit_int)
-    impl(_operators.dsplit_array, "CompositeImplicitAutograd", native.dsplit_array)
-    impl(
-        _operators.unsafe_split_Tensor, "CompositeExplicitAutograd", native.unsafe_split,
-        UnsafeSplitBackward0,
-    )
-    impl(
-        _operators.unsafe_split_with_sizes, "CompositeExplicitAutograd",
-        native.unsafe_split_with_sizes, UnsafeSplitWithSizesBackward0,
-    )
-    impl(_operators.unsafe_chunk, "CompositeImplicitAutograd", native.unsafe_chunk)
-    impl(
-        _operators.diagonal_scatter, "CompositeExplicitAutograd", native.diagonal_scatter,
-        DiagonalScatterBackward0,
-    )
-    impl(
-        _operators.diagonal_scatter_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.diagonal_scatter), counts, refuses_out,
-    )
-    impl(
-        _operators.as_strided_scatter, "CompositeExplicitAutograd", native.as_strided_scatter,
-        AsStridedScatterBackward0,
-    )
-    impl(
-        _operators.as_strided_scatter_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.as_strided_scatter), counts, refuses_out,
-    )
+        _ops.as_strided_scatter, "CompositeExplicitAutograd", native.as_strided_scatter,
+        AsStridedScatterBackward0)
+    out_of(_ops.as_strided_scatter_out, _ops.as_strided_scatter)
 
-
-class SelectBackward0(_Node):
-    """Of select.int."""
+class SelectBackward0(_Node):  # select.int
     __slots__ = ("saved_self_shape", "saved_dim", "saved_index")
-
     def keep(node, self, dim, index):
         node.saved_self_shape = self.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_index = index if type(index) in _PLAIN else _kept(index)
-
     def backward(node, grad):
         return (select_backward(grad, node.saved_self_shape, node.saved_dim, node.saved_index),)
 
-
-class SliceBackward0(_Node):
-    """Of slice.Tensor."""
+class SliceBackward0(_Node):  # slice.Tensor
     __slots__ = ("saved_self_shape", "saved_dim", "saved_start", "saved_end", "saved_step")
-
     def keep(node, self, dim, start, end, step):
         node.saved_self_shape = self.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_start = start if type(start) in _PLAIN else _kept(start)
         node.saved_end = end if type(end) in _PLAIN else _kept(end)
         node.saved_step = step if type(step) in _PLAIN else _kept(step)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         dim = node.saved_dim
@@ -164,11 +109,8 @@ class SliceBackward0(_Node):
         step = node.saved_step
         return (slice_backward(grad, self_shape, dim, start, end, step),)
 
-
-class AsStridedBackward0(_Node):
-    """Of as_strided."""
+class AsStridedBackward0(_Node):  # as_strided
     __slots__ = ("saved_self_geometry", "saved_size", "saved_stride", "saved_storage_offset")
-
     def keep(node, self, size, stride, storage_offset):
         node.saved_self_geometry = _geometry(self)
         node.saved_size = tuple(size) if type(size) is list else size
@@ -176,7 +118,6 @@ class AsStridedBackward0(_Node):
         node.saved_storage_offset = (
             storage_offset if type(storage_offset) in _PLAIN else _kept(storage_offset)
         )
-
     def backward(node, grad):
         self_geometry = node.saved_self_geometry
         size = node.saved_size
@@ -184,22 +125,16 @@ class AsStridedBackward0(_Node):
         storage_offset = node.saved_storage_offset
         return (as_strided_backward(grad, self_geometry, size, stride, storage_offset),)
 
-
-class AsStridedBackward1(AsStridedBackward0):
-    """Of as_strided_."""
+class AsStridedBackward1(AsStridedBackward0):  # as_strided_
     __slots__ = ()
 
-
-class DiagonalBackward0(_Node):
-    """Of diagonal."""
+class DiagonalBackward0(_Node):  # diagonal
     __slots__ = ("saved_self_shape", "saved_offset", "saved_dim1", "saved_dim2")
-
     def keep(node, self, offset, dim1, dim2):
         node.saved_self_shape = self.shape
         node.saved_offset = offset if type(offset) in _PLAIN else _kept(offset)
         node.saved_dim1 = dim1 if type(dim1) in _PLAIN else _kept(dim1)
         node.saved_dim2 = dim2 if type(dim2) in _PLAIN else _kept(dim2)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         offset = node.saved_offset
@@ -207,17 +142,13 @@ class DiagonalBackward0(_Node):
         dim2 = node.saved_dim2
         return (diagonal_backward(grad, self_shape, offset, dim1, dim2),)
 
-
-class UnfoldBackward0(_Node):
-    """Of unfold."""
+class UnfoldBackward0(_Node):  # unfold
     __slots__ = ("saved_self_shape", "saved_dimension", "saved_size", "saved_step")
-
     def keep(node, self, dimension, size, step):
         node.saved_self_shape = self.shape
         node.saved_dimension = dimension if type(dimension) in _PLAIN else _kept(dimension)
         node.saved_size = size if type(size) in _PLAIN else _kept(size)
         node.saved_step = step if type(step) in _PLAIN else _kept(step)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         dimension = node.saved_dimension
@@ -225,61 +156,41 @@ class UnfoldBackward0(_Node):
         step = node.saved_step
         return (unfold_backward(grad, self_shape, dimension, size, step),)
 
-
-class UnbindBackward0(_Node):
-    """Of unbind.int."""
+class UnbindBackward0(_Node):  # unbind.int
     __slots__ = ("saved_dim",)
-
     def keep(node, self, dim):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, *grads):
         grads = node.zeros_for(grads)
         return (stack(grads, node.saved_dim),)
 
-
-class SplitBackward0(_Node):
-    """Of split.Tensor."""
+class SplitBackward0(_Node):  # split.Tensor
     __slots__ = ("saved_dim",)
-
     def keep(node, self, split_size, dim):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, *grads):
         grads = node.zeros_for(grads)
         return (cat(grads, node.saved_dim),)
 
-
-class SplitWithSizesBackward0(SplitBackward0):
-    """Of split_with_sizes."""
+class SplitWithSizesBackward0(SplitBackward0):  # split_with_sizes
     __slots__ = ()
-
     def keep(node, self, split_sizes, dim):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
-
-class UnsafeSplitBackward0(SplitBackward0):
-    """Of unsafe_split.Tensor."""
+class UnsafeSplitBackward0(SplitBackward0):  # unsafe_split.Tensor
     __slots__ = ()
 
-
-class UnsafeSplitWithSizesBackward0(SplitBackward0):
-    """Of unsafe_split_with_sizes."""
+class UnsafeSplitWithSizesBackward0(SplitBackward0):  # unsafe_split_with_sizes
     __slots__ = ()
-
     def keep(node, self, split_sizes, dim):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
-
-class DiagonalScatterBackward0(_Node):
-    """Of diagonal_scatter."""
+class DiagonalScatterBackward0(_Node):  # diagonal_scatter
     __slots__ = ("saved_offset", "saved_dim1", "saved_dim2")
-
     def keep(node, self, src, offset, dim1, dim2):
         node.saved_offset = offset if type(offset) in _PLAIN else _kept(offset)
         node.saved_dim1 = dim1 if type(dim1) in _PLAIN else _kept(dim1)
         node.saved_dim2 = dim2 if type(dim2) in _PLAIN else _kept(dim2)
-
     def backward(node, grad):
         to_self, to_src = node.edges
         grad_self = grad_src = None
@@ -292,11 +203,8 @@ class DiagonalScatterBackward0(_Node):
             grad_src = grad.diagonal(node.saved_offset, node.saved_dim1, node.saved_dim2)
         return grad_self, grad_src
 
-
-class AsStridedScatterBackward0(_Node):
-    """Of as_strided_scatter."""
+class AsStridedScatterBackward0(_Node):  # as_strided_scatter
     __slots__ = ("saved_self_geometry", "saved_size", "saved_stride", "saved_storage_offset")
-
     def keep(node, self, src, size, stride, storage_offset):
         node.saved_self_geometry = _geometry(self)
         node.saved_size = tuple(size) if type(size) is list else size
@@ -304,7 +212,6 @@ class AsStridedScatterBackward0(_Node):
         node.saved_storage_offset = (
             storage_offset if type(storage_offset) in _PLAIN else _kept(storage_offset)
         )
-
     def backward(node, grad):
         to_self, to_src = node.edges
         grad_self = grad_src = None

@@ -3,88 +3,65 @@
 
 from ...autograd.formulas import _log_softmax_backward_data, _softmax_backward_data
 from ...autograd.formulas.pointwise import softmax_double_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, impl, refuses_out
 from ...native import softmax as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.softmax_int, "CompositeImplicitAutograd", native.softmax,
-        casts(CUDA="fp32_set_opt_dtype"),
-    )
-    bind(_operators._softmax, native.functional, "softmax", SoftmaxBackward0)
-    bind(_operators._softmax_out, native.out, "softmax", counts, refuses_out)
+        _ops.softmax_int, "CompositeImplicitAutograd", native.softmax,
+        casts(CUDA="fp32_set_opt_dtype"))
+    bind(_ops._softmax, native.functional, "softmax", SoftmaxBackward0)
+    bind(_ops._softmax_out, native.out, "softmax", counts, refuses_out)
     impl(
-        _operators._safe_softmax, "CompositeExplicitAutograd", native._safe_softmax,
-        SafeSoftmaxBackward0,
-    )
+        _ops._safe_softmax, "CompositeExplicitAutograd", native._safe_softmax, SafeSoftmaxBackward0)
     bind(
-        _operators._softmax_backward_data, native.backward_functional, "softmax_backward",
-        SoftmaxBackwardDataBackward0,
-    )
+        _ops._softmax_backward_data, native.backward_functional, "softmax_backward",
+        SoftmaxBackwardDataBackward0)
     impl(
-        _operators.log_softmax_int, "CompositeImplicitAutograd", native.log_softmax,
-        casts(CUDA="fp32_set_opt_dtype"),
-    )
-    bind(_operators._log_softmax, native.functional, "log_softmax", LogSoftmaxBackward0)
-    bind(_operators._log_softmax_out, native.out, "log_softmax", counts, refuses_out)
+        _ops.log_softmax_int, "CompositeImplicitAutograd", native.log_softmax,
+        casts(CUDA="fp32_set_opt_dtype"))
+    bind(_ops._log_softmax, native.functional, "log_softmax", LogSoftmaxBackward0)
+    bind(_ops._log_softmax_out, native.out, "log_softmax", counts, refuses_out)
     bind(
-        _operators._log_softmax_backward_data, native.backward_functional, "log_softmax_backward",
-        LogSoftmaxBackwardDataBackward0,
-    )
+        _ops._log_softmax_backward_data, native.backward_functional, "log_softmax_backward",
+        LogSoftmaxBackwardDataBackward0)
 
-
-class SoftmaxBackward0(_Node):
-    """Of _softmax."""
+class SoftmaxBackward0(_Node):  # _softmax
     __slots__ = ("saved_result", "saved_self_dtype", "saved_dim")
     saved = ("saved_result",)
-
     def keep(node, self, dim, half_to_float):
         node.saved_self_dtype = self.dtype
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         result = node.saved_result.unpack(node)
         return (_softmax_backward_data(grad, result, node.saved_dim, node.saved_self_dtype),)
-
     def release(node):
         node.saved_result = _FREED
 
-
-class SafeSoftmaxBackward0(_Node):
-    """Of _safe_softmax."""
+class SafeSoftmaxBackward0(_Node):  # _safe_softmax
     __slots__ = ("saved_result", "saved_dim")
     saved = ("saved_result",)
-
     def keep(node, self, dim, dtype):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         result = node.saved_result.unpack(node)
         return (_softmax_backward_data(grad, result, node.saved_dim, result.dtype),)
-
     def release(node):
         node.saved_result = _FREED
 
-
-class SoftmaxBackwardDataBackward0(_Node):
-    """Of _softmax_backward_data."""
+class SoftmaxBackwardDataBackward0(_Node):  # _softmax_backward_data
     __slots__ = ("saved_output", "saved_grad_output", "saved_dim", "saved_input_dtype")
     saved = ("saved_output", "saved_grad_output")
-
     def keep(node, grad_output, output, dim, input_dtype):
         node.saved_output = _save(output)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
         node.saved_input_dtype = input_dtype
-
     def backward(node, grad):
         to_grad_output, to_output = node.edges
         grad_grad_output = grad_output = None
@@ -98,39 +75,29 @@ class SoftmaxBackwardDataBackward0(_Node):
             output = node.saved_output.unpack(node)
             grad_output = softmax_double_backward(grad, grad_output, output, node.saved_dim)
         return grad_grad_output, grad_output
-
     def release(node):
         node.saved_output = node.saved_grad_output = _FREED
 
-
-class LogSoftmaxBackward0(_Node):
-    """Of _log_softmax."""
+class LogSoftmaxBackward0(_Node):  # _log_softmax
     __slots__ = ("saved_result", "saved_self_dtype", "saved_dim")
     saved = ("saved_result",)
-
     def keep(node, self, dim, half_to_float):
         node.saved_self_dtype = self.dtype
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         result = node.saved_result.unpack(node)
         return (_log_softmax_backward_data(grad, result, node.saved_dim, node.saved_self_dtype),)
-
     def release(node):
         node.saved_result = _FREED
 
-
-class LogSoftmaxBackwardDataBackward0(_Node):
-    """Of _log_softmax_backward_data."""
+class LogSoftmaxBackwardDataBackward0(_Node):  # _log_softmax_backward_data
     __slots__ = ("saved_output", "saved_grad_output", "saved_dim")
     saved = ("saved_output", "saved_grad_output")
-
     def keep(node, grad_output, output, dim, input_dtype):
         node.saved_output = _save(output)
         if node.edges[1] is not None:
             node.saved_grad_output = _save(grad_output)
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         to_grad_output, to_output = node.edges
         grad_grad_output = grad_output = None
@@ -142,6 +109,5 @@ class LogSoftmaxBackwardDataBackward0(_Node):
             output = node.saved_output.unpack(node)
             grad_output = -grad_output.sum(node.saved_dim, True) * output.exp() * grad
         return grad_grad_output, grad_output
-
     def release(node):
         node.saved_output = node.saved_grad_output = _FREED

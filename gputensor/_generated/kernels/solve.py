@@ -2,143 +2,72 @@
 """Registrations of the operators of native/solve.py, and their derivatives."""
 
 from ...autograd.formulas.linear_algebra import (
-    linalg_inv_backward, linalg_lstsq_A_backward, linalg_lstsq_B_backward,
-    linalg_solve_A_backward, linalg_solve_B_backward, linalg_triangular_A_backward,
-    linalg_triangular_B_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
+    linalg_inv_backward, linalg_lstsq_A_backward, linalg_lstsq_B_backward, linalg_solve_A_backward,
+    linalg_solve_B_backward, linalg_triangular_A_backward, linalg_triangular_B_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import casts, counts, impl, passes, refuses_out
+from ...makers.rows import casts, counts, impl, out_of, passes, refuses_out
 from ...native import solve as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.linalg_lu_solve, "CompositeImplicitAutograd", native.linalg_lu_solve)
+    impl(_ops.linalg_lu_solve, "CompositeImplicitAutograd", native.linalg_lu_solve)
+    out_of(_ops.linalg_lu_solve_out, _ops.linalg_lu_solve)
+    impl(_ops._linalg_solve_ex, "CPU, CUDA, Meta", native._linalg_solve_ex, LinalgSolveExBackward0)
+    out_of(_ops._linalg_solve_ex_result, _ops._linalg_solve_ex, 4)
     impl(
-        _operators.linalg_lu_solve_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_lu_solve), counts, refuses_out,
-    )
+        _ops.linalg_inv_ex, "CPU, CUDA, Meta", native.linalg_inv_ex, LinalgInvExBackward0,
+        casts(CPU="fp32"))
+    out_of(_ops.linalg_inv_ex_inverse, _ops.linalg_inv_ex, 2)
     impl(
-        _operators._linalg_solve_ex, "CPU, CUDA, Meta", native._linalg_solve_ex,
-        LinalgSolveExBackward0,
-    )
+        _ops.linalg_solve_triangular, "CPU, CUDA, Meta", native.linalg_solve_triangular,
+        LinalgSolveTriangularBackward0)
+    out_of(_ops.linalg_solve_triangular_out, _ops.linalg_solve_triangular)
+    impl(_ops.linalg_ldl_solve, "CPU, CUDA, Meta", native.linalg_ldl_solve, passes)
+    out_of(_ops.linalg_ldl_solve_out, _ops.linalg_ldl_solve)
     impl(
-        _operators._linalg_solve_ex_result, "CompositeExplicitAutograd",
-        _forms.out(_operators._linalg_solve_ex, 4), counts, refuses_out,
-    )
+        _ops.linalg_lstsq, "CPU, CUDA, Meta", native.linalg_lstsq, LinalgLstsqBackward0,
+        casts(CPU="fp32"))
+    out_of(_ops.linalg_lstsq_out, _ops.linalg_lstsq, 4)
+    impl(_ops.linalg_solve_ex, "CompositeImplicitAutograd", native.linalg_solve_ex)
+    out_of(_ops.linalg_solve_ex_out, _ops.linalg_solve_ex, 2)
+    impl(_ops.linalg_solve, "CompositeImplicitAutograd", native.linalg_solve, casts(CPU="fp32"))
+    out_of(_ops.linalg_solve_out, _ops.linalg_solve)
+    impl(_ops.linalg_inv, "CompositeImplicitAutograd", native.linalg_inv, casts(CPU="fp32"))
+    out_of(_ops.linalg_inv_out, _ops.linalg_inv)
+    impl(_ops.inverse, "CompositeImplicitAutograd", native.linalg_inv, casts(CPU="fp32"))
+    out_of(_ops.inverse_out, _ops.inverse)
+    impl(_ops.cholesky_solve, "CompositeImplicitAutograd", native.cholesky_solve, casts(CPU="fp32"))
+    out_of(_ops.cholesky_solve_out, _ops.cholesky_solve)
     impl(
-        _operators.linalg_inv_ex, "CPU, CUDA, Meta", native.linalg_inv_ex, LinalgInvExBackward0,
-        casts(CPU="fp32"),
-    )
+        _ops.cholesky_inverse, "CompositeImplicitAutograd", native.cholesky_inverse,
+        casts(CPU="fp32"))
+    out_of(_ops.cholesky_inverse_out, _ops.cholesky_inverse)
     impl(
-        _operators.linalg_inv_ex_inverse, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_inv_ex, 2), counts, refuses_out,
-    )
+        _ops.triangular_solve, "CompositeImplicitAutograd", native.triangular_solve,
+        casts(CPU="fp32"))
     impl(
-        _operators.linalg_solve_triangular, "CPU, CUDA, Meta", native.linalg_solve_triangular,
-        LinalgSolveTriangularBackward0,
-    )
+        _ops.triangular_solve_X, "CompositeExplicitAutograd", native.triangular_solve_X, counts,
+        refuses_out)
+    impl(_ops.lu_solve, "CompositeImplicitAutograd", native.lu_solve, casts(CPU="fp32"))
+    out_of(_ops.lu_solve_out, _ops.lu_solve)
     impl(
-        _operators.linalg_solve_triangular_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_solve_triangular), counts, refuses_out,
-    )
-    impl(_operators.linalg_ldl_solve, "CPU, CUDA, Meta", native.linalg_ldl_solve, passes)
+        _ops.linalg_tensorinv, "CompositeImplicitAutograd", native.linalg_tensorinv,
+        casts(CPU="fp32"))
+    out_of(_ops.linalg_tensorinv_out, _ops.linalg_tensorinv)
     impl(
-        _operators.linalg_ldl_solve_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_ldl_solve), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_lstsq, "CPU, CUDA, Meta", native.linalg_lstsq, LinalgLstsqBackward0,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_lstsq_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_lstsq, 4), counts, refuses_out,
-    )
-    impl(_operators.linalg_solve_ex, "CompositeImplicitAutograd", native.linalg_solve_ex)
-    impl(
-        _operators.linalg_solve_ex_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_solve_ex, 2), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_solve, "CompositeImplicitAutograd", native.linalg_solve,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_solve_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_solve), counts, refuses_out,
-    )
-    impl(_operators.linalg_inv, "CompositeImplicitAutograd", native.linalg_inv, casts(CPU="fp32"))
-    impl(
-        _operators.linalg_inv_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_inv),
-        counts, refuses_out,
-    )
-    impl(_operators.inverse, "CompositeImplicitAutograd", native.linalg_inv, casts(CPU="fp32"))
-    impl(
-        _operators.inverse_out, "CompositeExplicitAutograd", _forms.out(_operators.inverse), counts,
-        refuses_out,
-    )
-    impl(
-        _operators.cholesky_solve, "CompositeImplicitAutograd", native.cholesky_solve,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.cholesky_solve_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.cholesky_solve), counts, refuses_out,
-    )
-    impl(
-        _operators.cholesky_inverse, "CompositeImplicitAutograd", native.cholesky_inverse,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.cholesky_inverse_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.cholesky_inverse), counts, refuses_out,
-    )
-    impl(
-        _operators.triangular_solve, "CompositeImplicitAutograd", native.triangular_solve,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.triangular_solve_X, "CompositeExplicitAutograd", native.triangular_solve_X,
-        counts, refuses_out,
-    )
-    impl(_operators.lu_solve, "CompositeImplicitAutograd", native.lu_solve, casts(CPU="fp32"))
-    impl(
-        _operators.lu_solve_out, "CompositeExplicitAutograd", _forms.out(_operators.lu_solve),
-        counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_tensorinv, "CompositeImplicitAutograd", native.linalg_tensorinv,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_tensorinv_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_tensorinv), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_tensorsolve, "CompositeImplicitAutograd", native.linalg_tensorsolve,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_tensorsolve_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_tensorsolve), counts, refuses_out,
-    )
+        _ops.linalg_tensorsolve, "CompositeImplicitAutograd", native.linalg_tensorsolve,
+        casts(CPU="fp32"))
+    out_of(_ops.linalg_tensorsolve_out, _ops.linalg_tensorsolve)
 
-
-class LinalgSolveExBackward0(_Node):
-    """Of _linalg_solve_ex."""
+class LinalgSolveExBackward0(_Node):  # _linalg_solve_ex
     __slots__ = ("saved_A", "saved_B", "saved_result", "saved_left")
     saved = ("saved_A", "saved_B", "saved_result")
     others = (("saved_result", 0),)
-
     def keep(node, A, B, left, check_errors):
         node.saved_A = _save(A)
         node.saved_B = _save(B)
         node.saved_left = left
-
     def backward(node, grad):
         to_A, to_B = node.edges
         grad_A = grad_B = None
@@ -153,38 +82,26 @@ class LinalgSolveExBackward0(_Node):
             result = node.saved_result.unpack(node)
             grad_B = linalg_solve_B_backward(grad, A, B, result, node.saved_left)
         return grad_A, grad_B
-
     def release(node):
         node.saved_A = node.saved_B = node.saved_result = _FREED
 
-
-class LinalgInvExBackward0(_Node):
-    """Of linalg_inv_ex."""
-    __slots__ = ("saved_inverse",)
-    saved = ("saved_inverse",)
+class LinalgInvExBackward0(_Node):  # linalg_inv_ex
+    __slots__ = saved = ("saved_inverse",)
     others = (("saved_inverse", 0),)
-
     def backward(node, grad):
         return (linalg_inv_backward(grad, node.saved_inverse.unpack(node)),)
-
     def release(node):
         node.saved_inverse = _FREED
 
-
-class LinalgSolveTriangularBackward0(_Node):
-    """Of linalg_solve_triangular."""
-    __slots__ = (
-        "saved_self", "saved_result", "saved_upper", "saved_left", "saved_unitriangular",
-    )
+class LinalgSolveTriangularBackward0(_Node):  # linalg_solve_triangular
+    __slots__ = ("saved_self", "saved_result", "saved_upper", "saved_left", "saved_unitriangular")
     saved = ("saved_self", "saved_result")
     result_for = (0,)
-
     def keep(node, self, B, upper, left, unitriangular):
         node.saved_self = _save(self)
         node.saved_upper = upper
         node.saved_left = left
         node.saved_unitriangular = unitriangular
-
     def backward(node, grad):
         to_self, to_B = node.edges
         grad_self = grad_B = None
@@ -202,22 +119,16 @@ class LinalgSolveTriangularBackward0(_Node):
             self = node.saved_self.unpack(node)
             grad_B = linalg_triangular_B_backward(grad, self, upper, left, unitriangular)
         return grad_self, grad_B
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class LinalgLstsqBackward0(_Node):
-    """Of linalg_lstsq."""
-    __slots__ = ("saved_self", "saved_b", "saved_solution")
-    saved = ("saved_self", "saved_b", "saved_solution")
+class LinalgLstsqBackward0(_Node):  # linalg_lstsq
+    __slots__ = saved = ("saved_self", "saved_b", "saved_solution")
     others = (("saved_solution", 0),)
     differentiated = (0, 1)
-
     def keep(node, self, b, rcond, driver):
         node.saved_self = _save(self)
         node.saved_b = _save(b)
-
     def backward(node, *grads):
         to_self, to_b = node.edges
         grad_self = grad_b = None
@@ -232,6 +143,5 @@ class LinalgLstsqBackward0(_Node):
             solution = node.saved_solution.unpack(node)
             grad_b = linalg_lstsq_B_backward(grads[0], grads[1], self, b, solution)
         return grad_self, grad_b
-
     def release(node):
         node.saved_self = node.saved_b = node.saved_solution = _FREED

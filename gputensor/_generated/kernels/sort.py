@@ -2,76 +2,47 @@
 """Registrations of the operators of native/sort.py, and their derivatives."""
 
 from ...autograd.formulas.views import sort_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import counts, impl, refuses_out
+from ...makers.rows import impl, out_of
 from ...native import sort as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.sort, "CPU, CUDA, Meta", native.sort, SortBackward0)
-    impl(
-        _operators.sort_values, "CompositeExplicitAutograd", _forms.out(_operators.sort, 2), counts,
-        refuses_out,
-    )
-    impl(_operators.sort_stable, "CPU, CUDA, Meta", native.sort_stable, SortBackward1)
-    impl(
-        _operators.sort_values_stable, "CompositeExplicitAutograd",
-        _forms.out(_operators.sort_stable, 2), counts, refuses_out,
-    )
-    impl(_operators.msort, "CompositeImplicitAutograd", native.msort)
-    impl(
-        _operators.msort_out, "CompositeExplicitAutograd", _forms.out(_operators.msort), counts,
-        refuses_out,
-    )
-    impl(_operators.argsort, "CompositeImplicitAutograd", native.argsort)
-    impl(_operators.argsort_stable, "CompositeImplicitAutograd", native.argsort_stable)
-    impl(
-        _operators.argsort_stable_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.argsort_stable), counts, refuses_out,
-    )
-    impl(_operators.topk, "CPU, CUDA, Meta", native.topk, TopkBackward0)
-    impl(
-        _operators.topk_values, "CompositeExplicitAutograd", _forms.out(_operators.topk, 2), counts,
-        refuses_out,
-    )
+    impl(_ops.sort, "CPU, CUDA, Meta", native.sort, SortBackward0)
+    out_of(_ops.sort_values, _ops.sort, 2)
+    impl(_ops.sort_stable, "CPU, CUDA, Meta", native.sort_stable, SortBackward1)
+    out_of(_ops.sort_values_stable, _ops.sort_stable, 2)
+    impl(_ops.msort, "CompositeImplicitAutograd", native.msort)
+    out_of(_ops.msort_out, _ops.msort)
+    impl(_ops.argsort, "CompositeImplicitAutograd", native.argsort)
+    impl(_ops.argsort_stable, "CompositeImplicitAutograd", native.argsort_stable)
+    out_of(_ops.argsort_stable_out, _ops.argsort_stable)
+    impl(_ops.topk, "CPU, CUDA, Meta", native.topk, TopkBackward0)
+    out_of(_ops.topk_values, _ops.topk, 2)
 
-
-class SortBackward0(_Node):
-    """Of sort."""
+class SortBackward0(_Node):  # sort
     __slots__ = ("saved_indices", "saved_self_shape", "saved_dim")
     saved = ("saved_indices",)
     others = (("saved_indices", 1),)
-
     def keep(node, self, dim, descending):
         node.saved_self_shape = self.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         indices = node.saved_indices.unpack(node)
         return (sort_backward(grad, node.saved_dim, indices, node.saved_self_shape),)
-
     def release(node):
         node.saved_indices = _FREED
 
-
-class SortBackward1(SortBackward0):
-    """Of sort.stable."""
+class SortBackward1(SortBackward0):  # sort.stable
     __slots__ = ()
-
     def keep(node, self, stable, dim, descending):
         node.saved_self_shape = self.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
 
-
-class TopkBackward0(SortBackward0):
-    """Of topk."""
+class TopkBackward0(SortBackward0):  # topk
     __slots__ = ()
-
     def keep(node, self, k, dim, largest, sorted):
         node.saved_self_shape = self.shape
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)

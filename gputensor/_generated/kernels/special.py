@@ -2,560 +2,369 @@
 """Registrations of the operators of native/special.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    digamma, exp, polygamma, special_erfcx, special_i1, special_zeta, xlogy,
-)
+    digamma, exp, polygamma, special_erfcx, special_i1, special_zeta, xlogy)
 from ...autograd.formulas.numbers import logit_backward
 from ...autograd.formulas.pointwise import (
-    i0e_slope, i1_slope, i1e_slope, igamma_slope, xlog1py_slope, xlogy_slope,
-)
+    i0e_slope, i1_slope, i1e_slope, igamma_slope, xlog1py_slope, xlogy_slope)
 from ...autograd.formulas.scan import not_implemented
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_copy as _save_copy
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_copy as _save_copy, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import bind, casts, counts, forwards, impl, passes, refuses_out
+from ...makers.rows import bind, casts, counts, forwards, impl, out_of, passes, refuses_out
 from ...native import special as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    bind(_operators.lgamma, native.functional, "lgamma", LgammaBackward0)
-    bind(_operators.lgamma_, native.inplace, "lgamma", counts, LgammaBackward0)
-    bind(_operators.lgamma_out, native.out, "lgamma", counts, refuses_out)
-    forwards(_operators.special_gammaln, _operators.lgamma)
-    forwards(_operators.special_gammaln_out, _operators.lgamma_out)
-    bind(_operators.digamma, native.functional, "digamma", DigammaBackward0)
-    bind(_operators.digamma_, native.inplace, "digamma", counts, DigammaBackward0)
-    bind(_operators.digamma_out, native.out, "digamma", counts, refuses_out)
-    forwards(_operators.special_digamma, _operators.digamma)
-    forwards(_operators.special_digamma_out, _operators.digamma_out)
-    forwards(_operators.special_psi, _operators.digamma)
-    forwards(_operators.special_psi_out, _operators.digamma_out)
-    bind(_operators.logit, native.functional, "logit", LogitBackward0)
-    bind(_operators.logit_, native.inplace, "logit", counts, LogitBackward0)
-    bind(_operators.logit_out, native.out, "logit", counts, refuses_out)
-    forwards(_operators.special_logit, _operators.logit)
-    forwards(_operators.special_logit_out, _operators.logit_out)
-    bind(_operators.polygamma, native.functional, "polygamma", PolygammaBackward0)
-    bind(_operators.polygamma_out, native.out, "polygamma", counts, refuses_out)
-    forwards(_operators.special_polygamma, _operators.polygamma)
-    forwards(_operators.special_polygamma_out, _operators.polygamma_out)
-    bind(_operators.erfinv, native.functional, "erfinv", ErfinvBackward0, casts(CUDA="fp32"))
-    bind(_operators.erfinv_, native.inplace, "erfinv", counts, ErfinvBackward0)
-    bind(_operators.erfinv_out, native.out, "erfinv", counts, refuses_out)
-    forwards(_operators.special_erfinv, _operators.erfinv)
-    forwards(_operators.special_erfinv_out, _operators.erfinv_out)
-    bind(_operators.i0, native.functional, "i0", I0Backward0)
-    bind(_operators.i0_, native.inplace, "i0", counts, I0Backward0)
-    bind(_operators.i0_out, native.out, "i0", counts, refuses_out)
-    forwards(_operators.special_i0, _operators.i0)
-    forwards(_operators.special_i0_out, _operators.i0_out)
-    bind(_operators.igamma, native.functional, "igamma", IgammaBackward0)
-    bind(_operators.igamma_, native.inplace, "igamma", counts, IgammaBackward0)
-    bind(_operators.igamma_out, native.out, "igamma", counts, refuses_out)
-    forwards(_operators.special_gammainc, _operators.igamma)
-    forwards(_operators.special_gammainc_out, _operators.igamma_out)
-    bind(_operators.igammac, native.functional, "igammac", IgammacBackward0)
-    bind(_operators.igammac_, native.inplace, "igammac", counts, IgammacBackward0)
-    bind(_operators.igammac_out, native.out, "igammac", counts, refuses_out)
-    forwards(_operators.special_gammaincc, _operators.igammac)
-    forwards(_operators.special_gammaincc_out, _operators.igammac_out)
-    bind(_operators.xlogy_Tensor, native.functional, "xlogy", XlogyBackward0)
-    bind(_operators.xlogy__Tensor, native.inplace, "xlogy", counts, XlogyBackward0)
-    bind(_operators.xlogy_OutTensor, native.out, "xlogy", counts, refuses_out)
-    forwards(_operators.xlogy_Scalar_Self, _operators.xlogy_Tensor)
-    forwards(_operators.xlogy_Scalar_Other, _operators.xlogy_Tensor)
-    forwards(_operators.xlogy__Scalar_Other, _operators.xlogy__Tensor)
-    forwards(_operators.xlogy_OutScalar_Self, _operators.xlogy_OutTensor)
-    forwards(_operators.xlogy_OutScalar_Other, _operators.xlogy_OutTensor)
-    forwards(_operators.special_xlogy_Tensor, _operators.xlogy_Tensor)
-    forwards(_operators.special_xlogy_OutTensor, _operators.xlogy_OutTensor)
-    forwards(_operators.special_xlogy_Scalar_Self, _operators.xlogy_Tensor)
-    forwards(_operators.special_xlogy_Scalar_Other, _operators.xlogy_Tensor)
-    forwards(_operators.special_xlogy_OutScalar_Self, _operators.xlogy_OutTensor)
-    forwards(_operators.special_xlogy_OutScalar_Other, _operators.xlogy_OutTensor)
-    bind(_operators.special_xlog1py, native.functional, "xlog1py", SpecialXlog1PyBackward0)
-    bind(_operators.special_xlog1py_out, native.out, "xlog1py", counts, refuses_out)
-    forwards(_operators.special_xlog1py_self_scalar, _operators.special_xlog1py)
-    forwards(_operators.special_xlog1py_other_scalar, _operators.special_xlog1py)
-    forwards(_operators.special_xlog1py_self_scalar_out, _operators.special_xlog1py_out)
-    forwards(_operators.special_xlog1py_other_scalar_out, _operators.special_xlog1py_out)
-    bind(_operators.special_zeta, native.functional, "zeta", SpecialZetaBackward0)
-    bind(_operators.special_zeta_out, native.out, "zeta", counts, refuses_out)
-    forwards(_operators.special_zeta_self_scalar, _operators.special_zeta)
-    forwards(_operators.special_zeta_self_scalar_out, _operators.special_zeta_out)
-    forwards(_operators.special_zeta_other_scalar, _operators.special_zeta)
-    forwards(_operators.special_zeta_other_scalar_out, _operators.special_zeta_out)
-    bind(_operators.special_entr, native.functional, "entr", SpecialEntrBackward0)
-    bind(_operators.special_entr_out, native.out, "entr", counts, refuses_out)
-    bind(_operators.special_erfcx, native.functional, "erfcx", SpecialErfcxBackward0)
-    bind(_operators.special_erfcx_out, native.out, "erfcx", counts, refuses_out)
-    bind(_operators.special_ndtr, native.functional, "ndtr", SpecialNdtrBackward0)
-    bind(_operators.special_ndtr_out, native.out, "ndtr", counts, refuses_out)
-    bind(_operators.special_ndtri, native.functional, "ndtri", SpecialNdtriBackward0)
-    bind(_operators.special_ndtri_out, native.out, "ndtri", counts, refuses_out)
-    bind(_operators.special_log_ndtr, native.functional, "log_ndtr", SpecialLogNdtrBackward0)
-    bind(_operators.special_log_ndtr_out, native.out, "log_ndtr", counts, refuses_out)
-    bind(_operators.special_i0e, native.functional, "i0e", SpecialI0EBackward0)
-    bind(_operators.special_i0e_out, native.out, "i0e", counts, refuses_out)
-    bind(_operators.special_i1, native.functional, "i1", SpecialI1Backward0)
-    bind(_operators.special_i1_out, native.out, "i1", counts, refuses_out)
-    bind(_operators.special_i1e, native.functional, "i1e", SpecialI1EBackward0)
-    bind(_operators.special_i1e_out, native.out, "i1e", counts, refuses_out)
-    bind(_operators.special_bessel_j0, native.functional, "bessel_j0", passes)
-    bind(_operators.special_bessel_j0_out, native.out, "bessel_j0", counts, refuses_out)
-    bind(_operators.special_bessel_j1, native.functional, "bessel_j1", passes)
-    bind(_operators.special_bessel_j1_out, native.out, "bessel_j1", counts, refuses_out)
-    bind(_operators.special_bessel_y0, native.functional, "bessel_y0", passes)
-    bind(_operators.special_bessel_y0_out, native.out, "bessel_y0", counts, refuses_out)
-    bind(_operators.special_bessel_y1, native.functional, "bessel_y1", passes)
-    bind(_operators.special_bessel_y1_out, native.out, "bessel_y1", counts, refuses_out)
-    bind(_operators.special_modified_bessel_k0, native.functional, "modified_bessel_k0", passes)
+    bind(_ops.lgamma, native.functional, "lgamma", LgammaBackward0)
+    bind(_ops.lgamma_, native.inplace, "lgamma", counts, LgammaBackward0)
+    bind(_ops.lgamma_out, native.out, "lgamma", counts, refuses_out)
+    forwards(_ops.special_gammaln, _ops.lgamma)
+    forwards(_ops.special_gammaln_out, _ops.lgamma_out)
+    bind(_ops.digamma, native.functional, "digamma", DigammaBackward0)
+    bind(_ops.digamma_, native.inplace, "digamma", counts, DigammaBackward0)
+    bind(_ops.digamma_out, native.out, "digamma", counts, refuses_out)
+    forwards(_ops.special_digamma, _ops.digamma)
+    forwards(_ops.special_digamma_out, _ops.digamma_out)
+    forwards(_ops.special_psi, _ops.digamma)
+    forwards(_ops.special_psi_out, _ops.digamma_out)
+    bind(_ops.logit, native.functional, "logit", LogitBackward0)
+    bind(_ops.logit_, native.inplace, "logit", counts, LogitBackward0)
+    bind(_ops.logit_out, native.out, "logit", counts, refuses_out)
+    forwards(_ops.special_logit, _ops.logit)
+    forwards(_ops.special_logit_out, _ops.logit_out)
+    bind(_ops.polygamma, native.functional, "polygamma", PolygammaBackward0)
+    bind(_ops.polygamma_out, native.out, "polygamma", counts, refuses_out)
+    forwards(_ops.special_polygamma, _ops.polygamma)
+    forwards(_ops.special_polygamma_out, _ops.polygamma_out)
+    bind(_ops.erfinv, native.functional, "erfinv", ErfinvBackward0, casts(CUDA="fp32"))
+    bind(_ops.erfinv_, native.inplace, "erfinv", counts, ErfinvBackward0)
+    bind(_ops.erfinv_out, native.out, "erfinv", counts, refuses_out)
+    forwards(_ops.special_erfinv, _ops.erfinv)
+    forwards(_ops.special_erfinv_out, _ops.erfinv_out)
+    bind(_ops.i0, native.functional, "i0", I0Backward0)
+    bind(_ops.i0_, native.inplace, "i0", counts, I0Backward0)
+    bind(_ops.i0_out, native.out, "i0", counts, refuses_out)
+    forwards(_ops.special_i0, _ops.i0)
+    forwards(_ops.special_i0_out, _ops.i0_out)
+    bind(_ops.igamma, native.functional, "igamma", IgammaBackward0)
+    bind(_ops.igamma_, native.inplace, "igamma", counts, IgammaBackward0)
+    bind(_ops.igamma_out, native.out, "igamma", counts, refuses_out)
+    forwards(_ops.special_gammainc, _ops.igamma)
+    forwards(_ops.special_gammainc_out, _ops.igamma_out)
+    bind(_ops.igammac, native.functional, "igammac", IgammacBackward0)
+    bind(_ops.igammac_, native.inplace, "igammac", counts, IgammacBackward0)
+    bind(_ops.igammac_out, native.out, "igammac", counts, refuses_out)
+    forwards(_ops.special_gammaincc, _ops.igammac)
+    forwards(_ops.special_gammaincc_out, _ops.igammac_out)
+    bind(_ops.xlogy_Tensor, native.functional, "xlogy", XlogyBackward0)
+    bind(_ops.xlogy__Tensor, native.inplace, "xlogy", counts, XlogyBackward0)
+    bind(_ops.xlogy_OutTensor, native.out, "xlogy", counts, refuses_out)
+    forwards(_ops.xlogy_Scalar_Self, _ops.xlogy_Tensor)
+    forwards(_ops.xlogy_Scalar_Other, _ops.xlogy_Tensor)
+    forwards(_ops.xlogy__Scalar_Other, _ops.xlogy__Tensor)
+    forwards(_ops.xlogy_OutScalar_Self, _ops.xlogy_OutTensor)
+    forwards(_ops.xlogy_OutScalar_Other, _ops.xlogy_OutTensor)
+    forwards(_ops.special_xlogy_Tensor, _ops.xlogy_Tensor)
+    forwards(_ops.special_xlogy_OutTensor, _ops.xlogy_OutTensor)
+    forwards(_ops.special_xlogy_Scalar_Self, _ops.xlogy_Tensor)
+    forwards(_ops.special_xlogy_Scalar_Other, _ops.xlogy_Tensor)
+    forwards(_ops.special_xlogy_OutScalar_Self, _ops.xlogy_OutTensor)
+    forwards(_ops.special_xlogy_OutScalar_Other, _ops.xlogy_OutTensor)
+    bind(_ops.special_xlog1py, native.functional, "xlog1py", SpecialXlog1PyBackward0)
+    bind(_ops.special_xlog1py_out, native.out, "xlog1py", counts, refuses_out)
+    forwards(_ops.special_xlog1py_self_scalar, _ops.special_xlog1py)
+    forwards(_ops.special_xlog1py_other_scalar, _ops.special_xlog1py)
+    forwards(_ops.special_xlog1py_self_scalar_out, _ops.special_xlog1py_out)
+    forwards(_ops.special_xlog1py_other_scalar_out, _ops.special_xlog1py_out)
+    bind(_ops.special_zeta, native.functional, "zeta", SpecialZetaBackward0)
+    bind(_ops.special_zeta_out, native.out, "zeta", counts, refuses_out)
+    forwards(_ops.special_zeta_self_scalar, _ops.special_zeta)
+    forwards(_ops.special_zeta_self_scalar_out, _ops.special_zeta_out)
+    forwards(_ops.special_zeta_other_scalar, _ops.special_zeta)
+    forwards(_ops.special_zeta_other_scalar_out, _ops.special_zeta_out)
+    bind(_ops.special_entr, native.functional, "entr", SpecialEntrBackward0)
+    bind(_ops.special_entr_out, native.out, "entr", counts, refuses_out)
+    bind(_ops.special_erfcx, native.functional, "erfcx", SpecialErfcxBackward0)
+    bind(_ops.special_erfcx_out, native.out, "erfcx", counts, refuses_out)
+    bind(_ops.special_ndtr, native.functional, "ndtr", SpecialNdtrBackward0)
+    bind(_ops.special_ndtr_out, native.out, "ndtr", counts, refuses_out)
+    bind(_ops.special_ndtri, native.functional, "ndtri", SpecialNdtriBackward0)
+    bind(_ops.special_ndtri_out, native.out, "ndtri", counts, refuses_out)
+    bind(_ops.special_log_ndtr, native.functional, "log_ndtr", SpecialLogNdtrBackward0)
+    bind(_ops.special_log_ndtr_out, native.out, "log_ndtr", counts, refuses_out)
+    bind(_ops.special_i0e, native.functional, "i0e", SpecialI0EBackward0)
+    bind(_ops.special_i0e_out, native.out, "i0e", counts, refuses_out)
+    bind(_ops.special_i1, native.functional, "i1", SpecialI1Backward0)
+    bind(_ops.special_i1_out, native.out, "i1", counts, refuses_out)
+    bind(_ops.special_i1e, native.functional, "i1e", SpecialI1EBackward0)
+    bind(_ops.special_i1e_out, native.out, "i1e", counts, refuses_out)
+    bind(_ops.special_bessel_j0, native.functional, "bessel_j0", passes)
+    bind(_ops.special_bessel_j0_out, native.out, "bessel_j0", counts, refuses_out)
+    bind(_ops.special_bessel_j1, native.functional, "bessel_j1", passes)
+    bind(_ops.special_bessel_j1_out, native.out, "bessel_j1", counts, refuses_out)
+    bind(_ops.special_bessel_y0, native.functional, "bessel_y0", passes)
+    bind(_ops.special_bessel_y0_out, native.out, "bessel_y0", counts, refuses_out)
+    bind(_ops.special_bessel_y1, native.functional, "bessel_y1", passes)
+    bind(_ops.special_bessel_y1_out, native.out, "bessel_y1", counts, refuses_out)
+    bind(_ops.special_modified_bessel_k0, native.functional, "modified_bessel_k0", passes)
+    bind(_ops.special_modified_bessel_k0_out, native.out, "modified_bessel_k0", counts, refuses_out)
+    bind(_ops.special_modified_bessel_k1, native.functional, "modified_bessel_k1", passes)
+    bind(_ops.special_modified_bessel_k1_out, native.out, "modified_bessel_k1", counts, refuses_out)
+    bind(_ops.special_modified_bessel_i0, native.functional, "i0", passes)
+    bind(_ops.special_modified_bessel_i0_out, native.out, "i0", counts, refuses_out)
+    bind(_ops.special_modified_bessel_i1, native.functional, "i1", passes)
+    bind(_ops.special_modified_bessel_i1_out, native.out, "i1", counts, refuses_out)
     bind(
-        _operators.special_modified_bessel_k0_out, native.out, "modified_bessel_k0", counts,
-        refuses_out,
-    )
-    bind(_operators.special_modified_bessel_k1, native.functional, "modified_bessel_k1", passes)
+        _ops.special_scaled_modified_bessel_k0, native.functional, "scaled_modified_bessel_k0",
+        passes)
     bind(
-        _operators.special_modified_bessel_k1_out, native.out, "modified_bessel_k1", counts,
-        refuses_out,
-    )
-    bind(_operators.special_modified_bessel_i0, native.functional, "i0", passes)
-    bind(_operators.special_modified_bessel_i0_out, native.out, "i0", counts, refuses_out)
-    bind(_operators.special_modified_bessel_i1, native.functional, "i1", passes)
-    bind(_operators.special_modified_bessel_i1_out, native.out, "i1", counts, refuses_out)
+        _ops.special_scaled_modified_bessel_k0_out, native.out, "scaled_modified_bessel_k0", counts,
+        refuses_out)
     bind(
-        _operators.special_scaled_modified_bessel_k0, native.functional,
-        "scaled_modified_bessel_k0", passes,
-    )
+        _ops.special_scaled_modified_bessel_k1, native.functional, "scaled_modified_bessel_k1",
+        passes)
     bind(
-        _operators.special_scaled_modified_bessel_k0_out, native.out, "scaled_modified_bessel_k0",
-        counts, refuses_out,
-    )
+        _ops.special_scaled_modified_bessel_k1_out, native.out, "scaled_modified_bessel_k1", counts,
+        refuses_out)
+    bind(_ops.special_spherical_bessel_j0, native.functional, "spherical_bessel_j0", passes)
     bind(
-        _operators.special_scaled_modified_bessel_k1, native.functional,
-        "scaled_modified_bessel_k1", passes,
-    )
+        _ops.special_spherical_bessel_j0_out, native.out, "spherical_bessel_j0", counts,
+        refuses_out)
+    bind(_ops.special_airy_ai, native.functional, "airy_ai", passes)
+    bind(_ops.special_airy_ai_out, native.out, "airy_ai", counts, refuses_out)
+    bind(_ops.special_chebyshev_polynomial_t, native.functional, "chebyshev_polynomial_t", passes)
     bind(
-        _operators.special_scaled_modified_bessel_k1_out, native.out, "scaled_modified_bessel_k1",
-        counts, refuses_out,
-    )
-    bind(_operators.special_spherical_bessel_j0, native.functional, "spherical_bessel_j0", passes)
+        _ops.special_chebyshev_polynomial_t_out, native.out, "chebyshev_polynomial_t", counts,
+        refuses_out)
+    forwards(_ops.special_chebyshev_polynomial_t_x_scalar, _ops.special_chebyshev_polynomial_t)
+    forwards(_ops.special_chebyshev_polynomial_t_n_scalar, _ops.special_chebyshev_polynomial_t)
+    forwards(
+        _ops.special_chebyshev_polynomial_t_x_scalar_out, _ops.special_chebyshev_polynomial_t_out)
+    forwards(
+        _ops.special_chebyshev_polynomial_t_n_scalar_out, _ops.special_chebyshev_polynomial_t_out)
+    bind(_ops.special_chebyshev_polynomial_u, native.functional, "chebyshev_polynomial_u", passes)
     bind(
-        _operators.special_spherical_bessel_j0_out, native.out, "spherical_bessel_j0", counts,
-        refuses_out,
-    )
-    bind(_operators.special_airy_ai, native.functional, "airy_ai", passes)
-    bind(_operators.special_airy_ai_out, native.out, "airy_ai", counts, refuses_out)
+        _ops.special_chebyshev_polynomial_u_out, native.out, "chebyshev_polynomial_u", counts,
+        refuses_out)
+    forwards(_ops.special_chebyshev_polynomial_u_x_scalar, _ops.special_chebyshev_polynomial_u)
+    forwards(_ops.special_chebyshev_polynomial_u_n_scalar, _ops.special_chebyshev_polynomial_u)
+    forwards(
+        _ops.special_chebyshev_polynomial_u_x_scalar_out, _ops.special_chebyshev_polynomial_u_out)
+    forwards(
+        _ops.special_chebyshev_polynomial_u_n_scalar_out, _ops.special_chebyshev_polynomial_u_out)
+    bind(_ops.special_chebyshev_polynomial_v, native.functional, "chebyshev_polynomial_v", passes)
     bind(
-        _operators.special_chebyshev_polynomial_t, native.functional, "chebyshev_polynomial_t",
-        passes,
-    )
+        _ops.special_chebyshev_polynomial_v_out, native.out, "chebyshev_polynomial_v", counts,
+        refuses_out)
+    forwards(_ops.special_chebyshev_polynomial_v_x_scalar, _ops.special_chebyshev_polynomial_v)
+    forwards(_ops.special_chebyshev_polynomial_v_n_scalar, _ops.special_chebyshev_polynomial_v)
+    forwards(
+        _ops.special_chebyshev_polynomial_v_x_scalar_out, _ops.special_chebyshev_polynomial_v_out)
+    forwards(
+        _ops.special_chebyshev_polynomial_v_n_scalar_out, _ops.special_chebyshev_polynomial_v_out)
+    bind(_ops.special_chebyshev_polynomial_w, native.functional, "chebyshev_polynomial_w", passes)
     bind(
-        _operators.special_chebyshev_polynomial_t_out, native.out, "chebyshev_polynomial_t", counts,
-        refuses_out,
-    )
+        _ops.special_chebyshev_polynomial_w_out, native.out, "chebyshev_polynomial_w", counts,
+        refuses_out)
+    forwards(_ops.special_chebyshev_polynomial_w_x_scalar, _ops.special_chebyshev_polynomial_w)
+    forwards(_ops.special_chebyshev_polynomial_w_n_scalar, _ops.special_chebyshev_polynomial_w)
     forwards(
-        _operators.special_chebyshev_polynomial_t_x_scalar,
-        _operators.special_chebyshev_polynomial_t,
-    )
+        _ops.special_chebyshev_polynomial_w_x_scalar_out, _ops.special_chebyshev_polynomial_w_out)
     forwards(
-        _operators.special_chebyshev_polynomial_t_n_scalar,
-        _operators.special_chebyshev_polynomial_t,
-    )
-    forwards(
-        _operators.special_chebyshev_polynomial_t_x_scalar_out,
-        _operators.special_chebyshev_polynomial_t_out,
-    )
-    forwards(
-        _operators.special_chebyshev_polynomial_t_n_scalar_out,
-        _operators.special_chebyshev_polynomial_t_out,
-    )
+        _ops.special_chebyshev_polynomial_w_n_scalar_out, _ops.special_chebyshev_polynomial_w_out)
     bind(
-        _operators.special_chebyshev_polynomial_u, native.functional, "chebyshev_polynomial_u",
-        passes,
-    )
+        _ops.special_shifted_chebyshev_polynomial_t, native.functional,
+        "shifted_chebyshev_polynomial_t", passes)
     bind(
-        _operators.special_chebyshev_polynomial_u_out, native.out, "chebyshev_polynomial_u", counts,
-        refuses_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_t_out, native.out,
+        "shifted_chebyshev_polynomial_t", counts, refuses_out)
     forwards(
-        _operators.special_chebyshev_polynomial_u_x_scalar,
-        _operators.special_chebyshev_polynomial_u,
-    )
+        _ops.special_shifted_chebyshev_polynomial_t_x_scalar,
+        _ops.special_shifted_chebyshev_polynomial_t)
     forwards(
-        _operators.special_chebyshev_polynomial_u_n_scalar,
-        _operators.special_chebyshev_polynomial_u,
-    )
+        _ops.special_shifted_chebyshev_polynomial_t_n_scalar,
+        _ops.special_shifted_chebyshev_polynomial_t)
     forwards(
-        _operators.special_chebyshev_polynomial_u_x_scalar_out,
-        _operators.special_chebyshev_polynomial_u_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_t_x_scalar_out,
+        _ops.special_shifted_chebyshev_polynomial_t_out)
     forwards(
-        _operators.special_chebyshev_polynomial_u_n_scalar_out,
-        _operators.special_chebyshev_polynomial_u_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_t_n_scalar_out,
+        _ops.special_shifted_chebyshev_polynomial_t_out)
     bind(
-        _operators.special_chebyshev_polynomial_v, native.functional, "chebyshev_polynomial_v",
-        passes,
-    )
+        _ops.special_shifted_chebyshev_polynomial_u, native.functional,
+        "shifted_chebyshev_polynomial_u", passes)
     bind(
-        _operators.special_chebyshev_polynomial_v_out, native.out, "chebyshev_polynomial_v", counts,
-        refuses_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_u_out, native.out,
+        "shifted_chebyshev_polynomial_u", counts, refuses_out)
     forwards(
-        _operators.special_chebyshev_polynomial_v_x_scalar,
-        _operators.special_chebyshev_polynomial_v,
-    )
+        _ops.special_shifted_chebyshev_polynomial_u_x_scalar,
+        _ops.special_shifted_chebyshev_polynomial_u)
     forwards(
-        _operators.special_chebyshev_polynomial_v_n_scalar,
-        _operators.special_chebyshev_polynomial_v,
-    )
+        _ops.special_shifted_chebyshev_polynomial_u_n_scalar,
+        _ops.special_shifted_chebyshev_polynomial_u)
     forwards(
-        _operators.special_chebyshev_polynomial_v_x_scalar_out,
-        _operators.special_chebyshev_polynomial_v_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_u_x_scalar_out,
+        _ops.special_shifted_chebyshev_polynomial_u_out)
     forwards(
-        _operators.special_chebyshev_polynomial_v_n_scalar_out,
-        _operators.special_chebyshev_polynomial_v_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_u_n_scalar_out,
+        _ops.special_shifted_chebyshev_polynomial_u_out)
     bind(
-        _operators.special_chebyshev_polynomial_w, native.functional, "chebyshev_polynomial_w",
-        passes,
-    )
+        _ops.special_shifted_chebyshev_polynomial_v, native.functional,
+        "shifted_chebyshev_polynomial_v", passes)
     bind(
-        _operators.special_chebyshev_polynomial_w_out, native.out, "chebyshev_polynomial_w", counts,
-        refuses_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_v_out, native.out,
+        "shifted_chebyshev_polynomial_v", counts, refuses_out)
     forwards(
-        _operators.special_chebyshev_polynomial_w_x_scalar,
-        _operators.special_chebyshev_polynomial_w,
-    )
+        _ops.special_shifted_chebyshev_polynomial_v_x_scalar,
+        _ops.special_shifted_chebyshev_polynomial_v)
     forwards(
-        _operators.special_chebyshev_polynomial_w_n_scalar,
-        _operators.special_chebyshev_polynomial_w,
-    )
+        _ops.special_shifted_chebyshev_polynomial_v_n_scalar,
+        _ops.special_shifted_chebyshev_polynomial_v)
     forwards(
-        _operators.special_chebyshev_polynomial_w_x_scalar_out,
-        _operators.special_chebyshev_polynomial_w_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_v_x_scalar_out,
+        _ops.special_shifted_chebyshev_polynomial_v_out)
     forwards(
-        _operators.special_chebyshev_polynomial_w_n_scalar_out,
-        _operators.special_chebyshev_polynomial_w_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_v_n_scalar_out,
+        _ops.special_shifted_chebyshev_polynomial_v_out)
     bind(
-        _operators.special_shifted_chebyshev_polynomial_t, native.functional,
-        "shifted_chebyshev_polynomial_t", passes,
-    )
+        _ops.special_shifted_chebyshev_polynomial_w, native.functional,
+        "shifted_chebyshev_polynomial_w", passes)
     bind(
-        _operators.special_shifted_chebyshev_polynomial_t_out, native.out,
-        "shifted_chebyshev_polynomial_t", counts, refuses_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_w_out, native.out,
+        "shifted_chebyshev_polynomial_w", counts, refuses_out)
     forwards(
-        _operators.special_shifted_chebyshev_polynomial_t_x_scalar,
-        _operators.special_shifted_chebyshev_polynomial_t,
-    )
+        _ops.special_shifted_chebyshev_polynomial_w_x_scalar,
+        _ops.special_shifted_chebyshev_polynomial_w)
     forwards(
-        _operators.special_shifted_chebyshev_polynomial_t_n_scalar,
-        _operators.special_shifted_chebyshev_polynomial_t,
-    )
+        _ops.special_shifted_chebyshev_polynomial_w_n_scalar,
+        _ops.special_shifted_chebyshev_polynomial_w)
     forwards(
-        _operators.special_shifted_chebyshev_polynomial_t_x_scalar_out,
-        _operators.special_shifted_chebyshev_polynomial_t_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_w_x_scalar_out,
+        _ops.special_shifted_chebyshev_polynomial_w_out)
     forwards(
-        _operators.special_shifted_chebyshev_polynomial_t_n_scalar_out,
-        _operators.special_shifted_chebyshev_polynomial_t_out,
-    )
+        _ops.special_shifted_chebyshev_polynomial_w_n_scalar_out,
+        _ops.special_shifted_chebyshev_polynomial_w_out)
+    bind(_ops.special_hermite_polynomial_h, native.functional, "hermite_polynomial_h", passes)
     bind(
-        _operators.special_shifted_chebyshev_polynomial_u, native.functional,
-        "shifted_chebyshev_polynomial_u", passes,
-    )
+        _ops.special_hermite_polynomial_h_out, native.out, "hermite_polynomial_h", counts,
+        refuses_out)
+    forwards(_ops.special_hermite_polynomial_h_x_scalar, _ops.special_hermite_polynomial_h)
+    forwards(_ops.special_hermite_polynomial_h_n_scalar, _ops.special_hermite_polynomial_h)
+    forwards(_ops.special_hermite_polynomial_h_x_scalar_out, _ops.special_hermite_polynomial_h_out)
+    forwards(_ops.special_hermite_polynomial_h_n_scalar_out, _ops.special_hermite_polynomial_h_out)
+    bind(_ops.special_hermite_polynomial_he, native.functional, "hermite_polynomial_he", passes)
     bind(
-        _operators.special_shifted_chebyshev_polynomial_u_out, native.out,
-        "shifted_chebyshev_polynomial_u", counts, refuses_out,
-    )
+        _ops.special_hermite_polynomial_he_out, native.out, "hermite_polynomial_he", counts,
+        refuses_out)
+    forwards(_ops.special_hermite_polynomial_he_x_scalar, _ops.special_hermite_polynomial_he)
+    forwards(_ops.special_hermite_polynomial_he_n_scalar, _ops.special_hermite_polynomial_he)
     forwards(
-        _operators.special_shifted_chebyshev_polynomial_u_x_scalar,
-        _operators.special_shifted_chebyshev_polynomial_u,
-    )
+        _ops.special_hermite_polynomial_he_x_scalar_out, _ops.special_hermite_polynomial_he_out)
     forwards(
-        _operators.special_shifted_chebyshev_polynomial_u_n_scalar,
-        _operators.special_shifted_chebyshev_polynomial_u,
-    )
-    forwards(
-        _operators.special_shifted_chebyshev_polynomial_u_x_scalar_out,
-        _operators.special_shifted_chebyshev_polynomial_u_out,
-    )
-    forwards(
-        _operators.special_shifted_chebyshev_polynomial_u_n_scalar_out,
-        _operators.special_shifted_chebyshev_polynomial_u_out,
-    )
+        _ops.special_hermite_polynomial_he_n_scalar_out, _ops.special_hermite_polynomial_he_out)
+    bind(_ops.special_laguerre_polynomial_l, native.functional, "laguerre_polynomial_l", passes)
     bind(
-        _operators.special_shifted_chebyshev_polynomial_v, native.functional,
-        "shifted_chebyshev_polynomial_v", passes,
-    )
+        _ops.special_laguerre_polynomial_l_out, native.out, "laguerre_polynomial_l", counts,
+        refuses_out)
+    forwards(_ops.special_laguerre_polynomial_l_x_scalar, _ops.special_laguerre_polynomial_l)
+    forwards(_ops.special_laguerre_polynomial_l_n_scalar, _ops.special_laguerre_polynomial_l)
+    forwards(
+        _ops.special_laguerre_polynomial_l_x_scalar_out, _ops.special_laguerre_polynomial_l_out)
+    forwards(
+        _ops.special_laguerre_polynomial_l_n_scalar_out, _ops.special_laguerre_polynomial_l_out)
+    bind(_ops.special_legendre_polynomial_p, native.functional, "legendre_polynomial_p", passes)
     bind(
-        _operators.special_shifted_chebyshev_polynomial_v_out, native.out,
-        "shifted_chebyshev_polynomial_v", counts, refuses_out,
-    )
+        _ops.special_legendre_polynomial_p_out, native.out, "legendre_polynomial_p", counts,
+        refuses_out)
+    forwards(_ops.special_legendre_polynomial_p_x_scalar, _ops.special_legendre_polynomial_p)
+    forwards(_ops.special_legendre_polynomial_p_n_scalar, _ops.special_legendre_polynomial_p)
     forwards(
-        _operators.special_shifted_chebyshev_polynomial_v_x_scalar,
-        _operators.special_shifted_chebyshev_polynomial_v,
-    )
+        _ops.special_legendre_polynomial_p_x_scalar_out, _ops.special_legendre_polynomial_p_out)
     forwards(
-        _operators.special_shifted_chebyshev_polynomial_v_n_scalar,
-        _operators.special_shifted_chebyshev_polynomial_v,
-    )
-    forwards(
-        _operators.special_shifted_chebyshev_polynomial_v_x_scalar_out,
-        _operators.special_shifted_chebyshev_polynomial_v_out,
-    )
-    forwards(
-        _operators.special_shifted_chebyshev_polynomial_v_n_scalar_out,
-        _operators.special_shifted_chebyshev_polynomial_v_out,
-    )
-    bind(
-        _operators.special_shifted_chebyshev_polynomial_w, native.functional,
-        "shifted_chebyshev_polynomial_w", passes,
-    )
-    bind(
-        _operators.special_shifted_chebyshev_polynomial_w_out, native.out,
-        "shifted_chebyshev_polynomial_w", counts, refuses_out,
-    )
-    forwards(
-        _operators.special_shifted_chebyshev_polynomial_w_x_scalar,
-        _operators.special_shifted_chebyshev_polynomial_w,
-    )
-    forwards(
-        _operators.special_shifted_chebyshev_polynomial_w_n_scalar,
-        _operators.special_shifted_chebyshev_polynomial_w,
-    )
-    forwards(
-        _operators.special_shifted_chebyshev_polynomial_w_x_scalar_out,
-        _operators.special_shifted_chebyshev_polynomial_w_out,
-    )
-    forwards(
-        _operators.special_shifted_chebyshev_polynomial_w_n_scalar_out,
-        _operators.special_shifted_chebyshev_polynomial_w_out,
-    )
-    bind(_operators.special_hermite_polynomial_h, native.functional, "hermite_polynomial_h", passes)
-    bind(
-        _operators.special_hermite_polynomial_h_out, native.out, "hermite_polynomial_h", counts,
-        refuses_out,
-    )
-    forwards(
-        _operators.special_hermite_polynomial_h_x_scalar, _operators.special_hermite_polynomial_h,
-    )
-    forwards(
-        _operators.special_hermite_polynomial_h_n_scalar, _operators.special_hermite_polynomial_h,
-    )
-    forwards(
-        _operators.special_hermite_polynomial_h_x_scalar_out,
-        _operators.special_hermite_polynomial_h_out,
-    )
-    forwards(
-        _operators.special_hermite_polynomial_h_n_scalar_out,
-        _operators.special_hermite_polynomial_h_out,
-    )
-    bind(
-        _operators.special_hermite_polynomial_he, native.functional, "hermite_polynomial_he",
-        passes,
-    )
-    bind(
-        _operators.special_hermite_polynomial_he_out, native.out, "hermite_polynomial_he", counts,
-        refuses_out,
-    )
-    forwards(
-        _operators.special_hermite_polynomial_he_x_scalar, _operators.special_hermite_polynomial_he,
-    )
-    forwards(
-        _operators.special_hermite_polynomial_he_n_scalar, _operators.special_hermite_polynomial_he,
-    )
-    forwards(
-        _operators.special_hermite_polynomial_he_x_scalar_out,
-        _operators.special_hermite_polynomial_he_out,
-    )
-    forwards(
-        _operators.special_hermite_polynomial_he_n_scalar_out,
-        _operators.special_hermite_polynomial_he_out,
-    )
-    bind(
-        _operators.special_laguerre_polynomial_l, native.functional, "laguerre_polynomial_l",
-        passes,
-    )
-    bind(
-        _operators.special_laguerre_polynomial_l_out, native.out, "laguerre_polynomial_l", counts,
-        refuses_out,
-    )
-    forwards(
-        _operators.special_laguerre_polynomial_l_x_scalar, _operators.special_laguerre_polynomial_l,
-    )
-    forwards(
-        _operators.special_laguerre_polynomial_l_n_scalar, _operators.special_laguerre_polynomial_l,
-    )
-    forwards(
-        _operators.special_laguerre_polynomial_l_x_scalar_out,
-        _operators.special_laguerre_polynomial_l_out,
-    )
-    forwards(
-        _operators.special_laguerre_polynomial_l_n_scalar_out,
-        _operators.special_laguerre_polynomial_l_out,
-    )
-    bind(
-        _operators.special_legendre_polynomial_p, native.functional, "legendre_polynomial_p",
-        passes,
-    )
-    bind(
-        _operators.special_legendre_polynomial_p_out, native.out, "legendre_polynomial_p", counts,
-        refuses_out,
-    )
-    forwards(
-        _operators.special_legendre_polynomial_p_x_scalar, _operators.special_legendre_polynomial_p,
-    )
-    forwards(
-        _operators.special_legendre_polynomial_p_n_scalar, _operators.special_legendre_polynomial_p,
-    )
-    forwards(
-        _operators.special_legendre_polynomial_p_x_scalar_out,
-        _operators.special_legendre_polynomial_p_out,
-    )
-    forwards(
-        _operators.special_legendre_polynomial_p_n_scalar_out,
-        _operators.special_legendre_polynomial_p_out,
-    )
-    impl(_operators.mvlgamma, "CompositeImplicitAutograd", native.mvlgamma)
-    impl(
-        _operators.mvlgamma_out, "CompositeExplicitAutograd", _forms.out(_operators.mvlgamma),
-        counts, refuses_out,
-    )
-    forwards(_operators.special_multigammaln, _operators.mvlgamma)
-    forwards(_operators.special_multigammaln_out, _operators.mvlgamma_out)
-    impl(_operators.polygamma_, "CompositeImplicitAutograd", native.polygamma_)
-    impl(_operators.mvlgamma_, "CompositeImplicitAutograd", native.mvlgamma_)
+        _ops.special_legendre_polynomial_p_n_scalar_out, _ops.special_legendre_polynomial_p_out)
+    impl(_ops.mvlgamma, "CompositeImplicitAutograd", native.mvlgamma)
+    out_of(_ops.mvlgamma_out, _ops.mvlgamma)
+    forwards(_ops.special_multigammaln, _ops.mvlgamma)
+    forwards(_ops.special_multigammaln_out, _ops.mvlgamma_out)
+    impl(_ops.polygamma_, "CompositeImplicitAutograd", native.polygamma_)
+    impl(_ops.mvlgamma_, "CompositeImplicitAutograd", native.mvlgamma_)
 
-
-class LgammaBackward0(_Node):
-    """Of lgamma."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class LgammaBackward0(_Node):  # lgamma
+    __slots__ = saved = ("saved_self",)
     def keep(node, self):
         node.saved_self = _save(self)
-
     def keep_inplace(node, self):
         node.saved_self = _save_copy(self)
-
     def backward(node, grad):
         return (grad * digamma(node.saved_self.unpack(node)),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class DigammaBackward0(_Node):
-    """Of digamma."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class DigammaBackward0(_Node):  # digamma
+    __slots__ = saved = ("saved_self",)
     def keep(node, self):
         node.saved_self = _save(self)
-
     def keep_inplace(node, self):
         node.saved_self = _save_copy(self)
-
     def backward(node, grad):
         return (grad * polygamma(1, node.saved_self.unpack(node)),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class LogitBackward0(_Node):
-    """Of logit."""
+class LogitBackward0(_Node):  # logit
     __slots__ = ("saved_self", "saved_eps")
     saved = ("saved_self",)
-
     def keep(node, self, eps):
         node.saved_self = _save(self)
         node.saved_eps = eps if type(eps) in _PLAIN else _kept(eps)
-
     def keep_inplace(node, self, eps):
         node.saved_self = _save_copy(self)
         node.saved_eps = eps if type(eps) in _PLAIN else _kept(eps)
-
     def backward(node, grad):
         return (logit_backward(grad, node.saved_self.unpack(node), node.saved_eps),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class PolygammaBackward0(_Node):
-    """Of polygamma."""
+class PolygammaBackward0(_Node):  # polygamma
     __slots__ = ("saved_self", "saved_n")
     saved = ("saved_self",)
-
     def keep(node, n, self):
         node.saved_self = _save(self)
         node.saved_n = n if type(n) in _PLAIN else _kept(n)
-
     def backward(node, grad):
         return (grad * polygamma(node.saved_n + 1, node.saved_self.unpack(node)),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class ErfinvBackward0(_Node):
-    """Of erfinv."""
-    __slots__ = ("saved_result",)
-    saved = ("saved_result",)
-
+class ErfinvBackward0(_Node):  # erfinv
+    __slots__ = saved = ("saved_result",)
     def backward(node, grad):
         result = node.saved_result.unpack(node)
         return (0.8862269254527579 * exp(result * result) * grad,)
-
     def release(node):
         node.saved_result = _FREED
 
-
-class I0Backward0(_Node):
-    """Of i0."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class I0Backward0(_Node):  # i0
+    __slots__ = saved = ("saved_self",)
     def keep(node, self):
         node.saved_self = _save(self)
-
     def keep_inplace(node, self):
         node.saved_self = _save_copy(self)
-
     def backward(node, grad):
         return (grad * special_i1(node.saved_self.unpack(node)),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class IgammaBackward0(_Node):
-    """Of igamma."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class IgammaBackward0(_Node):  # igamma
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         if node.edges[1] is not None:
             node.saved_self = _save(self)
             node.saved_other = _save(other)
-
     def keep_inplace(node, self, other):
         if node.edges[1] is not None:
             node.saved_self = _save_copy(self)
             node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -566,26 +375,19 @@ class IgammaBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = grad * igamma_slope(self, other)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class IgammacBackward0(_Node):
-    """Of igammac."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class IgammacBackward0(_Node):  # igammac
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         if node.edges[1] is not None:
             node.saved_self = _save(self)
             node.saved_other = _save(other)
-
     def keep_inplace(node, self, other):
         if node.edges[1] is not None:
             node.saved_self = _save_copy(self)
             node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -596,24 +398,17 @@ class IgammacBackward0(_Node):
             other = node.saved_other.unpack(node)
             grad_other = -grad * igamma_slope(self, other)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class XlogyBackward0(_Node):
-    """Of xlogy.Tensor."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class XlogyBackward0(_Node):  # xlogy.Tensor
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
-
     def keep_inplace(node, self, other):
         node.saved_self = _save_copy(self)
         node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -624,20 +419,14 @@ class XlogyBackward0(_Node):
         if to_other is not None:
             grad_other = grad * node.saved_self.unpack(node) / node.saved_other.unpack(node)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class SpecialXlog1PyBackward0(_Node):
-    """Of special_xlog1py."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class SpecialXlog1PyBackward0(_Node):  # special_xlog1py
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -648,21 +437,15 @@ class SpecialXlog1PyBackward0(_Node):
         if to_other is not None:
             grad_other = grad * node.saved_self.unpack(node) / (node.saved_other.unpack(node) + 1)
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class SpecialZetaBackward0(_Node):
-    """Of special_zeta."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
-
+class SpecialZetaBackward0(_Node):  # special_zeta
+    __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
         if node.edges[1] is not None:
             node.saved_self = _save(self)
             node.saved_other = _save(other)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         grad_self = grad_other = None
@@ -672,128 +455,80 @@ class SpecialZetaBackward0(_Node):
             self = node.saved_self.unpack(node)
             grad_other = grad * -self * special_zeta(self + 1.0, node.saved_other.unpack(node))
         return grad_self, grad_other
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class SpecialEntrBackward0(_Node):
-    """Of special_entr."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class SpecialEntrBackward0(_Node):  # special_entr
+    __slots__ = saved = ("saved_self",)
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         return (grad * (-1 - xlogy(1, node.saved_self.unpack(node))),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class SpecialErfcxBackward0(_Node):
-    """Of special_erfcx."""
-    __slots__ = ("saved_self", "saved_result")
-    saved = ("saved_self", "saved_result")
-
+class SpecialErfcxBackward0(_Node):  # special_erfcx
+    __slots__ = saved = ("saved_self", "saved_result")
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return ((2.0 * self * result - 1.1283791670955126) * grad,)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class SpecialNdtrBackward0(_Node):
-    """Of special_ndtr."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class SpecialNdtrBackward0(_Node):  # special_ndtr
+    __slots__ = saved = ("saved_self",)
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         return (grad * exp(self * self / -2) * 0.3989422804014327,)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class SpecialNdtriBackward0(_Node):
-    """Of special_ndtri."""
-    __slots__ = ("saved_result",)
-    saved = ("saved_result",)
-
+class SpecialNdtriBackward0(_Node):  # special_ndtri
+    __slots__ = saved = ("saved_result",)
     def backward(node, grad):
         result = node.saved_result.unpack(node)
         return (grad * 2.5066282746310002 * exp(result * result / 2),)
-
     def release(node):
         node.saved_result = _FREED
 
-
-class SpecialLogNdtrBackward0(_Node):
-    """Of special_log_ndtr."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class SpecialLogNdtrBackward0(_Node):  # special_log_ndtr
+    __slots__ = saved = ("saved_self",)
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         return (grad / special_erfcx(self * -0.7071067811865476) * 0.7978845608028654,)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class SpecialI0EBackward0(_Node):
-    """Of special_i0e."""
-    __slots__ = ("saved_self", "saved_result")
-    saved = ("saved_self", "saved_result")
-
+class SpecialI0EBackward0(_Node):  # special_i0e
+    __slots__ = saved = ("saved_self", "saved_result")
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         return (grad * i0e_slope(node.saved_self.unpack(node), node.saved_result.unpack(node)),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class SpecialI1Backward0(_Node):
-    """Of special_i1."""
-    __slots__ = ("saved_self", "saved_result")
-    saved = ("saved_self", "saved_result")
-
+class SpecialI1Backward0(_Node):  # special_i1
+    __slots__ = saved = ("saved_self", "saved_result")
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         return (grad * i1_slope(node.saved_self.unpack(node), node.saved_result.unpack(node)),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED
 
-
-class SpecialI1EBackward0(_Node):
-    """Of special_i1e."""
-    __slots__ = ("saved_self", "saved_result")
-    saved = ("saved_self", "saved_result")
-
+class SpecialI1EBackward0(_Node):  # special_i1e
+    __slots__ = saved = ("saved_self", "saved_result")
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         return (grad * i1e_slope(node.saved_self.unpack(node), node.saved_result.unpack(node)),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED

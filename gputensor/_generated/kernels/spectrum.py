@@ -2,244 +2,132 @@
 """Registrations of the operators of native/spectrum.py, and their derivatives."""
 
 from ...autograd.formulas.linear_algebra import (
-    linalg_eig_backward, linalg_eigh_backward, linalg_pinv_backward, linalg_svd_backward,
-)
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
+    linalg_eig_backward, linalg_eigh_backward, linalg_pinv_backward, linalg_svd_backward)
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...makers.rows import casts, counts, impl, out_of, refuses_out
 from ...native import spectrum as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators._linalg_eigh, "CPU, CUDA, Meta", native._linalg_eigh, LinalgEighBackward0)
+    impl(_ops._linalg_eigh, "CPU, CUDA, Meta", native._linalg_eigh, LinalgEighBackward0)
+    out_of(_ops._linalg_eigh_eigenvalues, _ops._linalg_eigh, 2)
     impl(
-        _operators._linalg_eigh_eigenvalues, "CompositeExplicitAutograd",
-        _forms.out(_operators._linalg_eigh, 2), counts, refuses_out,
-    )
+        _ops.linalg_eig, "CPU, CUDA, Meta", native.linalg_eig, LinalgEigBackward0,
+        casts(CPU="fp32"))
+    out_of(_ops.linalg_eig_out, _ops.linalg_eig, 2)
+    impl(_ops._linalg_svd, "CPU, CUDA, Meta", native._linalg_svd, LinalgSvdBackward0)
+    out_of(_ops._linalg_svd_U, _ops._linalg_svd, 3)
+    impl(_ops.linalg_eigh, "CompositeImplicitAutograd", native.linalg_eigh, casts(CPU="fp32"))
     impl(
-        _operators.linalg_eig, "CPU, CUDA, Meta", native.linalg_eig, LinalgEigBackward0,
-        casts(CPU="fp32"),
-    )
+        _ops.linalg_eigh_eigvals, "CompositeExplicitAutograd", native.linalg_eigh_eigvals, counts,
+        refuses_out)
     impl(
-        _operators.linalg_eig_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_eig, 2), counts, refuses_out,
-    )
-    impl(_operators._linalg_svd, "CPU, CUDA, Meta", native._linalg_svd, LinalgSvdBackward0)
+        _ops.linalg_eigvalsh, "CompositeImplicitAutograd", native.linalg_eigvalsh,
+        casts(CPU="fp32"))
+    out_of(_ops.linalg_eigvalsh_out, _ops.linalg_eigvalsh)
+    impl(_ops.linalg_eigvals, "CompositeImplicitAutograd", native.linalg_eigvals, casts(CPU="fp32"))
+    out_of(_ops.linalg_eigvals_out, _ops.linalg_eigvals)
+    impl(_ops.linalg_svd, "CompositeImplicitAutograd", native.linalg_svd, casts(CPU="fp32"))
+    out_of(_ops.linalg_svd_U, _ops.linalg_svd, 3)
+    impl(_ops.linalg_svdvals, "CompositeImplicitAutograd", native.linalg_svdvals, casts(CPU="fp32"))
+    out_of(_ops.linalg_svdvals_out, _ops.linalg_svdvals)
+    impl(_ops.svd, "CompositeImplicitAutograd", native.svd, casts(CPU="fp32"))
+    out_of(_ops.svd_U, _ops.svd, 3)
     impl(
-        _operators._linalg_svd_U, "CompositeExplicitAutograd",
-        _forms.out(_operators._linalg_svd, 3), counts, refuses_out,
-    )
-    impl(_operators.linalg_eigh, "CompositeImplicitAutograd", native.linalg_eigh, casts(CPU="fp32"))
+        _ops.linalg_pinv_atol_rtol_tensor, "CompositeExplicitAutograd",
+        native.linalg_pinv_atol_rtol_tensor, LinalgPinvBackward0)
+    out_of(_ops.linalg_pinv_atol_rtol_tensor_out, _ops.linalg_pinv_atol_rtol_tensor)
     impl(
-        _operators.linalg_eigh_eigvals, "CompositeExplicitAutograd", native.linalg_eigh_eigvals,
-        counts, refuses_out,
-    )
+        _ops.linalg_pinv_atol_rtol_float, "CompositeImplicitAutograd",
+        native.linalg_pinv_atol_rtol_float)
+    out_of(_ops.linalg_pinv_atol_rtol_float_out, _ops.linalg_pinv_atol_rtol_float)
+    impl(_ops.linalg_pinv, "CompositeImplicitAutograd", native.linalg_pinv)
+    out_of(_ops.linalg_pinv_out, _ops.linalg_pinv)
     impl(
-        _operators.linalg_eigvalsh, "CompositeImplicitAutograd", native.linalg_eigvalsh,
-        casts(CPU="fp32"),
-    )
+        _ops.linalg_pinv_rcond_tensor, "CompositeImplicitAutograd", native.linalg_pinv_rcond_tensor)
+    out_of(_ops.linalg_pinv_out_rcond_tensor, _ops.linalg_pinv_rcond_tensor)
+    impl(_ops.pinverse, "CompositeImplicitAutograd", native.pinverse, casts(CPU="fp32"))
     impl(
-        _operators.linalg_eigvalsh_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_eigvalsh), counts, refuses_out,
-    )
+        _ops.linalg_matrix_rank, "CompositeImplicitAutograd", native.linalg_matrix_rank,
+        casts(CPU="fp32"))
+    out_of(_ops.linalg_matrix_rank_out, _ops.linalg_matrix_rank)
     impl(
-        _operators.linalg_eigvals, "CompositeImplicitAutograd", native.linalg_eigvals,
-        casts(CPU="fp32"),
-    )
+        _ops.linalg_matrix_rank_tol_tensor, "CompositeImplicitAutograd", native.linalg_matrix_rank,
+        casts(CPU="fp32"))
+    out_of(_ops.linalg_matrix_rank_out_tol_tensor, _ops.linalg_matrix_rank_tol_tensor)
     impl(
-        _operators.linalg_eigvals_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_eigvals), counts, refuses_out,
-    )
-    impl(_operators.linalg_svd, "CompositeImplicitAutograd", native.linalg_svd, casts(CPU="fp32"))
+        _ops.linalg_matrix_rank_atol_rtol_tensor, "CompositeImplicitAutograd",
+        native.linalg_matrix_rank_atol_rtol_tensor, casts(CPU="fp32"))
+    out_of(_ops.linalg_matrix_rank_atol_rtol_tensor_out, _ops.linalg_matrix_rank_atol_rtol_tensor)
     impl(
-        _operators.linalg_svd_U, "CompositeExplicitAutograd", _forms.out(_operators.linalg_svd, 3),
-        counts, refuses_out,
-    )
+        _ops.linalg_matrix_rank_atol_rtol_float, "CompositeImplicitAutograd",
+        native.linalg_matrix_rank_atol_rtol_float, casts(CPU="fp32"))
+    out_of(_ops.linalg_matrix_rank_atol_rtol_float_out, _ops.linalg_matrix_rank_atol_rtol_float)
     impl(
-        _operators.linalg_svdvals, "CompositeImplicitAutograd", native.linalg_svdvals,
-        casts(CPU="fp32"),
-    )
+        _ops.linalg_matrix_norm, "CompositeImplicitAutograd", native.linalg_matrix_norm,
+        casts(CUDA="fp32_set_opt_dtype"))
+    out_of(_ops.linalg_matrix_norm_out, _ops.linalg_matrix_norm)
     impl(
-        _operators.linalg_svdvals_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_svdvals), counts, refuses_out,
-    )
-    impl(_operators.svd, "CompositeImplicitAutograd", native.svd, casts(CPU="fp32"))
+        _ops.linalg_matrix_norm_str_ord, "CompositeImplicitAutograd",
+        native.linalg_matrix_norm_str_ord, casts(CUDA="fp32_set_opt_dtype"))
+    out_of(_ops.linalg_matrix_norm_str_ord_out, _ops.linalg_matrix_norm_str_ord)
+    impl(_ops.linalg_norm, "CompositeImplicitAutograd", native.linalg_norm)
+    out_of(_ops.linalg_norm_out, _ops.linalg_norm)
+    impl(_ops.linalg_norm_ord_str, "CompositeImplicitAutograd", native.linalg_norm_ord_str)
+    out_of(_ops.linalg_norm_ord_str_out, _ops.linalg_norm_ord_str)
+    impl(_ops.linalg_cond, "CompositeImplicitAutograd", native.linalg_cond, casts(CPU="fp32"))
+    out_of(_ops.linalg_cond_out, _ops.linalg_cond)
     impl(
-        _operators.svd_U, "CompositeExplicitAutograd", _forms.out(_operators.svd, 3), counts,
-        refuses_out,
-    )
-    impl(
-        _operators.linalg_pinv_atol_rtol_tensor, "CompositeExplicitAutograd",
-        native.linalg_pinv_atol_rtol_tensor, LinalgPinvBackward0,
-    )
-    impl(
-        _operators.linalg_pinv_atol_rtol_tensor_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_pinv_atol_rtol_tensor), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_pinv_atol_rtol_float, "CompositeImplicitAutograd",
-        native.linalg_pinv_atol_rtol_float,
-    )
-    impl(
-        _operators.linalg_pinv_atol_rtol_float_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_pinv_atol_rtol_float), counts, refuses_out,
-    )
-    impl(_operators.linalg_pinv, "CompositeImplicitAutograd", native.linalg_pinv)
-    impl(
-        _operators.linalg_pinv_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_pinv),
-        counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_pinv_rcond_tensor, "CompositeImplicitAutograd",
-        native.linalg_pinv_rcond_tensor,
-    )
-    impl(
-        _operators.linalg_pinv_out_rcond_tensor, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_pinv_rcond_tensor), counts, refuses_out,
-    )
-    impl(_operators.pinverse, "CompositeImplicitAutograd", native.pinverse, casts(CPU="fp32"))
-    impl(
-        _operators.linalg_matrix_rank, "CompositeImplicitAutograd", native.linalg_matrix_rank,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_matrix_rank_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_matrix_rank), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_matrix_rank_tol_tensor, "CompositeImplicitAutograd",
-        native.linalg_matrix_rank, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_matrix_rank_out_tol_tensor, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_matrix_rank_tol_tensor), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_matrix_rank_atol_rtol_tensor, "CompositeImplicitAutograd",
-        native.linalg_matrix_rank_atol_rtol_tensor, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_matrix_rank_atol_rtol_tensor_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_matrix_rank_atol_rtol_tensor), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_matrix_rank_atol_rtol_float, "CompositeImplicitAutograd",
-        native.linalg_matrix_rank_atol_rtol_float, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_matrix_rank_atol_rtol_float_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_matrix_rank_atol_rtol_float), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_matrix_norm, "CompositeImplicitAutograd", native.linalg_matrix_norm,
-        casts(CUDA="fp32_set_opt_dtype"),
-    )
-    impl(
-        _operators.linalg_matrix_norm_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_matrix_norm), counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_matrix_norm_str_ord, "CompositeImplicitAutograd",
-        native.linalg_matrix_norm_str_ord, casts(CUDA="fp32_set_opt_dtype"),
-    )
-    impl(
-        _operators.linalg_matrix_norm_str_ord_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_matrix_norm_str_ord), counts, refuses_out,
-    )
-    impl(_operators.linalg_norm, "CompositeImplicitAutograd", native.linalg_norm)
-    impl(
-        _operators.linalg_norm_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_norm),
-        counts, refuses_out,
-    )
-    impl(_operators.linalg_norm_ord_str, "CompositeImplicitAutograd", native.linalg_norm_ord_str)
-    impl(
-        _operators.linalg_norm_ord_str_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_norm_ord_str), counts, refuses_out,
-    )
-    impl(_operators.linalg_cond, "CompositeImplicitAutograd", native.linalg_cond, casts(CPU="fp32"))
-    impl(
-        _operators.linalg_cond_out, "CompositeExplicitAutograd", _forms.out(_operators.linalg_cond),
-        counts, refuses_out,
-    )
-    impl(
-        _operators.linalg_cond_p_str, "CompositeImplicitAutograd", native.linalg_cond_p_str,
-        casts(CPU="fp32"),
-    )
-    impl(
-        _operators.linalg_cond_p_str_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.linalg_cond_p_str), counts, refuses_out,
-    )
+        _ops.linalg_cond_p_str, "CompositeImplicitAutograd", native.linalg_cond_p_str,
+        casts(CPU="fp32"))
+    out_of(_ops.linalg_cond_p_str_out, _ops.linalg_cond_p_str)
 
-
-class LinalgEighBackward0(_Node):
-    """Of _linalg_eigh."""
-    __slots__ = ("saved_eigenvalues", "saved_eigenvectors")
-    saved = ("saved_eigenvalues", "saved_eigenvectors")
+class LinalgEighBackward0(_Node):  # _linalg_eigh
+    __slots__ = saved = ("saved_eigenvalues", "saved_eigenvectors")
     others = (("saved_eigenvalues", 0), ("saved_eigenvectors", 1))
     differentiated = (0, 1)
-
     def backward(node, *grads):
         eigenvalues = node.saved_eigenvalues.unpack(node)
         eigenvectors = node.saved_eigenvectors.unpack(node)
         return (linalg_eigh_backward(grads[0], grads[1], eigenvalues, eigenvectors),)
-
     def release(node):
         node.saved_eigenvalues = node.saved_eigenvectors = _FREED
 
-
-class LinalgEigBackward0(_Node):
-    """Of linalg_eig."""
-    __slots__ = ("saved_self", "saved_eigenvalues", "saved_eigenvectors")
-    saved = ("saved_self", "saved_eigenvalues", "saved_eigenvectors")
+class LinalgEigBackward0(_Node):  # linalg_eig
+    __slots__ = saved = ("saved_self", "saved_eigenvalues", "saved_eigenvectors")
     others = (("saved_eigenvalues", 0), ("saved_eigenvectors", 1))
     differentiated = (0, 1)
-
     def keep(node, self):
         node.saved_self = _save(self)
-
     def backward(node, *grads):
         self = node.saved_self.unpack(node)
         eigenvalues = node.saved_eigenvalues.unpack(node)
         eigenvectors = node.saved_eigenvectors.unpack(node)
         return (linalg_eig_backward(grads[0], grads[1], eigenvalues, eigenvectors, self),)
-
     def release(node):
         node.saved_self = node.saved_eigenvalues = node.saved_eigenvectors = _FREED
 
-
-class LinalgSvdBackward0(_Node):
-    """Of _linalg_svd."""
-    __slots__ = ("saved_U", "saved_S", "saved_Vh")
-    saved = ("saved_U", "saved_S", "saved_Vh")
+class LinalgSvdBackward0(_Node):  # _linalg_svd
+    __slots__ = saved = ("saved_U", "saved_S", "saved_Vh")
     others = (("saved_U", 0), ("saved_S", 1), ("saved_Vh", 2))
     differentiated = (0, 1, 2)
-
     def backward(node, *grads):
         U = node.saved_U.unpack(node)
         S = node.saved_S.unpack(node)
         Vh = node.saved_Vh.unpack(node)
         return (linalg_svd_backward(grads[0], grads[1], grads[2], U, S, Vh),)
-
     def release(node):
         node.saved_U = node.saved_S = node.saved_Vh = _FREED
 
-
-class LinalgPinvBackward0(_Node):
-    """Of linalg_pinv.atol_rtol_tensor."""
-    __slots__ = ("saved_self", "saved_result")
-    saved = ("saved_self", "saved_result")
+class LinalgPinvBackward0(_Node):  # linalg_pinv.atol_rtol_tensor
+    __slots__ = saved = ("saved_self", "saved_result")
     inputs = ("self",)
-
     def keep(node, self, atol, rtol, hermitian):
         node.saved_self = _save(self)
-
     def backward(node, grad):
         self = node.saved_self.unpack(node)
         result = node.saved_result.unpack(node)
         return (linalg_pinv_backward(grad, result, self),)
-
     def release(node):
         node.saved_self = node.saved_result = _FREED

@@ -3,92 +3,77 @@
 
 from ...autograd.formulas import isfinite, where
 from ...autograd.formulas.numbers import (
-    clamp_backward, clamp_max_backward, clamp_min_backward, conj, scaled,
-)
+    clamp_backward, clamp_max_backward, clamp_min_backward, conj, scaled)
 from ...autograd.formulas.pointwise import larger_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...autograd.saved import save as _save
-from ...autograd.saved import save_copy as _save_copy
-from ...autograd.saved import save_number as _kept
+from ...autograd.node import FREED as _FREED, Node as _Node
+from ...autograd.saved import save as _save, save_copy as _save_copy, save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, forwards, refuses_out
 from ...native import ternary as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    bind(_operators._larger_backward, native.functional, "larger_backward", LargerBackwardBackward0)
-    bind(_operators.addcmul, native.functional, "addcmul", AddcmulBackward0, casts(CUDA="promote"))
-    bind(_operators.addcmul_, native.inplace, "addcmul", counts, AddcmulBackward0)
-    bind(_operators.addcmul_out, native.out, "addcmul", counts, refuses_out)
-    bind(_operators.addcdiv, native.functional, "addcdiv", AddcdivBackward0, casts(CUDA="promote"))
-    bind(_operators.addcdiv_, native.inplace, "addcdiv", counts, AddcdivBackward0)
-    bind(_operators.addcdiv_out, native.out, "addcdiv", counts, refuses_out)
-    bind(_operators.clamp, native.bounded_functional, "clamp", ClampBackward1)
-    bind(_operators.clamp_, native.bounded_inplace, "clamp", counts, ClampBackward1)
-    bind(_operators.clamp_out, native.bounded_out, "clamp", counts, refuses_out)
-    forwards(_operators.clip, _operators.clamp)
-    forwards(_operators.clip_, _operators.clamp_)
-    forwards(_operators.clip_out, _operators.clamp_out)
-    bind(_operators.clamp_Tensor, native.bounded_functional, "clamp", ClampBackward0)
-    bind(_operators.clamp__Tensor, native.bounded_inplace, "clamp", counts, ClampBackward0)
-    bind(_operators.clamp_Tensor_out, native.bounded_out, "clamp", counts, refuses_out)
-    forwards(_operators.clip_Tensor, _operators.clamp_Tensor)
-    forwards(_operators.clip__Tensor, _operators.clamp__Tensor)
-    forwards(_operators.clip_Tensor_out, _operators.clamp_Tensor_out)
-    bind(_operators.clamp_min_Tensor, native.functional, "clamp_min", ClampMinBackward0)
-    bind(_operators.clamp_min__Tensor, native.inplace, "clamp_min", counts, ClampMinBackward0)
-    bind(_operators.clamp_min_Tensor_out, native.out, "clamp_min", counts, refuses_out)
-    forwards(_operators.clamp_min, _operators.clamp_min_Tensor)
-    forwards(_operators.clamp_min_, _operators.clamp_min__Tensor)
-    forwards(_operators.clamp_min_out, _operators.clamp_min_Tensor_out)
-    bind(_operators.clamp_max_Tensor, native.functional, "clamp_max", ClampMaxBackward0)
-    bind(_operators.clamp_max__Tensor, native.inplace, "clamp_max", counts, ClampMaxBackward0)
-    bind(_operators.clamp_max_Tensor_out, native.out, "clamp_max", counts, refuses_out)
-    forwards(_operators.clamp_max, _operators.clamp_max_Tensor)
-    forwards(_operators.clamp_max_, _operators.clamp_max__Tensor)
-    forwards(_operators.clamp_max_out, _operators.clamp_max_Tensor_out)
-    bind(_operators.nan_to_num, native.finite_functional, "nan_to_num", NanToNumBackward0)
-    bind(_operators.nan_to_num_, native.finite_inplace, "nan_to_num", counts, NanToNumBackward0)
-    bind(_operators.nan_to_num_out, native.finite_out, "nan_to_num", counts, refuses_out)
-    bind(_operators.lerp_Tensor, native.functional, "lerp", LerpBackward0)
-    bind(_operators.lerp__Tensor, native.inplace, "lerp", counts, LerpBackward0)
-    bind(_operators.lerp_Tensor_out, native.out, "lerp", counts, refuses_out)
-    forwards(_operators.lerp_Scalar, _operators.lerp_Tensor)
-    forwards(_operators.lerp__Scalar, _operators.lerp__Tensor)
-    forwards(_operators.lerp_Scalar_out, _operators.lerp_Tensor_out)
+    bind(_ops._larger_backward, native.functional, "larger_backward", LargerBackwardBackward0)
+    bind(_ops.addcmul, native.functional, "addcmul", AddcmulBackward0, casts(CUDA="promote"))
+    bind(_ops.addcmul_, native.inplace, "addcmul", counts, AddcmulBackward0)
+    bind(_ops.addcmul_out, native.out, "addcmul", counts, refuses_out)
+    bind(_ops.addcdiv, native.functional, "addcdiv", AddcdivBackward0, casts(CUDA="promote"))
+    bind(_ops.addcdiv_, native.inplace, "addcdiv", counts, AddcdivBackward0)
+    bind(_ops.addcdiv_out, native.out, "addcdiv", counts, refuses_out)
+    bind(_ops.clamp, native.bounded_functional, "clamp", ClampBackward1)
+    bind(_ops.clamp_, native.bounded_inplace, "clamp", counts, ClampBackward1)
+    bind(_ops.clamp_out, native.bounded_out, "clamp", counts, refuses_out)
+    forwards(_ops.clip, _ops.clamp)
+    forwards(_ops.clip_, _ops.clamp_)
+    forwards(_ops.clip_out, _ops.clamp_out)
+    bind(_ops.clamp_Tensor, native.bounded_functional, "clamp", ClampBackward0)
+    bind(_ops.clamp__Tensor, native.bounded_inplace, "clamp", counts, ClampBackward0)
+    bind(_ops.clamp_Tensor_out, native.bounded_out, "clamp", counts, refuses_out)
+    forwards(_ops.clip_Tensor, _ops.clamp_Tensor)
+    forwards(_ops.clip__Tensor, _ops.clamp__Tensor)
+    forwards(_ops.clip_Tensor_out, _ops.clamp_Tensor_out)
+    bind(_ops.clamp_min_Tensor, native.functional, "clamp_min", ClampMinBackward0)
+    bind(_ops.clamp_min__Tensor, native.inplace, "clamp_min", counts, ClampMinBackward0)
+    bind(_ops.clamp_min_Tensor_out, native.out, "clamp_min", counts, refuses_out)
+    forwards(_ops.clamp_min, _ops.clamp_min_Tensor)
+    forwards(_ops.clamp_min_, _ops.clamp_min__Tensor)
+    forwards(_ops.clamp_min_out, _ops.clamp_min_Tensor_out)
+    bind(_ops.clamp_max_Tensor, native.functional, "clamp_max", ClampMaxBackward0)
+    bind(_ops.clamp_max__Tensor, native.inplace, "clamp_max", counts, ClampMaxBackward0)
+    bind(_ops.clamp_max_Tensor_out, native.out, "clamp_max", counts, refuses_out)
+    forwards(_ops.clamp_max, _ops.clamp_max_Tensor)
+    forwards(_ops.clamp_max_, _ops.clamp_max__Tensor)
+    forwards(_ops.clamp_max_out, _ops.clamp_max_Tensor_out)
+    bind(_ops.nan_to_num, native.finite_functional, "nan_to_num", NanToNumBackward0)
+    bind(_ops.nan_to_num_, native.finite_inplace, "nan_to_num", counts, NanToNumBackward0)
+    bind(_ops.nan_to_num_out, native.finite_out, "nan_to_num", counts, refuses_out)
+    bind(_ops.lerp_Tensor, native.functional, "lerp", LerpBackward0)
+    bind(_ops.lerp__Tensor, native.inplace, "lerp", counts, LerpBackward0)
+    bind(_ops.lerp_Tensor_out, native.out, "lerp", counts, refuses_out)
+    forwards(_ops.lerp_Scalar, _ops.lerp_Tensor)
+    forwards(_ops.lerp__Scalar, _ops.lerp__Tensor)
+    forwards(_ops.lerp_Scalar_out, _ops.lerp_Tensor_out)
 
-
-class LargerBackwardBackward0(_Node):
-    """Of _larger_backward."""
-    __slots__ = ("saved_self", "saved_other")
-    saved = ("saved_self", "saved_other")
+class LargerBackwardBackward0(_Node):  # _larger_backward
+    __slots__ = saved = ("saved_self", "saved_other")
     inputs = ("grad_output",)
-
     def keep(node, grad_output, self, other):
         node.saved_self = _save(self)
         node.saved_other = _save(other)
-
     def backward(node, grad):
         return (larger_backward(grad, node.saved_self.unpack(node), node.saved_other.unpack(node)),)
-
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-
-class AddcmulBackward0(_Node):
-    """Of addcmul."""
+class AddcmulBackward0(_Node):  # addcmul
     __slots__ = ("saved_tensor2", "saved_tensor1", "saved_value")
     saved = ("saved_tensor2", "saved_tensor1")
-
     def keep(node, self, tensor1, tensor2, value):
         if node.edges[1] is not None:
             node.saved_tensor2 = _save(tensor2)
         if node.edges[2] is not None:
             node.saved_tensor1 = _save(tensor1)
         node.saved_value = value if type(value) in _PLAIN else _kept(value)
-
     def backward(node, grad):
         to_self, to_tensor1, to_tensor2 = node.edges
         grad_self = grad_tensor1 = grad_tensor2 = None
@@ -99,23 +84,18 @@ class AddcmulBackward0(_Node):
         if to_tensor2 is not None:
             grad_tensor2 = scaled(grad * conj(node.saved_tensor1.unpack(node)), node.saved_value)
         return grad_self, grad_tensor1, grad_tensor2
-
     def release(node):
         node.saved_tensor2 = node.saved_tensor1 = _FREED
 
-
-class AddcdivBackward0(_Node):
-    """Of addcdiv."""
+class AddcdivBackward0(_Node):  # addcdiv
     __slots__ = ("saved_tensor2", "saved_tensor1", "saved_value")
     saved = ("saved_tensor2", "saved_tensor1")
-
     def keep(node, self, tensor1, tensor2, value):
         if node.edges[1] is not None or node.edges[2] is not None:
             node.saved_tensor2 = _save(tensor2)
         if node.edges[2] is not None:
             node.saved_tensor1 = _save(tensor1)
         node.saved_value = value if type(value) in _PLAIN else _kept(value)
-
     def backward(node, grad):
         to_self, to_tensor1, to_tensor2 = node.edges
         grad_self = grad_tensor1 = grad_tensor2 = None
@@ -128,48 +108,35 @@ class AddcdivBackward0(_Node):
             tensor2 = node.saved_tensor2.unpack(node)
             grad_tensor2 = scaled(-grad * conj(tensor1 / tensor2 / tensor2), node.saved_value)
         return grad_self, grad_tensor1, grad_tensor2
-
     def release(node):
         node.saved_tensor2 = node.saved_tensor1 = _FREED
 
-
-class ClampBackward1(_Node):
-    """Of clamp."""
+class ClampBackward1(_Node):  # clamp
     __slots__ = ("saved_self", "saved_min", "saved_max")
     saved = ("saved_self",)
-
     def keep(node, self, min, max):
         node.saved_self = _save(self)
         node.saved_min = min if type(min) in _PLAIN else _kept(min)
         node.saved_max = max if type(max) in _PLAIN else _kept(max)
-
     def keep_inplace(node, self, min, max):
         node.saved_self = _save_copy(self)
         node.saved_min = min if type(min) in _PLAIN else _kept(min)
         node.saved_max = max if type(max) in _PLAIN else _kept(max)
-
     def backward(node, grad):
         return (clamp_backward(grad, node.saved_self.unpack(node), node.saved_min, node.saved_max),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class ClampBackward0(_Node):
-    """Of clamp.Tensor."""
-    __slots__ = ("saved_self", "saved_min", "saved_max")
-    saved = ("saved_self", "saved_min", "saved_max")
-
+class ClampBackward0(_Node):  # clamp.Tensor
+    __slots__ = saved = ("saved_self", "saved_min", "saved_max")
     def keep(node, self, min, max):
         node.saved_self = _save(self)
         node.saved_min = _save(min)
         node.saved_max = _save(max)
-
     def keep_inplace(node, self, min, max):
         node.saved_self = _save_copy(self)
         node.saved_min = _save(min)
         node.saved_max = _save(max)
-
     def backward(node, grad):
         to_self, to_min, to_max = node.edges
         grad_self = grad_min = grad_max = None
@@ -189,24 +156,17 @@ class ClampBackward0(_Node):
             max = node.saved_max.unpack(node)
             grad_max = clamp_max_backward(grad, self, min, max)
         return grad_self, grad_min, grad_max
-
     def release(node):
         node.saved_self = node.saved_min = node.saved_max = _FREED
 
-
-class ClampMinBackward0(_Node):
-    """Of clamp_min.Tensor."""
-    __slots__ = ("saved_self", "saved_min")
-    saved = ("saved_self", "saved_min")
-
+class ClampMinBackward0(_Node):  # clamp_min.Tensor
+    __slots__ = saved = ("saved_self", "saved_min")
     def keep(node, self, min):
         node.saved_self = _save(self)
         node.saved_min = _save(min)
-
     def keep_inplace(node, self, min):
         node.saved_self = _save_copy(self)
         node.saved_min = _save(min)
-
     def backward(node, grad):
         to_self, to_min = node.edges
         grad_self = grad_min = None
@@ -215,24 +175,17 @@ class ClampMinBackward0(_Node):
         if to_min is not None:
             grad_min = where(node.saved_self.unpack(node) < node.saved_min.unpack(node), grad, 0)
         return grad_self, grad_min
-
     def release(node):
         node.saved_self = node.saved_min = _FREED
 
-
-class ClampMaxBackward0(_Node):
-    """Of clamp_max.Tensor."""
-    __slots__ = ("saved_self", "saved_max")
-    saved = ("saved_self", "saved_max")
-
+class ClampMaxBackward0(_Node):  # clamp_max.Tensor
+    __slots__ = saved = ("saved_self", "saved_max")
     def keep(node, self, max):
         node.saved_self = _save(self)
         node.saved_max = _save(max)
-
     def keep_inplace(node, self, max):
         node.saved_self = _save_copy(self)
         node.saved_max = _save(max)
-
     def backward(node, grad):
         to_self, to_max = node.edges
         grad_self = grad_max = None
@@ -241,48 +194,34 @@ class ClampMaxBackward0(_Node):
         if to_max is not None:
             grad_max = where(node.saved_self.unpack(node) > node.saved_max.unpack(node), grad, 0)
         return grad_self, grad_max
-
     def release(node):
         node.saved_self = node.saved_max = _FREED
 
-
-class NanToNumBackward0(_Node):
-    """Of nan_to_num."""
-    __slots__ = ("saved_self",)
-    saved = ("saved_self",)
-
+class NanToNumBackward0(_Node):  # nan_to_num
+    __slots__ = saved = ("saved_self",)
     def keep(node, self, nan, posinf, neginf):
         node.saved_self = _save(self)
-
     def keep_inplace(node, self, nan, posinf, neginf):
         node.saved_self = _save_copy(self)
-
     def backward(node, grad):
         return (where(isfinite(node.saved_self.unpack(node)), grad, 0),)
-
     def release(node):
         node.saved_self = _FREED
 
-
-class LerpBackward0(_Node):
-    """Of lerp.Tensor."""
-    __slots__ = ("saved_weight", "saved_self", "saved_end")
-    saved = ("saved_weight", "saved_self", "saved_end")
-
+class LerpBackward0(_Node):  # lerp.Tensor
+    __slots__ = saved = ("saved_weight", "saved_self", "saved_end")
     def keep(node, self, end, weight):
         if node.edges[0] is not None or node.edges[1] is not None:
             node.saved_weight = _save(weight)
         if node.edges[2] is not None:
             node.saved_self = _save(self)
             node.saved_end = _save(end)
-
     def keep_inplace(node, self, end, weight):
         if node.edges[0] is not None or node.edges[1] is not None:
             node.saved_weight = _save(weight)
         if node.edges[2] is not None:
             node.saved_self = _save_copy(self)
             node.saved_end = _save(end)
-
     def backward(node, grad):
         to_self, to_end, to_weight = node.edges
         grad_self = grad_end = grad_weight = None
@@ -293,6 +232,5 @@ class LerpBackward0(_Node):
         if to_weight is not None:
             grad_weight = grad * conj(node.saved_end.unpack(node) - node.saved_self.unpack(node))
         return grad_self, grad_end, grad_weight
-
     def release(node):
         node.saved_weight = node.saved_self = node.saved_end = _FREED

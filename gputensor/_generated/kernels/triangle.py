@@ -2,79 +2,48 @@
 """Registrations of the operators of native/triangle.py, and their derivatives."""
 
 from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import counts, impl, passes, refuses_out, selects
+from ...structured import forms as _forms
+from ...makers.rows import counts, impl, out_of, passes, selects
 from ...native import triangle as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.tril, "CompositeExplicitAutograd", native.tril, TrilBackward0)
-    impl(
-        _operators.tril_, "CompositeExplicitAutograd", _forms.inplace(_operators.tril), counts,
-        TrilBackward0,
-    )
-    impl(
-        _operators.tril_out, "CompositeExplicitAutograd", _forms.out(_operators.tril), counts,
-        refuses_out,
-    )
-    impl(_operators.triu, "CompositeExplicitAutograd", native.triu, TriuBackward0)
-    impl(
-        _operators.triu_, "CompositeExplicitAutograd", _forms.inplace(_operators.triu), counts,
-        TriuBackward0,
-    )
-    impl(
-        _operators.triu_out, "CompositeExplicitAutograd", _forms.out(_operators.triu), counts,
-        refuses_out,
-    )
-    impl(_operators.tril_indices, "CompositeExplicitAutograd", native.tril_indices, selects, passes)
-    impl(_operators.triu_indices, "CompositeExplicitAutograd", native.triu_indices, selects, passes)
-    impl(_operators.diag, "CompositeImplicitAutograd", native.diag)
-    impl(
-        _operators.diag_out, "CompositeExplicitAutograd", _forms.out(_operators.diag), counts,
-        refuses_out,
-    )
-    impl(_operators.diag_embed, "CompositeExplicitAutograd", native.diag_embed, DiagEmbedBackward0)
-    impl(
-        _operators.diag_embed_out, "CompositeExplicitAutograd", _forms.out(_operators.diag_embed),
-        counts, refuses_out,
-    )
-    impl(_operators.diagflat, "CompositeImplicitAutograd", native.diagflat)
-    impl(_operators.vander, "CompositeImplicitAutograd", native.vander)
+    impl(_ops.tril, "CompositeExplicitAutograd", native.tril, TrilBackward0)
+    impl(_ops.tril_, "CompositeExplicitAutograd", _forms.inplace(_ops.tril), counts, TrilBackward0)
+    out_of(_ops.tril_out, _ops.tril)
+    impl(_ops.triu, "CompositeExplicitAutograd", native.triu, TriuBackward0)
+    impl(_ops.triu_, "CompositeExplicitAutograd", _forms.inplace(_ops.triu), counts, TriuBackward0)
+    out_of(_ops.triu_out, _ops.triu)
+    impl(_ops.tril_indices, "CompositeExplicitAutograd", native.tril_indices, selects, passes)
+    impl(_ops.triu_indices, "CompositeExplicitAutograd", native.triu_indices, selects, passes)
+    impl(_ops.diag, "CompositeImplicitAutograd", native.diag)
+    out_of(_ops.diag_out, _ops.diag)
+    impl(_ops.diag_embed, "CompositeExplicitAutograd", native.diag_embed, DiagEmbedBackward0)
+    out_of(_ops.diag_embed_out, _ops.diag_embed)
+    impl(_ops.diagflat, "CompositeImplicitAutograd", native.diagflat)
+    impl(_ops.vander, "CompositeImplicitAutograd", native.vander)
 
-
-class TrilBackward0(_Node):
-    """Of tril."""
+class TrilBackward0(_Node):  # tril
     __slots__ = ("saved_diagonal",)
-
     def keep(node, self, diagonal):
         node.saved_diagonal = diagonal if type(diagonal) in _PLAIN else _kept(diagonal)
-
     def backward(node, grad):
         return (grad.tril(node.saved_diagonal),)
 
-
-class TriuBackward0(_Node):
-    """Of triu."""
+class TriuBackward0(_Node):  # triu
     __slots__ = ("saved_diagonal",)
-
     def keep(node, self, diagonal):
         node.saved_diagonal = diagonal if type(diagonal) in _PLAIN else _kept(diagonal)
-
     def backward(node, grad):
         return (grad.triu(node.saved_diagonal),)
 
-
-class DiagEmbedBackward0(_Node):
-    """Of diag_embed."""
+class DiagEmbedBackward0(_Node):  # diag_embed
     __slots__ = ("saved_offset", "saved_dim1", "saved_dim2")
-
     def keep(node, self, offset, dim1, dim2):
         node.saved_offset = offset if type(offset) in _PLAIN else _kept(offset)
         node.saved_dim1 = dim1 if type(dim1) in _PLAIN else _kept(dim1)
         node.saved_dim2 = dim2 if type(dim2) in _PLAIN else _kept(dim2)
-
     def backward(node, grad):
         return (grad.diagonal(node.saved_offset, node.saved_dim1, node.saved_dim2),)

@@ -3,10 +3,9 @@
 
 from ...makers.rows import impl, passes
 from ...native import unique as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators._unique2, "CPU, CUDA, Meta", native._unique2, passes)
-    impl(_operators.unique_dim, "CPU, CUDA, Meta", native.unique_dim, passes)
-    impl(_operators.unique_consecutive, "CPU, CUDA, Meta", native.unique_consecutive, passes)
+    impl(_ops._unique2, "CPU, CUDA, Meta", native._unique2, passes)
+    impl(_ops.unique_dim, "CPU, CUDA, Meta", native.unique_dim, passes)
+    impl(_ops.unique_consecutive, "CPU, CUDA, Meta", native.unique_consecutive, passes)

@@ -2,120 +2,82 @@
 """Registrations of the operators of native/unpool.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    fractional_max_pool2d_backward, fractional_max_pool3d_backward, zeros_like,
-)
+    fractional_max_pool2d_backward, fractional_max_pool3d_backward, zeros_like)
 from ...autograd.formulas.nn import max_pool_double_backward
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...makers.rows import casts, impl, out_of
 from ...native import unpool as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.max_unpool2d, "CompositeExplicitAutograd", native.max_unpool2d,
-        MaxUnpool2DBackward0, casts(CPU="fp32"),
-    )
+        _ops.max_unpool2d, "CompositeExplicitAutograd", native.max_unpool2d, MaxUnpool2DBackward0,
+        casts(CPU="fp32"))
+    out_of(_ops.max_unpool2d_out, _ops.max_unpool2d)
     impl(
-        _operators.max_unpool2d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.max_unpool2d), counts, refuses_out,
-    )
+        _ops.max_unpool3d, "CompositeExplicitAutograd", native.max_unpool3d, MaxUnpool3DBackward0,
+        casts(CPU="fp32"))
+    out_of(_ops.max_unpool3d_out, _ops.max_unpool3d)
     impl(
-        _operators.max_unpool3d, "CompositeExplicitAutograd", native.max_unpool3d,
-        MaxUnpool3DBackward0, casts(CPU="fp32"),
-    )
+        _ops.fractional_max_pool2d, "CompositeExplicitAutograd", native.fractional_max_pool2d,
+        FractionalMaxPool2DBackward0, casts(CPU="fp32"))
     impl(
-        _operators.max_unpool3d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.max_unpool3d), counts, refuses_out,
-    )
+        _ops.fractional_max_pool2d_backward, "CompositeExplicitAutograd",
+        native.fractional_max_pool2d_backward, FractionalMaxPool2DBackwardBackward0)
     impl(
-        _operators.fractional_max_pool2d, "CompositeExplicitAutograd", native.fractional_max_pool2d,
-        FractionalMaxPool2DBackward0, casts(CPU="fp32"),
-    )
+        _ops.fractional_max_pool3d, "CompositeExplicitAutograd", native.fractional_max_pool3d,
+        FractionalMaxPool3DBackward0, casts(CPU="fp32"))
     impl(
-        _operators.fractional_max_pool2d_backward, "CompositeExplicitAutograd",
-        native.fractional_max_pool2d_backward, FractionalMaxPool2DBackwardBackward0,
-    )
-    impl(
-        _operators.fractional_max_pool3d, "CompositeExplicitAutograd", native.fractional_max_pool3d,
-        FractionalMaxPool3DBackward0, casts(CPU="fp32"),
-    )
-    impl(
-        _operators.fractional_max_pool3d_backward, "CompositeExplicitAutograd",
-        native.fractional_max_pool3d_backward, FractionalMaxPool3DBackwardBackward0,
-    )
+        _ops.fractional_max_pool3d_backward, "CompositeExplicitAutograd",
+        native.fractional_max_pool3d_backward, FractionalMaxPool3DBackwardBackward0)
 
-
-class MaxUnpool2DBackward0(_Node):
-    """Of max_unpool2d."""
-    __slots__ = ("saved_indices",)
-    saved = ("saved_indices",)
+class MaxUnpool2DBackward0(_Node):  # max_unpool2d
+    __slots__ = saved = ("saved_indices",)
     inputs = ("self",)
-
     def keep(node, self, indices, output_size):
         node.saved_indices = _save(indices)
-
     def backward(node, grad):
         return (max_pool_double_backward(grad, node.saved_indices.unpack(node), 2),)
-
     def release(node):
         node.saved_indices = _FREED
 
-
-class MaxUnpool3DBackward0(_Node):
-    """Of max_unpool3d."""
-    __slots__ = ("saved_indices",)
-    saved = ("saved_indices",)
+class MaxUnpool3DBackward0(_Node):  # max_unpool3d
+    __slots__ = saved = ("saved_indices",)
     inputs = ("self",)
-
     def keep(node, self, indices, output_size, stride, padding):
         node.saved_indices = _save(indices)
-
     def backward(node, grad):
         return (max_pool_double_backward(grad, node.saved_indices.unpack(node), 3),)
-
     def release(node):
         node.saved_indices = _FREED
 
-
-class FractionalMaxPool2DBackward0(_Node):
-    """Of fractional_max_pool2d."""
+class FractionalMaxPool2DBackward0(_Node):  # fractional_max_pool2d
     __slots__ = ("saved_self", "saved_result1", "saved_kernel_size", "saved_output_size")
     saved = ("saved_self", "saved_result1")
     inputs = ("self",)
     others = (("saved_result1", 1),)
-
     def keep(node, self, kernel_size, output_size, random_samples):
         node.saved_self = _save(self)
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-
     def backward(node, grad):
         kernel_size = node.saved_kernel_size
         output_size = node.saved_output_size
         self = node.saved_self.unpack(node)
         result1 = node.saved_result1.unpack(node)
         return (fractional_max_pool2d_backward(grad, self, kernel_size, output_size, result1),)
-
     def release(node):
         node.saved_self = node.saved_result1 = _FREED
 
-
-class FractionalMaxPool2DBackwardBackward0(_Node):
-    """Of fractional_max_pool2d_backward."""
-    __slots__ = ("saved_indices", "saved_self")
-    saved = ("saved_indices", "saved_self")
+class FractionalMaxPool2DBackwardBackward0(_Node):  # fractional_max_pool2d_backward
+    __slots__ = saved = ("saved_indices", "saved_self")
     inputs = ("grad_output", "self")
-
     def keep(node, grad_output, self, kernel_size, output_size, indices):
         if node.edges[0] is not None:
             node.saved_indices = _save(indices)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -124,46 +86,35 @@ class FractionalMaxPool2DBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(node.saved_self.unpack(node))
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_indices = node.saved_self = _FREED
 
-
-class FractionalMaxPool3DBackward0(_Node):
-    """Of fractional_max_pool3d."""
+class FractionalMaxPool3DBackward0(_Node):  # fractional_max_pool3d
     __slots__ = ("saved_self", "saved_result1", "saved_kernel_size", "saved_output_size")
     saved = ("saved_self", "saved_result1")
     inputs = ("self",)
     others = (("saved_result1", 1),)
-
     def keep(node, self, kernel_size, output_size, random_samples):
         node.saved_self = _save(self)
         node.saved_kernel_size = tuple(kernel_size) if type(kernel_size) is list else kernel_size
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
-
     def backward(node, grad):
         kernel_size = node.saved_kernel_size
         output_size = node.saved_output_size
         self = node.saved_self.unpack(node)
         result1 = node.saved_result1.unpack(node)
         return (fractional_max_pool3d_backward(grad, self, kernel_size, output_size, result1),)
-
     def release(node):
         node.saved_self = node.saved_result1 = _FREED
 
-
-class FractionalMaxPool3DBackwardBackward0(_Node):
-    """Of fractional_max_pool3d_backward."""
-    __slots__ = ("saved_indices", "saved_self")
-    saved = ("saved_indices", "saved_self")
+class FractionalMaxPool3DBackwardBackward0(_Node):  # fractional_max_pool3d_backward
+    __slots__ = saved = ("saved_indices", "saved_self")
     inputs = ("grad_output", "self")
-
     def keep(node, grad_output, self, kernel_size, output_size, indices):
         if node.edges[0] is not None:
             node.saved_indices = _save(indices)
         if node.edges[1] is not None:
             node.saved_self = _save(self)
-
     def backward(node, grad):
         to_grad_output, to_self = node.edges
         grad_grad_output = grad_self = None
@@ -172,6 +123,5 @@ class FractionalMaxPool3DBackwardBackward0(_Node):
         if to_self is not None:
             grad_self = zeros_like(node.saved_self.unpack(node))
         return grad_grad_output, grad_self
-
     def release(node):
         node.saved_indices = node.saved_self = _FREED

@@ -3,273 +3,167 @@
 
 from ...autograd.formulas import (
     _upsample_bicubic2d_aa, _upsample_bicubic2d_aa_backward, _upsample_bilinear2d_aa,
-    _upsample_bilinear2d_aa_backward, _upsample_lanczos2d_aa,
-    _upsample_lanczos2d_aa_backward, _upsample_nearest_exact1d,
-    _upsample_nearest_exact1d_backward, _upsample_nearest_exact2d,
+    _upsample_bilinear2d_aa_backward, _upsample_lanczos2d_aa, _upsample_lanczos2d_aa_backward,
+    _upsample_nearest_exact1d, _upsample_nearest_exact1d_backward, _upsample_nearest_exact2d,
     _upsample_nearest_exact2d_backward, _upsample_nearest_exact3d,
     _upsample_nearest_exact3d_backward, upsample_bicubic2d, upsample_bicubic2d_backward,
     upsample_bilinear2d, upsample_bilinear2d_backward, upsample_linear1d,
-    upsample_linear1d_backward, upsample_nearest1d, upsample_nearest1d_backward,
-    upsample_nearest2d, upsample_nearest2d_backward, upsample_nearest3d,
-    upsample_nearest3d_backward, upsample_trilinear3d, upsample_trilinear3d_backward,
-)
+    upsample_linear1d_backward, upsample_nearest1d, upsample_nearest1d_backward, upsample_nearest2d,
+    upsample_nearest2d_backward, upsample_nearest3d, upsample_nearest3d_backward,
+    upsample_trilinear3d, upsample_trilinear3d_backward)
 from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import casts, counts, impl, refuses_out
+from ...makers.rows import casts, impl, out_of
 from ...native import upsample as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
     impl(
-        _operators.upsample_nearest1d, "CPU, CUDA, Meta", native.upsample_nearest1d,
-        UpsampleNearest1DBackward0, casts(CUDA="fp32"),
-    )
+        _ops.upsample_nearest1d, "CPU, CUDA, Meta", native.upsample_nearest1d,
+        UpsampleNearest1DBackward0, casts(CUDA="fp32"))
+    out_of(_ops.upsample_nearest1d_out, _ops.upsample_nearest1d)
+    impl(_ops.upsample_nearest1d_vec, "CompositeImplicitAutograd", native.upsample_nearest1d_vec)
     impl(
-        _operators.upsample_nearest1d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.upsample_nearest1d), counts, refuses_out,
-    )
+        _ops.upsample_nearest1d_backward, "CPU, CUDA, Meta", native.upsample_nearest1d_backward,
+        UpsampleNearest1DBackwardBackward0)
     impl(
-        _operators.upsample_nearest1d_vec, "CompositeImplicitAutograd",
-        native.upsample_nearest1d_vec,
-    )
+        _ops.upsample_nearest2d, "CPU, CUDA, Meta", native.upsample_nearest2d,
+        UpsampleNearest2DBackward0, casts(CUDA="fp32"))
+    out_of(_ops.upsample_nearest2d_out, _ops.upsample_nearest2d)
+    impl(_ops.upsample_nearest2d_vec, "CompositeImplicitAutograd", native.upsample_nearest2d_vec)
     impl(
-        _operators.upsample_nearest1d_backward, "CPU, CUDA, Meta",
-        native.upsample_nearest1d_backward, UpsampleNearest1DBackwardBackward0,
-    )
+        _ops.upsample_nearest2d_backward, "CPU, CUDA, Meta", native.upsample_nearest2d_backward,
+        UpsampleNearest2DBackwardBackward0)
     impl(
-        _operators.upsample_nearest2d, "CPU, CUDA, Meta", native.upsample_nearest2d,
-        UpsampleNearest2DBackward0, casts(CUDA="fp32"),
-    )
+        _ops.upsample_nearest3d, "CPU, CUDA, Meta", native.upsample_nearest3d,
+        UpsampleNearest3DBackward0, casts(CUDA="fp32"))
+    out_of(_ops.upsample_nearest3d_out, _ops.upsample_nearest3d)
+    impl(_ops.upsample_nearest3d_vec, "CompositeImplicitAutograd", native.upsample_nearest3d_vec)
     impl(
-        _operators.upsample_nearest2d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.upsample_nearest2d), counts, refuses_out,
-    )
+        _ops.upsample_nearest3d_backward, "CPU, CUDA, Meta", native.upsample_nearest3d_backward,
+        UpsampleNearest3DBackwardBackward0)
     impl(
-        _operators.upsample_nearest2d_vec, "CompositeImplicitAutograd",
-        native.upsample_nearest2d_vec,
-    )
+        _ops._upsample_nearest_exact1d, "CPU, CUDA, Meta", native._upsample_nearest_exact1d,
+        UpsampleNearestExact1DBackward0, casts(CUDA="fp32"))
+    out_of(_ops._upsample_nearest_exact1d_out, _ops._upsample_nearest_exact1d)
     impl(
-        _operators.upsample_nearest2d_backward, "CPU, CUDA, Meta",
-        native.upsample_nearest2d_backward, UpsampleNearest2DBackwardBackward0,
-    )
+        _ops._upsample_nearest_exact1d_vec, "CompositeImplicitAutograd",
+        native._upsample_nearest_exact1d_vec)
     impl(
-        _operators.upsample_nearest3d, "CPU, CUDA, Meta", native.upsample_nearest3d,
-        UpsampleNearest3DBackward0, casts(CUDA="fp32"),
-    )
+        _ops._upsample_nearest_exact1d_backward, "CPU, CUDA, Meta",
+        native._upsample_nearest_exact1d_backward, UpsampleNearestExact1DBackwardBackward0)
     impl(
-        _operators.upsample_nearest3d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.upsample_nearest3d), counts, refuses_out,
-    )
+        _ops._upsample_nearest_exact2d, "CPU, CUDA, Meta", native._upsample_nearest_exact2d,
+        UpsampleNearestExact2DBackward0, casts(CUDA="fp32"))
+    out_of(_ops._upsample_nearest_exact2d_out, _ops._upsample_nearest_exact2d)
     impl(
-        _operators.upsample_nearest3d_vec, "CompositeImplicitAutograd",
-        native.upsample_nearest3d_vec,
-    )
+        _ops._upsample_nearest_exact2d_vec, "CompositeImplicitAutograd",
+        native._upsample_nearest_exact2d_vec)
     impl(
-        _operators.upsample_nearest3d_backward, "CPU, CUDA, Meta",
-        native.upsample_nearest3d_backward, UpsampleNearest3DBackwardBackward0,
-    )
+        _ops._upsample_nearest_exact2d_backward, "CPU, CUDA, Meta",
+        native._upsample_nearest_exact2d_backward, UpsampleNearestExact2DBackwardBackward0)
     impl(
-        _operators._upsample_nearest_exact1d, "CPU, CUDA, Meta", native._upsample_nearest_exact1d,
-        UpsampleNearestExact1DBackward0, casts(CUDA="fp32"),
-    )
+        _ops._upsample_nearest_exact3d, "CPU, CUDA, Meta", native._upsample_nearest_exact3d,
+        UpsampleNearestExact3DBackward0, casts(CUDA="fp32"))
+    out_of(_ops._upsample_nearest_exact3d_out, _ops._upsample_nearest_exact3d)
     impl(
-        _operators._upsample_nearest_exact1d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._upsample_nearest_exact1d), counts, refuses_out,
-    )
+        _ops._upsample_nearest_exact3d_vec, "CompositeImplicitAutograd",
+        native._upsample_nearest_exact3d_vec)
     impl(
-        _operators._upsample_nearest_exact1d_vec, "CompositeImplicitAutograd",
-        native._upsample_nearest_exact1d_vec,
-    )
+        _ops._upsample_nearest_exact3d_backward, "CPU, CUDA, Meta",
+        native._upsample_nearest_exact3d_backward, UpsampleNearestExact3DBackwardBackward0)
     impl(
-        _operators._upsample_nearest_exact1d_backward, "CPU, CUDA, Meta",
-        native._upsample_nearest_exact1d_backward, UpsampleNearestExact1DBackwardBackward0,
-    )
+        _ops.upsample_linear1d, "CPU, CUDA, Meta", native.upsample_linear1d,
+        UpsampleLinear1DBackward0, casts(CUDA="fp32"))
+    out_of(_ops.upsample_linear1d_out, _ops.upsample_linear1d)
+    impl(_ops.upsample_linear1d_vec, "CompositeImplicitAutograd", native.upsample_linear1d_vec)
     impl(
-        _operators._upsample_nearest_exact2d, "CPU, CUDA, Meta", native._upsample_nearest_exact2d,
-        UpsampleNearestExact2DBackward0, casts(CUDA="fp32"),
-    )
+        _ops.upsample_linear1d_backward, "CPU, CUDA, Meta", native.upsample_linear1d_backward,
+        UpsampleLinear1DBackwardBackward0)
     impl(
-        _operators._upsample_nearest_exact2d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._upsample_nearest_exact2d), counts, refuses_out,
-    )
+        _ops.upsample_bilinear2d, "CPU, CUDA, Meta", native.upsample_bilinear2d,
+        UpsampleBilinear2DBackward0, casts(CUDA="fp32"))
+    out_of(_ops.upsample_bilinear2d_out, _ops.upsample_bilinear2d)
+    impl(_ops.upsample_bilinear2d_vec, "CompositeImplicitAutograd", native.upsample_bilinear2d_vec)
     impl(
-        _operators._upsample_nearest_exact2d_vec, "CompositeImplicitAutograd",
-        native._upsample_nearest_exact2d_vec,
-    )
+        _ops.upsample_bilinear2d_backward, "CPU, CUDA, Meta", native.upsample_bilinear2d_backward,
+        UpsampleBilinear2DBackwardBackward0)
     impl(
-        _operators._upsample_nearest_exact2d_backward, "CPU, CUDA, Meta",
-        native._upsample_nearest_exact2d_backward, UpsampleNearestExact2DBackwardBackward0,
-    )
+        _ops.upsample_trilinear3d, "CPU, CUDA, Meta", native.upsample_trilinear3d,
+        UpsampleTrilinear3DBackward0, casts(CUDA="fp32"))
+    out_of(_ops.upsample_trilinear3d_out, _ops.upsample_trilinear3d)
     impl(
-        _operators._upsample_nearest_exact3d, "CPU, CUDA, Meta", native._upsample_nearest_exact3d,
-        UpsampleNearestExact3DBackward0, casts(CUDA="fp32"),
-    )
+        _ops.upsample_trilinear3d_vec, "CompositeImplicitAutograd", native.upsample_trilinear3d_vec)
     impl(
-        _operators._upsample_nearest_exact3d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._upsample_nearest_exact3d), counts, refuses_out,
-    )
+        _ops.upsample_trilinear3d_backward, "CPU, CUDA, Meta", native.upsample_trilinear3d_backward,
+        UpsampleTrilinear3DBackwardBackward0)
     impl(
-        _operators._upsample_nearest_exact3d_vec, "CompositeImplicitAutograd",
-        native._upsample_nearest_exact3d_vec,
-    )
+        _ops.upsample_bicubic2d, "CPU, CUDA, Meta", native.upsample_bicubic2d,
+        UpsampleBicubic2DBackward0, casts(CUDA="fp32"))
+    out_of(_ops.upsample_bicubic2d_out, _ops.upsample_bicubic2d)
+    impl(_ops.upsample_bicubic2d_vec, "CompositeImplicitAutograd", native.upsample_bicubic2d_vec)
     impl(
-        _operators._upsample_nearest_exact3d_backward, "CPU, CUDA, Meta",
-        native._upsample_nearest_exact3d_backward, UpsampleNearestExact3DBackwardBackward0,
-    )
+        _ops.upsample_bicubic2d_backward, "CPU, CUDA, Meta", native.upsample_bicubic2d_backward,
+        UpsampleBicubic2DBackwardBackward0)
     impl(
-        _operators.upsample_linear1d, "CPU, CUDA, Meta", native.upsample_linear1d,
-        UpsampleLinear1DBackward0, casts(CUDA="fp32"),
-    )
+        _ops._upsample_bilinear2d_aa, "CPU, CUDA, Meta", native._upsample_bilinear2d_aa,
+        UpsampleBilinear2DAaBackward0, casts(CUDA="fp32"))
+    out_of(_ops._upsample_bilinear2d_aa_out, _ops._upsample_bilinear2d_aa)
     impl(
-        _operators.upsample_linear1d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.upsample_linear1d), counts, refuses_out,
-    )
+        _ops._upsample_bilinear2d_aa_vec, "CompositeImplicitAutograd",
+        native._upsample_bilinear2d_aa_vec)
     impl(
-        _operators.upsample_linear1d_vec, "CompositeImplicitAutograd", native.upsample_linear1d_vec,
-    )
+        _ops._upsample_bilinear2d_aa_backward, "CPU, CUDA, Meta",
+        native._upsample_bilinear2d_aa_backward, UpsampleBilinear2DAaBackwardBackward0)
     impl(
-        _operators.upsample_linear1d_backward, "CPU, CUDA, Meta", native.upsample_linear1d_backward,
-        UpsampleLinear1DBackwardBackward0,
-    )
+        _ops._upsample_bicubic2d_aa, "CPU, CUDA, Meta", native._upsample_bicubic2d_aa,
+        UpsampleBicubic2DAaBackward0, casts(CUDA="fp32"))
+    out_of(_ops._upsample_bicubic2d_aa_out, _ops._upsample_bicubic2d_aa)
     impl(
-        _operators.upsample_bilinear2d, "CPU, CUDA, Meta", native.upsample_bilinear2d,
-        UpsampleBilinear2DBackward0, casts(CUDA="fp32"),
-    )
+        _ops._upsample_bicubic2d_aa_vec, "CompositeImplicitAutograd",
+        native._upsample_bicubic2d_aa_vec)
     impl(
-        _operators.upsample_bilinear2d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.upsample_bilinear2d), counts, refuses_out,
-    )
+        _ops._upsample_bicubic2d_aa_backward, "CPU, CUDA, Meta",
+        native._upsample_bicubic2d_aa_backward, UpsampleBicubic2DAaBackwardBackward0)
     impl(
-        _operators.upsample_bilinear2d_vec, "CompositeImplicitAutograd",
-        native.upsample_bilinear2d_vec,
-    )
+        _ops._upsample_lanczos2d_aa, "CPU, CUDA, Meta", native._upsample_lanczos2d_aa,
+        UpsampleLanczos2DAaBackward0)
+    out_of(_ops._upsample_lanczos2d_aa_out, _ops._upsample_lanczos2d_aa)
     impl(
-        _operators.upsample_bilinear2d_backward, "CPU, CUDA, Meta",
-        native.upsample_bilinear2d_backward, UpsampleBilinear2DBackwardBackward0,
-    )
+        _ops._upsample_lanczos2d_aa_vec, "CompositeImplicitAutograd",
+        native._upsample_lanczos2d_aa_vec)
     impl(
-        _operators.upsample_trilinear3d, "CPU, CUDA, Meta", native.upsample_trilinear3d,
-        UpsampleTrilinear3DBackward0, casts(CUDA="fp32"),
-    )
-    impl(
-        _operators.upsample_trilinear3d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.upsample_trilinear3d), counts, refuses_out,
-    )
-    impl(
-        _operators.upsample_trilinear3d_vec, "CompositeImplicitAutograd",
-        native.upsample_trilinear3d_vec,
-    )
-    impl(
-        _operators.upsample_trilinear3d_backward, "CPU, CUDA, Meta",
-        native.upsample_trilinear3d_backward, UpsampleTrilinear3DBackwardBackward0,
-    )
-    impl(
-        _operators.upsample_bicubic2d, "CPU, CUDA, Meta", native.upsample_bicubic2d,
-        UpsampleBicubic2DBackward0, casts(CUDA="fp32"),
-    )
-    impl(
-        _operators.upsample_bicubic2d_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.upsample_bicubic2d), counts, refuses_out,
-    )
-    impl(
-        _operators.upsample_bicubic2d_vec, "CompositeImplicitAutograd",
-        native.upsample_bicubic2d_vec,
-    )
-    impl(
-        _operators.upsample_bicubic2d_backward, "CPU, CUDA, Meta",
-        native.upsample_bicubic2d_backward, UpsampleBicubic2DBackwardBackward0,
-    )
-    impl(
-        _operators._upsample_bilinear2d_aa, "CPU, CUDA, Meta", native._upsample_bilinear2d_aa,
-        UpsampleBilinear2DAaBackward0, casts(CUDA="fp32"),
-    )
-    impl(
-        _operators._upsample_bilinear2d_aa_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._upsample_bilinear2d_aa), counts, refuses_out,
-    )
-    impl(
-        _operators._upsample_bilinear2d_aa_vec, "CompositeImplicitAutograd",
-        native._upsample_bilinear2d_aa_vec,
-    )
-    impl(
-        _operators._upsample_bilinear2d_aa_backward, "CPU, CUDA, Meta",
-        native._upsample_bilinear2d_aa_backward, UpsampleBilinear2DAaBackwardBackward0,
-    )
-    impl(
-        _operators._upsample_bicubic2d_aa, "CPU, CUDA, Meta", native._upsample_bicubic2d_aa,
-        UpsampleBicubic2DAaBackward0, casts(CUDA="fp32"),
-    )
-    impl(
-        _operators._upsample_bicubic2d_aa_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._upsample_bicubic2d_aa), counts, refuses_out,
-    )
-    impl(
-        _operators._upsample_bicubic2d_aa_vec, "CompositeImplicitAutograd",
-        native._upsample_bicubic2d_aa_vec,
-    )
-    impl(
-        _operators._upsample_bicubic2d_aa_backward, "CPU, CUDA, Meta",
-        native._upsample_bicubic2d_aa_backward, UpsampleBicubic2DAaBackwardBackward0,
-    )
-    impl(
-        _operators._upsample_lanczos2d_aa, "CPU, CUDA, Meta", native._upsample_lanczos2d_aa,
-        UpsampleLanczos2DAaBackward0,
-    )
-    impl(
-        _operators._upsample_lanczos2d_aa_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._upsample_lanczos2d_aa), counts, refuses_out,
-    )
-    impl(
-        _operators._upsample_lanczos2d_aa_vec, "CompositeImplicitAutograd",
-        native._upsample_lanczos2d_aa_vec,
-    )
-    impl(
-        _operators._upsample_lanczos2d_aa_backward, "CPU, CUDA, Meta",
-        native._upsample_lanczos2d_aa_backward, UpsampleLanczos2DAaBackwardBackward0,
-    )
+        _ops._upsample_lanczos2d_aa_backward, "CPU, CUDA, Meta",
+        native._upsample_lanczos2d_aa_backward, UpsampleLanczos2DAaBackwardBackward0)
 
-
-class UpsampleNearest1DBackward0(_Node):
-    """Of upsample_nearest1d."""
+class UpsampleNearest1DBackward0(_Node):  # upsample_nearest1d
     __slots__ = ("saved_self_shape", "saved_output_size", "saved_scales")
-
     def keep(node, self, output_size, scales):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
         scales = node.saved_scales
         return (upsample_nearest1d_backward(grad, output_size, self_shape, scales),)
 
-
-class UpsampleNearest1DBackwardBackward0(_Node):
-    """Of upsample_nearest1d_backward."""
+class UpsampleNearest1DBackwardBackward0(_Node):  # upsample_nearest1d_backward
     __slots__ = ("saved_output_size", "saved_scales")
-
     def keep(node, grad_output, output_size, input_size, scales):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
-
     def backward(node, grad):
         return (upsample_nearest1d(grad, node.saved_output_size, node.saved_scales),)
 
-
-class UpsampleNearest2DBackward0(_Node):
-    """Of upsample_nearest2d."""
+class UpsampleNearest2DBackward0(_Node):  # upsample_nearest2d
     __slots__ = ("saved_self_shape", "saved_output_size", "saved_scales_h", "saved_scales_w")
-
     def keep(node, self, output_size, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
@@ -277,37 +171,28 @@ class UpsampleNearest2DBackward0(_Node):
         scales_w = node.saved_scales_w
         return (upsample_nearest2d_backward(grad, output_size, self_shape, scales_h, scales_w),)
 
-
-class UpsampleNearest2DBackwardBackward0(_Node):
-    """Of upsample_nearest2d_backward."""
+class UpsampleNearest2DBackwardBackward0(_Node):  # upsample_nearest2d_backward
     __slots__ = ("saved_output_size", "saved_scales_h", "saved_scales_w")
-
     def keep(node, grad_output, output_size, input_size, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         output_size = node.saved_output_size
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (upsample_nearest2d(grad, output_size, scales_h, scales_w),)
 
-
-class UpsampleNearest3DBackward0(_Node):
-    """Of upsample_nearest3d."""
+class UpsampleNearest3DBackward0(_Node):  # upsample_nearest3d
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_scales_d", "saved_scales_h",
-        "saved_scales_w",
-    )
-
+        "saved_scales_w")
     def keep(node, self, output_size, scales_d, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
@@ -315,20 +200,15 @@ class UpsampleNearest3DBackward0(_Node):
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (upsample_nearest3d_backward(
-            grad, output_size, self_shape, scales_d, scales_h, scales_w,
-        ),)
+            grad, output_size, self_shape, scales_d, scales_h, scales_w),)
 
-
-class UpsampleNearest3DBackwardBackward0(_Node):
-    """Of upsample_nearest3d_backward."""
+class UpsampleNearest3DBackwardBackward0(_Node):  # upsample_nearest3d_backward
     __slots__ = ("saved_output_size", "saved_scales_d", "saved_scales_h", "saved_scales_w")
-
     def keep(node, grad_output, output_size, input_size, scales_d, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         output_size = node.saved_output_size
         scales_d = node.saved_scales_d
@@ -336,85 +216,63 @@ class UpsampleNearest3DBackwardBackward0(_Node):
         scales_w = node.saved_scales_w
         return (upsample_nearest3d(grad, output_size, scales_d, scales_h, scales_w),)
 
-
-class UpsampleNearestExact1DBackward0(_Node):
-    """Of _upsample_nearest_exact1d."""
+class UpsampleNearestExact1DBackward0(_Node):  # _upsample_nearest_exact1d
     __slots__ = ("saved_self_shape", "saved_output_size", "saved_scales")
-
     def keep(node, self, output_size, scales):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
         scales = node.saved_scales
         return (_upsample_nearest_exact1d_backward(grad, output_size, self_shape, scales),)
 
-
-class UpsampleNearestExact1DBackwardBackward0(_Node):
-    """Of _upsample_nearest_exact1d_backward."""
+class UpsampleNearestExact1DBackwardBackward0(_Node):  # _upsample_nearest_exact1d_backward
     __slots__ = ("saved_output_size", "saved_scales")
-
     def keep(node, grad_output, output_size, input_size, scales):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
-
     def backward(node, grad):
         return (_upsample_nearest_exact1d(grad, node.saved_output_size, node.saved_scales),)
 
-
-class UpsampleNearestExact2DBackward0(_Node):
-    """Of _upsample_nearest_exact2d."""
+class UpsampleNearestExact2DBackward0(_Node):  # _upsample_nearest_exact2d
     __slots__ = ("saved_self_shape", "saved_output_size", "saved_scales_h", "saved_scales_w")
-
     def keep(node, self, output_size, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (_upsample_nearest_exact2d_backward(
-            grad, output_size, self_shape, scales_h, scales_w,
-        ),)
+            grad, output_size, self_shape, scales_h, scales_w),)
 
-
-class UpsampleNearestExact2DBackwardBackward0(_Node):
-    """Of _upsample_nearest_exact2d_backward."""
+class UpsampleNearestExact2DBackwardBackward0(_Node):  # _upsample_nearest_exact2d_backward
     __slots__ = ("saved_output_size", "saved_scales_h", "saved_scales_w")
-
     def keep(node, grad_output, output_size, input_size, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         output_size = node.saved_output_size
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (_upsample_nearest_exact2d(grad, output_size, scales_h, scales_w),)
 
-
-class UpsampleNearestExact3DBackward0(_Node):
-    """Of _upsample_nearest_exact3d."""
+class UpsampleNearestExact3DBackward0(_Node):  # _upsample_nearest_exact3d
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_scales_d", "saved_scales_h",
-        "saved_scales_w",
-    )
-
+        "saved_scales_w")
     def keep(node, self, output_size, scales_d, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
@@ -422,20 +280,15 @@ class UpsampleNearestExact3DBackward0(_Node):
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (_upsample_nearest_exact3d_backward(
-            grad, output_size, self_shape, scales_d, scales_h, scales_w,
-        ),)
+            grad, output_size, self_shape, scales_d, scales_h, scales_w),)
 
-
-class UpsampleNearestExact3DBackwardBackward0(_Node):
-    """Of _upsample_nearest_exact3d_backward."""
+class UpsampleNearestExact3DBackwardBackward0(_Node):  # _upsample_nearest_exact3d_backward
     __slots__ = ("saved_output_size", "saved_scales_d", "saved_scales_h", "saved_scales_w")
-
     def keep(node, grad_output, output_size, input_size, scales_d, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         output_size = node.saved_output_size
         scales_d = node.saved_scales_d
@@ -443,17 +296,13 @@ class UpsampleNearestExact3DBackwardBackward0(_Node):
         scales_w = node.saved_scales_w
         return (_upsample_nearest_exact3d(grad, output_size, scales_d, scales_h, scales_w),)
 
-
-class UpsampleLinear1DBackward0(_Node):
-    """Of upsample_linear1d."""
+class UpsampleLinear1DBackward0(_Node):  # upsample_linear1d
     __slots__ = ("saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales")
-
     def keep(node, self, output_size, align_corners, scales):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
@@ -461,37 +310,28 @@ class UpsampleLinear1DBackward0(_Node):
         scales = node.saved_scales
         return (upsample_linear1d_backward(grad, output_size, self_shape, align_corners, scales),)
 
-
-class UpsampleLinear1DBackwardBackward0(_Node):
-    """Of upsample_linear1d_backward."""
+class UpsampleLinear1DBackwardBackward0(_Node):  # upsample_linear1d_backward
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales")
-
     def keep(node, grad_output, output_size, input_size, align_corners, scales):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales = scales if type(scales) in _PLAIN else _kept(scales)
-
     def backward(node, grad):
         output_size = node.saved_output_size
         align_corners = node.saved_align_corners
         scales = node.saved_scales
         return (upsample_linear1d(grad, output_size, align_corners, scales),)
 
-
-class UpsampleBilinear2DBackward0(_Node):
-    """Of upsample_bilinear2d."""
+class UpsampleBilinear2DBackward0(_Node):  # upsample_bilinear2d
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_h",
-        "saved_scales_w",
-    )
-
+        "saved_scales_w")
     def keep(node, self, output_size, align_corners, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
@@ -499,20 +339,15 @@ class UpsampleBilinear2DBackward0(_Node):
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (upsample_bilinear2d_backward(
-            grad, output_size, self_shape, align_corners, scales_h, scales_w,
-        ),)
+            grad, output_size, self_shape, align_corners, scales_h, scales_w),)
 
-
-class UpsampleBilinear2DBackwardBackward0(_Node):
-    """Of upsample_bilinear2d_backward."""
+class UpsampleBilinear2DBackwardBackward0(_Node):  # upsample_bilinear2d_backward
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales_h", "saved_scales_w")
-
     def keep(node, grad_output, output_size, input_size, align_corners, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         output_size = node.saved_output_size
         align_corners = node.saved_align_corners
@@ -520,14 +355,10 @@ class UpsampleBilinear2DBackwardBackward0(_Node):
         scales_w = node.saved_scales_w
         return (upsample_bilinear2d(grad, output_size, align_corners, scales_h, scales_w),)
 
-
-class UpsampleTrilinear3DBackward0(_Node):
-    """Of upsample_trilinear3d."""
+class UpsampleTrilinear3DBackward0(_Node):  # upsample_trilinear3d
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_d",
-        "saved_scales_h", "saved_scales_w",
-    )
-
+        "saved_scales_h", "saved_scales_w")
     def keep(node, self, output_size, align_corners, scales_d, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
@@ -535,7 +366,6 @@ class UpsampleTrilinear3DBackward0(_Node):
         node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
@@ -544,26 +374,20 @@ class UpsampleTrilinear3DBackward0(_Node):
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (upsample_trilinear3d_backward(
-            grad, output_size, self_shape, align_corners, scales_d, scales_h, scales_w,
-        ),)
+            grad, output_size, self_shape, align_corners, scales_d, scales_h, scales_w),)
 
-
-class UpsampleTrilinear3DBackwardBackward0(_Node):
-    """Of upsample_trilinear3d_backward."""
+class UpsampleTrilinear3DBackwardBackward0(_Node):  # upsample_trilinear3d_backward
     __slots__ = (
         "saved_output_size", "saved_align_corners", "saved_scales_d", "saved_scales_h",
-        "saved_scales_w",
-    )
-
+        "saved_scales_w")
     def keep(
-        node, grad_output, output_size, input_size, align_corners, scales_d, scales_h, scales_w,
-    ):
+            node, grad_output, output_size, input_size, align_corners, scales_d, scales_h,
+            scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales_d = scales_d if type(scales_d) in _PLAIN else _kept(scales_d)
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         output_size = node.saved_output_size
         align_corners = node.saved_align_corners
@@ -571,24 +395,18 @@ class UpsampleTrilinear3DBackwardBackward0(_Node):
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (upsample_trilinear3d(
-            grad, output_size, align_corners, scales_d, scales_h, scales_w,
-        ),)
+            grad, output_size, align_corners, scales_d, scales_h, scales_w),)
 
-
-class UpsampleBicubic2DBackward0(_Node):
-    """Of upsample_bicubic2d."""
+class UpsampleBicubic2DBackward0(_Node):  # upsample_bicubic2d
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_h",
-        "saved_scales_w",
-    )
-
+        "saved_scales_w")
     def keep(node, self, output_size, align_corners, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
@@ -596,20 +414,15 @@ class UpsampleBicubic2DBackward0(_Node):
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (upsample_bicubic2d_backward(
-            grad, output_size, self_shape, align_corners, scales_h, scales_w,
-        ),)
+            grad, output_size, self_shape, align_corners, scales_h, scales_w),)
 
-
-class UpsampleBicubic2DBackwardBackward0(_Node):
-    """Of upsample_bicubic2d_backward."""
+class UpsampleBicubic2DBackwardBackward0(_Node):  # upsample_bicubic2d_backward
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales_h", "saved_scales_w")
-
     def keep(node, grad_output, output_size, input_size, align_corners, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         output_size = node.saved_output_size
         align_corners = node.saved_align_corners
@@ -617,21 +430,16 @@ class UpsampleBicubic2DBackwardBackward0(_Node):
         scales_w = node.saved_scales_w
         return (upsample_bicubic2d(grad, output_size, align_corners, scales_h, scales_w),)
 
-
-class UpsampleBilinear2DAaBackward0(_Node):
-    """Of _upsample_bilinear2d_aa."""
+class UpsampleBilinear2DAaBackward0(_Node):  # _upsample_bilinear2d_aa
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_h",
-        "saved_scales_w",
-    )
-
+        "saved_scales_w")
     def keep(node, self, output_size, align_corners, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
@@ -639,20 +447,15 @@ class UpsampleBilinear2DAaBackward0(_Node):
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (_upsample_bilinear2d_aa_backward(
-            grad, output_size, self_shape, align_corners, scales_h, scales_w,
-        ),)
+            grad, output_size, self_shape, align_corners, scales_h, scales_w),)
 
-
-class UpsampleBilinear2DAaBackwardBackward0(_Node):
-    """Of _upsample_bilinear2d_aa_backward."""
+class UpsampleBilinear2DAaBackwardBackward0(_Node):  # _upsample_bilinear2d_aa_backward
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales_h", "saved_scales_w")
-
     def keep(node, grad_output, output_size, input_size, align_corners, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         output_size = node.saved_output_size
         align_corners = node.saved_align_corners
@@ -660,21 +463,16 @@ class UpsampleBilinear2DAaBackwardBackward0(_Node):
         scales_w = node.saved_scales_w
         return (_upsample_bilinear2d_aa(grad, output_size, align_corners, scales_h, scales_w),)
 
-
-class UpsampleBicubic2DAaBackward0(_Node):
-    """Of _upsample_bicubic2d_aa."""
+class UpsampleBicubic2DAaBackward0(_Node):  # _upsample_bicubic2d_aa
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_h",
-        "saved_scales_w",
-    )
-
+        "saved_scales_w")
     def keep(node, self, output_size, align_corners, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
@@ -682,20 +480,15 @@ class UpsampleBicubic2DAaBackward0(_Node):
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (_upsample_bicubic2d_aa_backward(
-            grad, output_size, self_shape, align_corners, scales_h, scales_w,
-        ),)
+            grad, output_size, self_shape, align_corners, scales_h, scales_w),)
 
-
-class UpsampleBicubic2DAaBackwardBackward0(_Node):
-    """Of _upsample_bicubic2d_aa_backward."""
+class UpsampleBicubic2DAaBackwardBackward0(_Node):  # _upsample_bicubic2d_aa_backward
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales_h", "saved_scales_w")
-
     def keep(node, grad_output, output_size, input_size, align_corners, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         output_size = node.saved_output_size
         align_corners = node.saved_align_corners
@@ -703,21 +496,16 @@ class UpsampleBicubic2DAaBackwardBackward0(_Node):
         scales_w = node.saved_scales_w
         return (_upsample_bicubic2d_aa(grad, output_size, align_corners, scales_h, scales_w),)
 
-
-class UpsampleLanczos2DAaBackward0(_Node):
-    """Of _upsample_lanczos2d_aa."""
+class UpsampleLanczos2DAaBackward0(_Node):  # _upsample_lanczos2d_aa
     __slots__ = (
         "saved_self_shape", "saved_output_size", "saved_align_corners", "saved_scales_h",
-        "saved_scales_w",
-    )
-
+        "saved_scales_w")
     def keep(node, self, output_size, align_corners, scales_h, scales_w):
         node.saved_self_shape = self.shape
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         self_shape = node.saved_self_shape
         output_size = node.saved_output_size
@@ -725,20 +513,15 @@ class UpsampleLanczos2DAaBackward0(_Node):
         scales_h = node.saved_scales_h
         scales_w = node.saved_scales_w
         return (_upsample_lanczos2d_aa_backward(
-            grad, output_size, self_shape, align_corners, scales_h, scales_w,
-        ),)
+            grad, output_size, self_shape, align_corners, scales_h, scales_w),)
 
-
-class UpsampleLanczos2DAaBackwardBackward0(_Node):
-    """Of _upsample_lanczos2d_aa_backward."""
+class UpsampleLanczos2DAaBackwardBackward0(_Node):  # _upsample_lanczos2d_aa_backward
     __slots__ = ("saved_output_size", "saved_align_corners", "saved_scales_h", "saved_scales_w")
-
     def keep(node, grad_output, output_size, input_size, align_corners, scales_h, scales_w):
         node.saved_output_size = tuple(output_size) if type(output_size) is list else output_size
         node.saved_align_corners = align_corners
         node.saved_scales_h = scales_h if type(scales_h) in _PLAIN else _kept(scales_h)
         node.saved_scales_w = scales_w if type(scales_w) in _PLAIN else _kept(scales_w)
-
     def backward(node, grad):
         output_size = node.saved_output_size
         align_corners = node.saved_align_corners

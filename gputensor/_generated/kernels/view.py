@@ -4,340 +4,201 @@
 from ...autograd.formulas.fitting import sum_to_size
 from ...autograd.formulas.views import permute_backward
 from ...autograd.node import Node as _Node
-from ...structured import forms as _forms
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
-from ...makers.rows import counts, impl, passes, refuses_out, tracks
+from ...structured import forms as _forms
+from ...makers.rows import counts, impl, out_of, passes, tracks
 from ...native import view as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
-    impl(_operators.view_copy, "CompositeExplicitAutograd", native.view_copy, ViewBackward0)
+    impl(_ops.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
+    impl(_ops.view_copy, "CompositeExplicitAutograd", native.view_copy, ViewBackward0)
+    out_of(_ops.view_copy_out, _ops.view_copy)
+    impl(_ops.view_dtype, "CompositeExplicitAutograd", native.view_dtype, passes)
+    impl(_ops.view_copy_dtype, "CompositeExplicitAutograd", _forms.copy(_ops.view_dtype), passes)
+    out_of(_ops.view_copy_dtype_out, _ops.view_copy_dtype)
+    impl(_ops.reshape, "CompositeImplicitAutograd", native.reshape)
     impl(
-        _operators.view_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.view_copy),
-        counts, refuses_out,
-    )
-    impl(_operators.view_dtype, "CompositeExplicitAutograd", native.view_dtype, passes)
+        _ops._reshape_alias, "CPU, CUDA, Meta", native._reshape_alias, tracks,
+        ReshapeAliasBackward0)
     impl(
-        _operators.view_copy_dtype, "CompositeExplicitAutograd", _forms.copy(_operators.view_dtype),
-        passes,
-    )
+        _ops._reshape_alias_copy, "CompositeExplicitAutograd", _forms.copy(_ops._reshape_alias),
+        ReshapeAliasBackward0)
+    out_of(_ops._reshape_alias_copy_out, _ops._reshape_alias_copy)
+    impl(_ops.permute, "CompositeExplicitAutograd", native.permute, tracks, PermuteBackward0)
     impl(
-        _operators.view_copy_dtype_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.view_copy_dtype), counts, refuses_out,
-    )
-    impl(_operators.reshape, "CompositeImplicitAutograd", native.reshape)
+        _ops.permute_copy, "CompositeExplicitAutograd", _forms.copy(_ops.permute), PermuteBackward0)
+    out_of(_ops.permute_copy_out, _ops.permute_copy)
     impl(
-        _operators._reshape_alias, "CPU, CUDA, Meta", native._reshape_alias, tracks,
-        ReshapeAliasBackward0,
-    )
+        _ops.transpose_int, "CompositeExplicitAutograd", native.transpose, tracks,
+        TransposeBackward0)
     impl(
-        _operators._reshape_alias_copy, "CompositeExplicitAutograd",
-        _forms.copy(_operators._reshape_alias), ReshapeAliasBackward0,
-    )
+        _ops.transpose_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.transpose_int),
+        TransposeBackward0)
+    out_of(_ops.transpose_copy_int_out, _ops.transpose_copy_int)
     impl(
-        _operators._reshape_alias_copy_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._reshape_alias_copy), counts, refuses_out,
-    )
-    impl(_operators.permute, "CompositeExplicitAutograd", native.permute, tracks, PermuteBackward0)
+        _ops.transpose_, "CompositeExplicitAutograd", native.transpose_, counts, TransposeBackward1)
+    impl(_ops.swapaxes, "CompositeImplicitAutograd", native.swapaxes)
+    impl(_ops.t, "CompositeExplicitAutograd", native.t, tracks, TBackward0)
+    impl(_ops.t_copy, "CompositeExplicitAutograd", _forms.copy(_ops.t), TBackward0)
+    out_of(_ops.t_copy_out, _ops.t_copy)
+    impl(_ops.t_, "CompositeExplicitAutograd", native.t_, counts, TBackward1)
+    impl(_ops.mT, "CompositeImplicitAutograd", native.mT)
+    impl(_ops.expand, "CompositeExplicitAutograd", native.expand, tracks, ExpandBackward0)
+    impl(_ops.expand_copy, "CompositeExplicitAutograd", _forms.copy(_ops.expand), ExpandBackward0)
+    out_of(_ops.expand_copy_out, _ops.expand_copy)
+    impl(_ops.expand_as, "CompositeImplicitAutograd", native.expand_as)
+    impl(_ops.reshape_as, "CompositeImplicitAutograd", native.reshape_as)
+    impl(_ops.sum_to_size, "CompositeImplicitAutograd", native.sum_to_size)
+    impl(_ops.view_as, "CompositeImplicitAutograd", native.view_as)
+    impl(_ops.squeeze, "CompositeExplicitAutograd", native.squeeze, tracks, SqueezeBackward0)
     impl(
-        _operators.permute_copy, "CompositeExplicitAutograd", _forms.copy(_operators.permute),
-        PermuteBackward0,
-    )
+        _ops.squeeze_copy, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze), SqueezeBackward0)
+    out_of(_ops.squeeze_copy_out, _ops.squeeze_copy)
     impl(
-        _operators.permute_copy_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.permute_copy), counts, refuses_out,
-    )
+        _ops.squeeze_dim, "CompositeExplicitAutograd", native.squeeze_dim, tracks, SqueezeBackward1)
     impl(
-        _operators.transpose_int, "CompositeExplicitAutograd", native.transpose, tracks,
-        TransposeBackward0,
-    )
+        _ops.squeeze_copy_dim, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze_dim),
+        SqueezeBackward1)
+    out_of(_ops.squeeze_copy_dim_out, _ops.squeeze_copy_dim)
     impl(
-        _operators.transpose_copy_int, "CompositeExplicitAutograd",
-        _forms.copy(_operators.transpose_int), TransposeBackward0,
-    )
+        _ops.squeeze_dims, "CompositeExplicitAutograd", native.squeeze_dims, tracks,
+        SqueezeBackward2)
     impl(
-        _operators.transpose_copy_int_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.transpose_copy_int), counts, refuses_out,
-    )
+        _ops.squeeze_copy_dims, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze_dims),
+        SqueezeBackward2)
+    out_of(_ops.squeeze_copy_dims_out, _ops.squeeze_copy_dims)
+    impl(_ops.squeeze_, "CompositeExplicitAutograd", native.squeeze_, counts, SqueezeBackward3)
     impl(
-        _operators.transpose_, "CompositeExplicitAutograd", native.transpose_, counts,
-        TransposeBackward1,
-    )
-    impl(_operators.swapaxes, "CompositeImplicitAutograd", native.swapaxes)
-    impl(_operators.t, "CompositeExplicitAutograd", native.t, tracks, TBackward0)
-    impl(_operators.t_copy, "CompositeExplicitAutograd", _forms.copy(_operators.t), TBackward0)
+        _ops.squeeze__dim, "CompositeExplicitAutograd", native.squeeze_dim_, counts,
+        SqueezeBackward4)
     impl(
-        _operators.t_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.t_copy), counts,
-        refuses_out,
-    )
-    impl(_operators.t_, "CompositeExplicitAutograd", native.t_, counts, TBackward1)
-    impl(_operators.mT, "CompositeImplicitAutograd", native.mT)
-    impl(_operators.expand, "CompositeExplicitAutograd", native.expand, tracks, ExpandBackward0)
+        _ops.squeeze__dims, "CompositeExplicitAutograd", native.squeeze_dims_, counts,
+        SqueezeBackward5)
+    impl(_ops.unsqueeze, "CompositeExplicitAutograd", native.unsqueeze, tracks, UnsqueezeBackward0)
     impl(
-        _operators.expand_copy, "CompositeExplicitAutograd", _forms.copy(_operators.expand),
-        ExpandBackward0,
-    )
+        _ops.unsqueeze_copy, "CompositeExplicitAutograd", _forms.copy(_ops.unsqueeze),
+        UnsqueezeBackward0)
+    out_of(_ops.unsqueeze_copy_out, _ops.unsqueeze_copy)
     impl(
-        _operators.expand_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.expand_copy),
-        counts, refuses_out,
-    )
-    impl(_operators.expand_as, "CompositeImplicitAutograd", native.expand_as)
-    impl(_operators.reshape_as, "CompositeImplicitAutograd", native.reshape_as)
-    impl(_operators.sum_to_size, "CompositeImplicitAutograd", native.sum_to_size)
-    impl(_operators.view_as, "CompositeImplicitAutograd", native.view_as)
-    impl(_operators.squeeze, "CompositeExplicitAutograd", native.squeeze, tracks, SqueezeBackward0)
-    impl(
-        _operators.squeeze_copy, "CompositeExplicitAutograd", _forms.copy(_operators.squeeze),
-        SqueezeBackward0,
-    )
-    impl(
-        _operators.squeeze_copy_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.squeeze_copy), counts, refuses_out,
-    )
-    impl(
-        _operators.squeeze_dim, "CompositeExplicitAutograd", native.squeeze_dim, tracks,
-        SqueezeBackward1,
-    )
-    impl(
-        _operators.squeeze_copy_dim, "CompositeExplicitAutograd",
-        _forms.copy(_operators.squeeze_dim), SqueezeBackward1,
-    )
-    impl(
-        _operators.squeeze_copy_dim_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.squeeze_copy_dim), counts, refuses_out,
-    )
-    impl(
-        _operators.squeeze_dims, "CompositeExplicitAutograd", native.squeeze_dims, tracks,
-        SqueezeBackward2,
-    )
-    impl(
-        _operators.squeeze_copy_dims, "CompositeExplicitAutograd",
-        _forms.copy(_operators.squeeze_dims), SqueezeBackward2,
-    )
-    impl(
-        _operators.squeeze_copy_dims_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.squeeze_copy_dims), counts, refuses_out,
-    )
-    impl(
-        _operators.squeeze_, "CompositeExplicitAutograd", native.squeeze_, counts, SqueezeBackward3,
-    )
-    impl(
-        _operators.squeeze__dim, "CompositeExplicitAutograd", native.squeeze_dim_, counts,
-        SqueezeBackward4,
-    )
-    impl(
-        _operators.squeeze__dims, "CompositeExplicitAutograd", native.squeeze_dims_, counts,
-        SqueezeBackward5,
-    )
-    impl(
-        _operators.unsqueeze, "CompositeExplicitAutograd", native.unsqueeze, tracks,
-        UnsqueezeBackward0,
-    )
-    impl(
-        _operators.unsqueeze_copy, "CompositeExplicitAutograd", _forms.copy(_operators.unsqueeze),
-        UnsqueezeBackward0,
-    )
-    impl(
-        _operators.unsqueeze_copy_out, "CompositeExplicitAutograd",
-        _forms.out(_operators.unsqueeze_copy), counts, refuses_out,
-    )
-    impl(
-        _operators.unsqueeze_, "CompositeExplicitAutograd", native.unsqueeze_, counts,
-        UnsqueezeBackward1,
-    )
-    impl(_operators.flatten_using_ints, "CompositeImplicitAutograd", native.flatten)
-    impl(_operators.unflatten_int, "CompositeImplicitAutograd", native.unflatten)
-    impl(_operators.movedim_intlist, "CompositeImplicitAutograd", native.movedim)
-    impl(_operators.movedim_int, "CompositeImplicitAutograd", native.movedim)
-    impl(_operators.alias, "CompositeExplicitAutograd", native.alias, tracks, AliasBackward0)
-    impl(
-        _operators.alias_copy, "CompositeExplicitAutograd", _forms.copy(_operators.alias),
-        AliasBackward0,
-    )
-    impl(
-        _operators.alias_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.alias_copy),
-        counts, refuses_out,
-    )
-    impl(_operators.detach, "CompositeExplicitAutograd", native.detach, passes)
-    impl(
-        _operators.detach_copy, "CompositeExplicitAutograd", _forms.copy(_operators.detach), passes,
-    )
-    impl(
-        _operators.detach_copy_out, "CompositeExplicitAutograd", _forms.out(_operators.detach_copy),
-        counts, refuses_out,
-    )
-    impl(_operators.moveaxis_intlist, "CompositeImplicitAutograd", native.movedim)
-    impl(_operators.moveaxis_int, "CompositeImplicitAutograd", native.moveaxis_int)
-    impl(_operators.swapdims, "CompositeImplicitAutograd", native.swapaxes)
-    impl(_operators.swapdims_, "CompositeImplicitAutograd", native.swapaxes_)
-    impl(_operators.swapaxes_, "CompositeImplicitAutograd", native.swapaxes_)
-    impl(_operators.adjoint, "CompositeImplicitAutograd", native.adjoint)
-    impl(_operators.mH, "CompositeImplicitAutograd", native.adjoint)
-    impl(_operators.ravel, "CompositeImplicitAutograd", native.ravel)
-    impl(_operators.broadcast_to, "CompositeImplicitAutograd", native.broadcast_to)
-    impl(_operators.atleast_1d, "CompositeImplicitAutograd", native.atleast_1d)
-    impl(_operators.atleast_1d_Sequence, "CompositeImplicitAutograd", native.atleast_1d_each)
-    impl(_operators.atleast_2d, "CompositeImplicitAutograd", native.atleast_2d)
-    impl(_operators.atleast_2d_Sequence, "CompositeImplicitAutograd", native.atleast_2d_each)
-    impl(_operators.atleast_3d, "CompositeImplicitAutograd", native.atleast_3d)
-    impl(_operators.atleast_3d_Sequence, "CompositeImplicitAutograd", native.atleast_3d_each)
-    impl(
-        _operators._unsafe_view, "CompositeExplicitAutograd", native._unsafe_view,
-        UnsafeViewBackward0,
-    )
-    impl(
-        _operators._unsafe_view_out, "CompositeExplicitAutograd",
-        _forms.out(_operators._unsafe_view), counts, refuses_out,
-    )
-    impl(_operators.lift_fresh, "CompositeImplicitAutograd", native.lift_fresh)
+        _ops.unsqueeze_, "CompositeExplicitAutograd", native.unsqueeze_, counts, UnsqueezeBackward1)
+    impl(_ops.flatten_using_ints, "CompositeImplicitAutograd", native.flatten)
+    impl(_ops.unflatten_int, "CompositeImplicitAutograd", native.unflatten)
+    impl(_ops.movedim_intlist, "CompositeImplicitAutograd", native.movedim)
+    impl(_ops.movedim_int, "CompositeImplicitAutograd", native.movedim)
+    impl(_ops.alias, "CompositeExplicitAutograd", native.alias, tracks, AliasBackward0)
+    impl(_ops.alias_copy, "CompositeExplicitAutograd", _forms.copy(_ops.alias), AliasBackward0)
+    out_of(_ops.alias_copy_out, _ops.alias_copy)
+    impl(_ops.detach, "CompositeExplicitAutograd", native.detach, passes)
+    impl(_ops.detach_copy, "CompositeExplicitAutograd", _forms.copy(_ops.detach), passes)
+    out_of(_ops.detach_copy_out, _ops.detach_copy)
+    impl(_ops.moveaxis_intlist, "CompositeImplicitAutograd", native.movedim)
+    impl(_ops.moveaxis_int, "CompositeImplicitAutograd", native.moveaxis_int)
+    impl(_ops.swapdims, "CompositeImplicitAutograd", native.swapaxes)
+    impl(_ops.swapdims_, "CompositeImplicitAutograd", native.swapaxes_)
+    impl(_ops.swapaxes_, "CompositeImplicitAutograd", native.swapaxes_)
+    impl(_ops.adjoint, "CompositeImplicitAutograd", native.adjoint)
+    impl(_ops.mH, "CompositeImplicitAutograd", native.adjoint)
+    impl(_ops.ravel, "CompositeImplicitAutograd", native.ravel)
+    impl(_ops.broadcast_to, "CompositeImplicitAutograd", native.broadcast_to)
+    impl(_ops.atleast_1d, "CompositeImplicitAutograd", native.atleast_1d)
+    impl(_ops.atleast_1d_Sequence, "CompositeImplicitAutograd", native.atleast_1d_each)
+    impl(_ops.atleast_2d, "CompositeImplicitAutograd", native.atleast_2d)
+    impl(_ops.atleast_2d_Sequence, "CompositeImplicitAutograd", native.atleast_2d_each)
+    impl(_ops.atleast_3d, "CompositeImplicitAutograd", native.atleast_3d)
+    impl(_ops.atleast_3d_Sequence, "CompositeImplicitAutograd", native.atleast_3d_each)
+    impl(_ops._unsafe_view, "CompositeExplicitAutograd", native._unsafe_view, UnsafeViewBackward0)
+    out_of(_ops._unsafe_view_out, _ops._unsafe_view)
+    impl(_ops.lift_fresh, "CompositeImplicitAutograd", native.lift_fresh)
 
-
-class ViewBackward0(_Node):
-    """Of view."""
+class ViewBackward0(_Node):  # view
     __slots__ = ("saved_self_shape",)
-
     def keep(node, self, size):
         node.saved_self_shape = self.shape
-
     def backward(node, grad):
         return (grad.reshape(node.saved_self_shape),)
 
-
-class ReshapeAliasBackward0(ViewBackward0):
-    """Of _reshape_alias."""
+class ReshapeAliasBackward0(ViewBackward0):  # _reshape_alias
     __slots__ = ()
-
     def keep(node, self, size, stride):
         node.saved_self_shape = self.shape
 
-
-class PermuteBackward0(_Node):
-    """Of permute."""
+class PermuteBackward0(_Node):  # permute
     __slots__ = ("saved_dims",)
-
     def keep(node, self, dims):
         node.saved_dims = tuple(dims) if type(dims) is list else dims
-
     def backward(node, grad):
         return (permute_backward(grad, node.saved_dims),)
 
-
-class TransposeBackward0(_Node):
-    """Of transpose.int."""
+class TransposeBackward0(_Node):  # transpose.int
     __slots__ = ("saved_dim0", "saved_dim1")
-
     def keep(node, self, dim0, dim1):
         node.saved_dim0 = dim0 if type(dim0) in _PLAIN else _kept(dim0)
         node.saved_dim1 = dim1 if type(dim1) in _PLAIN else _kept(dim1)
-
     def backward(node, grad):
         return (grad.transpose(node.saved_dim0, node.saved_dim1),)
 
-
-class TransposeBackward1(TransposeBackward0):
-    """Of transpose_."""
+class TransposeBackward1(TransposeBackward0):  # transpose_
     __slots__ = ()
 
-
-class TBackward0(_Node):
-    """Of t."""
-    __slots__ = ()
-
+class TBackward0(_Node):  # t
     def backward(node, grad):
         return (grad.t(),)
 
-
-class TBackward1(TBackward0):
-    """Of t_."""
+class TBackward1(TBackward0):  # t_
     __slots__ = ()
 
-
-class ExpandBackward0(_Node):
-    """Of expand."""
+class ExpandBackward0(_Node):  # expand
     __slots__ = ("saved_self_shape",)
-
     def keep(node, self, size, implicit):
         node.saved_self_shape = self.shape
-
     def backward(node, grad):
         return (sum_to_size(grad, node.saved_self_shape),)
 
-
-class SqueezeBackward0(ViewBackward0):
-    """Of squeeze."""
+class SqueezeBackward0(ViewBackward0):  # squeeze
     __slots__ = ()
-
     def keep(node, self):
         node.saved_self_shape = self.shape
 
-
-class SqueezeBackward1(ViewBackward0):
-    """Of squeeze.dim."""
+class SqueezeBackward1(ViewBackward0):  # squeeze.dim
     __slots__ = ()
-
     def keep(node, self, dim):
         node.saved_self_shape = self.shape
 
-
-class SqueezeBackward2(ViewBackward0):
-    """Of squeeze.dims."""
+class SqueezeBackward2(ViewBackward0):  # squeeze.dims
     __slots__ = ()
-
     def keep(node, self, dim):
         node.saved_self_shape = self.shape
 
-
-class SqueezeBackward3(ViewBackward0):
-    """Of squeeze_."""
+class SqueezeBackward3(ViewBackward0):  # squeeze_
     __slots__ = ()
-
     def keep(node, self):
         node.saved_self_shape = self.shape
 
-
-class SqueezeBackward4(ViewBackward0):
-    """Of squeeze_.dim."""
+class SqueezeBackward4(ViewBackward0):  # squeeze_.dim
     __slots__ = ()
-
     def keep(node, self, dim):
         node.saved_self_shape = self.shape
 
-
-class SqueezeBackward5(ViewBackward0):
-    """Of squeeze_.dims."""
+class SqueezeBackward5(ViewBackward0):  # squeeze_.dims
     __slots__ = ()
-
     def keep(node, self, dim):
         node.saved_self_shape = self.shape
 
-
-class UnsqueezeBackward0(_Node):
-    """Of unsqueeze."""
+class UnsqueezeBackward0(_Node):  # unsqueeze
     __slots__ = ("saved_dim",)
-
     def keep(node, self, dim):
         node.saved_dim = dim if type(dim) in _PLAIN else _kept(dim)
-
     def backward(node, grad):
         return (grad.squeeze(node.saved_dim),)
 
-
-class UnsqueezeBackward1(UnsqueezeBackward0):
-    """Of unsqueeze_."""
+class UnsqueezeBackward1(UnsqueezeBackward0):  # unsqueeze_
     __slots__ = ()
 
-
-class AliasBackward0(_Node):
-    """Of alias."""
-    __slots__ = ()
-
+class AliasBackward0(_Node):  # alias
     def backward(node, grad):
         return (grad,)
 
-
-class UnsafeViewBackward0(ViewBackward0):
-    """Of _unsafe_view."""
+class UnsafeViewBackward0(ViewBackward0):  # _unsafe_view
     __slots__ = ()

@@ -2,38 +2,30 @@
 """Registrations of the operators of native/where.py, and their derivatives."""
 
 from ...autograd.formulas import where
-from ...autograd.node import FREED as _FREED
-from ...autograd.node import Node as _Node
+from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
 from ...makers.rows import bind, counts, forwards, impl, refuses_out
 from ...native import where as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.where, "CompositeImplicitAutograd", native.where)
-    bind(_operators.where_self, native.functional, "where", WhereBackward0)
-    bind(_operators.where_self_out, native.out, "where", counts, refuses_out)
-    forwards(_operators.where_ScalarSelf, _operators.where_self)
-    forwards(_operators.where_ScalarOther, _operators.where_self)
-    forwards(_operators.where_Scalar, _operators.where_self)
+    impl(_ops.where, "CompositeImplicitAutograd", native.where)
+    bind(_ops.where_self, native.functional, "where", WhereBackward0)
+    bind(_ops.where_self_out, native.out, "where", counts, refuses_out)
+    forwards(_ops.where_ScalarSelf, _ops.where_self)
+    forwards(_ops.where_ScalarOther, _ops.where_self)
+    forwards(_ops.where_Scalar, _ops.where_self)
 
-
-class WhereBackward0(_Node):
-    """Of where.self."""
-    __slots__ = ("saved_condition",)
-    saved = ("saved_condition",)
+class WhereBackward0(_Node):  # where.self
+    __slots__ = saved = ("saved_condition",)
     inputs = ("self", "other")
-
     def keep(node, condition, self, other):
         node.saved_condition = _save(condition)
-
     def backward(node, grad):
         to_self, to_other = node.edges
         return (
             None if to_self is None else where(node.saved_condition.unpack(node), grad, 0),
             None if to_other is None else where(node.saved_condition.unpack(node), 0, grad),
         )
-
     def release(node):
         node.saved_condition = _FREED

@@ -3,58 +3,37 @@
 
 from ...makers.rows import casts, impl, passes, selects
 from ...native import window as native
-from .. import operators as _operators
-
+from .. import operators as _ops
 
 def install() -> None:
-    impl(_operators.hann_window, "CompositeExplicitAutograd", native.hann_window, selects, passes)
+    impl(_ops.hann_window, "CompositeExplicitAutograd", native.hann_window, selects, passes)
     impl(
-        _operators.hann_window_periodic, "CompositeExplicitAutograd", native.hann_window_periodic,
-        selects, passes,
-    )
+        _ops.hann_window_periodic, "CompositeExplicitAutograd", native.hann_window_periodic,
+        selects, passes)
+    impl(_ops.hamming_window, "CompositeExplicitAutograd", native.hamming_window, selects, passes)
     impl(
-        _operators.hamming_window, "CompositeExplicitAutograd", native.hamming_window, selects,
-        passes,
-    )
+        _ops.hamming_window_periodic, "CompositeExplicitAutograd", native.hamming_window_periodic,
+        selects, passes)
     impl(
-        _operators.hamming_window_periodic, "CompositeExplicitAutograd",
-        native.hamming_window_periodic, selects, passes,
-    )
+        _ops.hamming_window_periodic_alpha, "CompositeExplicitAutograd",
+        native.hamming_window_periodic_alpha, selects, passes)
     impl(
-        _operators.hamming_window_periodic_alpha, "CompositeExplicitAutograd",
-        native.hamming_window_periodic_alpha, selects, passes,
-    )
+        _ops.hamming_window_periodic_alpha_beta, "CompositeExplicitAutograd",
+        native.hamming_window_periodic_alpha_beta, selects, passes)
+    impl(_ops.blackman_window, "CompositeExplicitAutograd", native.blackman_window, selects, passes)
     impl(
-        _operators.hamming_window_periodic_alpha_beta, "CompositeExplicitAutograd",
-        native.hamming_window_periodic_alpha_beta, selects, passes,
-    )
+        _ops.blackman_window_periodic, "CompositeExplicitAutograd", native.blackman_window_periodic,
+        selects, passes)
+    impl(_ops.bartlett_window, "CompositeExplicitAutograd", native.bartlett_window, selects, passes)
     impl(
-        _operators.blackman_window, "CompositeExplicitAutograd", native.blackman_window, selects,
-        passes,
-    )
+        _ops.bartlett_window_periodic, "CompositeExplicitAutograd", native.bartlett_window_periodic,
+        selects, passes)
+    impl(_ops.kaiser_window, "CompositeExplicitAutograd", native.kaiser_window, selects, passes)
     impl(
-        _operators.blackman_window_periodic, "CompositeExplicitAutograd",
-        native.blackman_window_periodic, selects, passes,
-    )
+        _ops.kaiser_window_periodic, "CompositeExplicitAutograd", native.kaiser_window_periodic,
+        selects, passes)
     impl(
-        _operators.bartlett_window, "CompositeExplicitAutograd", native.bartlett_window, selects,
-        passes,
-    )
-    impl(
-        _operators.bartlett_window_periodic, "CompositeExplicitAutograd",
-        native.bartlett_window_periodic, selects, passes,
-    )
-    impl(
-        _operators.kaiser_window, "CompositeExplicitAutograd", native.kaiser_window, selects,
-        passes,
-    )
-    impl(
-        _operators.kaiser_window_periodic, "CompositeExplicitAutograd",
-        native.kaiser_window_periodic, selects, passes,
-    )
-    impl(
-        _operators.kaiser_window_beta, "CompositeExplicitAutograd", native.kaiser_window_beta,
-        selects, passes,
-    )
-    impl(_operators.stft, "CompositeImplicitAutograd", native.stft, casts(CPU="fp32"))
-    impl(_operators.istft, "CompositeImplicitAutograd", native.istft)
+        _ops.kaiser_window_beta, "CompositeExplicitAutograd", native.kaiser_window_beta, selects,
+        passes)
+    impl(_ops.stft, "CompositeImplicitAutograd", native.stft, casts(CPU="fp32"))
+    impl(_ops.istft, "CompositeImplicitAutograd", native.istft)

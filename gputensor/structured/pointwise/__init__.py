@@ -36,7 +36,7 @@ from ...kernels.cpu.quiet import again, enter, run
 from ...tensor.make import allocate, from_array
 from ...tensor.tensor import Tensor
 from ..shortcuts import pointwise as short
-from ..resizing import resize_output
+from ..transfer import resize_output
 from . import wide
 
 Kernel = Callable[..., Tensor]
