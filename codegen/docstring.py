@@ -1,4 +1,4 @@
-"""Docstrings of public functions, written from the YAML: doc, arguments, gradient, files."""
+"""Docstrings of public functions, made from the YAML: summary, arguments, gradient, files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import paths
 from .model import DTYPES, Op, parameter
 from .text import ROOM, WIDTH
 
-# The words for the types of a schema. A list `[]` uses the plural.
+# Type of a schema -> the word in a docstring. A list type `[]` uses the plural.
 _WORDS = {
     "Tensor": "Tensor", "int": "int", "SymInt": "int", "float": "float", "bool": "bool",
     "str": "str", "Scalar": "number", "ScalarType": "dtype", "Layout": "layout", "Device": "device",
@@ -19,10 +19,10 @@ _WORDS = {
 
 
 def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> list[str]:
-    """Return the docstring's lines. A method refers to the function of its name, and an in-place
+    """Return the docstring's lines. A method refers to the function with its name, an in-place
     method to its operator, if these exist.
 
-    ops: the overloads of one name, of which the first one's `doc` is used. parameters: as in the
+    ops: the overloads of one name; the `doc` of the first one is used. parameters: as in the
     signature, with defaults.
     """
     first = ops[0]
@@ -117,7 +117,7 @@ def _returns(op: Op) -> str:
 
 
 def _gradient(ops: Sequence[Op]) -> list[str]:
-    """Return the gradient of the overload with the most arguments."""
+    """Return the docstring's gradient, which is that of the overload with the most arguments."""
     with_gradient = [op for op in ops if op.derivatives]
     if not with_gradient:
         return []

@@ -1,8 +1,8 @@
 """`GPUTENSOR_DISTRIBUTED_DEBUG=detail`: before each call, all ranks exchange descriptions of it.
 
-A timeout then names the ranks that did not make the call. If calls differ, all ranks raise even
-without this mode (distributed/records.py). The mode costs one message to and from each rank for
-each call.
+A timeout then names the ranks that did not make the call. Without this mode, different calls raise
+an error on all ranks, too (distributed/records.py). The mode costs one message to and from each
+rank for each call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_on() -> bool:
 
 
 def check(op: str, group: ProcessGroup, what: str) -> None:
-    """Raise unless every rank of the group makes the same call.
+    """Raise an error unless every rank of the group makes the same call.
 
     what: the call's description, which must be equal on all ranks. For all_to_all it ends in
     `|given>wanted`: the rows that this rank sends to each rank, and the rows that it receives from
