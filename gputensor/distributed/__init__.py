@@ -1,5 +1,5 @@
-"""`gt.distributed`: collectives and process groups with PyTorch's names. A program runs one process
-for each device.
+"""`gt.distributed`: collectives and process groups, as in PyTorch, for programs that run one
+process for each device.
 
 Start a program with `mpiexec -n 4 python PROGRAM`; see docs/scaling.md.
 """

@@ -18,7 +18,7 @@ op_argmax_out = _define(
     "aten::argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
-    """Index of the largest element, the first of equal ones, or of the first NaN. Over all
+    """Index of the largest element along dim, or of all elements in row-major order.
 
     Args:
         input: (*), any dtype but bool and complex; the result is int64.
@@ -27,7 +27,7 @@ def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
         out: Tensor that takes the result, optional.
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.argmax.
 
-    elements in row-major order, or along dim.
+    If several elements are equal, it is the index of the first; NaN counts as the largest.
 
     >>> gt.argmax(gt.tensor([[1, 3, 2], [9, 0, 9]]), 1)
     tensor([1, 0])"""
@@ -49,8 +49,8 @@ def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
     except Exception as error: return _refuse(error, "argmax", argmax, locals())
 
 def Tensor_argmax(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """Index of the largest element, the first of equal ones, or of the first NaN. Over all
-    See gt.argmax."""
+    """Index of the largest element along dim, or of all elements in row-major order. See
+    gt.argmax."""
     try:
         if axis is not None:
             dim = _axis("argmax", dim, axis)
@@ -79,7 +79,7 @@ op_argmin_out = _define(
     "aten::argmin.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def argmin(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
-    """Index of the smallest element, as argmax.
+    """Index of the smallest element along dim, or of all elements in row-major order.
 
     Args:
         input: (*), any dtype but bool and complex; the result is int64.
@@ -105,7 +105,8 @@ def argmin(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
     except Exception as error: return _refuse(error, "argmin", argmin, locals())
 
 def Tensor_argmin(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """Index of the smallest element, as argmax. See gt.argmin."""
+    """Index of the smallest element along dim, or of all elements in row-major order. See
+    gt.argmin."""
     try:
         if axis is not None:
             dim = _axis("argmin", dim, axis)
@@ -135,8 +136,8 @@ op_max_out = _define(
     ("pointwise",))
 Results_max = _named("max", "values indices")
 def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keepdims=None):
-    """Largest element of all; with dim also its index, the first of equal ones; or
-    elementwise maximum of two tensors.
+    """The largest of all elements; with dim, the largest along a dimension and its index;
+    with other, the elementwise maximum.
 
     Args:
         input: (*).
@@ -147,7 +148,7 @@ def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
     Gradient: value_selecting_backward(grad, dim, indices, input.shape, keepdim)
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.max.
 
-    NaN if any element is NaN.
+    The index is that of the first of equal elements. The result is NaN if any element is NaN.
 
     >>> gt.max(gt.tensor([[1, 3, 2], [9, 0, 9]]), 1)[1]
     tensor([1, 0])"""
@@ -192,8 +193,8 @@ def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
     except Exception as error: return _refuse(error, "max", max, locals())
 
 def Tensor_max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
-    """Largest element of all; with dim also its index, the first of equal ones; or
-    elementwise maximum of two tensors. See gt.max."""
+    """The largest of all elements; with dim, the largest along a dimension and its index;
+    with other, the elementwise maximum. See gt.max."""
     try:
         if axis is not None:
             dim = _axis("max", dim, axis)
@@ -237,8 +238,8 @@ op_min_out = _define(
     ("pointwise",))
 Results_min = _named("min", "values indices")
 def min(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keepdims=None):
-    """Smallest element of all; with dim also its index; or elementwise minimum of two
-    tensors. See max.
+    """The smallest of all elements; with dim, the smallest along a dimension and its index;
+    with other, the elementwise minimum.
 
     Args:
         input: (*).
@@ -289,8 +290,8 @@ def min(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
     except Exception as error: return _refuse(error, "min", min, locals())
 
 def Tensor_min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
-    """Smallest element of all; with dim also its index; or elementwise minimum of two
-    tensors. See max. See gt.min."""
+    """The smallest of all elements; with dim, the smallest along a dimension and its index;
+    with other, the elementwise minimum. See gt.min."""
     try:
         if axis is not None:
             dim = _axis("min", dim, axis)

@@ -25,7 +25,7 @@ op_add_Scalar_out = _define(
     "aten::add.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def add(input, other, *, alpha=1, out=None):
-    """input + alpha * other of each pair of elements.
+    """input + alpha * other for each pair of elements.
 
     Args:
         input: (*), promoted to a common dtype.
@@ -68,7 +68,7 @@ def add(input, other, *, alpha=1, out=None):
     except Exception as error: return _refuse(error, "add", add, locals())
 
 def Tensor_add(self, other, *, alpha=1):
-    """self + alpha * other of each pair of elements. See gt.add."""
+    """self + alpha * other for each pair of elements. See gt.add."""
     try:
         try:
             if alpha is _ONE:
@@ -128,7 +128,7 @@ op_add__Scalar = _define(
     "aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_add_(self, other, *, alpha=1):
-    """In place: self + alpha * other of each pair of elements. See gt.add."""
+    """In place: self + alpha * other for each pair of elements. See gt.add."""
     try:
         try:
             if alpha is _ONE:
@@ -193,7 +193,7 @@ op_sub_Scalar_out = _define(
     "aten::sub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def sub(input, other, *, alpha=1, out=None):
-    """input - alpha * other of each pair of elements.
+    """input - alpha * other for each pair of elements.
 
     Args:
         input: (*), promoted to a common dtype; none may be bool.
@@ -233,7 +233,7 @@ def sub(input, other, *, alpha=1, out=None):
     except Exception as error: return _refuse(error, "sub", sub, locals())
 
 def Tensor_sub(self, other, *, alpha=1):
-    """self - alpha * other of each pair of elements. See gt.sub."""
+    """self - alpha * other for each pair of elements. See gt.sub."""
     try:
         try:
             if alpha is _ONE:
@@ -305,7 +305,7 @@ op_sub__Scalar = _define(
     "aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_sub_(self, other, *, alpha=1):
-    """In place: self - alpha * other of each pair of elements. See gt.sub."""
+    """In place: self - alpha * other for each pair of elements. See gt.sub."""
     try:
         try:
             if alpha is _ONE:
@@ -375,7 +375,7 @@ op_rsub_Scalar = _define("aten::rsub.Scalar(Tensor self, Scalar other, Scalar al
 op_rsub_Scalar_out = _define(
     "aten::rsub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)")
 def rsub(input, other, *, alpha=1, out=None):
-    """other - alpha * input of each pair of elements.
+    """other - alpha * input for each pair of elements.
 
     Args:
         input: (*), promoted to a common dtype; none may be bool.
@@ -1499,7 +1499,7 @@ op_floor_divide_Scalar = _define("aten::floor_divide.Scalar(Tensor self, Scalar 
 op_floor_divide_Scalar_out = _define(
     "aten::floor_divide.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)")
 def floor_divide(input, other, *, out=None):
-    """Quotient of each pair of elements, rounded down, as by the operator `//`.
+    """Quotient of each pair of elements, rounded down, like the operator `//`.
 
     Args:
         input: (*) or number, broadcast with the others.
@@ -1523,7 +1523,7 @@ def floor_divide(input, other, *, out=None):
     except Exception as error: return _refuse(error, "floor_divide", floor_divide, locals())
 
 def Tensor_floor_divide(self, other):
-    """Quotient of each pair of elements, rounded down, as by the operator `//`. See
+    """Quotient of each pair of elements, rounded down, like the operator `//`. See
     gt.floor_divide."""
     try:
         try:
@@ -2063,7 +2063,7 @@ op_ldexp_out = _define(
     "aten::ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def ldexp(input, other, *, out=None):
-    """input * 2 ** other of each pair of elements.
+    """input * 2 ** other for each pair of elements.
 
     Args:
         input: (*).
@@ -2080,7 +2080,7 @@ def ldexp(input, other, *, out=None):
     except Exception as error: return _refuse(error, "ldexp", ldexp, locals())
 
 def Tensor_ldexp(self, other):
-    """self * 2 ** other of each pair of elements. See gt.ldexp."""
+    """self * 2 ** other for each pair of elements. See gt.ldexp."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
@@ -2089,7 +2089,7 @@ def Tensor_ldexp(self, other):
 
 op_ldexp_ = _define("aten::ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def ldexp_(input, other):
-    """In place: input * 2 ** other of each pair of elements.
+    """In place: input * 2 ** other for each pair of elements.
 
     Args:
         input: (*).
@@ -2108,7 +2108,7 @@ op_logaddexp_out = _define(
     "aten::logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def logaddexp(input, other, *, out=None):
-    """log(exp(input) + exp(other)) of each pair of elements, without their overflow.
+    """log(exp(input) + exp(other)) for each pair of elements, computed without overflow.
 
     Args:
         input: (*), promoted to a common dtype, floating or complex.
@@ -2137,7 +2137,7 @@ def logaddexp(input, other, *, out=None):
     except Exception as error: return _refuse(error, "logaddexp", logaddexp, locals())
 
 def Tensor_logaddexp(self, other):
-    """log(exp(self) + exp(other)) of each pair of elements, without their overflow. See
+    """log(exp(self) + exp(other)) for each pair of elements, computed without overflow. See
     gt.logaddexp."""
     try:
         key = (self._geometry, other._geometry)
@@ -2154,7 +2154,7 @@ op_logaddexp2_out = _define(
     "aten::logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def logaddexp2(input, other, *, out=None):
-    """log2(2 ** input + 2 ** other) of each pair of elements, without their overflow.
+    """log2(2 ** input + 2 ** other) for each pair of elements, computed without overflow.
 
     Args:
         input: (*), promoted to a common dtype, which is floating.
@@ -2181,8 +2181,8 @@ def logaddexp2(input, other, *, out=None):
     except Exception as error: return _refuse(error, "logaddexp2", logaddexp2, locals())
 
 def Tensor_logaddexp2(self, other):
-    """log2(2 ** self + 2 ** other) of each pair of elements, without their overflow. See
-    gt.logaddexp2."""
+    """log2(2 ** self + 2 ** other) for each pair of elements, computed without overflow.
+    See gt.logaddexp2."""
     try:
         key = (self._geometry, other._geometry)
         short = op_logaddexp2.table.short.get(key)

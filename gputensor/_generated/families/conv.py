@@ -12,7 +12,8 @@ op_convolution = _define(
 def convolution(
     input, weight, bias, stride, padding, dilation, transposed, output_padding, groups,
 ):
-    """The convolution over any number of dimensions; keeps channels_last.
+    """The convolution over any number of dimensions. It keeps the memory format
+    channels_last.
 
     Args:
         input: (*).

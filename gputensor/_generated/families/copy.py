@@ -130,7 +130,7 @@ Tensor_resolve_neg = resolve_neg
 op_contiguous = _define(
     "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)")
 def Tensor_contiguous(self, *, memory_format=_contiguous_format):
-    """self if it is dense in this memory format, else a dense copy in that format.
+    """self if it is dense in this memory format, otherwise a dense copy in this format.
 
     Args:
         self: (*).

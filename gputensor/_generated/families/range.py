@@ -198,7 +198,7 @@ def linspace(
     start, end, steps, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False, out=None,
 ):
-    """steps numbers evenly spaced from start to end, both included.
+    """Evenly spaced numbers from start to end, both included; steps is how many.
 
     Args:
         start: number or Tensor.
@@ -319,7 +319,7 @@ def logspace(
     start, end, steps, base=10.0, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False, out=None,
 ):
-    """base to the power of steps numbers evenly spaced from start to end.
+    """base to the power of `steps` numbers, which are evenly spaced from start to end.
 
     Args:
         start: number or Tensor.

@@ -34,7 +34,7 @@ op_addcmul_out = _define(
     "aten::addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def addcmul(input, tensor1, tensor2, *, value=1, out=None):
-    """input + value * tensor1 * tensor2 of each triple of elements.
+    """input + value * tensor1 * tensor2 for each triple of elements.
 
     Args:
         input: (*), promoted to a common dtype, which is not bool.
@@ -65,7 +65,7 @@ def addcmul(input, tensor1, tensor2, *, value=1, out=None):
     except Exception as error: return _refuse(error, "addcmul", addcmul, locals())
 
 def Tensor_addcmul(self, tensor1, tensor2, *, value=1):
-    """self + value * tensor1 * tensor2 of each triple of elements. See gt.addcmul."""
+    """self + value * tensor1 * tensor2 for each triple of elements. See gt.addcmul."""
     try:
         key = (self._geometry, tensor1._geometry, tensor2._geometry)
         short = op_addcmul.table.short.get(key)
@@ -89,7 +89,7 @@ op_addcmul_ = _define(
     "aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_addcmul_(self, tensor1, tensor2, *, value=1):
-    """In place: self + value * tensor1 * tensor2 of each triple of elements. See
+    """In place: self + value * tensor1 * tensor2 for each triple of elements. See
     gt.addcmul."""
     try:
         key = (self._geometry, tensor1._geometry, tensor2._geometry)
@@ -108,7 +108,7 @@ op_addcdiv_out = _define(
     "aten::addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
-    """input + value * tensor1 / tensor2 of each triple of elements.
+    """input + value * tensor1 / tensor2 for each triple of elements.
 
     Args:
         input: (*), promoted to a common dtype, floating or complex.
@@ -136,7 +136,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
     except Exception as error: return _refuse(error, "addcdiv", addcdiv, locals())
 
 def Tensor_addcdiv(self, tensor1, tensor2, *, value=1):
-    """self + value * tensor1 / tensor2 of each triple of elements. See gt.addcdiv."""
+    """self + value * tensor1 / tensor2 for each triple of elements. See gt.addcdiv."""
     try:
         key = (self._geometry, tensor1._geometry, tensor2._geometry)
         short = op_addcdiv.table.short.get(key)
@@ -151,7 +151,7 @@ op_addcdiv_ = _define(
     "aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_addcdiv_(self, tensor1, tensor2, *, value=1):
-    """In place: self + value * tensor1 / tensor2 of each triple of elements. See
+    """In place: self + value * tensor1 / tensor2 for each triple of elements. See
     gt.addcdiv."""
     try:
         key = (self._geometry, tensor1._geometry, tensor2._geometry)
@@ -558,7 +558,7 @@ op_lerp_Scalar_out = _define(
     "aten::lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def lerp(input, end, weight, *, out=None):
-    """input + weight * (end - input) of each triple of elements.
+    """input + weight * (end - input) for each triple of elements.
 
     Args:
         input: (*), floating or complex.
@@ -595,7 +595,7 @@ def lerp(input, end, weight, *, out=None):
     except Exception as error: return _refuse(error, "lerp", lerp, locals())
 
 def Tensor_lerp(self, end, weight):
-    """self + weight * (end - self) of each triple of elements. See gt.lerp."""
+    """self + weight * (end - self) for each triple of elements. See gt.lerp."""
     try:
         try:
             key = (
@@ -635,7 +635,7 @@ op_lerp__Scalar = _define(
     "aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_lerp_(self, end, weight):
-    """In place: self + weight * (end - self) of each triple of elements. See gt.lerp."""
+    """In place: self + weight * (end - self) for each triple of elements. See gt.lerp."""
     try:
         try:
             key = (

@@ -17,7 +17,7 @@ def hann_window(
     window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False,
 ):
-    """The Hann window; periodic leaves out the last element.
+    """The Hann window; periodic=True leaves out the last element.
 
     Args:
         window_length: int.
@@ -61,7 +61,7 @@ def hamming_window(
     window_length, periodic=None, alpha=None, beta=None, *, dtype=None, layout=None,
     device=None, pin_memory=None, requires_grad=False,
 ):
-    """The Hamming window; periodic leaves out the last element.
+    """The Hamming window; periodic=True leaves out the last element.
 
     Args:
         window_length: int.
@@ -112,7 +112,7 @@ def blackman_window(
     window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False,
 ):
-    """The Blackman window; periodic leaves out the last element.
+    """The Blackman window; periodic=True leaves out the last element.
 
     Args:
         window_length: int.
@@ -152,7 +152,7 @@ def bartlett_window(
     window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
     requires_grad=False,
 ):
-    """The Bartlett window, a triangle; periodic leaves out the last element.
+    """The Bartlett window, a triangle; periodic=True leaves out the last element.
 
     Args:
         window_length: int.
@@ -194,7 +194,7 @@ def kaiser_window(
     window_length, periodic=None, beta=None, *, dtype=None, layout=None, device=None,
     pin_memory=None, requires_grad=False,
 ):
-    """The Kaiser window; a larger beta makes it narrower. periodic leaves out the last
+    """The Kaiser window; a larger beta makes it narrower. periodic=True leaves out the last
     element.
 
     Args:
