@@ -19,8 +19,8 @@ _WORDS = {
 
 
 def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> list[str]:
-    """Return the docstring's lines. A method refers to the function with its name, an in-place
-    method to its operator, if these exist.
+    """Return the docstring's lines. If there is a function with a method's name, the method's
+    docstring refers to it. That of an in-place method refers to the function of its operator.
 
     ops: the overloads of one name; the `doc` of the first one is used. parameters: as in the
     signature, with defaults.

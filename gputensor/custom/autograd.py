@@ -256,8 +256,9 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
         # covers it.
         is_input = has_several and any([result is args[n] for n in places])
         if result._autograd is None and not is_input and not context._not_differentiable:
-            result = variable.set_history(result, node)  # what `_wrap` does in the simple case
-            if not node.outputs:  # all results are integers
+            # `_wrap` does the same in this simple case.
+            result = variable.set_history(result, node)
+            if not node.outputs:  # The result is an integer.
                 add_output(node, result)
         else:
             result = _wrap(context, result, [args[n] for n in places if args[n] is not None], node)

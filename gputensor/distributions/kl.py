@@ -286,7 +286,8 @@ def _to_multivariate_normal(p: Any, q: Any) -> Any:
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
 @register_kl(MultivariateNormal, LowRankMultivariateNormal)
 def _to_low_rank(p: Any, q: Any) -> Any:
-    # the sum over the roots R of p's covariance of the trace of (D^-1 - A^T A) R R^T
+    # The covariance of p is the sum of R R^T over its roots R. Each root adds the trace of
+    # (D^-1 - A^T A) R R^T.
     _same_events(p, q)
     scale, factor = q._unbroadcasted_cov_diag.rsqrt().unsqueeze(-1), q.whitened_factor()
     trace = sum(_trace(scale * root) - _trace(factor @ root) for root in _roots(p))
