@@ -124,7 +124,7 @@ def _busy_cpus(seconds: float = 0.25) -> float | None:
 
     def ticks() -> tuple[int, int]:
         fields = [int(n) for n in (_read("/proc/stat") or "").partition("\n")[0].split()[1:9]]
-        return sum(fields), sum(fields[3:5])  # total; idle and waiting for a disk
+        return sum(fields), sum(fields[3:5])  # (all ticks, ticks without work)
 
     total, idle = ticks()
     time.sleep(seconds)

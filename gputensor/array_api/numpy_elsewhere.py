@@ -119,7 +119,7 @@ def diag(v: Tensor, *, k: int = 0) -> Tensor:
 def diff(
     a: Tensor, *, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
 ) -> Tensor:
-    """`np.diff` with prepend or append, each an array, or a 0-d array for one slice."""
+    """`np.diff` with prepend or append. A number or 0-d array is expanded to one slice."""
 
     def slices(given: Any) -> Tensor | None:
         if given is None:

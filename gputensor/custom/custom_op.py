@@ -36,7 +36,7 @@ from .library import Library, _check_callable
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 DeviceTypes = str | Sequence[str] | None
-_Registration = tuple[Key, Function, str, str]  # key, function, convention, site
+_Registration = tuple[Key, Function, str, str]  # (key, function, convention, site)
 
 # Qualified name -> definition. The dict keeps operators alive for `gt.ops`.
 _definitions: dict[str, CustomOpDef] = {}

@@ -186,7 +186,7 @@ class Agreement:
         return True
 
     def test(self) -> bool:
-        """Return True if the data has arrived. Raises: DistributedError if calls differ."""
+        """Return True if the data has arrived. Raise the error if the ranks' calls differ."""
         if not self.is_settled:
             record = self.record
             if record is not None and self.counts is None and not record():

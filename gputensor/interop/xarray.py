@@ -12,8 +12,8 @@ from types import ModuleType
 
 
 def register(core: ModuleType) -> None:
-    """Make the check accept tensors first. core: the module `xarray.namedarray.core`, the only
-    module with this check."""
+    """Make the check accept tensors before it reads any attribute. core: the module
+    `xarray.namedarray.core`, the only module with this check."""
     from ..tensor.tensor import Tensor
 
     core._arrayfunction_or_api = (Tensor, *core._arrayfunction_or_api)  # type: ignore[attr-defined]
