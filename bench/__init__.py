@@ -1,1 +1,1 @@
-"""Benchmarks. Each figure is a ratio to another library, measured alternately in one process."""
+"""Benchmarks. Each result is a ratio to another library, measured alternately in one process."""

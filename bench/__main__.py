@@ -1,12 +1,11 @@
-"""`python -m bench run NAME [--device cpu|cuda] [--out DIR] [--check]`, `compare OLD [NEW]`, `merge
-PART…`, `report FILE`, `env`.
+"""`python -m bench run NAME [--device cpu|cuda] [--out DIR] [--check]`, or `compare OLD [NEW]`,
+`merge PART…`, `report FILE`, `env`.
 
-`run` prints a Markdown table; with --out it writes a record (`record.schema.json`) after every
-case, and at the end the table and, with matplotlib, plots. Exit status: 0 success; 1 a budget is
-missed (only with --check), a case is slower (--fail-on slow), a build differs from itself, a record
-cannot be published, a figure is impossible or a result is wrong; 2 bad input; 3 no device; 4 not
-comparable.
-"""
+`run` prints a Markdown table. With --out it also writes a record (`record.schema.json`) after every
+case, and at the end the table and, if matplotlib is installed, plots. Exit status: 0 success; 1 if
+a budget is not met (only with --check), a case is slower (--fail-on slow), a build differs from
+itself, a record cannot be published, a measured speed is impossible or a result is wrong; 2 bad
+input; 3 no device; 4 if records cannot be compared."""
 
 from __future__ import annotations
 
@@ -215,7 +214,7 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
         return BAD_INPUT
     around = environment(args.device, argv)  # before the run adds its own load
     if args.out is not None and "note" in inspect.signature(module.run).parameters:
-        # Write a record after each case, so that an interrupted run leaves one.
+        # write a record after each case, so that an interrupted run keeps the cases before
         options["note"] = lambda data: _write(data, _completed(around, data, args), args.out)
     try:
         data = module.run(args.device, **options)
@@ -240,7 +239,8 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
 
 
 def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...] | None:
-    """Return the numbers of cases that no existing record has, or None for all cases."""
+    """Return the numbers of the cases that are missing in the existing records, or None for all
+    cases."""
     there = [records.read(Path(path)) for path in paths if Path(path).exists()]
     done = {case["number"] for data in there for case in data["cases"]}
     done.update(number for data in there for number in data.get("refused", ()))
@@ -253,8 +253,8 @@ def _not_in(paths: tuple[str, ...], module: Any) -> tuple[int, ...] | None:
 def _completed(
     around: dict[str, Any], data: dict[str, Any], args: argparse.Namespace
 ) -> dict[str, Any]:
-    """Add to the environment what is known only after a run: imported versions, and missing
-    parts."""
+    """Add facts to the environment that are known only after a run: versions of imported libraries,
+    and missing parts."""
     made = around | {
         "versions": around["versions"] | peers.versions()
     }  # some modules are imported only when needed
@@ -304,7 +304,7 @@ def _write_report(data: dict[str, Any], stem: str, folder: Path) -> None:
     print(f"written: {page}", file=sys.stderr)
     try:
         paths = plots.draw(data, folder)
-    except (ImportError, OSError) as error:  # matplotlib is missing, or has no folder for its fonts
+    except (ImportError, OSError) as error:  # no matplotlib, or no folder for its font cache
         print(f"no plots: {error}", file=sys.stderr)
         return
     for path in paths:

@@ -1,8 +1,8 @@
-"""Host cost of recording and differentiating: forward and backward of small programs.
+"""Host time of recording and differentiating: forward and backward of small programs.
 
-A multilayer perceptron of mm, add, maximum and mean, and a chain of 1,000 operators, alternating
-with PyTorch on the CPU, one thread each. It also measures the cost of an autograd kernel that
-records nothing.
+The programs are a multilayer perceptron of mm, add, maximum and mean, and a chain of 1,000
+operators. They alternate with PyTorch on the CPU, with one thread each. The cost of an autograd
+kernel that records nothing is measured, too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import gputensor as gt
 from . import peers, timing
 
 NAME = "autograd"
-# Our time over PyTorch's, for each case.
+# Upper bound of our time divided by PyTorch's, for each case.
 BUDGET_RATIO = 2.0
-# Microseconds that the autograd kernel may add to an operator of two tensors.
+# Upper bound, in microseconds, of the time that the autograd kernel adds to an operator.
 BUDGET_NOTHING_US = 0.15
 CHAIN = 1000
 
@@ -55,10 +55,10 @@ def _cases(lib: Any, device: str) -> dict[str, Side]:
 
 
 def _what_nothing_costs() -> dict[str, float]:
-    """Return nanoseconds of a + b with and without the autograd kernel, the fastest of many rounds.
+    """Return nanoseconds of a + b with and without the autograd kernel: the fastest of many rounds.
 
-    The fastest round counts, because the difference is a tenth of either time, and other load only
-    adds time.
+    The difference is a tenth of either time. Other load on the machine only adds time, so the
+    fastest round is the most accurate.
     """
     from gputensor._generated import operators
     from gputensor.dispatch import keys

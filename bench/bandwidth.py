@@ -1,5 +1,7 @@
-"""Pointwise operators and reductions over large arrays, against PyTorch, CuPy and a memcpy of the
-same size. Operands are dense, a broadcast row, or transposed; every result is checked."""
+"""Pointwise operators and reductions over large arrays, compared with PyTorch, CuPy and a memcpy of
+the same size.
+
+Operands are dense, a broadcast row, or transposed. Every result is checked."""
 
 from __future__ import annotations
 
@@ -20,9 +22,10 @@ _SIDE, _CPU_SIDE = 8192, 1024
 
 
 class Case:
-    """One operator of square matrices. others: layouts of further operands (dense, row, turned).
+    """One operator on square matrices.
 
-    axis: the axis of a reduction. by: absolute tolerance of a result (the elements are below 1).
+    others: layouts of the further operands (dense, row, turned). axis: the axis of a reduction. by:
+    the absolute tolerance of results; all elements are below 1.
     """
 
     __slots__ = ("name", "op", "of", "result", "others", "axis", "by")
@@ -52,7 +55,7 @@ CASES = (
     Case("amax f16 of rows", "amax", _F16, axis=1),
 )
 COUNT = len(CASES)
-# PyTorch's and our names where NumPy's differ.
+# NumPy's names -> the names in PyTorch and gputensor, where they differ.
 _OURS = {"multiply": "mul", "less": "lt"}
 
 report, brief = tables.report, tables.brief
@@ -133,5 +136,5 @@ run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name, 
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """Return nothing: there is no budget for operators over large arrays."""
+    """Return no sentence, because operators over large arrays have no budget."""
     return []

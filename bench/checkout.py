@@ -1,7 +1,7 @@
-"""The commit of a run: from git, or from a note in a tree that was copied without git.
+"""The commit of a run, read from git, or from a note in a copy of the tree without git.
 
 `python -m bench.gpu_check prepare` writes the note (`.carried/commit.json`): the commit, whether
-files were changed, and a hash of the sources, which shows later changes.
+files were changed, and a hash of the sources, from which later changes are detected.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from gputensor.runtime import files
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTE = ROOT / ".carried" / "commit.json"
-# Files that a run writes, or that are made from its record, do not count as changes.
+# Changes of these files do not count: a run writes them, or they are made from its record.
 _RESULTS = (":!bench/results", ":!README.md", ":!docs/figures.md")
 _SOURCES = ("gputensor", "bench", "tests", "examples")
 
 
 def commit() -> dict[str, Any] | None:
-    """Return {"hash", "dirty"}; in an image, of the checkout it was built from; None if unknown."""
+    """Return {"hash", "dirty"}, or None if unknown. In a container image it is the commit of the
+    checkout from which the image was built."""
     noted = _noted()
-    # The note is read first, because a copied tree may lie in another repository, or over an older
-    # commit.
+    # The note is read first, because a copied tree may be inside another repository, or may
+    # overwrite a checkout of an older commit.
     if noted is not None and not noted["dirty"]:
         return noted
     return _of_git() or noted
@@ -42,7 +43,8 @@ def _of_git() -> dict[str, Any] | None:
 
 
 def note() -> Path:
-    """Write the note for a copy without git. Raises: RuntimeError without git here."""
+    """Write the note for a copy without git, and return its path. Raises: RuntimeError if git is
+    missing."""
     found = _of_git()
     if found is None:
         raise RuntimeError("there is no git to ask for the commit")
@@ -52,7 +54,7 @@ def note() -> Path:
 
 
 def sources() -> str:
-    """Return a hash of every source file's name and content."""
+    """Return one hash of the names and contents of all source files."""
     h = hashlib.sha256()
     for folder in _SOURCES:
         for path in sorted((ROOT / folder).rglob("*")):

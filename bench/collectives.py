@@ -1,7 +1,7 @@
-"""`mpiexec -n 2 python -m bench.collectives`: our collectives against mpi4py's of arrays.
+"""`mpiexec -n 2 python -m bench.collectives`: our collectives compared with mpi4py's for arrays.
 
-Both alternate in the same processes, with the same MPI and memory. It prints mpi4py's time over
-ours, from the best of many rounds on rank 0.
+Both run alternately in the same processes, with the same MPI and memory. The program prints
+mpi4py's time divided by ours, from the best of many rounds on rank 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIZES = [("4 B", 1, 300), ("64 KiB", 1 << 14, 20), ("1 MiB", 1 << 18, 4), ("16 M
 
 
 def best(mpi: Any, sides: list[Callable[[], Any]], calls: int) -> list[float]:
-    """Return the seconds of a call of each, the best of many rounds."""
+    """Return the seconds of one call of each side: the best of many rounds."""
     found = [float("inf")] * len(sides)
     for _ in range(ROUNDS):
         for n, side in enumerate(sides):

@@ -1,12 +1,12 @@
-"""`compare OLD NEW`: cases that became faster or slower between two records.
+"""`compare OLD NEW`: list the cases that became faster or slower between two records.
 
-Times are divided by memcpy's of the same rounds if a record has them, so that a slower machine does
-not look like a slower program. A case is judged by the 99 % confidence interval of its median
-(order statistics; no distribution is assumed):
+Times are divided by memcpy's times of the same rounds, if a record has them, so that a slower
+machine does not look like a slower program. The verdict on a case follows from the 99 % confidence
+interval of its median (from order statistics, without an assumption on the distribution):
 
-SAME       the interval excludes a difference above the tolerance
-FAST SLOW  it proves one
-AMBIGUOUS  it does neither: measure longer, or on a quieter machine
+SAME       the interval excludes a difference greater than the tolerance
+FAST SLOW  the interval proves such a difference
+AMBIGUOUS  neither: measure longer, or on a quieter machine
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def not_comparable(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 def compare(
     old: dict[str, Any], new: dict[str, Any], tolerance: float = TOLERANCE
 ) -> list[dict[str, Any]]:
-    """Return a row for each common case: name, ratio (new time over old), low, high, verdict."""
+    """Return one row for each common case: name, ratio (new time / old time), low, high,
+    verdict."""
     return [_row(a, b, tolerance) for a, b in _shared(old, new)]
 
 
@@ -70,9 +71,9 @@ def _row(old: dict[str, Any], new: dict[str, Any], tolerance: float) -> dict[str
 
 
 def _interval(case: dict[str, Any]) -> tuple[float, float, float]:
-    """Return (low, median, high) of our time, over memcpy's if the record has it."""
+    """Return (low, median, high) of our time, divided by memcpy's if the record has it."""
     samples = case.get("samples_ns")
-    if samples is None:  # the record has quartiles only
+    if samples is None:  # the record has only quartiles
         low, high = case["quartiles_ns"]["gputensor"]
         return low, case["ns"]["gputensor"], high
     ours, plain = samples["gputensor"], samples.get("memcpy")
@@ -90,9 +91,10 @@ def verdict(low: float, high: float, tolerance: float) -> str:
 
 
 def most_told_apart(cases: int) -> int:
-    """Return how many cases may differ when one build is compared with itself: 1 %, rounded up.
+    """Return the number of cases that may differ when a build is compared with itself: 1 %, rounded
+    up.
 
-    The confidence of each interval is 99 %.
+    This follows from the 99 % confidence of each interval.
     """
     return math.ceil(cases / 100)
 
@@ -100,7 +102,7 @@ def most_told_apart(cases: int) -> int:
 def self_comparison(data: dict[str, Any], tolerance: float = TOLERANCE) -> list[dict[str, Any]]:
     """Compare gputensor with itself within a record (A/A), round by round.
 
-    Another verdict than SAME is an error of the measurement.
+    A verdict other than SAME means that the measurement is wrong.
     """
     rows = []
     for case in data["cases"]:

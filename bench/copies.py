@@ -1,7 +1,7 @@
-"""Shared code of the copy benchmarks `layout` and `pack`: measurement, figures and tables.
+"""Common code of the copy benchmarks `layout` and `pack`: measurement, results and tables.
 
-The two benchmarks define the copies; a Session measures each in turn with other libraries and
-memcpy.
+These two modules define the copies. A Session measures each copy alternately with other libraries
+and memcpy.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ import gputensor as gt
 from . import gpu_state, graphs, layout_sides, nvml, peers, timing
 from .places import WrongResult
 
-# Threads of every library on the CPU.
+# Number of threads that each library uses on the CPU.
 THREADS = 2
-# Budgets on the CPU: geometric mean of ratios over cases of at least 1 MiB, and the worst ratio.
+# Budgets on the CPU: geometric mean of the ratios over cases of at least 1 MiB, and lowest ratio.
 CPU_TORCH, CPU_WORST_TORCH, CPU_NUMPY, CPU_FROM_BYTES = 2.4, 0.9, 4.5, 1 << 20
-# Budgets on CUDA: share of memcpy in the same run, geometric mean and worst; ratios to peers.
+# Budgets on CUDA: share of memcpy's speed in the same run (geometric mean, lowest); ratios to
+# peers.
 CUDA_SHARE, CUDA_WORST_SHARE, CUDA_TORCH, CUDA_CUPY, CUDA_WORST_PEER = 0.88, 0.60, 2.0, 2.5, 0.97
-# A copy this many times faster than the best memcpy of the same size is an error of the
-# measurement. Broadcasts may be faster, because they write more than they read. On a CPU, clock and
-# caches vary.
+# If a copy is faster than the best memcpy of the same size by more than this factor, the
+# measurement is wrong. The factor is higher for broadcasts, which write more than they read, and on
+# a CPU, whose clock and caches vary.
 ROOFLINE = {"cpu": 2.0, "cuda": 1.10, "broadcast": 3.0}
-# A case is measured until its ratios are known with this accuracy, or up to (rounds, seconds).
+# A case is measured until its ratios have this accuracy, or for at most (rounds, seconds).
 NOISE = 0.005
 MOST = {"cpu": (30, 6.0), "cuda": (30, 2.0)}
-# The heading in tables and plots of cases that are in no mean.
+# The heading, in tables and plots, of the cases that count in no mean.
 LEFT_OUT = "in no mean"
-# Milliseconds of a round: short on a shared CPU; long compared with the cost of a GPU's event.
+# Milliseconds of a round: short on a shared CPU, and long compared with the time of a GPU event.
 ROUND_MS = {"cpu": 1.0, "cuda": 5.0}
-# A peer is not measured if one copy takes longer.
+# A peer is not measured if one copy takes more seconds.
 SLOWEST_S = 2.0
-# Least and greatest number of buffer pairs used in turn on a GPU.
+# The least and the greatest number of buffer pairs that are used in turn on a GPU.
 PAIRS = (3, 256)
-# L2 size of an H200, the largest known, for GPUs of unknown size.
+# The L2 cache of an H200, the largest known, is assumed for GPUs of unknown L2 size.
 L2_BYTES = 60 << 20
 
 T = TypeVar("T")
@@ -47,11 +48,11 @@ Note = Callable[[dict[str, Any]], None]
 
 
 class Skipped(Exception):
-    """Why a library is not measured in a case."""
+    """A library cannot be measured in a case. The text is the reason."""
 
 
 class Session:
-    """One run of one benchmark: the device, the available peers, and how long to measure."""
+    """One run of a benchmark: the device, the available peers, and how long to measure."""
 
     def __init__(
         self, name: str, device: str, wanted: Iterable[str], rounds: int | None, scale: int = 1,
@@ -77,9 +78,10 @@ class Session:
         self, cases: Sequence[T], only: tuple[int, ...], title: Callable[[T], str],
         measure: Callable[[int, T, Session], dict[str, Any]],
     ) -> dict[str, Any]:  # fmt: skip
-        """Measure all cases; return the record's data. A failing case does not stop the others.
+        """Measure all cases and return the record's data. A case that fails does not stop the
+        others.
 
-        Raises: the first failure if all cases fail.
+        Raises: the first exception if all cases fail.
         """
         first: Exception | None = None
         numbered = [(n, case) for n, case in enumerate(cases, 1) if not only or n in only]
@@ -100,10 +102,11 @@ class Session:
         self, place: Any, make: Callable[[str], Any], verify: Callable[[Any, str], None],
         moved: int, sectors: int, limit: str,
     ) -> dict[str, Any]:  # fmt: skip
-        """Return the figures of a case.
+        """Return the measurements of a case.
 
-        make: a library's name -> its callable, or why there is none. verify: (callable, name),
-        raises WrongResult for a wrong copy. moved, sectors: bytes. limit: key of ROOFLINE.
+        make: a library's name -> its callable, or the reason why it has none. verify: called with
+        (callable, name); raises WrongResult for a wrong copy. moved, sectors: bytes. limit: a key
+        of ROOFLINE.
         """
         ours = make("gputensor")
         verify(ours, "gputensor")
@@ -146,14 +149,14 @@ class Session:
             taken_s = timing.call_s(side, place.finish)
         except WrongResult:
             raise
-        except Exception as error:  # a peer's failure does not stop the benchmark
+        except Exception as error:  # the benchmark continues if a peer fails
             raise Skipped(f"{type(error).__name__}: {error}".splitlines()[0][:200]) from None
         if taken_s > SLOWEST_S:
             raise Skipped(f"one copy takes {taken_s:.0f} s")
         return side
 
     def data(self) -> dict[str, Any]:
-        """Return the record's data so far."""
+        """Return the record's data from the cases measured so far."""
         data: dict[str, Any] = {
             "benchmark": self.name, "device": self.device, "peers": self.peers,
             "skipped": self.skipped,
@@ -173,18 +176,18 @@ def runner(
 ) -> Callable[..., dict[str, Any]]:  # fmt: skip
     """Return the function `run` of a copy benchmark.
 
-    measure: (number, case, session) -> figures. absent: libraries without such copies, and why.
+    measure: (number, case, session) -> measurements. absent: library without such copies -> reason.
     """
 
     def run(
         device: str = "cpu", rounds: int | None = None, only: tuple[int, ...] = (),
         libraries: tuple[str, ...] | None = None, scale: int = 1, note: Note | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """Measure all cases; return the record's data.
+        """Measure all cases and return the record's data.
 
-        rounds: number of rounds; None for as many as a case needs. only: numbers of cases.
-        libraries: the peers. scale: divides the sizes, for tests. note: called with the data so far
-        after each case.
+        rounds: number of rounds; None measures until the result is accurate. only: numbers of
+        cases. libraries: the peers. scale: divides the sizes, for tests. note: called after each
+        case with the data so far.
         """
         wanted = peers_of if libraries is None else libraries
         session = Session(name, device, wanted, rounds, scale, note)
@@ -195,7 +198,8 @@ def runner(
 
 
 def buffers(kind: str, moved: int, device: str = "cuda") -> int:
-    """Return the number of buffer pairs: on a GPU they fill its L2 cache twice, to avoid hits."""
+    """Return the number of buffer pairs. On a GPU they are twice as large as its L2 cache, to avoid
+    hits."""
     if kind != "cuda" or gt.cuda.is_emulated():
         return 1
     least, most = PAIRS
@@ -214,7 +218,8 @@ def _nvml(place: Any) -> nvml.Device | None:
 def row(
     samples: dict[str, timing.Sample], plain: list[str], moved: int, sectors: int, limit: str
 ) -> dict[str, Any]:
-    """Return the figures of a case. limit: key of ROOFLINE, compared with memcpy's best round."""
+    """Return the measurements of a case. limit: a key of ROOFLINE, for comparison with memcpy's
+    best round."""
     ours = samples["gputensor"]
     memcpy = min((samples[name] for name in plain), key=lambda s: s.median_ns)
     best = min(samples[name].best_ns for name in plain)
@@ -241,15 +246,15 @@ def row(
 
 
 def counted(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the cases of means: on the CPU those that write at least 1 MiB, on a GPU those not
-    bound by the launch."""
+    """Return the cases that count in means: on the CPU those that write at least 1 MiB, on a GPU
+    those whose time is not dominated by the launch."""
     if data["device"] != "cpu":
         return [c for c in data["cases"] if not c.get("bound_by")] or data["cases"]
     return [c for c in data["cases"] if c["bytes"] >= 2 * CPU_FROM_BYTES] or data["cases"]
 
 
 def groups(data: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return all cases by kind. The last key, LEFT_OUT, has the cases that no mean includes."""
+    """Return all cases by kind. The last key, LEFT_OUT, has the cases that count in no mean."""
     inside = counted(data)
     found: dict[str, list[dict[str, Any]]] = {}
     for case in inside:
@@ -271,7 +276,7 @@ def summary(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def totals(cases: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
-    """Geometric means and worst cases."""
+    """Return the geometric means and the worst results of these cases."""
     plain = [c["share_of_memcpy"] for c in cases]
     adjusted = [of_sectors(c) for c in cases]
     found: dict[str, Any] = {
@@ -291,7 +296,8 @@ def totals(cases: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
 
 
 def of_sectors(case: dict[str, Any]) -> float:
-    """Return the share of memcpy; in cases bound by memory sectors, the share of that bound."""
+    """Return the share of memcpy's speed, or of the memory sectors' bound for cases of that
+    kind."""
     return float(case["share_of_sectors" if case["kind"] == "sectors" else "share_of_memcpy"])
 
 
@@ -301,7 +307,7 @@ def _spread(case: dict[str, Any]) -> float:
 
 
 def impossible(data: dict[str, Any]) -> list[str]:
-    """Return a sentence for each figure that is faster than possible."""
+    """Return one sentence for each case that is faster than possible."""
     if data["is_emulated"]:
         return []
     return [

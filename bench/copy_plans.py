@@ -1,10 +1,10 @@
 """`python -m bench.copy_plans --cases 6,7,31 [--compile]`: time all plans of layout copies.
 
-Every plan copies correctly; the scores in kernels/cuda/copy_score.py choose one. This program also
-measures the plans that are not chosen: TILE in each size and width of access, PACK with each length
-of runs and number of tiles per block. It prints a line of JSON for each, the fastest first.
---compile only compiles the kernels, so that several processes can fill the cache before one
-measures.
+All plans copy correctly, and the scores in kernels/cuda/copy_score.py choose one of them. This
+program also measures the plans that are not chosen: TILE with each tile size and access width, PACK
+with each run length and number of tiles per block. It prints one line of JSON for each plan, the
+fastest first. --compile only compiles the kernels, so that several processes can fill the cache
+before one process measures.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _run(case: layout_cases.Case, walk: Walk, dtypes: tuple[Any, Any], is_once: 
 
 
 def _us(call: Callable[[], None]) -> float:
-    """Return microseconds of a call on the device, the least of several rounds."""
+    """Return the microseconds of one call on the device: the least of several rounds."""
     call()
     times = []
     for _ in range(ROUNDS):
@@ -97,7 +97,7 @@ def _us(call: Callable[[], None]) -> float:
 
 
 def _launches(walk: Walk, dtypes: tuple[Any, Any]) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield (description, launch) of the chosen plan, then of the others."""
+    """Yield (description, launch) for the chosen plan, then for all others."""
     gpu = runtime.cuda().limits(DEVICE)
     chosen = copy_plan.choose(walk, gpu)
     yield {"plan": chosen.kernel, "chosen": True}, copy_launch.launch_of(walk, chosen, dtypes, gpu)
@@ -115,7 +115,7 @@ def _launches(walk: Walk, dtypes: tuple[Any, Any]) -> Iterator[tuple[dict[str, A
 
 
 def _tiles(walk: Walk, y: int) -> Iterator[tuple[copy_plan.Tile, int]]:
-    """Return plans, with the number of tile columns that neighbouring blocks cover."""
+    """Return the tile plans, each with the number of tile columns that adjacent blocks cover."""
     side = score.TILE_SIDE[walk.item]
     load, store = copy_plan._tile_accesses(walk, y)
     for rows, columns in product((2 * side, side, side // 2), repeat=2):

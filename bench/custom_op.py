@@ -1,7 +1,7 @@
-"""Host cost of custom operators: the time that `custom_op` adds to a Python function.
+"""Host time that `custom_op` adds to a Python function.
 
-The kernels do almost nothing, so dispatcher, checks of results and recording are measured.
-Alternating with PyTorch's on the CPU, one thread each.
+The kernels do almost nothing, so the measured time is that of the dispatcher, the checks of results
+and the recording. The calls alternate with PyTorch's on the CPU, with one thread each.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, Tuple
 from . import peers, timing
 
 NAME = "custom_op"
-# Budgets of our time over PyTorch's: for a call, recorded or not; and for a call with backward,
-# whose time is mostly the engine's.
+# Upper bounds of our time divided by PyTorch's: for a call, recorded or not; and for a call with
+# backward, where most of the time is the autograd engine's.
 BUDGET_CALL, BUDGET_BACKWARD = 1.0, 2.0
 
 Side = Callable[[], Any]
 
 
 def _cases(lib: Any, device: str) -> dict[str, Side]:
-    """Return a library's cases; they define operators in the namespace `bench_custom_op`."""
+    """Return a library's cases. They define operators in the namespace `bench_custom_op`."""
     made = lib.ones(4, device=device)
     empty = lib.empty
 

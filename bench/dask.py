@@ -1,9 +1,9 @@
-"""`python -m bench run dask`: Dask programs over chunks of tensors, against chunks of NumPy arrays.
+"""`python -m bench run dask`: Dask programs on chunks of tensors, compared with chunks of NumPy
+arrays.
 
-64 chunks are made before the measurement and computed on Dask's threads. Both graphs are built once
-and computed alternately in
-one process. Most of the time is Dask's scheduler, as in real programs. Needs
-`pip install 'gputensor[clients]'`.
+Each program has 64 chunks, which are made before the measurement, and runs on Dask's threads. Both
+graphs are built once and computed alternately in one process. As in real programs, most of the time
+is spent in Dask's scheduler. Requires `pip install 'gputensor[clients]'`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from . import timing
 
 NAME = "dask"
 CHUNKS, ROWS, COLUMNS = 64, 1024, 256
-BUDGET = 1.1  # our time over NumPy's
+BUDGET = 1.1  # upper bound of our time divided by NumPy's
 Program = Callable[[Any, Any], Any]
 LIBRARIES = ("gputensor", "numpy")
 
 
 def _programs() -> dict[str, Program]:
-    """Return programs over an array of 64 row chunks and a matrix of one chunk."""
+    """Return programs on an array with 64 chunks of rows, and a matrix with one chunk."""
     svd = import_module("dask.array").linalg.svd
     return {
         "x.sum()": lambda x, y: x.sum(),
@@ -39,9 +39,9 @@ def _programs() -> dict[str, Program]:
 
 
 def run(device: str = "cpu", rounds: int = 61, scale: int = 1) -> dict[str, Any]:
-    """Measure all programs; returns the record that `bench run` prints and writes.
+    """Measure all programs and return the record that `bench run` prints and writes.
 
-    Raises: ValueError for another device than the CPU.
+    Raises: ValueError for a device other than the CPU.
     """
     if device != "cpu":
         raise ValueError(f"dask compares with NumPy's chunks, which are on the CPU (got {device})")
@@ -66,10 +66,10 @@ def run(device: str = "cpu", rounds: int = 61, scale: int = 1) -> dict[str, Any]
 
 
 def _arrays(rows: int) -> dict[str, tuple[Any, Any]]:
-    """Return (x, y) of each library, with equal elements.
+    """Return (x, y) for each library, with equal elements.
 
-    Each chunk is allocated alone: parts of one NumPy array would lie in large pages, which are
-    read faster.
+    Each chunk is allocated separately, because parts of one NumPy array would be in large pages,
+    which are faster to read.
     """
     da = import_module("dask.array")
     rng = np.random.default_rng(0)

@@ -1,9 +1,9 @@
-"""Cost of the dispatcher alone: operators whose Python kernels return their first tensor.
+"""Time of the dispatcher alone: calls of operators whose Python kernels only return an argument.
 
-Equal operators are registered with `gt.library` and `torch.library` and called alternately as
+The same operators are registered with `gt.library` and `torch.library` and called alternately as
 `gt.ops.<ns>.<op>.<overload>(...)` and `torch.ops.<ns>.<op>.<overload>(...)`. Plain tensors have
-Autograd keys, tensors made in inference mode do not. PyTorch boxes the arguments of all Python
-kernels, so our boxed kernels are compared with its ordinary ones.
+Autograd keys; tensors made in inference mode do not. PyTorch boxes the arguments of every Python
+kernel, so our boxed kernels are compared with PyTorch's ordinary kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .places import WrongResult
 
 NAME = "dispatch"
 NAMESPACE = "bench_dispatch"
-# Budgets for two plain tensors: our time, and PyTorch's time over ours.
+# Budgets for two plain tensors: our time in ns, and PyTorch's time divided by ours.
 TWO = "two tensors"
 BUDGET_NS = 500.0
 BUDGET_RATIO = 2.0
@@ -40,7 +40,7 @@ def _first_boxed(operator: Any, key_set: Any, stack: list[Any]) -> None:
 
 
 def _go_on(operator: Any, below: Any) -> Callable[..., Any]:
-    """Make a kernel that redispatches to the keys below its own, like autograd kernels."""
+    """Make a kernel that redispatches to the keys below its own key, as autograd kernels do."""
     redispatch = operator.redispatch
 
     def go_on(key_set: Any, x: Any, y: Any) -> Any:
@@ -50,7 +50,7 @@ def _go_on(operator: Any, below: Any) -> Callable[..., Any]:
 
 
 def _below(lib: Any, key: str) -> Any:
-    """Return the library's key set of all keys below `key`."""
+    """Return a library's key set that contains all keys below `key`."""
     if lib is gt:
         return gt.dispatch.full_after(key)
     return lib._C._dispatch_keyset_full_after(getattr(lib._C.DispatchKey, key))
@@ -58,7 +58,7 @@ def _below(lib: Any, key: str) -> Any:
 
 @contextmanager
 def _cases(lib: Any, device: str) -> Iterator[dict[str, tuple[Side, Any]]]:
-    """Yield case -> (call, expected result); the registrations end with the block."""
+    """Yield case -> (call, expected result). The registrations end with the block."""
     backend = "CPU" if device == "cpu" else "CUDA"
     with ExitStack() as undo:
         define = lib.library.Library(NAMESPACE, "DEF")

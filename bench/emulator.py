@@ -1,8 +1,9 @@
-"""Cost of the CUDA emulator: a launch, a thread with and without barriers, an edit.
+"""Time of the CUDA emulator: a launch, a thread with and without barriers, a compilation after an
+edit.
 
-The peer is numba's simulator, if installed: it runs kernels written in Python, with an operating
-system thread for each CUDA thread. Results of both are compared first. All code runs on the CPU, so
-its times are not a GPU's.
+The peer is numba's simulator, if installed. It runs kernels written in Python, with one
+operating-system thread for each CUDA thread. The results of both are compared first. All code runs
+on the CPU, so the times do not describe a GPU.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from . import timing
 from .places import WrongResult
 
 NAME = "emulator"
-# The smallest speed-up over numba's simulator, for each kernel.
+# Lower bound of numba's time divided by ours, for each kernel.
 BUDGET_TIMES = 50.0
-# The largest slow-down of the pytest plugin's default checks, over a plain launch.
+# Upper bound of the time of a launch with the pytest plugin's default checks, divided by a plain
+# one.
 BUDGET_PROTECTED = 3.0
 PLAIN, PROTECTED = ", plain", ", as in pytest"
 
@@ -66,7 +68,7 @@ extern "C" __global__ void block_sum(const float* x, float* y) {
 }
 """
 
-# Kernels for which checks of each access cost most: a few instructions per access.
+# Kernels for which access checks are most expensive: they execute few instructions per access.
 DENSE = r"""
 extern "C" __global__ void product(const float* a, const float* b, float* c, int n) {
   const int row = blockIdx.y * 16 + threadIdx.y, column = blockIdx.x * 16 + threadIdx.x;
@@ -96,7 +98,7 @@ Input = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 def _inputs() -> dict[str, Input]:
-    """Return (x, expected y) of each kernel."""
+    """Return (x, expected y) for each kernel."""
     random = np.random.default_rng(0)
     line = random.integers(-9, 9, AXPY_THREADS).astype(np.float32)
     image = random.integers(-9, 9, (BLUR_SIZE, BLUR_SIZE)).astype(np.float32)
@@ -132,7 +134,7 @@ def _ours(inputs: dict[str, Input]) -> tuple[dict[str, Side], dict[str, Any]]:
 
 
 def _numbas(inputs: dict[str, Input]) -> tuple[dict[str, Side], dict[str, Any]] | None:
-    """Return the kernels in Python for numba's simulator; None without numba."""
+    """Return the kernels in Python for numba's simulator, or None if numba is missing."""
     global cuda  # the simulator replaces this global while a kernel runs
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
     try:
@@ -235,7 +237,7 @@ def _case(name: str, threads: int, barriers: int, sample: timing.Sample) -> dict
 
 
 def _protected(inputs: dict[str, Input]) -> list[dict[str, Any]]:
-    """Measure every kernel alternately without checks and with checked writes."""
+    """Measure every kernel alternately without checks and with checks of writes."""
     checked = {checks: _with_checks(inputs, checks) for checks in ("", "writes")}
     cases = []
     for name in checked[""]:
@@ -249,7 +251,8 @@ def _protected(inputs: dict[str, Input]) -> list[dict[str, Any]]:
 
 
 def _with_checks(inputs: dict[str, Input], checks: str) -> dict[str, Side]:
-    """Return calls of new kernels with these checks: a kernel keeps those of its first launch."""
+    """Return calls of new kernels with these checks. (A kernel keeps the checks of its first
+    launch.)"""
     with gt.cuda.emulator_settings(sanitize=checks):
         sides = {name: side for name, side in _ours(inputs)[0].items() if name != "nothing"}
         n = DENSE_SIZE
@@ -269,7 +272,7 @@ def _under(checks: str, side: Side) -> Side:
 
 
 def _checked(inputs: dict[str, Input]) -> dict[str, Any]:
-    """Measure the block sum with every access checked."""
+    """Measure the kernel block_sum with checks of all accesses."""
     with gt.cuda.emulator_settings(sanitize="all"):
         calls, _ = _ours(inputs)
         (sample,) = timing.alternate([calls["block_sum"]])
@@ -277,7 +280,7 @@ def _checked(inputs: dict[str, Input]) -> dict[str, Any]:
 
 
 def _edited(inputs: dict[str, Input]) -> dict[str, Any]:
-    """Measure the time from an edited source to its result: g++ and a launch, with an empty
+    """Measure the time from an edited source to its result: g++ and one launch, with an empty
     cache."""
     given, _ = inputs["block_sum"]
     numbers = itertools.count()
@@ -295,7 +298,7 @@ def _edited(inputs: dict[str, Input]) -> dict[str, Any]:
             del os.environ["GPUTENSOR_CACHE_DIR"]
             if kept is not None:
                 os.environ["GPUTENSOR_CACHE_DIR"] = kept
-    # The number of threads does not matter here.
+    # the number of threads is not used in this case
     return _case("block_sum, from an edit to the result", 0, 0, sample)
 
 

@@ -1,4 +1,4 @@
-"""Describe what figures depend on: machine, versions, commit. It is part of each record."""
+"""The environment on which results depend: machine, versions, commit. Each record contains it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from . import checkout, gpu_state, peers
 
 
 def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
-    """Return the environment as plain data. Call it before a run: a run keeps CPUs busy.
+    """Return the environment as plain data. Call this before a run, which makes CPUs busy.
 
-    argv: arguments of `python -m bench`.
+    argv: the arguments of `python -m bench`.
     """
     record: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -49,8 +49,8 @@ def environment(device: str, argv: list[str] | None = None) -> dict[str, Any]:
 
 
 def _python_build() -> str:
-    """Return the interpreter's compiler, and whether it is a shared library, whose internal calls
-    are slower: both change host costs by a tenth."""
+    """Return the interpreter's compiler, and whether its code is in a shared library, where
+    internal calls are slower. Both change host times by a tenth."""
     try:
         is_shared = "libpython" in Path("/proc/self/maps").read_text()
     except OSError:
@@ -77,7 +77,8 @@ _DISTRIBUTIONS = (
 
 
 def _wheels() -> dict[str, str]:
-    """Return, by distribution, a hash of its RECORD, which has a hash of every installed file."""
+    """Return distribution -> hash of its RECORD file, which contains a hash of each installed
+    file."""
     found = {}
     for name in _DISTRIBUTIONS:
         try:
@@ -119,11 +120,11 @@ def _read(path: str) -> str | None:
 
 
 def _busy_cpus(seconds: float = 0.25) -> float | None:
-    """Return how many CPUs were busy while this process slept; None if unknown."""
+    """Return the number of CPUs that were busy while this process slept, or None if unknown."""
 
     def ticks() -> tuple[int, int]:
         fields = [int(n) for n in (_read("/proc/stat") or "").partition("\n")[0].split()[1:9]]
-        return sum(fields), sum(fields[3:5])  # total; idle and waiting for a disk
+        return sum(fields), sum(fields[3:5])  # (all ticks, ticks without work)
 
     total, idle = ticks()
     time.sleep(seconds)
@@ -134,13 +135,14 @@ def _busy_cpus(seconds: float = 0.25) -> float | None:
 
 
 def _hash(folder: Path) -> str:
-    """Return a hash of all kernel sources, which identifies those that a record measured."""
+    """Return one hash of all kernel sources, which identifies the sources that a record
+    measured."""
     texts = sorted(p for p in folder.rglob("*") if p.suffix in (".py", ".cu", ".cuh"))
     return hashlib.sha256(b"".join(p.read_bytes() for p in texts)).hexdigest()[:16]
 
 
 def _missing(record: dict[str, Any]) -> list[str]:
-    """Return what this record lacks for publication."""
+    """Return the conditions for publication that this record does not meet."""
     lacking = []
     commit = record["commit"]
     if commit is None or commit["dirty"]:

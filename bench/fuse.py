@@ -1,7 +1,7 @@
-"""Chains of pointwise operators on operands of 16 MiB: `gt.fuse` against eager operators, NumPy,
+"""Chains of operators on operands of 16 MiB: `gt.fuse` compared with eager operators, NumPy,
 PyTorch, torch.compile and numexpr.
 
-Each function is written once, with names that all libraries have. On the CPU libraries have two
+Each function is written once, with names that all libraries have. On the CPU each library uses two
 threads. A timed call includes the allocation of its result.
 """
 
@@ -24,7 +24,7 @@ from .places import WrongResult
 
 NAME = "fuse"
 ELEMENTS = 4 << 20
-# Speed over each peer's, geometric mean.
+# Lower bounds of the speed divided by each peer's, as a geometric mean.
 BUDGETS = {"eager": 5.0, "numpy": 5.0, "torch": 5.0, "numexpr": 2.0, "torch.compile": 0.9}
 
 Function = Callable[..., Any]
@@ -48,7 +48,7 @@ def _gelu(m: Any, x: Any, y: Any) -> Any:
 
 
 def _black_scholes(m: Any, x: Any, y: Any) -> Any:
-    """Price of a call option, with a logistic approximation of the normal distribution."""
+    """The price of a call option, with a logistic approximation of the normal distribution."""
     d1 = (m.log(x / y) + 0.065) / 0.3
     d2 = d1 - 0.3
     return x / (1 + m.exp(-1.702 * d1)) - y * 0.98 / (1 + m.exp(-1.702 * d2))
@@ -66,7 +66,7 @@ def _adam(m: Any, x: Any, y: Any) -> Any:
 
 
 def _luma(m: Any, x: Any, y: Any) -> Any:
-    """Luma of three planes, clamped."""
+    """The clamped luma of three planes."""
     light = 0.299 * x + 0.587 * y + 0.114 * (x + y) + 0.0625
     return m.where(light > 1.5, 1.5 + 0 * x, light)
 
@@ -79,7 +79,7 @@ def _mandelbrot(m: Any, x: Any, y: Any) -> Any:
 
 
 def _along(m: Any, name: str, x: Any) -> Any:
-    """Reduce each row with keepdim."""
+    """Reduce each row with keepdim=True."""
     reduce = getattr(m, name)
     return reduce(x, -1, keepdims=True) if m is np else reduce(x, -1, True)
 
@@ -101,12 +101,12 @@ def _masked_softmax(m: Any, x: Any, y: Any) -> Any:
 
 
 def _planes(m: Any, x: Any) -> Any:
-    """Return a view (N, C, H, W) of pixels (N, H, W, C)."""
+    """Return pixels (N, H, W, C) as a view (N, C, H, W)."""
     return x.transpose(0, 3, 1, 2) if m is np else x.permute(0, 3, 1, 2)
 
 
 def _laid_out(m: Any, x: Any, of: Any = None) -> Any:
-    """Return contiguous planes of a dtype."""
+    """Return contiguous planes, cast to a dtype."""
     if m is np:
         return np.ascontiguousarray(x, of)
     return (x if of is None else x.to(of)).contiguous()
@@ -128,7 +128,7 @@ def _yuv(m: Any, x: Any, y: Any) -> Any:
     return _laid_out(m, clip(mixed, 0, 255), m.uint8)
 
 
-# Chains over rows and of packed pixels; numexpr cannot run them.
+# Chains with row reductions, and chains on packed pixels. numexpr cannot run them.
 REDUCED: dict[str, Function] = {
     "mean squared error": _squared_error, "layer norm": _layer_norm,
     "softmax with mask": _masked_softmax,
@@ -142,7 +142,7 @@ CASES: dict[str, Function] = {
     "Black-Scholes": _black_scholes, "leapfrog": _leapfrog, "Adam": _adam,
     "Mandelbrot, 4 steps": _mandelbrot, **REDUCED, **PIXELS,
 }  # fmt: skip
-# Greatest number of elements of a row.
+# The greatest number of elements in a row.
 COLUMNS = 2048
 
 
@@ -150,7 +150,7 @@ COLUMNS = 2048
 
 
 def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callable[[], Any]]:
-    """Return each library's call for these ndarrays."""
+    """Return each library's call of a function with these ndarrays."""
     a, b = (gt.tensor(v).to(device) for v in (x, y))
     fused = gt.fuse(function)
     found = {"gputensor": lambda: fused(gt, a, b), "eager": lambda: function(gt, a, b)}
@@ -159,7 +159,7 @@ def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callabl
     torch = peers.torch(device)
     if torch is not None:
         peers.set_threads("torch", THREADS)
-        p, q = (torch.tensor(v).to(device) for v in (x, y))  # aligned, as gputensor's
+        p, q = (torch.tensor(v).to(device) for v in (x, y))  # aligned like gputensor's tensors
         found["torch"] = lambda: function(torch, p, q)
         compiled = layout_sides.compiled_once(torch, lambda p, q: function(torch, p, q))
         found["torch.compile"] = lambda: compiled(p, q)
@@ -173,7 +173,7 @@ def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callabl
 
 
 def _expression(function: Function) -> str:
-    """Return the function as an expression for numexpr."""
+    """Return a function as an expression for numexpr."""
 
     class Text(str):
         pass
@@ -193,14 +193,14 @@ def _expression(function: Function) -> str:
 
 
 def _is_close(made: np.ndarray, wanted: np.ndarray) -> bool:
-    """Compare with a tolerance for other orders of summation; bytes may differ by one."""
+    """Compare with a tolerance for other orders of summation. Bytes may differ by one."""
     if made.dtype == np.uint8:
         return bool((np.abs(made.astype(np.int16) - wanted) <= 1).all())
     return np.allclose(made, wanted, 1e-3, 1e-4, equal_nan=True)
 
 
 def run(device: str = "cpu", rounds: int = 9, scale: int = 1) -> dict[str, Any]:
-    """Measure all cases; return the record that `bench run` prints and writes.
+    """Measure all cases and return the record that `bench run` prints and writes.
 
     scale: divides the number of elements.
     """

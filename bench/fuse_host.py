@@ -1,6 +1,6 @@
-"""Host cost of `gt.fuse`: eight operators on four elements, recorded and replayed.
+"""Host time of `gt.fuse` for eight operators on four elements, recorded and replayed.
 
-Against eager operators, and against NumPy's loops alone with given output arrays.
+The peers are eager operators, and NumPy's loops alone with preallocated outputs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import gputensor as gt
 from . import timing
 
 OPERATORS, _TIMES = 8, 7
-# recording: cost per operator in a block of eight, over its eager cost; recording_further: in a
-# longer block. replay: cost of replaying all eight, over the eager cost of one operator.
+# Upper bounds. recording: the time per operator in a block of eight operators, divided by its eager
+# time; recording_further: the same in a longer block. replay: the time to replay all eight
+# operators, divided by the eager time of one operator.
 BUDGETS = {"recording": 1.5, "recording_further": 1.5, "replay": 2.0}
 
 
@@ -35,12 +36,12 @@ def _loops(x: Any, y: Any) -> Any:
 
 
 def measure(rounds: int = 101) -> dict[str, float]:
-    """Return the figures of the budgets, and the eager cost of an operator in ns."""
+    """Return the numbers that the budgets limit, and the eager time of one operator in ns."""
     values = [np.random.default_rng(n).random(4, np.float32) for n in range(2)]
     x, y = (gt.tensor(v) for v in values)
     fused = gt.fuse(_function)
     for _ in range(3):
-        fused(x, y)  # the second call compiles and must not be timed
+        fused(x, y)  # the second call compiles, so it must come before the measurement
 
     def empty() -> None:
         with gt.fuse():
@@ -48,13 +49,13 @@ def measure(rounds: int = 101) -> dict[str, float]:
 
     def recorded() -> None:
         with gt.fuse():
-            _function(x, y)  # the result is dropped: recorded, not run
+            _function(x, y)  # the result is dropped, so the operators are recorded but not run
 
     def further() -> None:
         with gt.fuse():
             z = x
             for _ in range(_TIMES):
-                z = _function(z, y)  # nothing is computed before
+                z = _function(z, y)  # recorded; nothing is computed before `del z`
             del z
 
     sides = (

@@ -1,6 +1,6 @@
-"""Record clocks, temperature, power and throttling of a GPU after each round of a measurement.
+"""State of a GPU after each round of a measurement: clocks, temperature, power and throttling.
 
-They come from the driver's management library (`nvml.py`), or from nvidia-smi once per case.
+The values come from NVIDIA's management library (`nvml.py`), or from nvidia-smi once per case.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from . import nvml
 
-# A round below this share of the default clock is measured again.
+# A round is measured again if the clock was below this share of its default.
 LEAST_CLOCK = 0.75
 _FIELDS = {
     "sm_clock_mhz": "clocks.sm", "memory_clock_mhz": "clocks.mem",
@@ -21,13 +21,13 @@ _FIELDS = {
 
 
 def query(fields: dict[str, str], bus_id: str | None) -> dict[str, Any]:
-    """Return name -> value of nvidia-smi's fields, numbers as numbers; {} if it fails."""
+    """Return name -> value for fields of nvidia-smi, with numbers as numbers; {} if it fails."""
     rows = smi(f"--query-gpu={','.join(fields.values())}", bus_id)
     return {name: _number(value) for name, value in zip(fields, rows[0])} if rows else {}
 
 
 def smi(what: str, bus_id: str | None) -> list[list[str]]:
-    """Return the rows of nvidia-smi's output for one GPU; [] if it fails."""
+    """Return the rows of nvidia-smi's output for one GPU, or [] if it fails."""
     if bus_id is None:
         return []
     command = ["nvidia-smi", f"--id={bus_id}", what, "--format=csv,noheader,nounits"]
@@ -48,10 +48,10 @@ def _number(text: str) -> Any:
 
 
 class Watch:
-    """GPU states of a case's rounds. device: None on the CPU and on the emulator.
+    """The GPU's state in each round of a case. device: None on the CPU and on the emulator.
 
-    timing.alternate calls `is_fair` after each round: it stores the state and returns True if the
-    clock was high enough. `state` returns the record's data.
+    timing.alternate calls `is_fair` after each round, which stores the state and returns True if
+    the clock was high enough. `state` returns the data for the record.
     """
 
     def __init__(self, device: nvml.Device | None, bus_id: str | None = None) -> None:
@@ -70,7 +70,7 @@ class Watch:
         return fair
 
     def state(self) -> dict[str, Any] | None:
-        """Return each quantity's figures of all rounds, in order; None if unknown."""
+        """Return each quantity's values in all rounds, in order, or None if they are unknown."""
         if self.device is None:
             found = query(_FIELDS, self.bus_id)
             if not found:
@@ -82,7 +82,7 @@ class Watch:
         return found | {
             "default_sm_clock_mhz": self.default, "throttle_reasons": list(reasons),
             "slow_rounds": self.unfair,
-            # True if so many rounds were slow that the figures include some.
+            # True if so many rounds were slow that slow rounds are among the results
             "is_slow": self.unfair * 2 >= len(self.rounds) > 0,
         }  # fmt: skip
 

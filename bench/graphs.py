@@ -1,7 +1,7 @@
-"""CUDA graphs of copies, for cases so small that a launch takes longer than the copy.
+"""CUDA graphs of copies, for cases in which a launch takes longer than the copy itself.
 
-A replay runs the copies of all pairs without the host, so the GPU's work is timed. CuPy records its
-launches and ours, which go to CuPy's current stream; PyTorch records its own.
+A replay runs the copies of all buffer pairs without the host, so the GPU's work alone is timed.
+CuPy records its own launches and ours, which are on CuPy's current stream. PyTorch records its own.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from gputensor import runtime
 
 from . import peers
 
-# Cases with fewer bytes may be bound by the launch (a few µs at 4 TB/s).
+# Cases with fewer bytes may be limited by launches (a few µs at 4 TB/s).
 BELOW_BYTES = 32 << 20
 _OF_PYTORCH = ("torch", "torch.compile")
 
 
 class NotRecorded(Exception):
-    """A library's copies cannot be recorded; str() is the reason."""
+    """A library's copies cannot be recorded. The text is the reason."""
 
 
 def replays(
     sides: dict[str, Callable[[], Any]], calls: int, device: str
 ) -> dict[str, Callable[[], Any]]:
-    """Return each side's graph of `calls` calls. Raises: NotRecorded for the first that fails."""
+    """Return a graph with `calls` calls for each side. Raises: NotRecorded for the first side that
+    fails."""
     made = {}
     for name, side in sides.items():
         record = _by_pytorch if name in _OF_PYTORCH else _by_cupy
@@ -45,7 +46,7 @@ def _by_cupy(side: Callable[[], Any], calls: int, device: str) -> Callable[[], A
     stream = gt.cuda.Stream(device)
     stream.wait_stream(gt.cuda.current_stream(device))
     with gt.cuda.stream(stream):
-        side()  # libraries initialise in the first call
+        side()  # the first call of a library initialises it
         stream.synchronize()
         of_cupy = runtime.cuda().current_stream(index).cupy
         of_cupy.begin_capture()

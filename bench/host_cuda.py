@@ -1,7 +1,7 @@
-"""Host cost of a call on a CUDA device, without the driver's part; needs no GPU.
+"""Host time of calls on a CUDA device, without the driver's part. No GPU is needed.
 
-gputensor's runtime calls CuPy's real `launchKernel`, on a driver that does nothing
-(stub_driver.py), in a separate process. With a GPU the time of cuLaunchKernel is added. Times are
+In a separate process, gputensor's runtime calls CuPy's real `launchKernel` on a driver that does
+nothing (stub_driver.py). With a GPU, the time of cuLaunchKernel would be added. Times are given as
 multiples of the time of `launchKernel` alone (the floor), so that machines can be compared.
 """
 
@@ -19,9 +19,9 @@ from .places import WrongResult
 
 NAME = "host_cuda"
 FLOOR = "launchKernel alone"
-# Multiples of the floor: half of the calls' times before short cuts (3.7, 2.3, 3.6, 4.3 and 7.0 us;
-# 30.0, 18.4, 25.0, 31.0 and 46.0 floors at 01360fa). Not in ns: on one machine the floor varies
-# between 118 and 225 ns.
+# Multiples of the floor: half of the time before there were short cuts (3.7, 2.3, 3.6, 4.3 and 7.0
+# us, or 30.0, 18.4, 25.0, 31.0 and 46.0 floors, at 01360fa). The unit is not ns, because the floor
+# varies between 118 and 225 ns on one machine.
 BUDGETS = {
     "a + b": 15.0, "a.add_(b)": 9.2, "empty((4,))": 12.5, "q.sum()": 15.5,
     "x.permute(0, 2, 3, 1).contiguous()": 23.0,
@@ -44,7 +44,8 @@ def run(device: str = "cpu", rounds: int = 101) -> dict[str, Any]:
 
 
 def _measure(rounds: int) -> dict[str, Any]:
-    """Return the cases, or why there are none. Call it before any use of CUDA in the process."""
+    """Return the cases, or the reason why there are none. Call this before the process uses
+    CUDA."""
     from . import stub_driver
 
     try:
@@ -53,7 +54,7 @@ def _measure(rounds: int) -> dict[str, Any]:
         return {"cases": [], "skipped": {"cupy": str(error)}}
     cases = _cases()
     for name, (call, expected) in cases.items():
-        call(), call()  # plan and compile, then store a short cut
+        call(), call()  # the first call plans and compiles, the second stores a short cut
         before = launches.value
         call()
         if launches.value - before != expected:
@@ -74,7 +75,7 @@ def _measure(rounds: int) -> dict[str, Any]:
 
 
 def _cases() -> dict[str, tuple[Any, int]]:
-    """Return case -> (call, number of kernels it launches)."""
+    """Return case -> (call, number of kernels that it launches)."""
     import cupy
 
     import gputensor as gt
@@ -115,7 +116,7 @@ def failures(record: dict[str, Any]) -> list[str]:
 
 
 def _in_floors(record: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Return (case, ns, multiple of the floor)."""
+    """Return (case, ns, multiple of the floor) for all cases."""
     ns = {case["name"]: case["ns"]["gputensor"] for case in record["cases"]}
     return [(name, value, value / ns[FLOOR]) for name, value in ns.items()]
 

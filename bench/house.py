@@ -1,7 +1,7 @@
-"""`make house`: a table of code size, host costs and test times, with their budgets.
+"""`make house`: a table of code size, host times and test times, with their budgets.
 
-These are not tests: times need a quiet machine. `--quick` leaves out what takes minutes (`make
-test` in a fresh clone, benchmarks of host costs).
+These are not tests, because times need a quiet machine. `--quick` omits the rows that take minutes
+(`make test` in a fresh clone, benchmarks of host times).
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from . import record, timing
 
 ROOT = paths.ROOT
 RESULTS = ROOT / "bench" / "results"
-# Lines at 4af9944, before families were loaded on use (41,463 at 4aa97c9), wrapped at 100 columns.
+# The number of lines at 4af9944, before families were loaded on use (41,463 at 4aa97c9), wrapped at
+# 100 columns.
 HANDWRITTEN = 43_139
-# Benchmarks of host costs, number of processes for each commit, and the slow-down over the record's
-# commit that is tolerated as noise of a shared machine.
+# Benchmarks of host times; the number of processes for each commit; and the increase over the time
+# of the record's commit that is tolerated as noise of a shared machine.
 HOST = ("overhead", "dispatch", "autograd")
 TURNS = 3
 TOLERANCE = 1.05
@@ -37,7 +38,7 @@ TOLERANCE = 1.05
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. budget: upper bound of `value`."""
+    """One row of the table. budget: the upper bound of `value`."""
 
     what: str
     value: float
@@ -76,7 +77,7 @@ def table(rows: list[Row]) -> str:
 
 
 def tracked(folder: str, *suffixes: str) -> list[Path]:
-    """Return files of the checkout that git tracks, or that `git add` would add."""
+    """Return the files of the checkout that git tracks or that `git add` would add."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", folder]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = (ROOT / name for name in listed.split("\0") if name.endswith(suffixes))
@@ -113,8 +114,8 @@ def _imports() -> Iterator[Row]:
 
 
 def _host() -> Iterator[Row]:
-    """Yield our times over those of the record's commit, measured alternately on this machine: the
-    record's ratios to PyTorch are valid on its own machine only."""
+    """Yield our times divided by those of the record's commit, measured alternately on this
+    machine. (The record's ratios to PyTorch are valid only on the machine that measured them.)"""
     for name in HOST:
         kept = record.read(RESULTS / f"{name}-cpu.json")
         commit = kept["environment"]["commit"]["hash"]
@@ -126,7 +127,7 @@ def _host() -> Iterator[Row]:
 
 
 def _run(tree: Path, name: str) -> dict[str, float]:
-    """Measure a checkout in a new process; return our times by case."""
+    """Measure a checkout in a new process. Return our time for each case."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "bench", "run", name, "--out", folder]
         environment = os.environ | {"PYTHONPATH": str(tree)}
@@ -141,7 +142,7 @@ def _least(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
 
 @contextmanager
 def _clone(commit: str = "HEAD") -> Iterator[Path]:
-    """Make a temporary clone of the checkout at a commit."""
+    """Make a clone of the checkout at a commit. It is removed at the end of the block."""
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "gputensor"
         subprocess.run(["git", "clone", "-q", "--no-checkout", ROOT, clone], check=True)
@@ -149,7 +150,7 @@ def _clone(commit: str = "HEAD") -> Iterator[Path]:
         yield clone
 
 
-# With these variables a clone would import another package, or `make` would print its folder.
+# With these variables set, a clone would import another package, or `make` would print its folder.
 _OURS = ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")
 
 

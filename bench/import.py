@@ -1,8 +1,8 @@
-"""`python -m bench run import`: time of `import gputensor` over `import numpy`.
+"""`python -m bench run import`: time of `import gputensor` divided by the time of `import numpy`.
 
-New processes alternate, and the fastest of each kind counts: other load only adds time. A copy of
-the package has a several times larger index of operators, because the import must not depend on
-their number.
+New processes alternate, and the fastest of each kind counts, because other load only adds time. A
+copy of the package with a several times larger index of operators is measured, too: the time must
+not depend on the number of operators.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import timing
 
 NAME = "import"
 BUDGET = 1.35
-TIMES = 4  # factor of names in the larger index
+TIMES = 4  # the larger index has this many times more names
 _CODE = """
 import time
 start = time.perf_counter_ns()
@@ -52,7 +52,7 @@ def run(device: str = "cpu", rounds: int = 40) -> dict[str, Any]:
                 inside = _process(statement, path, grown / "caches")
                 whole[name].append(time.perf_counter_ns() - start)
                 within[name].append(inside)
-    # The first round fills caches of bytecode and of the file system.
+    # the first round fills the caches of bytecode and of the file system
     cases = [
         {
             "name": name,
@@ -67,7 +67,7 @@ def run(device: str = "cpu", rounds: int = 40) -> dict[str, Any]:
 
 
 def grow(package: Path, times: int) -> None:
-    """Copy gputensor with an index that has every name `times` times."""
+    """Copy gputensor, with an index that contains each name `times` times under similar names."""
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     index = package / "_generated" / "index.py"
     parts = index.read_text(encoding="utf-8").split('"""')
@@ -78,7 +78,7 @@ def grow(package: Path, times: int) -> None:
 
 
 def _copies(word: str, times: int) -> list[str]:
-    """Return a name and similar ones; the name of a family alone."""
+    """Return a name and similar names. For the name of a family, return only itself."""
     return [word] if word.endswith(":") else [word, *(f"{word}_{n}" for n in range(1, times))]
 
 
@@ -93,7 +93,7 @@ def _process(statement: str, path: Path, caches: Path) -> float:
 
 
 def ratios(record: dict[str, Any]) -> dict[str, float]:
-    """Return gputensor's import time over NumPy's: the statement, and with the start of Python."""
+    """Return gputensor's time divided by NumPy's: for the import, and for the whole process."""
     ns = {case["name"]: case["ns"] for case in record["cases"]}
     return {kind: ns["gputensor"][kind] / ns["numpy"][kind] for kind in ("import", "process")}
 

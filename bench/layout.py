@@ -1,9 +1,11 @@
-"""Layout copies: the 38 cases of `layout_cases.py`, alternating with other libraries and memcpy.
+"""Layout copies: the 38 cases of `layout_cases.py`, measured alternately with other libraries and
+memcpy.
 
-Outputs are filled with a poison value before a library's first copy and compared with NumPy's copy
-after it, and again after all rounds. A wrong or failing case has no figures; the others keep
-theirs. A figure above the roofline is an error of the measurement. `gputensor` is measured twice,
-the second time as `again`; the difference is the noise of the run.
+Outputs are filled with a poison value before a library's first copy. They are compared with NumPy's
+copy after the first copy, and again after all rounds. A case with a wrong result or an error has no
+times; the other cases are kept. A copy faster than the roofline means that the measurement is
+wrong. `gputensor` is measured twice, the second time as `again`; the difference is the noise of the
+run.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import itertools
 
 NAME = "layout"
 COUNT = len(CASES)
-# The libraries that a report lists, measured or skipped.
+# The libraries that a report lists, whether measured or skipped.
 PEERS = ("torch", "torch.compile", "cupy", "cutensor", "numpy", "opencv")
 _SECTOR = 32
 
@@ -62,7 +64,7 @@ def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]
 
 
 def _expected(view: np.ndarray, result: np.dtype) -> np.ndarray:
-    """Return NumPy's copy, flat; computed in parts on all CPUs, because it is slow."""
+    """Return NumPy's copy, flattened. It is slow, so all CPUs compute parts of it."""
     made = np.empty(view.shape, result)
     inner = view.ndim - 1
     lead = next(k for k in range(view.ndim) if k == inner or np.prod(view.shape[:k]) >= 64)
@@ -76,7 +78,7 @@ def _expected(view: np.ndarray, result: np.dtype) -> np.ndarray:
 
 
 def bytes_of(case: Case, view: np.ndarray, written: int) -> tuple[int, int]:
-    """Return (bytes that a copy moves, bytes of the memory sectors that it touches)."""
+    """Return (the bytes that a copy moves, the bytes of the memory sectors that it touches)."""
     unique = view.itemsize
     for n, stride in zip(view.shape, view.strides):
         unique *= n if stride else 1

@@ -1,7 +1,7 @@
 """The 38 layout copies that `python -m bench run layout` measures, as data.
 
-A case is a view of a dense array, copied into a dense array of the view's shape. All libraries get
-the same view: as a NumPy array, or as shape, strides and offset.
+A case copies a view of a dense array into a dense array with the view's shape. All libraries get
+the same view, as a NumPy array or as shape, strides and offset.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def _transposed(x: Any) -> Any:
 
 
 class Case:
-    """One copy. shape: of the dense source on a GPU; cpu_shape: a smaller one for the CPU.
+    """One copy. shape: the dense source on a GPU. cpu_shape: a smaller one for the CPU.
 
-    kind: the group of means: tile, ragged, channels, rows, many (3 to 26 dimensions), broadcast,
-    sectors (bound by memory sectors, not by bytes), small, cast.
+    kind: the group in which its ratio is averaged: tile, ragged, channels, rows, many (3 to 26
+    dimensions), broadcast, sectors (limited by memory sectors instead of bytes), small, cast.
     """
 
     __slots__ = ("number", "name", "kind", "source", "result", "shape", "cpu_shape", "view")
@@ -51,7 +51,7 @@ class Case:
 
     def strided(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
         """Return (sizes, strides, offset) of the view in elements, for a source of `shape`."""
-        # One byte: only the geometry is used.
+        # one byte is sufficient, because only the geometry is used
         dense = np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), shape, _dense(shape))
         view = self.view(dense)
         begin = dense.__array_interface__["data"][0]

@@ -1,6 +1,6 @@
-"""Layout copies by each library, and memcpy of the same size, for `layout.py`.
+"""Layout copies by each library, and memcpy of the same size, for the benchmark `layout.py`.
 
-A side is a callable that copies once, between the next of several pairs of buffers.
+A side is a callable that makes one copy. Each call uses the next of several pairs of buffers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .layout_cases import Case
 from .places import Strided
 
 Side = Callable[[], Any]
-# torch.compile takes seconds per case, so one case of each kind is measured.
+# torch.compile takes seconds per case, so only one case of each kind is measured.
 COMPILED = (1, 2, 3, 7, 14, 18, 23, 25, 38)
 
 
 class Pair:
-    """Source and destination of a case, as flat arrays."""
+    """The source and the destination of a case, as flat arrays."""
 
     __slots__ = ("place", "source", "result", "how", "dense")
 
@@ -36,7 +36,7 @@ class Pair:
         self.dense = (sizes, tuple(strides), 0)
 
     def views(self, library: str) -> tuple[Any, Any]:
-        """Return (destination, source) as arrays of a library."""
+        """Return (destination, source) as arrays of one library."""
         see = getattr(self.place, library)
         return see(self.result, self.dense), see(self.source, self.how)
 
@@ -53,7 +53,7 @@ def rotating(sides: list[Side]) -> Side:
 
 
 def side(name: str, case: Case, pairs: list[Pair]) -> Side | str:
-    """Return the callable of a library, or why there is none."""
+    """Return a library's callable for a case, or the reason why it has none."""
     maker = _MAKERS[name]
     made: list[Any] = [maker(case, pair) for pair in pairs]
     if isinstance(made[0], str):
@@ -66,7 +66,8 @@ def _is_flipped(pair: Pair) -> bool:
 
 
 def _gputensor(case: Case, pair: Pair) -> Side:
-    """Return `copy_` of tensors, or gt.layout.copy for negative strides, which tensors lack."""
+    """Return `copy_` of tensors. Tensors have no negative strides, for which gt.layout.copy is
+    used."""
     if _is_flipped(pair):
         if pair.place.device == "cpu":
             to, view = pair.views("numpy")
@@ -107,8 +108,8 @@ def _torch_compile(case: Case, pair: Pair) -> Side | str:
 def compiled_once(module: Any, function: Any) -> Any:
     """Return torch.compile of a function for one case.
 
-    Its cache is cleared: after 8 shapes of one function torch.compile runs the eager copy, which
-    would be measured in its place.
+    Its cache is cleared first: after 8 shapes of one function, torch.compile would run the eager
+    copy.
     """
     module.compiler.reset()
     return module.compile(function, dynamic=False)
@@ -121,7 +122,8 @@ def _cupy(case: Case, pair: Pair) -> Side:
 
 
 def _opencv(case: Case, pair: Pair) -> Side | str:
-    """Return OpenCV's `flip`, `transpose` or `transposeND` with a dense source and given output."""
+    """Return OpenCV's `flip`, `transpose` or `transposeND` for a dense source and a given
+    output."""
     module = peers.opencv("cpu")
     if case.source != case.result or case.source.itemsize > 8:
         return "no such types"
@@ -138,7 +140,7 @@ def _opencv(case: Case, pair: Pair) -> Side | str:
     if not before.flags.c_contiguous or view.ndim < 3:
         return "no such function"
     back = [order.index(d) for d in range(view.ndim)]
-    if view.ndim == 3:  # OpenCV would take the last dimension for channels
+    if view.ndim == 3:  # OpenCV would read the last dimension as channels
         before, to, back = before[None], to[None], [0, *[d + 1 for d in back]]
     return lambda: module.transposeND(before, back, dst=to)
 
@@ -150,10 +152,10 @@ _MAKERS: dict[str, Callable[[Case, Pair], Side | str]] = {
 
 
 def kernel(pair: Pair) -> dict[str, Any]:
-    """Describe our kernel for a copy: `name` and, on a GPU, tile, accesses and launch."""
+    """Describe our kernel for a copy: its `name` and, on a GPU, tile, access widths and launch."""
     if pair.place.device == "cpu":
         return {"name": library.get_cpu_capability()}
-    if _is_flipped(pair):  # tensors have no negative strides; `flip` has its own plan
+    if _is_flipped(pair):  # not a copy of tensors, which have no negative strides
         return {"name": "row"}
     found = gt.layout.explain(*pair.views("tensor")).to_dict()
     shown = ("how", "entry", "grid", "block", "shared_bytes", "launches")
@@ -166,7 +168,8 @@ def kernel(pair: Pair) -> dict[str, Any]:
 
 
 def memcpys(place: Any, nbytes: int, pairs: int) -> dict[str, Side]:
-    """Return plain copies that read and write `nbytes` in all; the best one is the reference."""
+    """Return plain copies that read and write `nbytes` in total. The fastest one is the
+    reference."""
     half = max(1, nbytes // 2)
     if place.device == "cpu":
         to, source = np.full(half, 1, np.uint8), np.full(half, 2, np.uint8)

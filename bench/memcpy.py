@@ -1,4 +1,4 @@
-"""The upper bound of copies: how fast each library and the driver copy plain bytes, by size."""
+"""Upper bound for copies: how fast each library and the driver copy plain bytes, by size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .places import WrongResult, pattern, place_for
 
 NAME = "memcpy"
 PEERS = ("torch", "cupy", "numpy")
-# Bytes of the source; a copy reads and writes this number.
+# Bytes of the source. A copy reads and writes this number.
 SIZES = tuple(1 << n for n in (16, 20, 24, 26, 28, 30))
 CPU_SIZES = tuple(1 << n for n in (12, 16, 20, 22, 24, 26))
 COUNT = len(SIZES)
@@ -70,5 +70,5 @@ run = copies.runner(NAME, PEERS, _sizes, _title, _measure)
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """Return nothing: memcpy is the reference of other budgets."""
+    """Return no sentence, because memcpy is the reference for other budgets."""
     return []

@@ -1,10 +1,10 @@
 """Compute coefficients of include/elementary.cuh: `python -m bench.minimax [NAME…]`.
 
-It computes polynomials with the smallest weighted error by Remez's exchange with 40 digits
-(mpmath), rounds them to f32 or f64, and changes coefficients by units in the last place while the
-largest error decreases. It prints each as C++, with the base-2 logarithms of its error before and
-after rounding. Not part of a build: after changing a degree or an interval, paste the output into
-the source.
+The program computes polynomials with the smallest weighted error by Remez's exchange algorithm,
+with 40 digits (mpmath). It rounds them to f32 or f64, and changes coefficients by units in the last
+place as long as the largest error decreases. It prints each polynomial as C++, with the base-2
+logarithms of its error before and after rounding. It is not part of a build: after changing a
+degree or an interval, paste the output into the source.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ import numpy as np
 mp: Any = importlib.import_module("mpmath")  # without type hints
 mp.mp.dps = 40
 TURNS = 25  # iterations of Remez's exchange
-TRIES = 20_000  # tried changes after rounding
+TRIES = 20_000  # number of changes that are tried after rounding
 
 Function = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Approximate f by a polynomial of `terms` terms, with the least weight * error."""
+    """Approximate f on an interval by a polynomial of `terms` terms that minimises weight *
+    error."""
 
     name: str
     bits: int  # precision of a coefficient: 24 or 53
@@ -40,7 +41,7 @@ class Fit:
 
 
 def _near_zero(f: Function, series: Function, below: str = "1e-10") -> Function:
-    """Return a function equal to f that uses f's series near 0, where f loses digits to
+    """Return a function that equals f, but uses f's series near 0, where f loses digits by
     cancellation."""
     return lambda x: series(x) if abs(x) < mp.mpf(below) else f(x)
 
@@ -51,7 +52,7 @@ def _of_square(f: Function, series: Function) -> Function:
 
 LN2 = mp.log(2)
 ROOT = mp.sqrt(2)
-WIDER = mp.mpf("1.0005")  # intervals grow by an argument's rounding error
+WIDER = mp.mpf("1.0005")  # intervals are widened by the rounding error of an argument
 
 exp_rest = _near_zero(lambda r: (mp.expm1(r) - r) / r**2, lambda r: mp.mpf(1) / 2 + r / 6)
 exp2_share = _near_zero(lambda r: mp.expm1(r * LN2) / r, lambda r: LN2 + r * LN2**2 / 2)
@@ -74,7 +75,7 @@ log_rest = _near_zero(
 
 
 def _log_tail(s: Any) -> Any:
-    """log((1 + s) / (1 - s))"""
+    """Return log((1 + s) / (1 - s))."""
     return 2 * mp.atanh(s)
 
 
@@ -207,7 +208,7 @@ def _cosines(low: Any, length: Any, count: int) -> list[Any]:
 
 
 def _alternating(errors: list[Any], count: int) -> list[int]:
-    """Return up to `count` places of the greatest errors with alternating sign."""
+    """Return up to `count` positions of the greatest errors, with alternating signs."""
     at: list[int] = []
     for k, error in enumerate(errors):
         if not at or (error > 0) != (errors[at[-1]] > 0):
@@ -229,7 +230,8 @@ def _alternating(errors: list[Any], count: int) -> list[int]:
 
 
 def _rounded(fit: Fit, real: list[Any]) -> tuple[list[float], float]:
-    """Round the coefficients to `bits` bits, and change them while the greatest error falls."""
+    """Round the coefficients to `bits` bits. Change them as long as the greatest error
+    decreases."""
     exponents = [int(mp.frexp(c)[1]) for c in real]
     units = [mp.ldexp(1, e - fit.bits) for e in exponents]
     whole = [int(mp.nint(c / unit)) for c, unit in zip(real, units, strict=True)]

@@ -1,6 +1,6 @@
-"""Read clocks, temperature, power and throttling from the driver's management library (NVML).
+"""Clocks, temperature, power and throttling of a GPU, read from NVIDIA's management library (NVML).
 
-It is fast enough for a query after every round; nvidia-smi is not.
+NVML is fast enough for a query after every round; nvidia-smi is not.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-# enums of nvml.h: clock types, the sensor of the GPU itself, reasons for lower clocks.
+# Enums of nvml.h: types of clocks, the sensor in the GPU, reasons for lower clocks.
 _SM, _MEMORY = 1, 2
 _GPU_SENSOR = 0
 REASONS = {
@@ -19,11 +19,12 @@ REASONS = {
 
 
 class Absent(RuntimeError):
-    """NVML is not installed or fails."""
+    """NVML is not installed, or a call of it fails."""
 
 
 class Device:
-    """One GPU. bus_id: its PCI bus id, since indices of CUDA and of the driver differ."""
+    """One GPU. bus_id: its PCI bus id, which identifies it; CUDA and the driver number GPUs
+    differently."""
 
     def __init__(self, bus_id: str, library: Any = None) -> None:
         try:
@@ -40,7 +41,7 @@ class Device:
             raise Absent(f"{name} gives {status}")
 
     def _ask(self, name: str, *arguments: Any, kind: Any = ctypes.c_uint) -> int | None:
-        """Return a number of the device; None if not supported."""
+        """Return one number from the driver, or None if the device does not support the query."""
         found = kind()
         try:
             self._call(name, self._handle, *arguments, ctypes.byref(found))
@@ -49,13 +50,14 @@ class Device:
         return int(found.value)
 
     def default_clock_mhz(self) -> int | None:
-        """Return the SM clock of the device without throttling."""
+        """Return the SM clock at which the device runs without throttling."""
         return self._ask("nvmlDeviceGetDefaultApplicationsClock", _SM) or self._ask(
             "nvmlDeviceGetMaxClockInfo", _SM
         )
 
     def state(self) -> dict[str, Any]:
-        """sm_clock_mhz, memory_clock_mhz, temperature_c, power_w (or None), throttle_reasons."""
+        """Return sm_clock_mhz, memory_clock_mhz, temperature_c, power_w (or None) and
+        throttle_reasons."""
         power_mw = self._ask("nvmlDeviceGetPowerUsage")
         reasons = (
             self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong) or 0

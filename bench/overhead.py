@@ -1,7 +1,8 @@
-"""Host cost of calls on tensors that are so small that the work on elements costs nothing.
+"""Host time of calls on tensors that are so small that the work on their elements takes no time.
 
-Twelve operators on the CPU, alternating with PyTorch and NumPy, one thread each; and new shapes,
-which find no cached plan. On a CUDA device it measures the same operators, with PyTorch and CuPy.
+On the CPU, twelve operators alternate with PyTorch and NumPy, with one thread each. Calls with new
+shapes, for which no plan is cached, are measured, too. On a CUDA device the same operators
+alternate with PyTorch and CuPy.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import gputensor as gt
 from . import peers, timing
 
 NAME = "overhead"
-# Budgets on the CPU: geometric mean of the ratios to PyTorch, and the worst ratio.
+# Budgets on the CPU: our time / PyTorch's, as a geometric mean and for the worst operator.
 BUDGET_GEOMEAN = 0.55
 BUDGET_WORST = 0.9
 CHURN_SHAPES = 10_000
@@ -26,7 +27,7 @@ Side = Callable[[], Any]
 
 
 def _cases_torch_like(lib: Any, device: str) -> dict[str, Side]:
-    """Return the twelve operators for a library with PyTorch's names."""
+    """Return calls of the twelve operators for a library that has PyTorch's names."""
     f32 = lib.float32
     a = lib.ones((4,), dtype=f32, device=device)
     b = lib.ones((4,), dtype=f32, device=device)
@@ -75,7 +76,7 @@ def _cases_numpy_like(np_: Any) -> dict[str, Side]:
 
 
 def _sides(device: str) -> dict[str, dict[str, Side]]:
-    """Return library -> case -> callable, without peers that cannot be imported."""
+    """Return library -> case -> callable. Peers that cannot be imported are omitted."""
     sides = {"gputensor": _cases_torch_like(gt, device)}
     torch = peers.torch(device)
     if torch is not None:
@@ -91,7 +92,7 @@ def _sides(device: str) -> dict[str, dict[str, Side]]:
 
 
 def _churn(lib: Any, device: str) -> Side:
-    """Return a function that adds tensors of a new shape in every call."""
+    """Return a function that adds tensors whose shape is new in every call."""
     base = lib.ones((CHURN_SHAPES * 4,), dtype=lib.float32, device=device)
     sizes: Iterator[int] = iter(())
 

@@ -1,8 +1,8 @@
 """Conversion of images to a model's input and back, by `gt.layout.pack` and by other libraries.
 
-uint8 pixels become normalised f32 or f16 planes (NCHW) or pixels (channels_last), and f32 planes
-become uint8 pixels. gputensor's result must equal NumPy's bit by bit; peers may differ by rounding,
-because a compiler may fuse a multiplication with an addition.
+uint8 pixels are converted to normalised f32 or f16 planes (NCHW) or pixels (channels_last), and f32
+planes to uint8 pixels. gputensor's result must equal NumPy's bit by bit. The peers' results may
+differ by a rounding, because a compiler may fuse a multiplication with an addition.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .places import WrongResult, in_parallel, place_for
 
 NAME = "pack"
 PEERS = ("torch", "torch.compile", "cupy", "numpy")
-# Libraries that a report lists as not measured.
+# Libraries that the report lists as not measured -> the reason.
 ABSENT = {
     "opencv": "blobFromImages has one scale for all channels",
     "CV-CUDA, DALI, torchvision v2": "not part of this benchmark",
 }
-# Budget on the CPU: share of memcpy for packing to f32.
+# Budget on the CPU: the share of memcpy's speed for packing to f32.
 CPU_SHARE = 0.5
-# ImageNet's mean and standard deviation, for pixels from 0 to 255.
+# ImageNet's mean and standard deviation, for pixel values from 0 to 255.
 MEAN = np.array([123.675, 116.28, 103.53], np.float32)
 STD = np.array([58.395, 57.12, 57.375], np.float32)
 
@@ -34,7 +34,8 @@ Side = Callable[[], Any]
 
 
 class Case:
-    """A batch of images: (N, H, W) on a GPU and on the CPU; `back`: from planes to pixels."""
+    """A batch of images, with sizes (N, H, W) on a GPU and on the CPU. back: convert planes to
+    pixels."""
 
     __slots__ = ("name", "images", "cpu_images", "result", "channels_last", "back")
 
@@ -81,7 +82,7 @@ def _measure(number: int, case: Case, session: copies.Session) -> dict[str, Any]
 
 
 class _Buffers:
-    """Source and destination, as flat arrays with strided views."""
+    """The source and the destination of a case, as flat arrays with strided views."""
 
     def __init__(
         self, place: Any, case: Case, host: np.ndarray, view: np.ndarray, expected: np.ndarray
@@ -106,7 +107,8 @@ def _strided(x: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...], int]:
 def _images(
     case: Case, n: int, h: int, w: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return (source, NCHW view, NCHW result, scale, bias) of one image, using all CPUs."""
+    """Return (source, NCHW view, NCHW result, scale, bias) for a case. All CPUs compute the
+    result."""
     by: np.ndarray = STD if case.back else 1 / STD
     plus: np.ndarray = MEAN if case.back else -MEAN / STD
     if case.back:
@@ -226,10 +228,10 @@ run = copies.runner(NAME, PEERS, lambda session: CASES, lambda case: case.name, 
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """Return a sentence for each peer that is faster.
+    """Return one sentence for each peer that is faster than gputensor in the mean.
 
-    On the CPU without torch.compile, which compiles C++ for each case; packing to f32 has a budget
-    as a share of memcpy instead.
+    On the CPU, packing to f32 must also reach a share of memcpy's speed. torch.compile is excluded
+    there, because it compiles C++ for each case.
     """
     found = [
         f"{case['name']}: share of memcpy {share:.2f} is below {CPU_SHARE}"

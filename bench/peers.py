@@ -1,4 +1,4 @@
-"""Find the libraries to measure against; missing ones are left out and reported."""
+"""The libraries with which gputensor is compared. Missing libraries are omitted and reported."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import gputensor as gt
 from gputensor import runtime
 
 
-# libgomp's threads spin for milliseconds after their work and slow down the next measurement, even
-# of PyTorch itself (16 MiB copies on 2 CPUs: 8 GB/s spinning, 26 passive).
+# Otherwise libgomp's threads spin for milliseconds after their work and slow down the next
+# measurement, even of PyTorch itself (16 MiB copies on 2 CPUs: 8 GB/s with spinning, 26 without).
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def torch(device: str) -> Any:
-    """Return PyTorch if it can be imported and has the device; otherwise None."""
+    """Return PyTorch if it can be imported and supports the device, otherwise None."""
     module = _import("torch")
     if module is None or (device != "cpu" and not module.cuda.is_available()):
         return None
@@ -26,7 +26,8 @@ def torch(device: str) -> Any:
 
 
 def with_torch(device: str) -> dict[str, Any]:
-    """Return gputensor and, if installed, PyTorch, with one thread each, to measure host costs."""
+    """Return gputensor and, if installed, PyTorch, each set to one thread, to measure host
+    times."""
     gt.set_num_threads(1)
     libraries: dict[str, Any] = {"gputensor": gt}
     module = torch(device)
@@ -37,7 +38,7 @@ def with_torch(device: str) -> dict[str, Any]:
 
 
 def cupy(device: str) -> Any:
-    """Return CuPy for a real CUDA device; otherwise None."""
+    """Return CuPy for a real CUDA device, otherwise None."""
     if device == "cpu" or gt.cuda.is_emulated():
         return None
     module = _import("cupy")
@@ -45,12 +46,12 @@ def cupy(device: str) -> Any:
 
 
 def opencv(device: str) -> Any:
-    """Return OpenCV for the CPU; otherwise None."""
+    """Return OpenCV for the CPU, otherwise None."""
     return _import("cv2") if device == "cpu" else None
 
 
 def find(name: str, device: str) -> Any:
-    """Return the module of a peer for copies; None if it is not available."""
+    """Return the module of a peer that can copy, or None if it is not available."""
     if name == "numpy":
         return importlib.import_module("numpy") if device == "cpu" else None
     if name == "torch.compile":
@@ -60,7 +61,7 @@ def find(name: str, device: str) -> Any:
 
 
 def set_threads(name: str, count: int) -> None:
-    """Set a peer's number of CPU threads to ours."""
+    """Set the number of CPU threads that a peer uses."""
     if name == "torch":
         torch("cpu").set_num_threads(count)
     elif name == "opencv":
@@ -68,21 +69,21 @@ def set_threads(name: str, count: int) -> None:
 
 
 def bus_id(device: str) -> str | None:
-    """Return the PCI bus id of a real GPU, as NVIDIA's tools name it; None for other devices."""
+    """Return a real GPU's PCI bus id in the form of NVIDIA's tools, or None for other devices."""
     module = cupy(device)
     index = gt.device(device).index or 0
     return None if module is None else str(module.cuda.runtime.deviceGetPCIBusId(index))
 
 
 def l2_bytes(device: str) -> int | None:
-    """Return the size of a real GPU's L2 cache; None if unknown."""
+    """Return the size of a real GPU's L2 cache, or None if it is unknown."""
     if cupy(device) is None:
         return None
     return runtime.cuda().limits(gt.device(device).index or 0).l2_bytes or None
 
 
 def why_not(name: str, device: str) -> str:
-    """Return why a peer is skipped."""
+    """Return the reason why a peer is skipped."""
     if name == "cutensor":
         return "CuPy does not bind its permutation"
     if name == "cupy" and device == "cpu":
@@ -96,7 +97,7 @@ def why_not(name: str, device: str) -> str:
 
 
 def synchronizer(device: str) -> Callable[[], None] | None:
-    """Return a function that waits for the device; None on the CPU."""
+    """Return a function that waits for the device, or None for the CPU."""
     return None if device == "cpu" else lambda: gt.cuda.synchronize(device)
 
 
@@ -108,13 +109,13 @@ def _import(name: str) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """Return versions of the libraries that can be imported."""
+    """Return library -> version for the libraries that can be imported."""
     found = {}
     for name in ("numpy", "ml_dtypes", "torch", "cupy", "cv2", "triton"):
         module = _import(name)
         if module is not None:
             found[name] = str(getattr(module, "__version__", "?"))
-    for name in ("numba", "dask"):  # slow to import, used by one benchmark each
+    for name in ("numba", "dask"):  # slow to import, and each is used by one benchmark only
         if name in sys.modules:
             found[name] = str(sys.modules[name].__version__)
     return found

@@ -1,6 +1,6 @@
-"""A benchmark's arrays in host memory or on a GPU. All libraries use the same bytes.
+"""The arrays of a benchmark in host memory or on a GPU. All libraries use the same memory.
 
-Outputs are filled with a poison value before a library runs and compared bit by bit after it.
+Outputs are filled with a poison value before a library runs, and compared bit by bit afterwards.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ T = TypeVar("T")
 
 
 class WrongResult(RuntimeError):
-    """A library's result is wrong; its time does not count."""
+    """A library's result is wrong, so its time is not recorded."""
 
 
 Strided = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 def in_parallel(function: Callable[[T], object], parts: Iterable[T]) -> None:
-    """Call `function` for every part, on all CPUs; NumPy's loops release the interpreter's lock."""
+    """Call `function` for every part, on all CPUs. This is parallel because NumPy's loops release
+    the GIL."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for _ in pool.map(function, parts):
             pass
@@ -40,13 +41,13 @@ _PART = 1 << 20
 
 
 def _aligned(size: int, dtype: Any) -> np.ndarray:
-    """Return memory aligned to a cache line, like that of gputensor and PyTorch."""
+    """Return memory aligned to a cache line, as gputensor and PyTorch allocate it."""
     dtype = np.dtype(dtype)
     return runtime.cpu.allocate(size * dtype.itemsize).view(dtype)
 
 
 def _by_parts(size: int, dtype: Any, part: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """Return an array whose elements from a to b are part(a, b)."""
+    """Return an array whose elements from a to b are the result of part(a, b)."""
     made = _aligned(size, dtype)
 
     def fill(begin: int) -> None:
@@ -65,19 +66,20 @@ def _words(begin: int, end: int) -> np.ndarray:
 
 
 def pattern(nbytes: int) -> np.ndarray:
-    """Return bytes without a period, so that a misplaced one is detected."""
+    """Return bytes without a period, so that a misplaced byte is detected."""
     return _by_parts(-(-nbytes // 4), np.uint32, _words).view(np.uint8)[:nbytes]
 
 
 def numbers(size: int, dtype: np.dtype) -> np.ndarray:
-    """Return the pattern as elements of `dtype`; floats are small integers, which casts keep."""
+    """Return the pattern as elements of `dtype`. Floats are small integers, which casts do not
+    change."""
     if dtype.kind == "f":
         return _by_parts(size, dtype, lambda a, b: _words(a, b) % np.uint32(2048))
     return pattern(size * dtype.itemsize).view(dtype)
 
 
 def _is_near(module: Any, flat: Any, expected: Any, by: float) -> bool:
-    for begin in range(0, flat.size, 64 * _PART):  # an f32 copy of the whole may not fit
+    for begin in range(0, flat.size, 64 * _PART):  # there may be no memory for a whole f32 copy
         a, b = (x[begin : begin + 64 * _PART].astype(np.float32) for x in (flat, expected))
         if not bool((module.abs(a - b) <= by).all()):
             return False
@@ -85,7 +87,7 @@ def _is_near(module: Any, flat: Any, expected: Any, by: float) -> bool:
 
 
 class Host:
-    """Host memory: NumPy arrays."""
+    """Arrays in host memory, as NumPy arrays."""
 
     device = "cpu"
     clock = None
@@ -131,7 +133,7 @@ class Host:
 
 
 class Gpu:
-    """GPU memory: gputensor's tensors, shared with other libraries by DLPack."""
+    """Arrays in GPU memory, as gputensor's tensors, which other libraries share by DLPack."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -140,7 +142,7 @@ class Gpu:
         self.clock = None if gt.cuda.is_emulated() else self._time
 
     def _time(self, side: Callable[[], Any], count: int) -> float:
-        """Return nanoseconds between two events; all libraries work on the default stream."""
+        """Return the nanoseconds between two events. All libraries use the default stream."""
         begin, end = gt.cuda.Event(enable_timing=True), gt.cuda.Event(enable_timing=True)
         begin.record()
         for _ in range(count):
@@ -160,13 +162,13 @@ class Gpu:
         runtime.cuda().memset_async(flat.data_ptr(), POISON, flat.nbytes, self.index, stream)
 
     def equal(self, flat: Any, expected: Any) -> bool:
-        """Compare on the GPU with CuPy, otherwise on the host."""
+        """Compare on the GPU if CuPy is available, otherwise on the host."""
         module = peers.cupy(self.device)
         sides = [module.from_dlpack(x) if module else x.cpu().numpy() for x in (flat, expected)]
         return bool((sides[0].view(np.uint8) == sides[1].view(np.uint8)).all())
 
     def near(self, flat: Any, expected: Any, by: float) -> bool:
-        """As Host.near; compare on the GPU with CuPy, otherwise on the host."""
+        """Same as Host.near. Compare on the GPU if CuPy is available, otherwise on the host."""
         module = peers.cupy(self.device)
         a, b = [module.from_dlpack(x) if module else x.cpu().numpy() for x in (flat, expected)]
         return _is_near(module or np, a, b, by)

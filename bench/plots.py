@@ -1,6 +1,7 @@
-"""Draw PNGs of a record of copies: GB/s beside memcpy's, and the ratio to each peer.
+"""PNG plots of a record of copies: GB/s beside memcpy's, and the ratio to each peer.
 
-Needs matplotlib. A benchmark with other figures draws its own PNGs (`draw` of its module), or none.
+Needs matplotlib. A benchmark with measurements of another kind draws its own plots, by the function
+`draw` of its module, or none.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ INK, MUTED, GRID, ROOF = "#22262b", "#6b7078", "#e6e8eb", "#dfe5ec"
 OURS, LIMIT = "#1f6fd0", "#c2410c"
 STYLE = {"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": INK}
 LIMIT_LABEL = "limit of 32-byte sectors"
-# (colour, marker) by peer; markers differ for readers without colour.
+# Peer -> (colour, marker). The markers differ for readers who do not see the colours.
 PEERS = {
     "torch": ("#d9480f", "o"), "torch.compile": ("#9c36b5", "D"), "cupy": ("#2b8a3e", "s"),
     "numpy": ("#0b7285", "^"), "opencv": ("#a07908", "v"),
 }  # fmt: skip
-# Inches: height of a case, height outside the axes, width.
+# Inches: the height of a case, the heights above and below the axes, the width.
 _ROW, _ABOVE, _BELOW, _WIDTH = 0.21, 1.05, 0.55, 8.6
-# Shares of the width: the smallest width of labels, the width of a letter.
+# Fractions of the width: the minimum width of the labels, the width of a letter.
 _LABELS, _LETTER = 0.235, 0.0079
 
 
 def draw(data: dict[str, Any], folder: Path) -> list[Path]:
-    """Write `layout-cpu-memcpy.png` and `-ratio.png`, named as the record; returns their paths.
+    """Write `layout-cpu-memcpy.png` and `layout-cpu-ratio.png`, or the like for other records.
+    Return their paths.
 
-    Raises: ImportError without matplotlib.
+    Raises: ImportError if matplotlib is missing.
     """
     module = importlib.import_module(f"bench.{data['benchmark']}")
     if hasattr(module, "draw"):
@@ -63,7 +65,8 @@ def draw(data: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def pyplot() -> Any:
-    """Return matplotlib.pyplot for drawing to files. Raises: ImportError."""
+    """Return matplotlib.pyplot, set up for drawing to files. Raises: ImportError if it is
+    missing."""
     importlib.import_module("matplotlib").use("Agg")
     return importlib.import_module("matplotlib.pyplot")
 
@@ -77,7 +80,7 @@ def save(figure: Any, path: Path) -> None:
 def _rows(
     data: dict[str, Any],
 ) -> tuple[dict[str, tuple[float, str]], list[tuple[float, str]]]:
-    """Return case -> (line, label), and (line, text) of each kind's heading."""
+    """Return case -> (line, label), and (line, text) for the heading of each kind."""
     rows, heads, line = {}, [], 0.0
     for kind, cases in copies.groups(data).items():
         heads.append((line, tables.heading(data, kind)))
@@ -109,7 +112,7 @@ def _frame(
 
 
 def _words(figure: Any, axes: Any, data: dict[str, Any], title: str, height: float) -> None:
-    """Draw title, machine and legend, one line each, above the axes."""
+    """Draw the title, the machine and the legend above the axes, each on its own line."""
     figure.text(0.02, 1 - 0.26 / height, title, fontsize=11.5, fontweight="bold", va="center")
     figure.text(0.02, 1 - 0.50 / height, machine(data), fontsize=8, color=MUTED, va="center")
     marks = dict(zip(*reversed(axes.get_legend_handles_labels())))
@@ -133,11 +136,11 @@ def machine(data: dict[str, Any]) -> str:
 
 
 def _memcpy(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
-    """Draw a bar for each case, in front of a paler bar for memcpy in the same rounds."""
+    """Draw a bar for each case, in front of a paler bar for memcpy's speed in the same rounds."""
     lines = [y for (y, _), _ in cases]
     memcpy = [c["memcpy_gb_per_s"] for _, c in cases]
     ours = [c["gb_per_s"]["gputensor"] for _, c in cases]
-    # A copy that fits in a cache is far faster than the others; the axis ends before it.
+    # the axis ends before copies that fit into a cache, which are far faster than all others
     usual = sorted(memcpy)[int(0.9 * (len(memcpy) - 1))]
     end = 1.16 * max([usual, *ours])
     axes.barh(
@@ -174,7 +177,7 @@ def _memcpy(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
 
 
 def ratio_axis(axes: Any, low: float, high: float) -> None:
-    """Draw a logarithmic axis with a line at 1 and a shade below it."""
+    """Draw a logarithmic axis with a line at 1, shaded to the left of the line."""
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     axes.axvspan(low, 1, color="#fdf0ea", zorder=0, linewidth=0)
@@ -186,7 +189,7 @@ def ratio_axis(axes: Any, low: float, high: float) -> None:
 
 
 def _ratio(axes: Any, data: dict[str, Any], cases: list[Any]) -> str:
-    """Draw a mark for each peer; it is right of 1 if gputensor is faster."""
+    """Draw a mark for each peer. It is to the right of 1 if gputensor is faster."""
     found = [r for _, c in cases for r in c["ratio"].values()]
     low, high = min(0.8, 0.85 * min(found)), max(2.2, 1.25 * max(found))
     for (y, _), case in cases:

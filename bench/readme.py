@@ -1,11 +1,12 @@
-"""Write figures from records into pages, between two markers:
+"""Write results from records into pages, between two markers:
 
     <!-- bench:layout-cpu -->
     …
     <!-- /bench:layout-cpu -->
 
 `python -m bench report bench/results/layout-cpu.json --readme README.md` writes the text between
-them. `bench:layout-cpu#14` is case 14 only. Without a record the text says so.
+the markers. `bench:layout-cpu#14` stands for case 14 alone. If a record is missing, the text says
+so.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from . import record as records
 from . import tables
 
 RESULTS = Path(__file__).parent / "results"
-# The name of the block that lists the means of several records, and a dict of these records:
-# name -> description.
+# The name of the block with the means of several records, and these records: name -> description.
 SUMMARY = "summary"
 SUMMARISED = {
     "layout-cuda": "layout copies", "pack-cuda": "pixels to a model's input",
@@ -34,14 +34,15 @@ _BLOCK = re.compile(r"(<!-- bench:([\w-]+(?:#\d+)?) -->\n)(.*?)(<!-- /bench:\2 -
 
 
 def names(page: str) -> list[str]:
-    """Return the names of records for which a page has blocks."""
+    """Return the names of the records for which a page has blocks."""
     return [match[2].partition("#")[0] for match in _BLOCK.finditer(page)]
 
 
 def block(name: str, folder: Path, page: Path) -> str:
-    """Return the text of a page for a record, `name`, or a case, `name#number`.
+    """Return the text of a block for a record (`name`) or for one of its cases (`name#number`).
 
-    page: its path, for links. folder: that of the records. The text ends in a newline.
+    page: the path of the page, for links. folder: the folder of the records. The text ends in a
+    newline.
     """
     if name == SUMMARY:
         return _summary(folder, page)
@@ -64,7 +65,7 @@ def block(name: str, folder: Path, page: Path) -> str:
 
 
 def _summary(folder: Path, page: Path) -> str:
-    """Return a line for each record of SUMMARISED that exists, ending in a newline."""
+    """Return one line for each existing record of SUMMARISED. The text ends in a newline."""
     peers = ("torch", "torch.compile", "numpy", "cupy")
     rows = []
     for name, what in SUMMARISED.items():
@@ -94,7 +95,7 @@ _ALT = {
 
 
 def origin(data: dict[str, Any], path: str) -> str:
-    """Return machine, versions, commit, and the command to repeat a run."""
+    """Return the machine, the versions, the commit, and the command that repeats the run."""
     e = data["environment"]
     versions = [
         f"{tables.NAMES.get(n, n)} {e['versions'][n]}"
@@ -131,9 +132,10 @@ def _command(benchmark: str, device: str) -> str:
 
 
 def rewrite(page: Path, folder: Path = RESULTS, only: str | None = None) -> bool:
-    """Update the blocks of a page. only: one record's block. Return True if the page changed.
+    """Update the blocks of a page. only: update the block of this record alone. Return True if the
+    page changed.
 
-    Raises: LookupError if the page has no such block.
+    Raises: LookupError if the page has no block for `only`.
     """
     text = page.read_text(encoding="utf-8")
     wanted = {only, *([SUMMARY] if only in SUMMARISED else [])}

@@ -1,8 +1,7 @@
-"""The record of a run: NVBench's JSON, with our data under the key `gputensor`.
+"""The record of a run: JSON in NVBench's format, with our data under the key `gputensor`.
 
-Tools for NVBench (nvbench_compare, plotters) read `devices` and
-`benchmarks[].states[].summaries[]`; `report` and `compare` read `gputensor`, specified by
-`record.schema.json`.
+NVBench's tools (nvbench_compare, plotters) read `devices` and `benchmarks[].states[].summaries[]`.
+`report` and `compare` read `gputensor`, which `record.schema.json` specifies.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ OURS = "gputensor"
 
 
 class NotARecord(ValueError):
-    """A file is not a record; str() says what is wrong."""
+    """A file is not a record. The text of the exception is the reason."""
 
 
 def build(data: dict[str, Any], environment: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +88,7 @@ def _state(case: dict[str, Any], library: str, device: int | None) -> dict[str, 
 
 
 def stem(data: dict[str, Any]) -> str:
-    """Return the name of a record's files without ending, `layout-cpu`."""
+    """Return the name of a record's files without their ending, such as `layout-cpu`."""
     return f"{data['benchmark']}-{data['device'].partition(':')[0]}"
 
 
@@ -100,7 +99,7 @@ def write(record: dict[str, Any], path: Path) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return our part of a record. Raises: NotARecord."""
+    """Return our part of a record. Raises: NotARecord if the file is not a valid record."""
     try:
         record = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -114,7 +113,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 _PARTIAL = "the whole benchmark"
-# Fields of the environment, and of its GPU, that must be equal in parts of one record.
+# Fields of the environment, and of the GPU in it, that must be equal in all parts of a record.
 _SAME = (
     "cpu",
     "cpus",
@@ -132,7 +131,7 @@ _SAME_GPU = ("name", "emulated", "driver_version", "cuda_runtime", "nvrtc", "pow
 
 
 def lacking(data: dict[str, Any], benchmark: Any) -> list[str]:
-    """Return what the data lack for publication."""
+    """Return the conditions for publication that the data do not meet."""
     found = []
     count = getattr(benchmark, "COUNT", data.get("count", len(data["cases"])))
     count -= len(data.get("refused", ()))
@@ -146,8 +145,8 @@ def lacking(data: dict[str, Any], benchmark: Any) -> list[str]:
 
 
 def not_mergeable(parts: list[dict[str, Any]]) -> list[str]:
-    """Return reasons why parts must not be merged: different benchmark, machine, version or
-    commit."""
+    """Return the reasons why parts must not be merged: their benchmark, machine, versions or commit
+    differ."""
 
     def facts(part: dict[str, Any]) -> dict[str, Any]:
         around = part["environment"]
@@ -168,7 +167,8 @@ def not_mergeable(parts: list[dict[str, Any]]) -> list[str]:
 
 
 def merged(parts: list[dict[str, Any]], benchmark: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (data, environment) of all parts. The later part wins for a repeated case."""
+    """Return (data, environment) merged from all parts. Of a repeated case, the later part is
+    used."""
     parts = sorted(parts, key=lambda part: part["environment"]["time"])
     first = parts[0]
     data = {n: v for n, v in first.items() if n not in ("environment", "schema")}
@@ -202,7 +202,7 @@ def merged(parts: list[dict[str, Any]], benchmark: Any) -> tuple[dict[str, Any],
 
 
 def check(record: Any) -> None:
-    """Raise NotARecord with the first place that violates the schema."""
+    """Raise NotARecord, with the first place that violates the schema, if there is one."""
     schema = json.loads(SCHEMA_PATH.read_text())
     wrong = _wrong(record, schema, schema, "record")
     if wrong:
@@ -222,7 +222,8 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _wrong(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str) -> str | None:
-    """Check type, enum, required, properties, additionalProperties, items and $ref."""
+    """Return the first violation of type, enum, required, properties, additionalProperties or
+    items."""
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     names = schema.get("type", [])

@@ -1,8 +1,8 @@
-"""`python -m bench run scaling`: the same work by 1, 2 and 4 ranks, and by 1, 2 and 4 Dask workers.
+"""`python -m bench run scaling`: the same work on 1, 2 and 4 ranks, and on 1, 2 and 4 Dask workers.
 
-The total work is constant, so twice the processes could take half the time while there are CPUs for
-them; each has one thread. Each figure is the best of several rounds, alternating between numbers of
-processes. Needs `pip install 'gputensor[mpi,clients]'`.
+The total work is constant, so with enough CPUs twice the number of processes could take half the
+time. Each process has one thread. Each time is the best of several rounds, which alternate between
+the numbers of processes. Needs `pip install 'gputensor[mpi,clients]'`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import timing
 
 NAME = "scaling"
 PARTS = (1, 2, 4)
-BUDGET = 0.9  # share of mpi4py's speed, for 16 MiB between two ranks
+BUDGET = 0.9  # mpi4py's time / ours, for 16 MiB between two ranks
 NBYTES = 1 << 24
 BATCH, WIDTH, SIDE, CHUNKS = 4096, 768, 2048, 32
 TRAINING = f"training step, batch {BATCH}"
@@ -67,7 +67,7 @@ def run(device: str = "cpu", rounds: int = 3, scale: int = 1) -> dict[str, Any]:
 
 
 def _ranks(n: int, scale: int) -> dict[str, float]:
-    """Return the figures of `_rank` in n ranks."""
+    """Return the measurements that `_rank` makes in n ranks."""
     here = str(Path(sys.executable).parent)
     launcher = shutil.which("mpiexec", path=f"{here}{os.pathsep}{os.environ.get('PATH', '')}")
     done = subprocess.run(
@@ -80,7 +80,7 @@ def _ranks(n: int, scale: int) -> dict[str, float]:
 
 
 def _rank(scale: int) -> None:
-    """Do one rank's part of the work; rank 0 prints nanoseconds."""
+    """Do one rank's part of the work. Rank 0 prints the nanoseconds."""
     dist.init_process_group()
     (training,), (transform,) = _best(5, _training(scale)), _best(5, _transform(scale))
     found = {TRAINING: training, TRANSFORM: transform}
@@ -97,7 +97,8 @@ def _rank(scale: int) -> None:
 
 
 def _best(rounds: int, *calls: Callable[[], object]) -> list[float]:
-    """Return the best nanoseconds of alternating calls; all ranks begin each one together."""
+    """Return the lowest nanoseconds of each call. The calls alternate, and all ranks start each
+    together."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds + 1):
         for call, found in zip(calls, times):
@@ -109,7 +110,7 @@ def _best(rounds: int, *calls: Callable[[], object]) -> list[float]:
 
 
 def _training(scale: int) -> Callable[[], object]:
-    """Return a training step of a perceptron on each rank's part of the batch."""
+    """Return a training step of a perceptron on this rank's part of the batch."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     gt.manual_seed(1)
     model = gt.nn.Sequential(
@@ -130,7 +131,7 @@ def _training(scale: int) -> Callable[[], object]:
 
 
 def _transform(scale: int) -> Callable[[], object]:
-    """Return the transform of examples/fft_parallel.py."""
+    """Return the Fourier transform of examples/fft_parallel.py."""
     x = gt.randn(SIDE // scale, SIDE // scale).tensor_split(dist.get_world_size())[dist.get_rank()]
     return lambda: gt.fft.fft(dist.redistribute(gt.fft.fft(x, dim=1), 0, 1), dim=0)
 
@@ -139,7 +140,7 @@ def _transform(scale: int) -> Callable[[], object]:
 
 
 def _workers(n: int, scale: int) -> dict[str, float]:
-    """Measure statistics and product of an array that the workers create."""
+    """Measure statistics and a product of an array that the workers create."""
     da, distributed = import_module("dask.array"), import_module("distributed")
     found = {}
     with (
@@ -177,7 +178,7 @@ def _chunk(block_info: Any = None) -> gt.Tensor:
 
 
 class _environment:
-    """Set environment variables for processes started in the block."""
+    """Set environment variables for the processes that are started in the block."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.names, self.before = names, dict[str, str | None]()
@@ -198,7 +199,7 @@ class _environment:
 
 
 def _by_kind(record: dict[str, Any]) -> Iterator[tuple[str, str, dict[int, float]]]:
-    """Return (kind, what was measured, {processes: ns})."""
+    """Yield (kind, what was measured, {number of processes: ns})."""
     found: dict[tuple[str, str], dict[int, float]] = {}
     for case in record["cases"]:
         n, kind = case["name"].split()
@@ -209,7 +210,8 @@ def _by_kind(record: dict[str, Any]) -> Iterator[tuple[str, str, dict[int, float
 
 
 def report(record: dict[str, Any]) -> str:
-    """Return a Markdown table of a record: times of one process, and speed-ups of more."""
+    """Return a Markdown table of a record: times of one process, and speed-ups for more
+    processes."""
     head = [f"{n} {'processes' if n > 1 else 'process'}" for n in PARTS]
     lines = [f"| | {' | '.join(head)} |", "|---|" + "---:|" * len(PARTS)]
     reduced: dict[str, dict[int, float]] = {}

@@ -1,10 +1,10 @@
-"""A CUDA driver that does nothing, and CuPy over it, to measure host costs without a GPU.
+"""A CUDA driver that does nothing, and CuPy on top of it, to measure host times without a GPU.
 
-CuPy's `driver` loads libcuda.so.1 and finds the library that this process has loaded under that
-name: a few functions that return success, built by g++ into the kernel cache. Its `launchKernel` is
-therefore the real one. CuPy's `runtime` is linked with CUDA's, which needs NVIDIA's driver, so its
-functions are replaced here; those on the hot path, `getDevice` and `get_current_stream`, by methods
-of built-in types.
+CuPy's `driver` loads libcuda.so.1 and finds the library that this process has loaded under this
+name: a few functions that return success, compiled by g++ into the kernel cache. So its
+`launchKernel` is the real one. CuPy's `runtime` is linked with CUDA's runtime, which needs NVIDIA's
+driver, so its functions are replaced here. The functions that every call uses, `getDevice` and
+`get_current_stream`, are replaced by methods of built-in types, which are fast.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _MEMORY = 16 << 30
 
 
 class Unavailable(Exception):
-    """CuPy cannot run over the stub; str() is the reason."""
+    """CuPy cannot run on the stub. The text is the reason."""
 
 
 class _Memory:
-    """`cupy.cuda.Memory` with bytes of the host."""
+    """Stands for `cupy.cuda.Memory`, with memory of the host."""
 
     def __init__(self, size: int) -> None:
         self._bytes = ctypes.create_string_buffer(size + 511)
@@ -55,7 +55,7 @@ class _Memory:
 
 
 class _Module:
-    """`cupy.cuda.Module`: its kernels are never run."""
+    """Stands for `cupy.cuda.Module`. Its kernels are never run."""
 
     ptr = 1
 
@@ -67,9 +67,9 @@ class _Module:
 
 
 def install() -> ctypes.c_ulonglong:
-    """Install the stub as this process's only CUDA device; return the counter of launches.
+    """Install the stub as this process's only CUDA device. Return the counter of launches.
 
-    Raises: Unavailable without CuPy or g++, or if CUDA is already in use.
+    Raises: Unavailable if CuPy or g++ is missing, or if CUDA is already in use.
     """
     if "cupy" in sys.modules:
         raise Unavailable("CuPy was imported before the stub of its driver")

@@ -1,6 +1,7 @@
-"""All operators that PyTorch also has, by family, size and dtype, against PyTorch and NumPy.
+"""All operators that PyTorch also has, by family, size and dtype, compared with PyTorch and NumPy.
 
-`sweep_cases` makes the calls. Calls slower than half of PyTorch's speed need a reason in `REASONS`.
+`sweep_cases` makes the calls. A call slower than half of PyTorch's speed needs a reason in
+`REASONS`.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ from .sweep_cases import SIZES, Case, arguments, cases
 NAME = "sweep"
 THREADS = 2
 GOAL = {"numpy": 1.0, "torch": 0.7}
-BELOW = 0.5  # share of PyTorch's speed below which a case needs a reason
-# If a call takes longer, larger sizes are not measured.
+BELOW = 0.5  # PyTorch's time / ours below which a case needs a reason
+# If a call takes more seconds, larger sizes of it are not measured.
 LONGEST_S = 0.5
-# If one call of each library takes longer in all, each gets three calls; otherwise the requested
-# rounds, or as many as fit in twice this time.
+# If one call of each library takes more seconds in total, each is called three times. Otherwise the
+# number of rounds is the requested one, or as many as fit into twice this time.
 _LONG_S = 0.05
-_NOTE_S = 30.0  # seconds between records of a running benchmark
-_MOST_TIMES = 4  # most elements of a result per element read (excludes the outer product)
-# Undetermined results: order of equal elements, signs of vectors, order of writes; and in f16
-# positions on a grid and edges of bins, which PyTorch rounds first.
+_NOTE_S = 30.0  # seconds after which a running benchmark writes its record again
+_MOST_TIMES = 4  # maximum number of elements written per element read (no outer product)
+# Operators with results that are not determined: the order of equal elements, the signs of vectors,
+# the order of writes; and for f16 positions on a grid and edges of bins, which PyTorch rounds
+# first.
 OPEN = {
     "argsort", "grid_sampler_2d", "histc float16", "kthvalue", "linalg_eig", "linalg_eigh",
     "linalg_eigvals", "linalg_svd", "mode", "put", "sort", "svd",
 }  # fmt: skip
-# (operator or family, dtype or "") -> why it takes more than twice as long as PyTorch.
+# (operator or family, dtype or "") -> the reason why it takes more than twice PyTorch's time.
 REASONS: dict[tuple[str, str], str] = {
     ("", "small"): "a call from Python costs more than PyTorch's from C++",
     ("", "float16"): "NumPy casts f16 one element at a time, 1 ns to f32 and 2 ns back",
@@ -104,7 +106,7 @@ REASONS: dict[tuple[str, str], str] = {
 
 # --- sides ----------------------------------------------------------------------------------------
 
-# NumPy's names if they differ; others are looked up.
+# Our name -> NumPy's name. All other operators have the same name in NumPy.
 _NUMPY = {
     "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negative", "eq": "equal",
     "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
@@ -117,7 +119,7 @@ Given = tuple[list[Any], dict[str, Any]]
 
 
 def _sides(case: Case, given: Given, torch: Any) -> dict[str, Callable[[], Any]]:
-    """Return the call of each library."""
+    """Return each library's call of a case."""
     args, kwargs = given
     base, _, overload = case.op.partition(".")
     ours = getattr(getattr(gt.ops.aten, base), overload or "default")
@@ -140,7 +142,8 @@ def _sides(case: Case, given: Given, torch: Any) -> dict[str, Callable[[], Any]]
 
 
 def _copied(side: Callable[[], Any]) -> tuple[Callable[[], Any], float]:
-    """Return NumPy's call, with a copy if it returns a view, and seconds of one call."""
+    """Return NumPy's call, followed by a copy if its result is a view, and the seconds of one
+    call."""
     made, taken_s = _timed(side)
     if isinstance(made, np.ndarray) and made.base is not None:
         return lambda: side().copy(), taken_s
@@ -148,13 +151,14 @@ def _copied(side: Callable[[], Any]) -> tuple[Callable[[], Any], float]:
 
 
 def _makes_far_more(case: Case, given: Given, torch: Any) -> bool:
-    """Return True if the result is far larger than the operands, by PyTorch's meta tensors."""
+    """Return True if the result is much larger than the operands. PyTorch's meta tensors give its
+    size."""
     base, _, overload = case.op.partition(".")
     theirs = getattr(getattr(torch.ops.aten, base), overload or "default")
     on_meta = _bound(theirs, lambda x: torch.from_numpy(x).to("meta"), *given)
     try:
         made = on_meta()
-    except Exception:  # sizes that depend on values are at most the operands'
+    except Exception:  # the size depends on values, and is at most that of the operands
         return False
     results = made if isinstance(made, (tuple, list)) else [made]
     count = sum(x.numel() for x in results if hasattr(x, "numel"))
@@ -173,7 +177,7 @@ def _bound(function: Any, enter: Any, args: list[Any], kwargs: dict[str, Any]) -
 
 
 def _agree(ours: Any, theirs: Any, dtype: str) -> bool:
-    """Return True if results are close; large float results are sampled."""
+    """Return True if results are close. Of a large float result, only a sample is compared."""
     if isinstance(ours, (tuple, list)):
         return all(_agree(x, y, dtype) for x, y in zip(ours, theirs))
     if not isinstance(ours, gt.Tensor):
@@ -200,10 +204,10 @@ def run(
     scale: int = 1, families: Sequence[str] = (), sample: int = 0, only: Sequence[int] = (),
     note: Callable[[dict[str, Any]], object] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure all cases, or some. Needs PyTorch, whose operators are compared.
+    """Measure all cases, or some of them. Needs PyTorch, with whose operators ours are compared.
 
-    sample: number of cases drawn from `families`, always the same ones. note: called with the data
-    from time to time, and at the end, even if interrupted.
+    sample: the number of cases to draw from `families`; it always draws the same cases. note:
+    called with the data from time to time and at the end, even after an interrupt.
     """
     torch = peers.torch("cpu")
     data: dict[str, Any] = {
@@ -262,7 +266,7 @@ def _measure(
         if not is_open and not _agree(found, expected, case.dtype):
             data["failed"][case.name] = "it differs from PyTorch's"
             return
-    except gt.GpuTensorError as error:  # dtypes that PyTorch accepts and we do not
+    except gt.GpuTensorError as error:  # a dtype that PyTorch accepts and gputensor does not
         data["refused"].append(case.number)
         data["not_here"][case.name] = str(error).splitlines()[0]
         return
@@ -303,7 +307,8 @@ def _timed(side: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[timing.Sample]:
-    """Time the calls. all_s: the total seconds of one call of each library."""
+    """Time the calls alternately. all_s: the seconds that one call of each library takes in
+    total."""
     if all_s > _LONG_S:
         return timing.alternate(sides, min(rounds, 3), counts=[1] * len(sides))
     end = time.monotonic() + 2 * _LONG_S
@@ -317,7 +322,8 @@ def _samples(sides: list[Callable[[], Any]], rounds: int, all_s: float) -> list[
 
 
 def report(data: dict[str, Any]) -> str:
-    """Return geometric means by family, size and dtype, and calls below half of PyTorch's speed."""
+    """Return geometric means by family, size and dtype, and the calls below half of PyTorch's
+    speed."""
     shown = data["peers"]
     head = ["operators", "cases", *(f"× {tables.NAMES[p]}" for p in shown)]
     rows = [_row(f"**{what}**" if what == "all" else what, of, shown) for what, of in _groups(data)]
@@ -366,7 +372,8 @@ def _slow(data: dict[str, Any]) -> list[Any]:
 
 
 def reason(case: dict[str, Any]) -> str:
-    """Return why a case is slow, by operator, family, size or dtype; "" if unknown."""
+    """Return the reason why a case is slow, found by operator, family, size or dtype; "" if
+    unknown."""
     is_small = "small" if case["size"] <= SIZES[1] else ""
     for of in (case["op"], case["op"].partition(".")[0], case["kind"], ""):
         for what in (case["dtype"], is_small, ""):
@@ -381,7 +388,7 @@ def summary(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def failures(data: dict[str, Any]) -> list[str]:
-    """Return the goals that are missed, and slow cases without a reason."""
+    """Return the goals that are not met, and the slow cases without a reason."""
     found = []
     for peer, goal in GOAL.items():
         mean = _mean(data["cases"], peer)

@@ -1,7 +1,7 @@
 """The cases of the benchmark `sweep`: all operators that PyTorch also has, by size and dtype.
 
-They are derived from the schemas, so a new overload needs no line here. `SHAPED` has what a schema
-does not tell, such as the sizes of matrices.
+The cases are derived from the schemas, so a new overload needs no line here. `SHAPED` has facts
+that a schema does not contain, such as the sizes of matrices.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gputensor.dispatch.operator import Operator
 from gputensor.makers import rows
 
 SIZES = (1 << 10, 1 << 15, 1 << 20, 1 << 24)
-# Dtypes after the first are measured at the third size only.
+# All dtypes except the first are measured only at the third size.
 DTYPES = ("float32", "float64", "float16", "int64", "complex64")
-# Overloads that forward to another one, such as aliases, run the other's loop.
+# Overloads that call another overload, such as aliases, run its loop, so they need fewer cases.
 _FORWARDED = ((DTYPES[0], SIZES[0]), (DTYPES[0], SIZES[2]))
-_ROW = 1 << 10  # elements of a row
+_ROW = 1 << 10  # number of elements in a row
 
 Shape = tuple[int, ...]
 
@@ -50,10 +50,10 @@ def _heads(n: int) -> Shape:
     return (2, max(1, n // (64 * length)), length, 32)
 
 
-# Families of cubic operators, most of which need an invertible matrix.
+# Families with cubic operators, most of which need an invertible matrix.
 _OF_MATRICES = ("factor", "linalg", "solve", "spectrum")
 
-# Operator or family -> function of the number of elements that returns sizes by argument name.
+# Operator or family -> function from the number of elements to sizes by argument name.
 SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
     "matmul": lambda n: dict.fromkeys(
         ("self", "other", "mat1", "mat2", "input", "weight", "tensor", "vec1", "vec2"), _square(n)
@@ -87,7 +87,7 @@ SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
         lambda n: {"index": (min(n, _ROW),), "indices": (max(1, n // _ROW),)},
     ),
 }
-# Values of arguments, by name.
+# Argument name -> value.
 GIVEN: dict[str, Any] = {
     "dim": -1, "k": 1, "n": 2, "p": 2.0, "kernel_size": [2, 2], "stride": [1, 1],
     "padding": [0, 0], "dilation": [1, 1], "output_padding": [0, 0], "transposed": False,
@@ -98,7 +98,7 @@ GIVEN: dict[str, Any] = {
     "upscale_factor": 2, "downscale_factor": 2, "high": 8, "low": 1, "chunks": 2,
     "dims_self": [1], "dims_other": [0], "ignore_index": -100, "reduction": 1, "reduce": "sum",
 }  # fmt: skip
-# Values of arguments for single operators.
+# Operator -> values of arguments that differ from GIVEN.
 GIVEN_TO: dict[str, dict[str, Any]] = {
     "native_dropout": {"p": 0.5}, "roll": {"shifts": [3], "dims": [0]},
     "scatter.reduce": {"reduce": "add"}, "scatter.value_reduce": {"reduce": "add"},
@@ -110,7 +110,7 @@ _UNKNOWN = object()
 
 
 class Case:
-    """A call of an overload at one size and dtype. number: its position in the list of cases."""
+    """A call of an overload with one size and dtype. number: its position in the list of cases."""
 
     __slots__ = ("number", "operator", "family", "dtype", "size")
 
@@ -131,7 +131,7 @@ class Case:
 
 
 def operators(torch: Any) -> list[tuple[Operator, str]]:
-    """Return overloads from tensors to new tensors, here and in PyTorch, with their families."""
+    """Return (overload, family) for overloads from tensors to new tensors that PyTorch also has."""
     found = []
     for operator in sorted(dispatcher.operators(), key=lambda o: o.qualified_name):
         name = operator.qualified_name.removeprefix("aten::")
@@ -146,7 +146,7 @@ def operators(torch: Any) -> list[tuple[Operator, str]]:
 
 
 def _is_measured(operator: Operator) -> bool:
-    """Return False for in-place and out forms, views, view copies and derivatives."""
+    """Return False for in-place and out forms, views, copies of views, and derivatives."""
     schema, name = operator.schema, operator.short_name
     arguments = schema.arguments
     if (
@@ -175,7 +175,7 @@ def _shaped(operator: Operator, family: str) -> Callable[[int], dict[str, Shape]
 
 
 def _is_capped(operator: Operator, family: str, size: int) -> bool:
-    """Return True if the operator's tensors at this size are no larger than at the next smaller
+    """Return True if the operator's tensors are not larger at this size than at the next smaller
     size. Operators of cubic cost have such a limit."""
     shaped = _shaped(operator, family)
     smaller = max((n for n in SIZES if n < size), default=0)
@@ -190,7 +190,7 @@ def _forwards(operator: Operator) -> bool:
 
 
 def arguments(case: Case) -> tuple[list[Any], dict[str, Any]] | None:
-    """Return arrays and numbers for a call; None for a schema with unknown arguments."""
+    """Return the arrays and numbers of a call, or None if the schema has unknown arguments."""
     shaped = _shaped(case.operator, case.family)
     shapes = shaped(case.size) if shaped is not None else {}
     args: list[Any] = []
@@ -246,8 +246,8 @@ def _dtype(name: str, case: Case) -> str:
 
 
 def elements(shape: Shape, dtype: str, seed: int) -> np.ndarray:
-    """Return numbers between 0.1 and 0.9, valid for every function; integers from 1 to 8, indices
-    from 0 to 7. float32 arrays are views of memory that all cases share."""
+    """Return numbers from 0.1 to 0.9, which every function accepts; integers from 1 to 8; or
+    indices from 0 to 7. float32 arrays are views of memory that all cases share."""
     numbers = _numbers(seed % 4)[: math.prod(shape)].reshape(shape)
     if dtype == "bool":
         return numbers < 0.5

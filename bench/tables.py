@@ -1,4 +1,4 @@
-"""Markdown tables of a record of copies: every case (`report`), or by kind of copy (`brief`)."""
+"""Markdown tables of a record of copies: of every case (`report`), or by kind of copy (`brief`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLAIN = "share_of_memcpy"
 
 
 def report(data: dict[str, Any]) -> str:
-    """Return tables of all cases, of totals, and of skipped libraries with reasons."""
+    """Return tables of all cases and of totals, and the skipped libraries with reasons."""
     shown = data["peers"]
     named = [[c["kernel"]["name"]] if "kernel" in c else [] for c in data["cases"]]
     head = [
@@ -45,7 +45,7 @@ def report(data: dict[str, Any]) -> str:
 
 
 def brief(data: dict[str, Any]) -> str:
-    """Return a line for each kind of copy, and the worst cases."""
+    """Return a table with one line for each kind of copy, and the worst cases."""
     shown = [p for p in data["peers"] if f"geomean_vs_{p}" in data["summary"]]
     head = ["kind of copy", "cases", *[title for title, _ in _columns(data, shown)]]
     rows = [
@@ -61,7 +61,7 @@ def brief(data: dict[str, Any]) -> str:
 
 
 def one(data: dict[str, Any], number: int) -> str:
-    """Return one case: milliseconds of each library, and their ratios to ours."""
+    """Return a table of one case: each library's milliseconds, and their ratios to ours."""
     case = next(c for c in data["cases"] if c["number"] == number)
     names = ["gputensor", *[p for p in data["peers"] if p in case["ratio"]]]
     memcpy = min(ns for name, ns in case["ns"].items() if name.startswith("memcpy"))
@@ -72,7 +72,7 @@ def one(data: dict[str, Any], number: int) -> str:
 
 
 def is_gpu(data: dict[str, Any]) -> bool:
-    """Return True for a GPU's record, which has figures adjusted by memory sectors."""
+    """Return True for a record of a GPU, which has numbers adjusted by memory sectors."""
     return bool(data["device"] != "cpu")
 
 
@@ -84,7 +84,7 @@ def heading(data: dict[str, Any], kind: str) -> str:
 
 
 def label(case: dict[str, Any]) -> str:
-    """Return a case's name with the shape of its source."""
+    """Return a case's name, followed by the shape of its source."""
     shape = case.get("source", ())
     if len(shape) < 2:
         return str(case["name"])
@@ -94,16 +94,16 @@ def label(case: dict[str, Any]) -> str:
 
 
 def table(head: list[str], rows: list[list[str]], left: int) -> str:
-    """Return a Markdown table; the first `left` columns are text."""
+    """Return a Markdown table. The first `left` columns are text, the others numbers."""
     rules = ["---" if n < left else "---:" for n in range(len(head))]
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rules, *rows))
 
 
-Column = tuple[str, Callable[[dict[str, Any]], float | None]]  # title, figure of a case
+Column = tuple[str, Callable[[dict[str, Any]], float | None]]  # title, number of a case
 
 
 def _columns(data: dict[str, Any], shown: list[str]) -> list[Column]:
-    """Return the columns of shares and ratios."""
+    """Return the columns: shares of memcpy's speed, and ratios to the peers."""
 
     def of(peer: str) -> Column:
         return f"× {NAMES[peer]}", lambda case: case["ratio"].get(peer)
@@ -149,7 +149,7 @@ def _worst_row(data: dict[str, Any], shown: list[str]) -> list[str]:
 
 
 def _worst_cases(data: dict[str, Any], shown: list[str]) -> str:
-    """Return the worst case of each column, and libraries that measured fewer cases."""
+    """Return the worst case of each column, and the libraries that measured fewer cases."""
     found: dict[str, list[str]] = {}
     worst = min(data["cases"], key=lambda c: c[_PLAIN])
     found.setdefault(label(worst), []).append(f"share of memcpy {worst[_PLAIN]:.2f}")

@@ -1,7 +1,7 @@
-"""Time callables alternately in one process, and compare medians.
+"""Alternating timing of callables in one process, and comparison of their medians.
 
-A machine is shared and its speed changes, so absolute times say little; the ratio of two medians of
-alternating rounds does not depend on that.
+The speed of a shared machine changes, so absolute times are not reproducible. The ratio of two
+medians of alternating rounds does not depend on the machine's speed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-# (callable, number of calls) -> nanoseconds in all.
+# (callable, number of calls) -> nanoseconds of all calls together
 Clock = Callable[[Callable[[], Any], int], float]
 
 
 class Sample:
-    """Times of one callable: `ns` has the nanoseconds per call of each round."""
+    """The times of one callable. ns: the nanoseconds per call of each round."""
 
     __slots__ = ("ns",)
 
@@ -37,7 +37,7 @@ class Sample:
 
     @property
     def quartiles_ns(self) -> list[float]:
-        """[lower, upper], as in a record."""
+        """The [lower, upper] quartile, as a record contains them."""
         if len(self.ns) < 2:
             return [self.ns[0], self.ns[0]]
         low, _, high = statistics.quantiles(self.ns, n=4)
@@ -52,15 +52,15 @@ def alternate(
 ) -> list[Sample]:  # fmt: skip
     """Time each callable `rounds` times, in shuffled turns: A B C, B A C, A C B, …
 
-    So no callable runs directly after itself, with caches that it filled, and no callable always
-    runs after the same other one.
+    So no callable always runs after the same other callable, or directly after itself, with caches
+    that it has filled.
 
-    round_ms: approximate time of a round of one callable; most short rounds are not disturbed by
-    other processes. finish: called at the end of each round, inside the timing, to wait for a
-    device. clock: times a round by a device's events instead. until: called with the samples after
-    each round; True ends the measurement. is_fair: called after each round; False repeats the
-    round, at most `rounds` times in all. counts: calls of each callable in a round, if known;
-    without it they are measured first.
+    round_ms: approximate time of a callable's round; if rounds are short, other processes disturb
+    only a few of them. finish: called at the end of each round, within the measured time, to wait
+    for a device. clock: a function that times a round, for example by a device's events. until:
+    called with the samples after each round; True ends the measurement. is_fair: called after each
+    round; False repeats the round, at most `rounds` times in total. counts: the number of calls of
+    each callable in a round; by default it is measured.
     """
     counts = counts or [_calls_for(side, round_ms, finish) for side in sides]
     samples = [Sample() for _ in sides]
@@ -85,14 +85,16 @@ def alternate(
     return samples
 
 
-# Least number of rounds of a case.
+# The minimum number of rounds of a case.
 LEAST_ROUNDS = 10
 
 
 def steady(noise: float, limit_s: float) -> Callable[[list[Sample]], bool]:
-    """Return a function for `until`: True once the ratios to the first are known, or at `limit_s`.
+    """Return a function for `until`: True when the ratios to the first side are accurate, or after
+    `limit_s`.
 
-    noise: half the width of the median ratio's 99 % confidence interval, relative to the ratio.
+    noise: the accuracy, as half the width of the 99 % confidence interval of the median ratio,
+    relative to the ratio.
     """
     end = time.monotonic() + limit_s
 
@@ -109,14 +111,15 @@ def steady(noise: float, limit_s: float) -> Callable[[list[Sample]], bool]:
 
 
 def call_s(side: Callable[[], Any], finish: Callable[[], None] | None = None) -> float:
-    """Return the seconds of one call."""
+    """Return the seconds that one call takes."""
     return _time(side, 1, finish) / 1e9
 
 
 def _calls_for(
     side: Callable[[], Any], round_ms: float, finish: Callable[[], None] | None = None
 ) -> int:
-    """Return how many calls take about a round; the first ones, which compile, do not count."""
+    """Return the number of calls that fill a round. The first calls, which compile, are not
+    counted."""
     _time(side, 1, finish)
     if _time(side, 1, finish) > round_ms * 1e6:
         return 1
@@ -140,9 +143,10 @@ def _time(side: Callable[[], Any], count: int, finish: Callable[[], None] | None
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return (low, median, high), with the 99 % confidence interval of the median.
+    """Return (low, median, high), where low and high bound the median's 99 % confidence interval.
 
-    By order statistics, so no distribution is assumed; fewer than 8 values give no bounds.
+    The interval follows from order statistics, without an assumption on the distribution. Fewer
+    than 8 values give no bounds.
     """
     ordered = sorted(values)
     n = len(ordered)
@@ -154,12 +158,13 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 _Z99 = 2.576
-# n values all lie on one side of the median with probability 2 * 2**-n: above 1 % for fewer.
+# The probability that all n values are on one side of the median is 2 * 2**-n: above 1 % for n < 8.
 _LEAST = 8
 
 
 def ratio(peer: Sample, ours: Sample) -> float:
-    """Return the peer's time over ours: the median of the rounds' ratios, so that drift cancels."""
+    """Return the peer's time / ours: the median of the rounds' ratios, in which slow drift
+    cancels."""
     return statistics.median(b / a for a, b in zip(ours.ns, peer.ns))
 
 
@@ -168,7 +173,7 @@ def geomean(values: Iterable[float]) -> float:
 
 
 def progress(items: Sequence[T], label: Callable[[T], str]) -> Iterator[T]:
-    """Iterate with a bar on standard error, if that is a terminal."""
+    """Iterate over the items, with a progress bar on standard error if that is a terminal."""
     shown = sys.stderr.isatty()
     for number, item in enumerate(items):
         if shown:

@@ -1,12 +1,12 @@
 """Accuracy of the CPU library's elementary functions: `python -m bench.ulp [--page PAGE]`.
 
-Each function of `ulp.cpp`, built like the library's loops, gets all 2^32 f32 numbers (functions of
-two numbers: `--f64` pairs) and a sample of f64 with every exponent. The greatest error, in units of
-the last place, is printed beside its bound; --page writes the table of a page. Exit status: 1 if a
-bound is exceeded.
+Each function of `ulp.cpp` is compiled like the library's loops. It is called with all 2^32 f32
+numbers (functions of two numbers: with `--f64` pairs) and with a sample of f64 numbers of every
+exponent. The greatest error, in units of the last place, is printed beside its bound. --page writes
+the table into a page. The exit status is 1 if a bound is exceeded.
 
-BOUNDS is the only list of bounds: docs/numbers.md shows it, and tests/kernels/test_elementary.py
-checks a sample.
+BOUNDS is the only list of the bounds. docs/numbers.md shows it, and
+tests/kernels/test_elementary.py checks a sample.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from . import timing
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 F64_COUNT = 100_000_000
-BLOCK = 1 << 20  # random arguments at a time
-SWEEP = 1 << 26  # neighbouring f32 at a time
+BLOCK = 1 << 20  # number of random arguments that are tested at a time
+SWEEP = 1 << 26  # number of consecutive f32 numbers that are tested at a time
 SPEED_COUNT = 1 << 14
 
 
 class Bound(NamedTuple):
-    """The guaranteed greatest error in ulp. inputs: a function's number of arguments."""
+    """The guaranteed greatest error in ulp. inputs: the number of the function's arguments."""
 
     f32: float
     f64: float
@@ -75,14 +75,14 @@ BOUNDS = {
     "tan": Bound(1, 1),
     "tanh": Bound(1, 1),
 }
-# Larger angles are computed by the C library: a sample is enough.
+# The C library computes larger angles, so a sample of them is sufficient.
 FAR_ANGLE = {"f32": 2.0**17, "f64": 2.0**40}
 OF_ANGLE = ("cos", "sin", "tan")
 DTYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
 
 
 class Error(NamedTuple):
-    """The greatest error, in ulp, of `seen` elements, and its arguments."""
+    """The greatest error in ulp among `seen` elements, and the arguments at which it occurs."""
 
     ulp: float
     at: tuple[float, ...]
@@ -142,7 +142,7 @@ _TABLE = re.compile(r"(<!-- written by bench/ulp.py -->\n).*?(<!-- /bench/ulp.py
 
 
 def unavailable_reason(capability: str) -> str:
-    """Return why ulp.cpp cannot be built or run here; "" if it can."""
+    """Return the reason why ulp.cpp cannot be compiled or run here, or "" if it can."""
     name = build_library.compiler()[0]
     if shutil.which(name) is None:
         return f"{name} is not on PATH"
@@ -172,7 +172,7 @@ def _cpu_info(field: str) -> str:
 
 @cache
 def built(capability: str) -> ctypes.CDLL:
-    """Compile ulp.cpp like the library's loops of a capability."""
+    """Compile ulp.cpp like the library's loops for a capability, and load it."""
     command = command_of(capability)
     headers = (build_library.KERNELS / "cuda" / "include").glob("*.cuh")
     text = [path.read_bytes() for path in (SOURCE, *sorted(headers))]
@@ -188,7 +188,7 @@ def built(capability: str) -> ctypes.CDLL:
 
 
 def command_of(capability: str) -> list[str]:
-    """Return the compiler's command without its output."""
+    """Return the compiler's command, without the name of the output file."""
     flags = build_library.CAPABILITIES[_machine()][capability].split()
     include = build_library.KERNELS / "cuda" / "include"
     return [
@@ -206,7 +206,8 @@ def computed(library: ctypes.CDLL, name: str, *inputs: Any) -> Any:
 
 
 def worst(library: ctypes.CDLL, name: str, *inputs: Any) -> Error:
-    """Return the greatest error of these arguments, against the C library with more precision."""
+    """Return the greatest error for these arguments, compared with the C library in higher
+    precision."""
     dtype = "f32" if inputs[0].dtype == np.float32 else "f64"
     function = getattr(library, f"{name}_worst_{dtype}")
     function.restype = ctypes.c_double
@@ -255,7 +256,7 @@ def _steps(library: ctypes.CDLL, name: str, count: int, sample: int | None) -> I
 
 
 def special(dtype: Any) -> Any:
-    """Return numbers at which functions often fail."""
+    """Return numbers at which functions often fail, such as infinities and subnormal numbers."""
     info = np.finfo(dtype)
     sizes = [0, info.smallest_subnormal, info.tiny, info.eps, 0.5, 1, 2, 3, 4, 1e4, 2.0**24]
     sizes += [2.0**53, info.max, np.inf, np.pi / 4, np.pi / 2, np.pi, 710, 746, 89, 104, 150, 1074]
@@ -273,7 +274,7 @@ def arguments(name: str, dtype: Any, count: int, rng: np.random.Generator) -> li
     if BOUNDS[name].inputs == 1:
         half = count // 2
         parts = [special(dtype), _any(dtype, half, rng), _moderate(dtype, half, rng)]
-        if name in OF_ANGLE:  # numbers near multiples of pi / 2
+        if name in OF_ANGLE:  # add numbers near multiples of pi / 2
             turns = np.exp2(rng.uniform(0, np.log2(FAR_ANGLE["f64"]), count // 8)).astype(np.int64)
             parts.append((turns * (np.longdouble("3.14159265358979323846264") / 2)).astype(dtype))
         return [np.concatenate(parts)]
@@ -283,14 +284,14 @@ def arguments(name: str, dtype: Any, count: int, rng: np.random.Generator) -> li
         for _ in range(2)
     )
     many = np.arange(count) % 4 == 3
-    if name == "pow":  # results with any exponent
+    if name == "pow":  # so that results have any exponent
         with np.errstate(all="ignore"):
             reach = np.finfo(dtype).maxexp + 10
             ends = rng.uniform(-reach - 60, reach, count)
             bits = np.log2(np.abs(x).astype(np.longdouble))
             y = np.where(many, y, (ends / bits).astype(dtype))
             x = np.where(many, x, np.abs(x))
-    elif name in ("atan2", "hypot", "fmod"):  # moderate ratios
+    elif name in ("atan2", "hypot", "fmod"):  # so that ratios are moderate
         with np.errstate(all="ignore"):
             y = np.where(many, y, (x * _moderate(np.float64, count, rng)).astype(dtype))
     return [np.concatenate([left, x]), np.concatenate([right, y])]
@@ -324,7 +325,7 @@ def _row(name: str, found: dict[tuple[str, str], Error]) -> str:
 
 
 def _origin(found: dict[tuple[str, str], Error], capability: str) -> str:
-    """Return a sentence: date, machine and number of arguments."""
+    """Return a sentence with the date, the machine and the number of arguments."""
     seen = {dtype: max(e.seen for (_, of), e in found.items() if of == dtype) for dtype in DTYPES}
     command = [*build_library.compiler(), "--version"]
     version = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -343,7 +344,8 @@ NUMPY = {
 
 
 def speed_table(library: ctypes.CDLL, names: list[str]) -> str:
-    """Return a table of nanoseconds per element, for `SPEED_COUNT` elements in a core's caches."""
+    """Return a table of nanoseconds per element, for `SPEED_COUNT` elements in the core's
+    caches."""
     lines = ["| function | f32 | NumPy | f64 | NumPy |", "|---|---:|---:|---:|---:|"]
     rng = np.random.default_rng(0)
     for name in timing.progress(names, str):

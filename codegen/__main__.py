@@ -1,5 +1,5 @@
-"""`python -m codegen` writes files; `--check` only compares them; `where OP` prints an operator's
-places."""
+"""`python -m codegen` writes the generated files; `--check` only compares them with the files on
+disk; `where OP` prints an operator's source lines."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _compare(model: Model) -> int:
 
 
 def _stale(texts: dict[Path, str]) -> list[Path]:
-    """Return the files in _generated that are no longer generated."""
+    """Return the files in _generated that the generator no longer writes."""
     return sorted(
         path
         for path in paths.GENERATED.rglob("*.py*")

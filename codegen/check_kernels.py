@@ -1,6 +1,6 @@
-"""Check that everything the YAML declares exists: native functions, CPU loops and CUDA functors.
+"""Check that all functions, CPU loops and CUDA functors to which the YAML refers are defined.
 
-Python files are read as AST and `.cu` files as text; nothing is imported or compiled.
+Python files are read as an AST and `.cu` files as text. Nothing is imported or compiled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .model import Model, Op
 
 
 _places: Any = paths.load_module("cli.places")
-# A function that returns the names that a file defines, with their lines.
+# A function that returns the names defined in a file, with their lines.
 Names = Callable[[Path], dict[str, int]]
 python_names: Names = _places.python_names
 cpu_loops: Names = _places.cpu_loops
@@ -24,7 +24,7 @@ cuda_names: Names = _places.cuda_names
 
 @dataclass(frozen=True)
 class Missing:
-    """The YAML declares something that does not exist."""
+    """A definition to which the YAML refers and which does not exist."""
 
     op: Op
     what: str
@@ -37,7 +37,7 @@ class Missing:
 
 
 def missing(model: Model) -> list[Missing]:
-    """Return all missing definitions, in the YAML's order."""
+    """Return all missing definitions, in the order of the YAML."""
     return [item for op in model.all.ops for item in _missing(op)]
 
 
@@ -59,13 +59,14 @@ def _missing(op: Op) -> Iterator[Missing]:
 
 
 def defines(family: str, name: str) -> bool:
-    """True if native/<family>.py defines `name` at its top level; a table's key does not count."""
+    """Return True if native/<family>.py defines `name` at the top level. Keys of tables do not
+    count."""
     return name in python_names(paths.native(family))
 
 
 def formulas(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the modules that define these names: `autograd.formulas.reduce` -> the names in order.
-    Names without a module are operators; they are listed under the package."""
+    """Return module -> the names that it defines, in order, such as `autograd.formulas.reduce`.
+    Names that no module defines are operators; they are listed under the package."""
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         homes = [path for path in paths.formulas() if name in python_names(path)]

@@ -1,4 +1,4 @@
-"""Docstrings of public functions, written from the YAML: doc, arguments, gradient, files."""
+"""Docstrings of public functions, made from the YAML: summary, arguments, gradient, files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> l
     """Return the docstring's lines. A method refers to the function of its name, and an in-place
     form to its operator, if these exist.
 
-    ops: the overloads of one name, of which the first one's `doc` is used. parameters: as in the
+    ops: the overloads of one name; the `doc` of the first one is used. parameters: as in the
     signature, with defaults.
     """
     first = ops[0]
@@ -123,7 +123,7 @@ def _returns(op: Op) -> str:
 
 
 def _gradient(ops: Sequence[Op]) -> list[str]:
-    """Return the gradient of the overload with the most arguments."""
+    """Return the docstring's gradient, which is that of the overload with the most arguments."""
     with_gradient = [op for op in ops if op.derivatives]
     if not with_gradient:
         return []

@@ -1,6 +1,5 @@
-"""Text of _generated/families/<family>.py, with the functions of each operator, and of
-_generated/index.py, with the family of every name and the lazy modules that load a family on first
-use.
+"""Text of _generated/families/<family>.py, which has the functions of a family's operators, and of
+_generated/index.py, by which the family of a name is found and loaded on first use.
 """
 
 from __future__ import annotations
@@ -61,13 +60,13 @@ INDEX_HEAD = '''def _read(text: str) -> dict[str, str]:
         family = following
     return found'''
 
-# Calls in code: `calls.view`, `_calls.view`.
+# matches calls in code, such as `calls.view` and `_calls.view`
 _USE = re.compile(r"\b_?calls\.(\w+)")
 _NAMED = re.compile(r"\b(?:_?operators|_ops)\.(\w+)")
 
 
 def families(model: Model, used: set[str]) -> dict[Path, str]:
-    """Return the files of the families, and the index. used: identifiers of overloads that code
+    """Return the files of all families and the index. used: identifiers of the overloads that code
     calls."""
     folder = paths.GENERATED / "families"
     found = {folder / "__init__.py": module("Functions and methods, one file for each family.")}
@@ -85,7 +84,8 @@ def families(model: Model, used: set[str]) -> dict[Path, str]:
 
 
 def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
-    """Return the overloads that the package, a formula or the given generated texts call.
+    """Return the overloads that the package, a formula or the given generated texts call by
+    `calls`.
 
     Raises: LookupError for a call of an unknown operator.
     """
@@ -104,8 +104,7 @@ def named_operators() -> set[str]:
 
 
 def _texts() -> list[str]:
-    """Return the texts of the package's modules that use generated code, except generated
-    modules."""
+    """Return the texts of the package's hand-written modules that import generated code."""
     found = [path for path in paths.PACKAGE.rglob("*.py") if paths.GENERATED not in path.parents]
     texts = [path.read_text(encoding="utf-8") for path in found]
     return [text for text in texts if "_generated import" in text]
@@ -157,8 +156,8 @@ def _index(model: Model, used: set[str]) -> str:
 
 
 def _namespaces(model: Model) -> str:
-    """Return namespace -> its family, except for `aten`. Raises: LookupError for a second family of
-    a namespace."""
+    """Return a dict text of namespace -> family, without `aten`. Raises: LookupError if a namespace
+    has two families."""
     found: dict[str, str] = {}
     for op in model.others:
         if found.setdefault(op.namespace, op.family) != op.family:
@@ -168,8 +167,8 @@ def _namespaces(model: Model) -> str:
 
 
 def _lacked(methods: set[str]) -> list[str]:
-    """Return the attributes, listed in names.txt, that the tensors of PyTorch and the arrays of
-    NumPy have and gputensor's tensors do not have."""
+    """Return attributes that tensors of PyTorch or arrays of NumPy have (names.txt), and
+    gputensor's tensors do not."""
     lines = paths.NAMES.read_text(encoding="utf-8").splitlines()
     theirs = [line.partition(": ") for line in lines]
     of_tensors = [names for kind, _, names in theirs if kind in ("torch.Tensor", "numpy.ndarray")]
@@ -195,7 +194,8 @@ def _defined(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 def _modules(model: Model) -> list[str]:
-    """Return the functions of the modules other than gt, under their names in these modules."""
+    """Return lines with the functions of gt.linalg and similar modules, under their names in the
+    module."""
     lines = []
     for name in MODULES:
         bases = [*model.bases("function", name), *model.aliases("function", name)]
@@ -205,11 +205,11 @@ def _modules(model: Model) -> list[str]:
 
 
 def _loops(model: Model) -> str:
-    """Return the dtypes of loops. The dtypes of a loop are taken from the row that has only this
-    loop. If there is none, they are taken from a row with several loops. For example, `clamp_min`
-    accepts bool, but `clamp` with two bounds does not.
+    """Return a dict text of the dtypes of each loop. They are taken from the row that needs only
+    this loop or, if there is none, from a row with several loops. For example, `clamp_min` accepts
+    bool, but `clamp` with two bounds does not.
 
-    Raises: LookupError if two rows contradict each other about a loop's dtypes.
+    Raises: LookupError if two rows give a loop different dtypes.
     """
     found: dict[str, dict[str, str]] = {}
     own = {
@@ -230,16 +230,16 @@ def _loops(model: Model) -> str:
 
 
 def batching(model: Model) -> str:
-    """Return the batch rules of rows that have their own rule."""
+    """Return the module with the batch rules of rows that do not use their family's rule."""
     rows = [f'"aten::{op.name}": "{op.batch}",' for op in model.ops if op.batch]
     return module(BATCHING_DOC, "\n".join(["RULES = {", *indent(rows), "}"]))
 
 
 def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str]]:
-    """Return (module, name) of a module's lazy names: the names that it imports `as` themselves for
-    type checkers.
+    """Return (module, name) for the lazy names of a module: the names that it imports for type
+    checkers as `name as name`.
 
-    A lazy name that is itself a module ends with a dot.
+    The entry for a lazy name that is itself a module ends with a dot.
     """
     tree = ast.parse(source.read_text(encoding="utf-8"))
     blocks = [
@@ -260,7 +260,7 @@ def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str
 
 
 def _later() -> list[str]:
-    """Return the lazy names of modules other than gt, by module."""
+    """Return lines with the lazy names of all modules except gt, by module."""
     lines = []
     for source in sorted(paths.PACKAGE.rglob("*.py")):
         if "lazy.attributes(globals())" in source.read_text(encoding="utf-8"):
@@ -273,7 +273,7 @@ def _later() -> list[str]:
 
 
 def _family_of(model: Model, base: str) -> str:
-    """Raises: LookupError if the overloads of one name are in two families."""
+    """Return the family of a name. Raises: LookupError if its overloads are in two families."""
     found = {op.family for op in model.named(base)}
     if len(found) > 1:
         raise LookupError(f"'{base}' must have one family (got {', '.join(sorted(found))})")
@@ -281,7 +281,7 @@ def _family_of(model: Model, base: str) -> str:
 
 
 def _listed(names: list[tuple[str, str]]) -> str:
-    """Return lines `family: name name` for all families, wrapped at the line length."""
+    """Return the names grouped as `family: name name`, in lines wrapped to the maximum length."""
     groups: dict[str, list[str]] = {}
     for family, name in names:
         groups.setdefault(family, []).append(name)

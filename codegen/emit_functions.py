@@ -1,8 +1,8 @@
-"""Text of the public callables of one operator: its function, its method, and the methods of
-Python's operators.
+"""Text of the public callables of an operator: its function, its method, and special methods such
+as `__add__`.
 
-Each callable selects the overload and calls through the table itself, so that there is only one
-frame between the user and the kernel.
+A callable selects the overload and calls through the dispatch table itself, so that there is only
+one frame between the user's call and the kernel.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 def functions(model: Model, base: str) -> list[list[str]]:
-    """Return the function of a public name, as a block of lines. Return no lines if `gt` does not
-    have the name."""
+    """Return the function of a public name as a block of lines, or no block if `gt` does not have
+    the name."""
     if base in (aliases := model.aliases("function")):
         return [[f"{base} = {aliases[base]}"]]
     return [public(model, base, "function")] if base in model.bases("function") else []
 
 
 def methods(model: Model, base: str) -> list[list[str]]:
-    """Return the method or property of a public name, and the methods of Python's operators."""
+    """Return the method or property of a public name, and its special methods such as `__add__`."""
     aliases = model.aliases("method")
     blocks = [[f"Tensor_{base} = Tensor_{aliases[base]}"]] if base in aliases else []
     for variant in ("method", "property"):
@@ -44,7 +44,8 @@ def methods(model: Model, base: str) -> list[list[str]]:
 
 
 def _alias(model: Model, base: str) -> list[str]:
-    """Return `Tensor_t = t` if the method has the function's parameters and code."""
+    """Return `Tensor_t = t` if method and function have equal parameters and code, otherwise no
+    lines."""
     if base not in model.bases("function"):
         return []
     function, method = (gathered(model, base, variant) for variant in ("function", "method"))
@@ -57,8 +58,7 @@ def _alias(model: Model, base: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Public:
-    """A public function or method: its overloads, and the rule by which several overloads are
-    merged."""
+    """A public function or method: its overloads, and the merge of several overloads."""
 
     name: str
     variant: str
@@ -79,20 +79,20 @@ class Public:
 
     @property
     def vararg(self) -> Argument | None:
-        """The parameter for a list of ints that callers may pass as in `x.view(2, 3)`."""
+        """The parameter that is a list of ints and may be passed as in `x.view(2, 3)`, or None."""
         return None if self.merge is not None else vararg(self.first, is_method=self.is_method)
 
     @property
     def options(self) -> list[Argument]:
-        """dtype, layout, device and similar options, if all overloads have them."""
+        """The options (dtype, layout, device and similar) if all overloads have them."""
         if not all(op.has_options for op in self.ops):
             return []
         return [a for a in self.first.schema.keyword_only if a.name in OPTIONS]
 
     @property
     def takes_requires_grad(self) -> bool:
-        """True if the function takes `requires_grad=`. One factory among its overloads is enough,
-        as in linspace."""
+        """True if the function takes `requires_grad=`. One factory among its overloads is
+        sufficient, as for linspace."""
         return all(op.has_options for op in self.ops) and any(
             op.takes_requires_grad for op in self.ops
         )
@@ -114,7 +114,7 @@ def public(model: Model, name: str, variant: str) -> list[str]:
     body = docstring.lines(it.ops, parameters, is_method=it.is_method)
     function = f"Tensor_{name}" if it.is_method else name
     merged = _single(it) if it.merge is None else _merged(it, it.merge)
-    # A parameter with the name of the function would hide it.
+    # A parameter with the function's name would hide the function.
     is_hidden = any(item.partition("=")[0] == function for item in parameters)
     own = f'globals()["{function}"]' if is_hidden else function
     body += _refused(name, own, [*_by_numpy_names(it), *merged])
@@ -134,8 +134,8 @@ def input_for_self(lines: Sequence[str]) -> list[str]:
 
 
 def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
-    """Return the lines of a function that explains failures, or repeats the call with numbers in
-    place of 0-d tensors. A `try` costs nothing without a failure."""
+    """Return a function's lines in a `try`. Its handler explains a failure, or repeats the call
+    with 0-d tensors replaced by numbers. A `try` takes no time if there is no failure."""
     head = "except Exception as error:"
     given = ["error", f'"{name}"', function, "locals()"]
     body = wrap("return _refuse(", given, ")")
@@ -144,8 +144,7 @@ def _refused(name: str, function: str, lines: Sequence[str]) -> list[str]:
 
 
 def signature(it: Public) -> list[str]:
-    """Return the parameters with defaults, followed by NumPy's names of parameters that have
-    one."""
+    """Return the parameters with defaults, followed by NumPy's names for those that have one."""
     listed = _own_parameters(it)
     if not (second := numpy_names(listed)):
         return listed
@@ -156,7 +155,8 @@ def signature(it: Public) -> list[str]:
 
 
 def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
-    """Return NumPy's name -> our name, for parameters that the function accepts under both names.
+    """Return NumPy's name -> our name for the parameters that the function accepts under both
+    names.
 
     Source: torch/csrc/utils/python_arg_parser.cpp, numpy_compatibility_arg_names. `dim` has no
     NumPy name if a required parameter follows it.
@@ -172,7 +172,7 @@ def numpy_names(parameters: Sequence[str]) -> dict[str, str]:
 
 
 def _by_numpy_names(it: Public) -> list[str]:
-    """Return lines that assign the arguments passed by NumPy's names."""
+    """Return lines that assign arguments passed under NumPy's names to our names."""
     listed = _own_parameters(it)
     names = numpy_names(listed)
     lines = []
@@ -198,7 +198,7 @@ def _own_parameters(it: Public) -> list[str]:
             found.insert(0, "self")
         for argument in it.first.schema.positional:
             if it.is_method and argument.name == "self" and it.vararg is None:
-                found.insert(0, "self")  # the condition of where() is its first argument
+                found.insert(0, "self")  # the schema of where() has the condition first
             elif argument is it.vararg:
                 found.append(f"{parameter(argument.name)}=None")
             elif not (it.is_method and argument.name == "self"):
@@ -224,7 +224,7 @@ def _single(it: Public) -> list[str]:
     lines = [] if it.vararg is None else spread(it.name, it.vararg)
     lines += _normalised(op.arguments, it.name)
     if op.shortcut:
-        # As in THPVariable_contiguous, a call that changes nothing returns self without a dispatch.
+        # as in THPVariable_contiguous, a call that changes nothing returns self without a dispatch
         lines += [f"if {op.shortcut}:", "    return self"]
     guards = ["alpha is _ONE"] * op.is_scaled + ["out is None"] * bool(it.outs)
     guards += ["not requires_grad"] * it.takes_requires_grad
@@ -243,22 +243,22 @@ def _single(it: Public) -> list[str]:
 
 
 def _call(op: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
-    """Return the call. Several results become a named tuple."""
+    """Return the call of an overload. Several results become a named tuple."""
     opened, _, closed = _named(op, " ").partition(" ")
     return gather.call(op, arguments, lead + opened, closed)
 
 
 def _named(op: Op, results: str) -> str:
-    """Return the expression of the named tuple of several results; for other operators `results`
-    itself."""
+    """Return the expression that makes a named tuple of several results. For operators without one,
+    return `results` unchanged."""
     is_tuple = op.named_results and op.is_public
     return f"Results_{op.base.rstrip('_')}({results})" if is_tuple else results
 
 
 def results(model: Model, base: str) -> list[str]:
-    """Return the line that defines the type of several named results.
+    """Return the line that defines the named tuple for an operator's results.
 
-    Raises: LookupError if overloads have different names of results.
+    Raises: LookupError if the overloads name their results differently.
     """
     ops = [op for op in model.named(base) if op.kind == "functional" and op.is_public]
     found = {op.named_results for op in ops} - {""}
@@ -268,7 +268,7 @@ def results(model: Model, base: str) -> list[str]:
 
 
 def _out_keys(form: Op) -> str:
-    """Return lines that add the keys of `out`."""
+    """Return a line that adds the keys of `out` to the key set."""
     name, count = form.base, len(form.schema.out_arguments)
     if count == 1:
         return f'key_set |= _checked_out("{name}", out)._keys & keep'
@@ -276,14 +276,15 @@ def _out_keys(form: Op) -> str:
 
 
 def _out(form: Op, arguments: Mapping[str, str], lead: str = "return ") -> list[str]:
-    """Return the call of an out form. Arguments that only the out form has get their defaults."""
+    """Return the call of an out form. Arguments that the functional form lacks get their
+    defaults."""
     outs = [a.name for a in form.schema.out_arguments]
     given = {name: f"out[{n}]" for n, name in enumerate(outs)} if outs[1:] else {outs[0]: "out"}
     return _call(form, {**arguments, **given}, lead)
 
 
 def _normalised(arguments: Sequence[Any], name: str, is_optional: bool = False) -> list[str]:
-    """Return the arguments, with device strings converted to devices and NumPy's dtypes to ours."""
+    """Return lines that convert device strings to devices and NumPy dtypes to ours."""
     lines = []
     for argument in arguments:
         at, base = parameter(argument.name), argument.type.base
@@ -322,7 +323,7 @@ def _merged(it: Public, merge: Merge) -> list[str]:
 
 def _cases(it: Public, merge: Merge) -> list[str]:
     ops = [it.find(case.overload) for case in merge.cases]
-    # The short cut is tried before the keys are collected.
+    # the short cut is tried before the key set is collected
     shared = len({tuple(a.name for a in op.tensors) for op in ops}) == 1
     shared = shared and not any(op.short or op.leaves_short_cuts for op in ops)
     lines = gather.gathered(ops[-1]) if shared else []
@@ -356,8 +357,8 @@ def _if(test: str, body: list[str]) -> list[str]:
 
 
 def _dunder(op: Op, name: str) -> list[str]:
-    """Return a method such as `__add__`, which calls `op` with the arguments given in the YAML. If
-    an equal method exists, return an alias of it."""
+    """Return a special method such as `__add__`, which calls `op` with the arguments given in the
+    YAML. If an equal special method exists, return an alias of it."""
     written = op.operators[name]
     if written == "self":
         return [f"Tensor_{name} = Tensor_{op.base}"]
@@ -370,12 +371,13 @@ def _dunder(op: Op, name: str) -> list[str]:
 
 
 def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
-    """Return the lines that return NotImplemented for a foreign operand, so that Python tries its
-    class."""
+    """Return the lines of a binary special method. They return NotImplemented for an operand of
+    another library, so that Python tries that operand's class."""
     keys = "self._keys | other._keys"
     if op.numbers:
         keys = f"self._keys if type(other) in NUMBERS else {keys}"
-        # The class may be NumPy's array. For a comparison no gradient would be lost.
+        # the other class may be NumPy's array; a comparison is allowed because it would lose no
+        # gradient
         is_comparison = name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
         foreign = [
             f"if (other := self._operand({op.base!r}, other, {is_comparison})) is None:",
@@ -385,7 +387,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
     else:
         foreign = [f"return self._foreign({op.base!r}, other)"]
     state = ["include, keep = _state.get()", "key_set = (key_set | include) & keep"]
-    # True if the operands are in order and all other arguments are defaults.
+    # True if the call passes its operands in order and defaults for all other arguments
     is_plain = all(given.get(a.name, a.name) in (a.name, default(a)) for a in op.arguments)
     first = gather.short_cut(op, arguments=given) if is_plain else []
     lines = ["try:", *indent([*first, f"key_set = {keys}"])]
@@ -394,7 +396,7 @@ def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
 
 
 def _given(op: Op, written: str) -> dict[str, str]:
-    """Return the arguments of a call from the YAML's text `other, self, rounding_mode="floor"`."""
+    """Return the arguments that a text in the YAML gives: `other, self, rounding_mode="floor"`."""
     text = f"_({written})"
     call = ast.parse(text, mode="eval").body
     assert isinstance(call, ast.Call)

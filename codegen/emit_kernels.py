@@ -1,7 +1,7 @@
-"""Text of _generated/kernels/<family>.py: a family's registrations and derivatives.
+"""Text of _generated/kernels/<family>.py: the registrations and derivatives of a family.
 
-Each operator has one row. When a slot is computed, gputensor/makers makes the kernels that do not
-depend on the signature.
+Each operator has one row. The kernels that do not depend on a signature are made by
+gputensor/makers when a slot of a dispatch table is computed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IMPORTED = (
 
 
 def kernels(model: Model, family: str) -> str:
-    """Return the module of a family."""
+    """Return the module of a family's registrations and derivatives."""
     names = emit_nodes.node_names(model)
     found = emit_nodes.nodes(model, family)
     rows = [line for op in model.ops if op.family == family for line in _row(op, names)]
@@ -51,7 +51,7 @@ def kernels(model: Model, family: str) -> str:
 
 # --- rows -----------------------------------------------------------------------------------------
 
-# Functions of makers/rows.py.
+# Functions of makers/rows.py, which register an operator.
 ROWS = {
     "impl", "bind", "forwards", "out_of", "selects", "counts", "tracks", "replays",
     "refuses_out", "refuses_resize", "passes", "casts",
@@ -84,8 +84,8 @@ def _row(op: Op, names: dict[str, str]) -> list[str]:
 
 
 def _kernel(op: Op, name: str) -> str:
-    """Return the kernel: a function of native/<family>.py, or a kernel derived from another
-    operator."""
+    """Return the kernel as an expression: a function of native/<family>.py, or a kernel derived
+    from another operator's."""
     if not op.follows:
         return f"native.{name}"
     if check_kernels.defines(op.family, op.identifier):
@@ -104,7 +104,8 @@ def _call(function: str, *given: str) -> list[str]:
 
 
 def _rules(op: Op, names: dict[str, str]) -> list[str]:
-    """Return the kernels above the operator's own kernel, from BackendSelect to Autocast."""
+    """Return the rules for kernels at the keys above the backend's, from BackendSelect to
+    Autocast."""
     found = []
     if op.is_factory:
         found.append("selects")
@@ -132,6 +133,6 @@ def _autograd(op: Op, names: dict[str, str]) -> str:
 
 
 def is_view(op: Op) -> bool:
-    """True if the result is a differentiable view; False for `detach`."""
+    """Return True if the result is a differentiable view, which excludes `detach`."""
     aliases = bool(op.schema.returns) and bool(op.schema.returns[0].type.aliases)
     return bool(op.derivatives) and op.kind == "functional" and aliases

@@ -1,11 +1,11 @@
-"""The derivatives of a family: a node class for each formula of native_functions.yaml.
+"""The derivatives of a family: one autograd node class for each formula in native_functions.yaml.
 
-A formula becomes a line of code unchanged, with one exception: properties of operands
-(`self.shape`, `geometry(self)`) are read when the operation is recorded, so that the operand need
-not be saved. `keep` does this; a kernel of makers/autograd.py calls it.
+The text of a formula is copied into the class, with one exception: properties of operands
+(`self.shape`, `geometry(self)`) are read when the operation is recorded, so that the operand itself
+need not be saved. The method `keep` reads and saves them; a kernel of makers/autograd.py calls it.
 
-Operands that share a formula get their gradients from one call. Its `grad_input_mask` marks the
-gradients that are needed, as in PyTorch's derivatives.yaml.
+Operands that share a formula get their gradients from one call. Its argument `grad_input_mask`
+marks the gradients that are needed, as in PyTorch's derivatives.yaml.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .text import WIDTH, indent, wrap
 if TYPE_CHECKING:
     from gputensor.core.schema import Type
 
-# Bases of the types whose values are numbers.
+# Base types of schemas whose values are numbers.
 _NUMERIC = ("Scalar", "float", "int", "SymInt")
 
 
 def node_names(model: Model) -> dict[str, str]:
-    """Return operator -> the name of its node class. In-place forms use the class of the functional
-    form.
+    """Return operator -> the name of its node class. An in-place form uses the class of its
+    functional form.
 
-    The numbers in names are those of PyTorch's derivatives.yaml. If we have fewer overloads, the
-    field `node` contains the name.
+    The numbers in the names are those of PyTorch's derivatives.yaml. If we lack some of PyTorch's
+    overloads, the field `node` gives the name.
     """
     names: dict[str, str] = {}
     counts: dict[str, int] = {}
@@ -56,7 +56,7 @@ def has_own_formula(op: Op) -> bool:
 
 @dataclass
 class Nodes:
-    """The classes of a family, and the names that they import from
+    """A family's node classes, and the names that they import from
     `gputensor.autograd.formulas`."""
 
     classes: list[list[str]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Nodes:
 def nodes(model: Model, family: str) -> Nodes:
     names = node_names(model)
     found = Nodes()
-    # Content of a class -> (its name, its `keep`). A class that differs only in its name is a
+    # Content of a class -> (its name, its `keep`). A class with the same content is defined as a
     # subclass.
     known: dict[tuple[str, ...], tuple[str, list[str]]] = {}
     for op in model.ops:
@@ -85,7 +85,8 @@ def nodes(model: Model, family: str) -> Nodes:
 
 
 class _Asking(ast.NodeTransformer):
-    """Replaces property reads of operands in a formula by names. asked: name -> expression."""
+    """Replaces reads of operands' properties in a formula by names. asked: name -> the
+    expression."""
 
     def __init__(self, operands: Collection[str]) -> None:
         self.operands = operands
@@ -111,7 +112,7 @@ class _Asking(ast.NodeTransformer):
 
 
 class _Placing(ast.NodeTransformer):
-    """Replaces names in a formula by code."""
+    """Replaces names in a formula by expressions."""
 
     def __init__(self, where: Mapping[str, str]) -> None:
         self.where = where
@@ -121,11 +122,11 @@ class _Placing(ast.NodeTransformer):
 
 
 class _Formula:
-    """The derivative of one operand: its text, and the values of the call that it needs.
+    """The derivative for one operand: its text, and the values that it needs from the call.
 
-    asked: name of a value -> expression over the arguments. tensors: operands whose elements the
-    formula reads. values: other arguments that the formula reads. others: results that the formula
-    reads, by name, with their number."""
+    asked: name -> the expression over the arguments that gives its value. tensors: the operands
+    whose elements the formula reads. values: the other arguments that the formula reads. others:
+    the results that the formula reads by name, with their positions."""
 
     def __init__(self, op: Op, text: str) -> None:
         asking = _Asking({argument.name for argument in op.tensors})
@@ -147,12 +148,12 @@ class _Formula:
 
     @property
     def saved(self) -> list[str]:
-        """The names of the saved tensors that are unpacked."""
+        """The names of the saved tensors, which must be unpacked."""
         return [*self.tensors, *(["result"] if self.has_result else []), *self.others]
 
     def lines(self, head: str, tail: str, margin: int = 8) -> list[str]:
-        """Return the expression between head and tail. Saved values are inlined, unless they are
-        used twice or the line would be too long."""
+        """Return the formula between head and tail as lines. Saved values are inlined unless they
+        are used twice or the line would be too long."""
         kept = [*self.asked, *(parameter(a.name) for a in self.values)]
         where = {name: f"node.saved_{name}" for name in kept}
         where |= {name: f"node.saved_{name}.unpack(node)" for name in self.saved}
@@ -167,7 +168,7 @@ class _Formula:
 
 
 def _formulas(op: Op) -> dict[str, _Formula]:
-    """Return formulas by operand, in the schema's order."""
+    """Return the formulas by operand, in the order of the schema."""
     return {
         a.name: _Formula(op, op.derivatives[a.name])
         for a in op.arguments
@@ -176,7 +177,7 @@ def _formulas(op: Op) -> dict[str, _Formula]:
 
 
 def names_of_formulas(op: Op) -> set[str]:
-    """Return the free names of the expressions: formulas or operators."""
+    """Return the free names in an operator's derivatives: functions of formulas, or operators."""
     given = {"grad", "grads", MASK, *dir(builtins)}
     found = set()
     for formula in _formulas(op).values():
@@ -186,14 +187,15 @@ def names_of_formulas(op: Op) -> set[str]:
 
 
 def _slots(op: Op) -> list[str]:
-    """Return the slots that hold tensors."""
+    """Return the slots of a node class that hold saved tensors."""
     found = [f"saved_{name}" for formula in _formulas(op).values() for name in formula.saved]
     in_order = [name for name in found if name != "saved_result"]
     return list(dict.fromkeys(in_order + [name for name in found if name == "saved_result"]))
 
 
 def _kept(op: Op) -> dict[str, str]:
-    """Return slot -> expression over the call's arguments, for values that are not tensors."""
+    """Return slot -> expression over the call's arguments, for saved values that are not
+    tensors."""
     found: dict[str, str] = {}
     for formula in _formulas(op).values():
         for name, expression in formula.asked.items():
@@ -205,8 +207,8 @@ def _kept(op: Op) -> dict[str, str]:
 
 
 def _held(name: str, kind: Type) -> str:
-    """Return the argument in the form to save: a copy for a list, and the value for a tensor in
-    place of a number, because both may change later."""
+    """Return the expression that saves an argument. A list is copied, and a tensor passed as a
+    number is replaced by its value, because both may change later."""
     if kind.required.is_list:
         return f"tuple({name}) if type({name}) is list else {name}"
     if kind.required.base in _NUMERIC:
@@ -230,7 +232,7 @@ def _tuple(targets: str, names: Sequence[str]) -> list[str]:
 
 
 def _head(op: Op) -> list[str]:
-    """Return the attributes of the class, see autograd/node.py."""
+    """Return the attributes of a node class; see autograd/node.py."""
     formulas, saved = _formulas(op), _slots(op)
     slots = (*saved, *_kept(op))
     targets = "__slots__ = saved" if saved and not _kept(op) else "__slots__"
@@ -253,7 +255,7 @@ def _head(op: Op) -> list[str]:
 
 
 def _body(op: Op) -> list[str]:
-    """Return `backward` and `release`."""
+    """Return the methods `backward` and `release` of a node class."""
     formulas, saved = _formulas(op), _slots(op)
     is_list = op.schema.returns[0].type.required.is_list
     lines = [f"def backward(node, {'*grads' if is_list or _differentiated(op) else 'grad'}):"]
@@ -273,16 +275,16 @@ def _body(op: Op) -> list[str]:
 
 
 def _differentiated(op: Op) -> list[int]:
-    """Return the numbers of the results whose gradients a formula reads, for operators with several
-    results."""
+    """Return the positions of the results whose gradients a formula reads, for operators with
+    several results."""
     if len(op.schema.returns) == 1:
         return []
     return sorted(set().union(*[formula.grads for formula in _formulas(op).values()]))
 
 
 def _results_of_grads(tree: ast.AST, count: int) -> set[int]:
-    """Return the results whose gradients a formula reads: the second result for `grads[1]`, all
-    results for `grads`."""
+    """Return the positions of the results whose gradients a formula reads: 1 for `grads[1]`, all
+    positions for `grads`."""
     picked = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "grads":
@@ -293,7 +295,7 @@ def _results_of_grads(tree: ast.AST, count: int) -> set[int]:
 
 
 def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
-    """Return the last lines of `backward`, which return gradients. They are one expression if
+    """Return the last lines of `backward`, which return the gradients, as one expression if
     possible."""
     if len(formulas) == 1:
         ((name, formula),) = formulas.items()
@@ -318,7 +320,7 @@ def _returned(op: Op, formulas: dict[str, _Formula]) -> list[str]:
 
 
 def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
-    """Return the line; a long call is broken at its arguments."""
+    """Return the line. A call that is too long is broken at its arguments."""
     made = ast.parse(expression, mode="eval").body
     if isinstance(made, ast.Subscript) and isinstance(made.value, ast.Call):
         tail = f"[{ast.unparse(made.slice)}]{tail}"
@@ -337,7 +339,7 @@ def _line(head: str, expression: str, tail: str, room: int) -> list[str]:
 
 
 def _keeps(model: Model, op: Op) -> list[str]:
-    """Return `keep`, and also `keep_inplace` if an in-place form overwrites a value that the
+    """Return the method `keep`. Add `keep_inplace` if an in-place form overwrites a value that the
     derivative needs."""
     lines = _keep(op, "keep", op.kind == "inplace")
     saves_self = any("self" in formula.tensors for formula in _formulas(op).values())
@@ -347,8 +349,8 @@ def _keeps(model: Model, op: Op) -> list[str]:
 
 
 def _keep(op: Op, name: str, is_inplace: bool) -> list[str]:
-    """Return a method that takes the call's arguments. It saves a tensor only if a formula needs
-    it."""
+    """Return a method that takes the call's arguments and saves the tensors that the needed
+    formulas read."""
     formulas = _formulas(op)
     needed: dict[str, list[int]] = {}
     for number, formula in enumerate(formulas.values()):

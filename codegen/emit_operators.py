@@ -1,4 +1,5 @@
-"""Text of one overload's Operator object, and of its call without argument parsing."""
+"""Text of an overload's Operator object, and of the function that calls it without argument
+parsing."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from .text import indent, wrap
 
 
 def operator(op: Op) -> list[str]:
-    """Return the line that defines the operator. Its schema is a text, which is parsed on first
+    """Return the line that defines an operator. Its schema is a string, which is parsed on first
     use."""
     given = [tuple_of(op.tags)] if op.tags else []
     given += [f"numbers={tuple_of(op.kernel_numbers)}"] if op.kernel_numbers else []
@@ -27,10 +28,10 @@ def tuple_of(texts: Sequence[str]) -> str:
 
 
 def call(op: Op) -> list[str]:
-    """Return the function that native code calls. All arguments are positional, and no argument is
-    parsed or checked."""
+    """Return the function by which native code calls an operator. All arguments are positional, and
+    none is parsed or checked."""
     given = []
-    # keyword-only arguments without a default may follow others with one: `*, alpha=1, out`
+    # keyword-only arguments without defaults may follow arguments with defaults: `*, alpha=1, out`
     may_default = True
     for argument in reversed(op.arguments):
         name = parameter(argument.name)

@@ -1,4 +1,4 @@
-"""Text of docs/operators.md: every operator with its files, in one table per family."""
+"""Text of docs/operators.md: one table per family, with each operator and its files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def page(model: Model) -> str:
 
 
 def _family(family: str, ops: list[Op]) -> list[str]:
-    # Rows are named and not linked, because a wheel contains no tests.
+    # Files of tests are named without a link, because a wheel contains no tests.
     files = [paths.native(family), paths.cpu_kernels(family), paths.cuda_kernels(family)]
     has_loops = any(op.needed_loops for op in ops)
     shown = [
@@ -57,7 +57,8 @@ def _row(op: Op) -> str:
 
 
 def _autocast(op: Op) -> str:
-    """Return `policy`, with the device types unless it applies to all of them."""
+    """Return an operator's autocast policy, with the device types if it does not apply to all of
+    them."""
     devices: dict[str, list[str]] = {}
     for device, policy in op.autocast.items():
         devices.setdefault(policy, []).append(device)

@@ -1,9 +1,8 @@
-"""Text of _generated/shapes.py: kernels by the shape of a schema, one function for each shape that
-occurs.
+"""Text of _generated/shapes.py: a kernel function for each schema shape that occurs.
 
-Passing arguments as `*args` costs a sixth of a small call (bench/overhead.py). So makers find
-functions with exactly the needed arguments in this module. For other shapes they use a general
-function.
+Passing arguments as `*args` takes a sixth of the time of a small call (bench/overhead.py). So
+makers use the functions of this module, which have exactly the needed arguments. For shapes that it
+lacks they use a general function.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ get, put = state.get, state.set
 mode, new = grad_mode.get, object.__new__"""
 
 NAMES = "abcdefghijkmnp"
-# Policies that cast operands; other policies select the dtype of the computation.
+# Policies that cast operands. All other policies choose the dtype of the computation.
 _CASTING = {"lower_precision_fp", "fp32", "promote"}
 
 
@@ -78,9 +77,10 @@ def shapes(model: Model) -> str:
 
 
 def shape_of(op: Op, differentiable: Iterable[str] | None = None) -> str:
-    """Return the shape, see Note [Shapes] in makers/autograd.py, which computes it from the schema.
+    """Return the shape of an operator's schema; see Note [Shapes] in makers/autograd.py.
 
-    differentiable: arguments with a derivative; none if irrelevant, as for a cast.
+    differentiable: the arguments that have a derivative, or an empty iterable if it does not
+    matter, as for a cast.
     """
     derivatives = op.derivatives if differentiable is None else differentiable
     inputs = derivatives or [a.name for a in op.tensors]
@@ -153,7 +153,7 @@ def _tracks(name: str, n: int) -> list[str]:
 
 
 def _plain(shape: str) -> str:
-    """Return the test that no operand has a history. Numbers are recognised by their type."""
+    """Return the condition that no operand has a history. Numbers are recognised by their type."""
     tests = {
         "T": "{0}._autograd is None",
         "N": "({0}._autograd is None if type({0}) is Tensor else type({0}) in NUMBERS)",
@@ -167,7 +167,7 @@ def _plain(shape: str) -> str:
 
 
 def _given(shape: str) -> str:
-    """Return the differentiated operands, as arguments."""
+    """Return the differentiated operands as an argument list."""
     stars = {"T": "", "N": "", "P": "", "Q": "", "L": "*"}
     return ", ".join(stars[letter] + name for letter, name in zip(shape, NAMES) if letter in stars)
 
@@ -187,7 +187,7 @@ def _refuses(shape: str) -> list[str]:
     ])  # fmt: skip
 
 
-# Letters of arguments without a derivative -> the test needed before reading their history.
+# Letter of an argument without a derivative -> the test that must come before reading its history.
 _CONSTANT = {"C": "", "M": "type({}) not in NUMBERS and ", "O": "{} is not None and "}
 
 
@@ -218,14 +218,14 @@ def _records(shape: str) -> list[str]:
 
 
 def _begins_by_itself(op: Op) -> bool:
-    """True if a short cut may record the operator: it makes one new tensor from tensors, and the
-    other arguments have no history."""
+    """Return True if a short cut may record the operator itself: the operator makes one new tensor
+    from tensors, and all other arguments have no history."""
     is_one = op.kind == "functional" and len(op.schema.returns) == 1
     return bool(op.derivatives and is_one and re.fullmatch("[TNC]{1,3}V*", shape_of(op)))
 
 
 def _begins(shape: str) -> list[str]:
-    """Return the function that records a call before its loop, for short cuts: `record` and `keep`
+    """Return the function by which a short cut records a call before its loop: `record` and `keep`
     in one frame. `otherwise` handles operands that are neither results nor leaves."""
     count = len(shape.rstrip("V"))
     operands, behind = NAMES[:count], NAMES[count : len(shape)]

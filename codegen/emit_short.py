@@ -1,9 +1,9 @@
-"""Text of _generated/short_forms.py: the forms of short cuts, composed of parts that they share.
+"""Text of _generated/short_forms.py: the functions of short cuts, composed of common parts.
 
-A short cut does in one frame the work of a table, Autograd's kernel and the backend's kernel, so it
-cannot call functions for its parts (Note [Short cuts] in gputensor/dispatch/shortcuts.py). This
-module contains each part once: checks of operands and thread, addresses of memory, the loop, the
-new tensor.
+A short cut does the work of a dispatch table, of Autograd's kernel and of the backend's kernel in
+one frame, so it cannot call functions for these steps (Note [Short cuts] in
+gputensor/dispatch/shortcuts.py). Here each step is written once: checks of operands and thread,
+addresses of memory, the loop, the new tensor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text of _generated/*.pyi: type stubs of functions, methods, calls and operators.
 
-Each overload has its own signature, so that completion shows valid combinations. Docstrings are in
-the .py.
+Each overload has a signature of its own, so that completion shows the valid combinations.
+Docstrings are in the .py files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ..tensor.tensor import Tensor
 _Number: TypeAlias = int | float | builtins.complex
 """
 
-# Types of operands that NumPy's protocol adds to Python's operators.
+# Operand types that NumPy's protocol adds to operators such as `+`.
 OPERANDS = """\
 _Array: TypeAlias = np.ndarray[Any, Any]
 _Operand: TypeAlias = Tensor | _Number | _Array | np.number[Any] | np.bool_
@@ -46,7 +46,7 @@ _Operand: TypeAlias = Tensor | _Number | _Array | np.number[Any] | np.bool_
 
 _RESULTS = {"Tensor": "Tensor", "bool": "bool"}
 
-# The kernel in a table returns the operator's results, in most cases one tensor.
+# A kernel in a dispatch table returns the operator's result, usually one tensor.
 OPERATORS = """from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -67,9 +67,10 @@ def __getattr__(name: str) -> _Of[Tensor]: ...
 
 
 def functions(model: Model, module: str = "") -> str:
-    """Return the stubs of functions. module: gt.linalg or similar, with short names."""
+    """Return stubs of public functions. module: "linalg" or similar, for its functions with short
+    names."""
     prefix = f"{module}_" if module else ""
-    # gputensor/__init__.py defines some names of gt itself.
+    # names of gt that gputensor/__init__.py defines have no stub here
     by_hand = set() if module else {name for _, name in exports()}
     lines: list[str] = []
     for name in [name for name in model.bases("function", module) if name not in by_hand]:
@@ -78,7 +79,7 @@ def functions(model: Model, module: str = "") -> str:
     aliases = model.aliases("function", module)
     second = {name.removeprefix(prefix): to.removeprefix(prefix) for name, to in aliases.items()}
     lines += [f"{name} = {to}" for name, to in second.items() if name != to]
-    # A stub re-exports names imported `as` themselves.
+    # a stub re-exports a name if it is imported as `name as name`
     taken = sorted({to for to in aliases.values() if not to.startswith(prefix)})
     imports = [f"from .functions import {to}{f' as {to}' * (to in second)}" for to in taken]
     return _stub(model, [*imports, *lines], defines_results=not module)
@@ -128,7 +129,7 @@ def _named(fields: str) -> str:
 
 
 def calls(model: Model, used: Collection[str]) -> str:
-    """Return the stubs of calls. used: identifiers of the overloads with calls."""
+    """Return the stubs of `calls`. used: identifiers of the overloads that have such a function."""
     lines: list[str] = []
     for op in [op for op in model.ops if op.identifier in used]:
         lines += wrap(f"def {op.identifier}(", _positional(op), f") -> {_result(op)}: ...")
@@ -136,15 +137,15 @@ def calls(model: Model, used: Collection[str]) -> str:
 
 
 def operators(model: Model, named: set[str]) -> str:
-    """Return the stubs of operators. named: overloads that code uses by name. They are written even
-    if they return one tensor."""
+    """Return the stubs of `operators`. named: overloads that code uses by name; they are written
+    even if they return one tensor, the default type."""
     results = {op.identifier: _result(op) for op in model.ops}
     lines = [f"{n}: _Of[{r}]" for n, r in results.items() if n in named or r != "Tensor"]
     return HEADER + OPERATORS + joined([*lines, ""])
 
 
 def _positional(op: Op) -> list[str]:
-    """Return the parameters of a call. Only the last ones may be omitted."""
+    """Return the parameters of a call. Only trailing parameters may have defaults."""
     found: list[str] = []
     may_default = True
     for argument in reversed(op.arguments):
@@ -173,7 +174,8 @@ def _signatures(it: Public, op: Op) -> list[list[str]]:
 
 
 def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
-    """Return the parameters of an overload, and a version with NumPy's names if it has any."""
+    """Return an overload's parameters and, if it has NumPy's names, the parameters with these
+    names."""
     names = [item.partition(":")[0] for item in items]
     taken = [item.partition("=")[0] for item in signature(it)]
     if "dim" not in names or "axis" not in taken:
@@ -191,8 +193,8 @@ def _by_both_names(it: Public, items: list[str]) -> list[list[str]]:
 
 
 def _distinct(ops: Sequence[Op]) -> list[Op]:
-    """Return the signatures, without those that another signature covers with fewer required
-    parameters."""
+    """Return the overloads to declare: of overloads with the same parameters, only the one with the
+    fewest required parameters."""
     found = {
         tuple((a.name, str(a.type.required)) for a in op.taken.arguments): op
         for op in reversed(ops)
@@ -201,7 +203,7 @@ def _distinct(ops: Sequence[Op]) -> list[Op]:
 
 
 def _signature(it: Public, op: Op, vararg: str, spread: bool = False) -> list[str]:
-    """Return the parameters of one overload. spread: the list of ints that is passed as `*size`."""
+    """Return the parameters of one overload. spread: write the list of ints as `*size`."""
     found: list[str] = []
     for argument in op.taken.positional:
         if it.is_method and argument.name == "self":
@@ -241,7 +243,8 @@ def _type(form: Any) -> str:
 
 
 def _result(op: Op) -> str:
-    """Return an operator's return type. A number is Any, because its type depends on the dtype."""
+    """Return an operator's return type. A number has type Any, because its type depends on the
+    dtype."""
     forms = [returned.type for returned in op.schema.returns]
     results = ["tuple[Tensor, ...]" if f.is_list else _RESULTS.get(f.base, "Any") for f in forms]
     if len(results) == 1:

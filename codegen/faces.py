@@ -1,5 +1,4 @@
-"""Text of the modules of _generated that do not depend on the operators: lazy modules of the
-families."""
+"""Text of the modules in _generated that do not depend on operators: they load families lazily."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Text that collects the key set of a call and calls through the table.
+"""Text of the lines that collect a call's key set and call through the dispatch table.
 
-If an operand may be a NumPy scalar, the lines catch the AttributeError of `_keys`. The function's
-error handling rejects other objects (emit_functions.py). A valid call pays for neither.
+If an operand may be a NumPy scalar, the lines catch the AttributeError of `_keys`. Other wrong
+objects are rejected by the function's error handler (emit_functions.py). A valid call has no cost
+from either.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .text import condition, indent, Line, wrap
 
 
 def expression(op: Op) -> str:
-    """Return the OR of the keys of the operator's Tensor arguments; "" if it has none."""
+    """Return an expression: the OR of the key sets of an operator's Tensor arguments, or ""."""
     at = {argument.name: parameter(argument.name) for argument in op.tensors}
     tensors = op.tensors
     if len(tensors) == 2 and op.numbers == (tensors[1].name,):
@@ -37,7 +38,8 @@ def expression(op: Op) -> str:
 
 
 def assigned(keys: str, frame: str = "{}") -> list[str]:
-    """Return `key_set = keys`, on several lines if long. frame: text around the keys."""
+    """Return `key_set = keys`, split into several lines if long. frame: the text around the
+    keys."""
     line = f"key_set = {frame.format(keys)}"
     if is_conditional(keys):
         return [line]
@@ -46,19 +48,19 @@ def assigned(keys: str, frame: str = "{}") -> list[str]:
 
 
 def is_conditional(keys: str) -> bool:
-    """True for `a if test else b`, which has a lower precedence than `|`."""
+    """Return True for `a if test else b`, which binds less tightly than `|`."""
     return re.match(r"\w+\._keys if ", keys) is not None
 
 
 def call(op: Op, arguments: Mapping[str, str], lead: str = "return ", tail: str = "") -> list[str]:
-    """Return the call through the table with `key_set`."""
+    """Return the call through the dispatch table, which is indexed by `key_set`."""
     given = [arguments.get(argument.name, parameter(argument.name)) for argument in op.arguments]
     head = f"{lead}op_{op.identifier}.table[key_set]("
     return wrap(head, ["key_set", *given], f"){tail}")
 
 
 def _coerced(op: Op, listed: str) -> str:
-    """Return the function that converts operands that are not tensors. For some operators the first
+    """Return the call that converts operands that are not tensors. For some operators the first
     operand may be a number."""
     if op.kind == "functional" and op.tensors[0].name in op.kernel_numbers:
         return f"_coerced_either({listed})"
@@ -75,11 +77,10 @@ def short_cut(
     op: Op, guards: Sequence[str] = (), arguments: Mapping[str, str] | None = None,
     numbers: Sequence[str] | None = None, made: str = "made",
 ) -> list[str]:  # fmt: skip
-    """Return lines that call the call's short cut, if there is one. It is looked up by the tensors'
-    geometries and receives all arguments except an `alpha` of 1. guards: tests that come first.
-    arguments: replacements of arguments, as in `call`. numbers: tensor arguments that may be
-    numbers, if they differ from the schema's. made: the function's return value for the result
-    `made`."""
+    """Return lines that look up a short cut by the tensors' geometries and call it if there is one.
+    It receives all arguments except an `alpha` of 1. guards: tests that come first. arguments:
+    replacements of arguments, as in `call`. numbers: tensor arguments that may be numbers, if these
+    differ from the schema's. made: the expression to return for the result `made`."""
     if op.short:
         return _by_arguments(op, guards, arguments or {}, made)
     if not op.leaves_short_cuts:
@@ -109,9 +110,9 @@ def short_cut(
 
 
 def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
-    """Look up the short cut of two tensors and any float `alpha`.
+    """Return lines that look up the short cut of two tensors and any float `alpha`.
 
-    guards: the tests of a call with alpha 1. The first one tests alpha itself.
+    guards: the tests for a call with alpha 1, of which the first is the test of alpha.
     """
     tests = ["type(alpha) is float", f"type({y}) not in NUMBERS", *guards[1:]]
     return [
@@ -125,8 +126,8 @@ def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
 def _by_arguments(
     op: Op, guards: Sequence[str], standing: Mapping[str, str], made: str
 ) -> list[str]:
-    """Look up the short cut with further arguments in the key. Arguments of the wrong type use the
-    full dispatch."""
+    """Return lines that look up a short cut whose key contains further arguments. A call with an
+    argument of the wrong type takes the full dispatch."""
     found_by, passed = (re.findall(r"\w+", part) for part in f"{op.short};".split(";")[:2])
     given = {a.name: standing.get(a.name, parameter(a.name)) for a in op.arguments}
     tensors = [argument.name for argument in op.tensors]
@@ -135,11 +136,11 @@ def _by_arguments(
         name, kind = given[argument.name], argument.type.required
         if argument.name in tensors and kind.is_list:
             tests.append(f"type({name}) in (list, tuple)")
-            may_hash = False  # because the list may contain objects that are not tensors
+            may_hash = False  # the list may contain objects that are not tensors
         elif argument.name in found_by and kind.is_list:
-            may_hash = False  # because short cuts check the list's elements
+            may_hash = False  # the short cut itself checks the list's elements
         elif argument.name in found_by and kind.base in ("ScalarType", "Device"):
-            may_hash = False  # because calls in native code pass users' arguments on
+            may_hash = False  # native code passes users' unchecked arguments on
         elif argument.name in found_by and kind.base in _TYPES:
             tests.append(f"type({name}) is {_TYPES[kind.base]}")
         elif argument.name in found_by and kind.base == "Scalar":
@@ -171,8 +172,8 @@ _TYPES = {"int": "int", "SymInt": "int", "bool": "bool"}
 
 
 def gathered(op: Op, before: Sequence[str] = ()) -> list[str]:
-    """Return lines that set `key_set` to the call's key set. before: lines that come first and fail
-    in the same way for invalid operands."""
+    """Return lines that set `key_set` to the call's key set. before: lines that come first; they
+    raise the same exception for invalid operands."""
     keys = expression(op)
     state = "include, keep = _state.get()"
     if not keys:

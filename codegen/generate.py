@@ -1,4 +1,4 @@
-"""All generated files of a model, as texts by path."""
+"""All generated files of a model, as a dict from path to text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader of native_functions.yaml. Every error names the file, the line and the operator."""
+"""Reader of native_functions.yaml. Each error names the file, the line and the operator."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def load(path: Path = paths.YAML) -> Model:
 
 @cache
 def loads(text: str) -> Model:
-    """Return the operators of a YAML text. Each text is read only once. Raises: EntryError for the
-    first mistake."""
+    """Return the model of a YAML text. It is cached, so each text is read only once. Raises:
+    EntryError for the first mistake."""
     try:
         root = _compose(text)
     except yaml.MarkedYAMLError as error:
@@ -67,8 +67,8 @@ def loads(text: str) -> Model:
 
 
 def _compose(text: str) -> yaml.Node | None:
-    """Parse the text. If PyYAML has libyaml, parsing takes a tenth of the time. PyYAML itself
-    reports errors."""
+    """Parse the text by libyaml if PyYAML has it, which takes a tenth of the time. Errors are
+    reported by PyYAML's own parser."""
     if hasattr(yaml, "CSafeLoader"):
         try:
             return yaml.compose(text, Loader=yaml.CSafeLoader)
@@ -78,7 +78,8 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 def _derived(entry: Op) -> Iterable[Op]:
-    """Return the operators named in `autogen`. Forms of a copy are derived from the copy."""
+    """Return the operators named in an entry's `autogen`. The forms of the copy, such as
+    `view_copy.out`, are derived from the copy and not from the entry."""
     copy = None
     for name in entry.autogen:
         of = copy if copy is not None and name.partition(".")[0] == copy.base else entry
@@ -128,7 +129,7 @@ def _variants(entry: Op, kind: str) -> tuple[str, ...]:
 
 def _forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:
     """Return the overloads named in `scalars`, which call the form of their kind, and the overloads
-    under second names."""
+    for `aliases`."""
     made = []
     for found in entry.scalars:
         of = next((op for op in forms if op.kind == found.kind), None)
@@ -153,7 +154,7 @@ def _forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:
 
 
 def _forward(of: Op, found: Any) -> Op:
-    """Return an overload that calls another one, with arguments at the same positions."""
+    """Return an overload that calls another overload, with arguments at the same positions."""
     return Op(
         schema=found,
         line=of.line,
@@ -171,8 +172,8 @@ def _forward(of: Op, found: Any) -> Op:
 
 
 def _key(of: Op, kind: str) -> str:
-    """Return the key for a form that is derived from another operator. An in-place form is
-    differentiated through the operator that it calls."""
+    """Return the dispatch key for a form that calls another operator. An in-place form of an
+    implicit composite is differentiated through the operator that it calls."""
     return model.IMPLICIT if of.is_implicit and kind == "inplace" else model.COMPOSITE[1]
 
 
@@ -185,12 +186,13 @@ def _derivatives(of: Op, kind: str) -> dict[str, str]:
 
 
 def _zeros(entry: Op) -> dict[str, str]:
-    """Return the derivatives of an in-place form whose result depends on no operand: zeros."""
+    """Return derivatives of zero, for an in-place form whose result does not depend on the
+    operands."""
     return {argument.name: "zeros_like(grad)" for argument in entry.tensors}
 
 
 class _Entry:
-    """One mapping of the YAML, with the line of each of its fields."""
+    """One entry of the YAML, with the line of each of its fields."""
 
     def __init__(self, node: yaml.Node) -> None:
         self.line = node.start_mark.line + 1
@@ -211,7 +213,7 @@ class _Entry:
         return EntryError(line, self.where, complaint)
 
     def pairs(self, node: yaml.MappingNode) -> list[tuple[str, yaml.Node]]:
-        """Return keys and values. Raise for a duplicate key, which YAML loaders would not
+        """Return keys and values. Raise an error for a duplicate key, which YAML loaders do not
         report."""
         seen: dict[str, int] = {}
         for key, _ in node.value:
@@ -288,8 +290,7 @@ class _Entry:
         if str(schema) != text:
             raise self.error(f"'func' must be spelled {str(schema)!r}", node)
         complaint = schema.check_kind()
-        # Only for `aten`, because PyTorch's in-place operators of other namespaces write to
-        # `input`.
+        # only for `aten`: PyTorch's in-place operators in other namespaces write to `input`
         if complaint is not None and not schema.name.namespace:
             raise self.error(f"'func' {complaint} (got {text!r})", node)
         if schema.name.namespace not in ("", *model.OTHERS):
@@ -359,7 +360,7 @@ class _Entry:
         return found
 
     def autocast(self, schema: Any) -> dict[str, str]:
-        """Return device type -> policy. A single word applies to all."""
+        """Return device type -> policy. A single word in the YAML applies to all types."""
         node = self.nodes.get("autocast")
         if node is None:
             return {}
@@ -384,7 +385,7 @@ class _Entry:
         return found
 
     def signature(self, schema: Any) -> Any:
-        """Return the Python signature: the schema's arguments without some of them, or with other
+        """Return the Python signature, which may lack arguments of the schema or have other
         defaults."""
         if "signature" not in self.nodes:
             return None
@@ -408,7 +409,8 @@ class _Entry:
         return found
 
     def python(self, schema: Any) -> dict[str, str]:
-        """Return Python's operators with the arguments that they pass: `__rsub__: other, self`."""
+        """Return special method -> the arguments that it passes, such as `__rsub__: other,
+        self`."""
         node = self.nodes.get("python")
         if node is None:
             return {}

@@ -1,15 +1,14 @@
-"""Merging of the overloads of one public name into one function: its parameters, and the choice of
-the overload.
+"""Merging of the overloads of one public name into one function, and the choice of the overload.
 
-The choice depends first on which arguments are given, then on their types. Both are derived from
-the schemas, or from a row's `signature` if Python's signature differs. Overloads with fewer
-parameters are tried first. An overload matches if all given arguments are its parameters and its
-required parameters are given. If several match, the type of an argument decides.
-
-Each parameter has one position. An argument at another parameter's position is moved to its own
-name: a tensor in `dim` of max(x, y) is `other`, and in randint(3, (2,)) `high` and `size` are one
-position too early. If an optional parameter follows a moved one (`to`), positional arguments are
-taken as `*args`.
+The choice depends first on which arguments are given, then on their types. Both rules are derived
+from the schemas, or from a row's `signature` if the Python signature differs. Overloads with fewer
+parameters are tried first. An overload matches if all given arguments are among its parameters and
+all its required parameters are given. If several overloads match, the type of an argument decides.
+Each parameter of the merged function has one position. An overload may have another parameter at
+this position; then the argument is moved to its own name. For example, a tensor in the position of
+`dim` in max(x, y) is `other`, and in randint(3, (2,)) `high` and `size` are each one position too
+early. If an optional parameter follows a moved one (`to`), positional arguments are received as
+`*args`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .text import indent
 if TYPE_CHECKING:
     from gputensor.core.schema import Argument
 
-# Tests for a value's type. A value of another type fails all of them.
+# Type -> test that a value has this type. A value of a type that is not listed fails all tests.
 TESTS = {
     "bool": "type({}) is bool",
     "str": "type({}) is str",
@@ -36,9 +35,9 @@ TESTS = {
 
 @dataclass(frozen=True)
 class Case:
-    """Call `overload` if `condition` is true ("" means always).
+    """Call `overload` if `condition` is true. "" means always.
 
-    arguments: schema name -> expression, if the expression is not the parameter with this name.
+    arguments: schema name -> expression, for arguments that are not simply passed by name.
     """
 
     condition: str
@@ -48,8 +47,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Merge:
-    """parameters: before `out` and options. preamble: lines before the cases, which assign
-    positional arguments to their names. forms: the parameters of each overload, for a message."""
+    """A merged function. parameters: those before `out` and the options. preamble: lines before the
+    cases, which assign positional arguments to names. forms: each overload's parameters, for an
+    error message."""
 
     parameters: tuple[str, ...]
     cases: tuple[Case, ...]
@@ -71,7 +71,8 @@ def merged(ops: Sequence[Op], *, is_method: bool) -> Merge:
 
 
 def vararg(op: Op, *, is_method: bool) -> Argument | None:
-    """The list of ints that callers may pass as in `x.view(2, 3)`, by PyTorch's rule.
+    """Return the list of ints that callers may pass as in `x.view(2, 3)`, by PyTorch's rule, or
+    None.
 
     Source: torch/csrc/utils/python_arg_parser.cpp, allow_varargs_intlist.
     """
@@ -84,7 +85,7 @@ def vararg(op: Op, *, is_method: bool) -> Argument | None:
 
 
 def spread(base: str, listed: Argument, others: Sequence[Argument] = ()) -> list[str]:
-    """Return lines that convert `*args` to ints, to a sequence, or to another overload's value."""
+    """Return lines that convert `*args` to a list of ints, or to the value of another overload."""
     name = parameter(listed.name)
     lines = ["if len(args) == 1:", f"    ({name},) = args", f"    if type({name}) is int:"]
     lines.append(f"        {name} = args")
@@ -98,11 +99,12 @@ def spread(base: str, listed: Argument, others: Sequence[Argument] = ()) -> list
 
 
 class _Overloads:
-    """The overloads in the order in which they are tried, with their parameters.
+    """The overloads of a name, in the order in which they are tried, and their parameters.
 
-    arguments, positional: by overload. places: names of the positional parameters, taken from the
-    longest overload. names: of all parameters. awaited: parameters that must be given but may be
-    None (`int? to`). If one is absent, which `...` marks, another overload is selected.
+    arguments, positional: by overload. places: the names of the positional parameters, taken from
+    the overload with the most. names: the names of all parameters. awaited: parameters that must be
+    given but may be None (`int? to`). Their default `...` means that they were not given, and
+    another overload is selected.
     """
 
     def __init__(self, ops: Sequence[Op], is_method: bool) -> None:
@@ -126,9 +128,9 @@ class _Overloads:
 
     @staticmethod
     def _order(op: Op) -> tuple[int, int, int]:
-        """The sort key. Overloads with fewer parameters come first. Of two overloads with equally
-        many, the first is the one with more parameters that a type test distinguishes, then the one
-        with more required parameters."""
+        """Return the sort key. Overloads with fewer parameters come first. Among overloads with
+        equally many, those with more parameters that a type test can distinguish come first, then
+        those with more required parameters."""
         told = sum(_class(a) in TESTS for a in op.taken.arguments)
         return len(op.taken.arguments), -told, -len(_needs(op.taken.arguments))
 
@@ -155,11 +157,11 @@ class _Overloads:
         return Merge(tuple(found), tuple(cases), tuple(preamble), tuple(forms))
 
     def default(self, name: str) -> str:
-        """Return the parameter's default; empty if all overloads require the parameter at one
+        """Return the parameter's default, or "" if all overloads require the parameter at one
         position.
 
-        It is None instead of the overloads' own defaults if the code must test whether an argument
-        was given.
+        The result is None instead of the overloads' defaults if the code must test whether an
+        argument was given.
         """
         if name in self.awaited:
             return "..."
@@ -178,8 +180,8 @@ class _Overloads:
     # -- from positions to names ----------------------------------------------------------------
 
     def _preamble(self) -> tuple[list[str], bool]:
-        """Return lines that assign values to their names, and True if the positional arguments are
-        taken as `*args`."""
+        """Return lines that assign values to their names, and True if positional arguments are
+        received as `*args`."""
         owns = list(self.positional.values())
         for op in self.ops:
             listed = vararg(op, is_method=self.is_method)
@@ -207,18 +209,19 @@ class _Overloads:
         return self.positional[op.name]
 
     def _moves(self, own: Sequence[Argument]) -> list[int]:
-        """Return the positions whose name belongs to another overload."""
+        """Return the positions at which the merged function has the name of another overload's
+        parameter."""
         return [k for k, a in enumerate(own) if a.name != self.places[k]]
 
     def _tests(self, own: Sequence[Argument]) -> list[tuple[str, list[str], list[str]]]:
-        """Return (test, names, values): the test that selects `own`, and the moved names and
-        values."""
+        """Return (test, names, values) tuples: a test that selects the overload with parameters
+        `own`, and the assignment of moved arguments."""
         moves, found = self._moves(own), []
         told = [k for k in moves if _class(own[k]) != _class(self.longest[k])]
         for k in told[:1]:
             test = _test(own[k], self.longest[k], parameter(self.places[k]))
             if _class(own[k]) == "Tensor" and own[k] is own[-1] and k + 1 < len(self.places):
-                test = f"{test} and {self._lacks(k + 1)}"  # otherwise a tensor may replace a number
+                test = f"{test} and {self._lacks(k + 1)}"  # else a tensor could be a number
             found.append((test, *self._assignment(own, moves)))
         first = moves[0]
         if first not in told and first + 1 < len(self.places):
@@ -226,7 +229,8 @@ class _Overloads:
         return found
 
     def _lacks(self, place: int) -> str:
-        """Return the test that no argument was given at a position of the longest list."""
+        """Return the test that no argument was given at a position of the longest parameter
+        list."""
         behind = self.longest[place]
         if behind.type.is_optional and not behind.has_default:
             self.awaited.add(behind.name)
@@ -239,7 +243,7 @@ class _Overloads:
         return list(map(parameter, names)), [values.get(name, "None") for name in names]
 
     def _tail(self) -> list[str]:
-        """Return the optional parameters at the end of all positional lists."""
+        """Return the optional parameters that end all lists of positional parameters."""
         ends = [own[::-1] for own in self.positional.values() if own]
         tail: list[str] = []
         for arguments in zip(*ends):
@@ -249,7 +253,7 @@ class _Overloads:
         return tail
 
     def _by_the_first(self, tail: list[str]) -> list[str]:
-        """Return lines that assign `*args` to names: the first argument's type selects the
+        """Return lines that assign `*args` to names. The type of the first argument selects the
         overload."""
         heads: dict[str, list[Argument]] = {}
         for own in self.positional.values():
@@ -296,7 +300,7 @@ class _Overloads:
         return found
 
     def _told(self, op: Op, other: Op) -> list[str]:
-        """Return the type test that distinguishes two overloads, or None."""
+        """Return the type tests that distinguish two overloads, or an empty list."""
         pairs = [(a, b) for a in self.arguments[op.name] if (b := self.argument(other, a.name))]
         pairs = [(a, b) for a, b in pairs if _class(a) != _class(b)]
         needed = [(a, b) for a, b in pairs if not (a.type.is_optional and b.type.is_optional)]
@@ -304,7 +308,7 @@ class _Overloads:
         return [" or ".join(tests)] if tests else []
 
     def _filled(self, op: Op) -> dict[str, str]:
-        """Return expressions for the arguments without a parameter, and for arguments whose
+        """Return expressions for arguments that are not parameters, and for arguments whose
         parameter has another default than the overload."""
         found = {}
         for a in op.arguments:
@@ -319,12 +323,12 @@ class _Overloads:
 
 
 def _needs(arguments: Sequence[Argument]) -> list[str]:
-    """Return the parameters that must be given, and not None."""
+    """Return the names of the parameters that must be given and may not be None."""
     return [a.name for a in arguments if not a.has_default and not a.type.is_optional]
 
 
 def _class(argument: Argument) -> str:
-    """Return the class of a value for tests: "list", or the name of its type."""
+    """Return the word for a parameter's type in TESTS: "list", or the name of its base type."""
     form = argument.type.required
     return "list" if form.is_list else str(form.base)
 

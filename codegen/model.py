@@ -1,6 +1,6 @@
-"""The data model: one `Op` per overload, with properties derived from its schema.
+"""The data model: one `Op` for each overload, with properties derived from its schema.
 
-This module has no I/O: `load.py` makes Ops from the YAML, and the emitters read them.
+This module has no I/O. `load.py` makes Ops from the YAML, and the emit_*.py modules read them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from gputensor.core.schema import Argument, FunctionSchema
 
 schema: Any = load_module("core.schema")
-# Words of `dtypes:` -> DtypeRule.
+# Word in the field `dtypes` -> DtypeRule.
 DTYPES: dict[str, Any] = load_module("core.dtype_rules").RULES
 
 NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
-# Names of alias sets, in the order of the written arguments.
+# Names of alias sets, for the arguments that are written, in their order.
 NAMES_OF_SETS = "abcdefgh"
-# Namespaces other than `aten` that have rows. Each has one family with all its kernels.
+# Namespaces other than `aten` that have rows. All kernels of such a namespace are in one family.
 OTHERS = ("_c10d_functional",)
 # Modules besides gt whose functions are operators: gt.linalg.inv is `linalg_inv`.
 MODULES = ("linalg", "fft", "special")
-# Modules of hand-written functions whose arguments differ from those of the operators.
+# Values of `python_module` for functions that are written by hand, because their arguments differ.
 BY_HAND = ("nn", "functional")
 COMPOSITE = (
     "CompositeImplicitAutograd",
@@ -38,10 +38,10 @@ COMPOSITE = (
 )
 DEVICES = ("CPU", "CUDA", "Meta")
 IMPLICIT = COMPOSITE[0]
-# In a formula of several operands, the name of a tuple of bools. A bool is True if the gradient of
-# its operand is needed.
+# Name of a tuple of bools in a formula for several operands: True for each operand whose gradient
+# is needed.
 MASK = "grad_input_mask"
-# Written in place of a kernel's name: the operator only calls the operator named after it.
+# Word in place of a kernel's name: the operator only calls the operator named after this word.
 FORWARD = "forward"
 
 # Autocast policies, and the device types that a row may name.
@@ -55,10 +55,10 @@ AUTOCAST_POLICIES = {
     "banned": "refused: it would lose too many digits",
 }
 AUTOCAST_DEVICES = ("CPU", "CUDA")
-# Properties of an operand, other than its elements, that an operator may read.
+# Properties of an operand that an operator may read without reading its elements.
 READS = ("geometry", "conjugates", "storage")
-# Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first one.
-# fallbacks/lazy_views.py reads the others, which come from the field `reads`.
+# Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first,
+# fallbacks/lazy_views.py all others, which come from the field `reads`.
 OUR_TAGS = ("numbers_as_tensors", *(f"reads_{what}" for what in READS))
 TAGS = (
     "core", "data_dependent_output", "dynamic_output_shape", "inplace_view",
@@ -66,29 +66,30 @@ TAGS = (
     "nondeterministic_bitwise", "nondeterministic_seeded", "numbers_as_tensors", "pointwise",
     "reduction", "view_copy",
 )  # fmt: skip
-# Tags that forms named by `autogen` do not inherit.
+# Tags that operators named in `autogen` do not inherit from their entry.
 OF_THE_ENTRY = ("core", "maybe_aliasing_or_mutating", *(f"reads_{what}" for what in READS))
 
 
-# Factory and family of the out forms that store short cuts.
+# (kernel factory, family) of the out forms that store short cuts.
 _SHORT_OUT = (("out", "unary"), ("out", "binary"), ("out", "comparison"))
 
 
 @dataclass(frozen=True)
 class Op:
-    """One overload.
+    """One overload of an operator.
 
-    line: of its entry in the YAML. dispatch: key -> name in native/<family>.py, or None if the
-    family's kernel factory is bound. factory: the prefix of that factory. autocast: device type ->
-    policy. signature: the parameters in Python, if they differ from the schema's arguments.
-    numbers: Tensor arguments that may be Python numbers; native code receives the numbers. python:
-    Python's operator -> the arguments that it passes, as {"__rsub__": "other, self"}.
-    short: the key of its short cuts and, after a semicolon, their arguments besides the tensors.
-    shortcut: a condition under which the method returns self without a dispatch.
-    node: the name of its derivative's class, if the numbering rule gives another name than
-    PyTorch's. replay: for a view that reads its elements in another way, so that as_strided cannot
-    make it again. activation: an operand that is often the result of an activation. If it is large,
-    it is recomputed. batch: its batch rule in func/rules/, if it differs from its family's rule.
+    line: the line of its entry in the YAML. dispatch: key -> name in native/<family>.py, or None if
+    the family's kernel factory makes the kernel. factory: the prefix of that factory's name.
+    autocast: device type -> policy. signature: the parameters in Python, if they differ from the
+    schema's arguments. numbers: Tensor arguments that may be Python numbers, which native code
+    receives unchanged. python: special method -> the arguments that it passes, such as {"__rsub__":
+    "other, self"}.
+    short: the key of its short cuts and, after a semicolon, the arguments that they take besides
+    the tensors. shortcut: a condition under which the method returns self without a dispatch.
+    node: the name of its node class, if PyTorch's name does not follow from the numbering rule.
+    replay: for a view that interprets its elements in another way, so that as_strided cannot make
+    it again. activation: an operand that is often the result of an activation function; if it is
+    large, it is recomputed. batch: its batch rule in func/rules/, if it is not its family's rule.
     source: the entry whose `autogen` names this overload. follows: the identifier of the operator
     whose results this overload copies or returns, by structured/forms.py. scalars: schemas of
     overloads that take numbers in place of `numbers`; each calls the form of its kind. aliases:
@@ -128,7 +129,7 @@ class Op:
 
     @property
     def name(self) -> str:
-        """`add.Tensor`."""
+        """Name with overload, such as `add.Tensor`."""
         overload = self.schema.name.overload
         return f"{self.base}.{overload}" if overload else self.base
 
@@ -138,7 +139,7 @@ class Op:
 
     @property
     def identifier(self) -> str:
-        """`add_Tensor`; of `add_.Tensor`: `add__Tensor`."""
+        """Name as a Python identifier: `add_Tensor`, or `add__Tensor` for `add_.Tensor`."""
         return self.name.replace(".", "_")
 
     @property
@@ -163,7 +164,7 @@ class Op:
 
     @property
     def taken(self) -> FunctionSchema:
-        """The Python function's parameters: the schema's arguments, with a memory format
+        """The parameters of the Python function: the schema's arguments, with a memory format made
         keyword-only."""
         if self.signature is not None:
             return self.signature
@@ -180,25 +181,26 @@ class Op:
 
     @property
     def has_joint_formula(self) -> bool:
-        """True if one formula gives the gradients of all differentiable operands."""
+        """True if one formula returns the gradients of all differentiable operands."""
         return any(MASK in formula for formula in self.derivatives.values())
 
     @property
     def tensors(self) -> list[Argument]:
-        """Arguments whose dispatch keys are collected."""
+        """The arguments from which dispatch keys are collected."""
         return [argument for argument in self.arguments if argument.type.has_tensor]
 
     @property
     def operators(self) -> dict[str, str]:
-        """Python's operators of this form: `__isub__` belongs to the in-place form."""
+        """Special methods of this form, with their arguments. `__isub__` belongs to the in-place
+        form."""
         writes = {n for n in self.python if n[2] == "i" and f"__{n[3:]}" in self.python}
         is_form = self.kind == "inplace" and self.source is not None
         return {n: given for n, given in self.python.items() if (n in writes) == is_form}
 
     @property
     def kernel_numbers(self) -> list[str]:
-        """Tensor arguments for which kernels may receive a number. Python's operators pass a number
-        first, and so do out forms."""
+        """Tensor arguments that kernels may receive as numbers. The first operand may be a number
+        in special methods such as `__rsub__`, and in out forms."""
         first = self.tensors[0].name if self.tensors else ""
         swaps = any(given.startswith("other") for given in self.operators.values())
         takes_first = self.numbers and first == "self" and (swaps or self.kind == "out")
@@ -206,14 +208,14 @@ class Op:
 
     @property
     def public_name(self) -> str:
-        """The name after `gt.`: `linalg.inv` for linalg_inv."""
+        """The name behind `gt.`, such as `linalg.inv` for linalg_inv."""
         if self.python_module not in MODULES:
             return self.base
         return f"{self.python_module}.{self.base.removeprefix(f'{self.python_module}_')}"
 
     @property
     def named_results(self) -> str:
-        """Names of several results; empty if they have no names."""
+        """The names of several results as one string, or "" if they have no names."""
         names = [value.name for value in self.schema.returns]
         return " ".join(names) if len(names) > 1 and all(names) else ""
 
@@ -224,12 +226,12 @@ class Op:
 
     @property
     def is_factory(self) -> bool:
-        """True for factories, whose backend BackendSelect chooses."""
+        """True for a factory: no operand determines the backend, so BackendSelect chooses it."""
         return self.has_options and not self.tensors
 
     @property
     def takes_requires_grad(self) -> bool:
-        """True if its public function has `requires_grad=`.
+        """True if the public function takes `requires_grad=`.
 
         Source: torchgen/api/python.py, is_factory_function and is_like_or_new_function.
         """
@@ -238,7 +240,7 @@ class Op:
 
     @property
     def is_public(self) -> bool:
-        """True for a public operator: not for private names and parts of derivatives.
+        """True for a public operator, False for private names and for operators of derivatives.
 
         Source: tools/autograd/gen_python_functions.py, SKIP_PYTHON_BINDINGS.
         """
@@ -256,20 +258,21 @@ class Op:
 
     @property
     def loop(self) -> str:
-        """The loop that the family's factory binds."""
+        """The name of the loop that the family's kernel factory binds."""
         return self.loops[0] if self.loops else self.base.rstrip("_")
 
     @property
     def kernel_factory(self) -> str:
-        """The function of native/<family>.py that makes the kernel: `functional`, `mode_out`."""
+        """The function of native/<family>.py that makes the kernel, such as `functional` or
+        `mode_out`."""
         return f"{self.factory}_{self.kind}" if self.factory else self.kind
 
     @property
     def leaves_short_cuts(self) -> bool:
         """True if its CPU kernel may store short cuts: Note [Short cuts] in gputensor/dispatch.
 
-        The kernels in native/<family>.py may store them if they read only plain tensors. Of the out
-        forms, only pointwise operators store them.
+        Kernels made by a family's factory may store them if all operands are plain tensors. Of the
+        out forms, only those of pointwise operators store them.
         """
         if self.dispatch is not None or self.follows:
             return False
@@ -280,12 +283,12 @@ class Op:
 
     @property
     def is_scaled(self) -> bool:
-        """True if its short cuts apply to calls with `alpha` 1."""
+        """True if its short cuts serve calls with `alpha` 1."""
         return [a.name for a in self.arguments[2:] if a.name != "out"] == ["alpha"]
 
     @property
     def needed_loops(self) -> tuple[str, ...]:
-        """The loops that the kernels of every device must have for this operator."""
+        """The loops that every device must have for this operator."""
         return self.loops or ((self.loop,) if self.dispatch is None else ())
 
     @property
@@ -298,12 +301,13 @@ class Op:
 
     @property
     def is_forward(self) -> bool:
-        """True if it calls another overload, or is an overload under a second name."""
+        """True if the operator only calls another overload, or is an overload under a second
+        name."""
         return (self.dispatch or {}).get(IMPLICIT) == FORWARD
 
     @property
     def natives(self) -> list[str]:
-        """Names that native/<family>.py must define for an explicit dispatch."""
+        """The names that native/<family>.py must define, because `dispatch` refers to them."""
         if self.follows:
             return []
         return list(dict.fromkeys(self.dispatch.values())) if self.dispatch else []
@@ -311,10 +315,10 @@ class Op:
 
 @dataclass(frozen=True)
 class Model:
-    """All operators, in the YAML's order: entries, and the operators named by `autogen`.
+    """All operators, in the order of the YAML: its entries, and the operators named in `autogen`.
 
-    ops: operators of `aten`. others: operators of other namespaces, which are only in `gt.ops`;
-    each namespace has one family.
+    ops: operators of `aten`. others: operators of other namespaces, which are found only in
+    `gt.ops`. Each of these namespaces has one family.
     """
 
     ops: tuple[Op, ...]
@@ -332,17 +336,17 @@ class Model:
         return next(op for op in self.ops if op.name == name)
 
     def overloads(self, base: str, variant: str) -> list[Op]:
-        """Return the overloads that a public name merges, without out forms."""
+        """Return the overloads that a public function or method merges, without out forms."""
         return [op for op in self.named(base) if variant in op.variants and op.kind != "out"]
 
     def named(self, base: str) -> Sequence[Op]:
-        """Return all overloads of a name, with out forms."""
+        """Return all overloads of a name, including out forms."""
         return self._by_base.get(base, ())
 
     @cached_property
     def _by_base(self) -> dict[str, list[Op]]:
-        """Overloads by base name. The result is cached, like `bases`, because it is read many times
-        for each name."""
+        """Overloads by base name. The dict is cached, because it is read many times for each
+        name."""
         found: dict[str, list[Op]] = {}
         for op in self.ops:
             found.setdefault(op.base, []).append(op)
@@ -357,8 +361,8 @@ class Model:
         return {}
 
     def bases(self, variant: str, module: str | None = None) -> list[str]:
-        """Return public names in alphabetical order. module: only names of this python_module; ""
-        for gt itself."""
+        """Return the public names in alphabetical order. module: return only the names of this
+        python_module; "" stands for gt."""
         if (variant, module) not in self._bases:
             self._bases[variant, module] = self._public(variant, module)
         return self._bases[variant, module]
@@ -368,7 +372,7 @@ class Model:
         return sorted({op.base for op in ops if self.overloads(op.base, variant)})
 
     def aliases(self, variant: str, module: str | None = None) -> dict[str, str]:
-        """Return alias -> its public name."""
+        """Return alias -> the public name for which it stands."""
         is_method = variant != "function"
         ops = [op for op in self._second_names if not (is_method and op.python_module)]
         found = {op.base: op for op in ops}
@@ -378,8 +382,8 @@ class Model:
         }  # fmt: skip
 
     def out_of(self, op: Op) -> Op | None:
-        """Return the out form of a functional operator: from its autogen, or the entry with its
-        arguments."""
+        """Return the out form of a functional operator: the form in its `autogen`, or an entry with
+        the same arguments."""
         if op.kind != "functional":
             return None
         wanted = [str(argument.type) + argument.name for argument in op.schema.positional]
@@ -396,7 +400,7 @@ class Model:
         return None
 
     def with_dtype(self, op: Op) -> Op | None:
-        """The overload with the arguments of `op`, followed by a dtype."""
+        """Return the overload with the arguments of `op` followed by a dtype, or None."""
         wanted = [*(argument.name for argument in op.arguments), "dtype"]
         for other in self.named(op.base):
             names = [argument.name for argument in other.arguments]
@@ -409,16 +413,16 @@ class Model:
 
 
 def parameter(name: str) -> str:
-    """Return an argument's name in Python: `from` is `from_`."""
+    """Return an argument's name in Python, such as `from_` for `from`."""
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-# at::Reduction, which is an int in schemas; and native code's default dtype.
+# values of at::Reduction, which are ints in schemas, and of the default dtype of native code
 _ENUMS = {"Mean": "1", "Sum": "2", "long": "None"}
 
 
 def default(argument: Any) -> str:
-    """Return the default as Python text."""
+    """Return an argument's default as Python text."""
     value = argument.default
     if isinstance(value, schema.Name):
         return _ENUMS.get(value) or f"_{value}"
@@ -428,14 +432,14 @@ def default(argument: Any) -> str:
 
 
 def _copying(entry: Op, name: Any) -> FunctionSchema:
-    """Return the schema of a view as a copy: without aliases."""
+    """Return the schema of a view operator's copy, which has no aliases."""
     plain = schema.parse(re.sub(r"\(a( -> \*)?\)", "", str(entry.schema)))
     found: FunctionSchema = schema.FunctionSchema(name, plain.arguments, plain.returns)
     return found
 
 
 def derive(entry: Op, name: str) -> FunctionSchema | None:
-    """Return the schema of an autogen name of `entry`; None if the name is not a form of it.
+    """Return the schema of a name in the `autogen` of `entry`, or None if it is not a form of it.
 
     Source: torchgen/native_function_generation.py.
     """
@@ -463,7 +467,7 @@ def derive(entry: Op, name: str) -> FunctionSchema | None:
 
 
 def _derive_outs(entry: Op, name: str) -> FunctionSchema | None:
-    """Return the out form of several results, with PyTorch's overload name."""
+    """Return the out form's schema for several results. Its overload name is PyTorch's."""
     base, _, overload = name.partition(".")
     if base != entry.base or not overload:
         return None

@@ -1,6 +1,6 @@
-"""Paths of the checkout, and loading of modules of gputensor/core by path.
+"""Paths in the checkout, and loading of single modules of gputensor by path.
 
-This module does not run `gputensor/__init__.py`.
+Loading a module does not run `gputensor/__init__.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ NAMES = PACKAGE / "core" / "errors" / "names.txt"
 OPERATORS_PAGE = ROOT / "docs" / "operators.md"
 
 
-# Families with native code and formulas outside of native/ and autograd/formulas/.
+# Families whose native code and formulas are not in native/ and autograd/formulas/.
 NATIVES = {"collective": "distributed/operators.py"}
 FORMULAS = ("distributed/derivatives.py",)
 
 
 def formulas() -> list[Path]:
-    """Return the modules of formulas, one for each subject."""
+    """Return the paths of the modules with derivative formulas."""
     ours = sorted((PACKAGE / "autograd" / "formulas").glob("[!_]*.py"))
     return [*ours, *[PACKAGE / place for place in FORMULAS]]
 
@@ -32,7 +32,7 @@ def formulas() -> list[Path]:
 def load_module(name: str) -> types.ModuleType:
     """Load a module of gputensor, such as `core.schema`, by path.
 
-    Empty modules replace the packages that contain it, so that relative imports work and no
+    The packages that contain it are replaced by empty modules, so that relative imports work and no
     `__init__` runs.
     """
     package = "codegen_gputensor"
@@ -52,7 +52,7 @@ def native(family: str) -> Path:
 
 
 def dotted(path: Path) -> str:
-    """The name of a module of the package, such as `native.view`."""
+    """Return the dotted name of a module in the package, such as `native.view`."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
@@ -69,6 +69,5 @@ def rows(family: str) -> Path:
 
 
 def shown(path: Path) -> str:
-    """Return the path in the form for messages and pages: relative to the checkout's root, with
-    forward slashes."""
+    """Return a path as it is printed: relative to the checkout's root, with forward slashes."""
     return path.relative_to(ROOT).as_posix()

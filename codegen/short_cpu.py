@@ -1,4 +1,4 @@
-"""The forms of the CPU. See emit_short.py."""
+"""Short cut functions for the CPU; see emit_short.py."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from .text import indent
 def functional(
     name: str, n: int, has_number: bool = False, n_params: int = 0, is_element: bool = False
 ) -> list[str]:
-    """loop(*arrays) returns the result's array; with params, loop(*arrays, *behind). is_element: a
-    number is passed as an element, see `element_of`."""
+    """Return the form in which loop(*arrays) returns the result's array. With params, the call is
+    loop(*arrays, *behind). is_element: pass a number as an array of one element; see
+    `element_of`."""
     operands = OPERANDS[:n]
     given = [*operands, *(["other"] if has_number else [])]
     passed = ", ".join([*given, *PARAMS[:n_params]])
@@ -80,7 +81,7 @@ def inplace(name: str, n: int, has_number: bool = False, is_element: bool = Fals
 
 
 def out(name: str, n: int, has_number: bool = False) -> list[str]:
-    """The form that writes to an `out` of the result's layout and dtype."""
+    """Return the form that writes to an `out` with the layout and dtype of the result."""
     operands, number = OPERANDS[:n], ["other"] if has_number else []
     overflow = "nothing was written: NumPy converts the number first" if has_number else ""
     given = [*operands, *number, "out"]
@@ -103,8 +104,8 @@ def out(name: str, n: int, has_number: bool = False) -> list[str]:
 
 
 def scaled(name: str, is_inplace: bool) -> list[str]:
-    """The form with alpha, for calls that autograd does not record. Recording would also save
-    alpha."""
+    """Return the form with alpha, for calls that autograd does not record, because a record would
+    also have to save alpha."""
     operands, closed = OPERANDS[:2], ["loop", *([] if is_inplace else ["geometry"]), "largest"]
     what = "self" if is_inplace else "the loop's result"
     doc = f"(self, other, alpha) -> {what}. alpha: a float up to `largest`."
@@ -137,7 +138,7 @@ def into(n: int) -> list[str]:
 
 
 def made(name: str, closed: list[str], array: str) -> list[str]:
-    """The form of factories without an operand, or with an operand that only determines the
+    """Return the form for factories without an operand, or with an operand that determines only the
     layout."""
     setup = [ELEMENT] if "sizes" in array else []
     of = "array()" if "array" in closed else "uninitialised memory"
@@ -157,8 +158,8 @@ def made(name: str, closed: list[str], array: str) -> list[str]:
 
 
 def filled() -> list[str]:
-    """Like `made`, with a number. It is compared exactly, because 0.0 equals -0.0 and 1 equals
-    True."""
+    """Return the form of `made` with a fill value. The value is compared exactly, because 0.0
+    equals -0.0 and 1 equals True."""
     doc = "(size, value) -> a tensor over array(). asks: check the default device."
     closed = ["geometry", "array", "asks", "value"]
     return form("filled", closed, doc, ["kept = value"], ["size", "value"], [
@@ -171,7 +172,7 @@ def filled() -> list[str]:
 
 
 def repeated(n: int) -> list[str]:
-    """Factories of numbers, which are compared as in `filled`."""
+    """Return the form of factories with n numbers, which are compared as in `filled`."""
     given, kept = PARAMS[:n], each("{}0", PARAMS[:n])
     doc = f"({', '.join(given)}), numbers -> a tensor over array(). asks: as above."
     setup = [f"({kept[0]},) = numbers" if n == 1 else f"{', '.join(kept)} = numbers"]
@@ -185,10 +186,10 @@ def repeated(n: int) -> list[str]:
 
 
 def copied() -> list[str]:
-    """The form of copies.
+    """Return the form of copies.
 
-    For a view that permutes a whole tensor, the array is a view of that tensor's array, which takes
-    half the time. The array is kept only if it is the storage's own array.
+    For a view that permutes a whole tensor, the copied array is a view of that tensor's array,
+    which takes half the time. That array is kept only if it is the storage's own array.
     """
     doc = "self -> a copy of a geometry, in NumPy's order. turns: the permuted base, its order."
     setup = ["begin, finish = around", "of, dims = turns"]

@@ -1,4 +1,4 @@
-"""The forms of CUDA. See emit_short.py."""
+"""Short cut functions for CUDA; see emit_short.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CUDA_MEMORY = [
     "index, nbytes = device.index, geometry.extent * geometry.dtype.itemsize",
     "take = runtime.cuda().taker(nbytes, index)",
 ]
-# Memory from the allocator, with its storage and tensor.
+# lines that make memory from the allocator into a storage and a tensor
 ALLOCATED = [
     "storage = Storage()",
     "storage._data = memory",
@@ -27,8 +27,8 @@ ALLOCATED = [
 
 
 def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -> list[str]:
-    """Return lines that read the addresses of operands. low_bits: the bits that must be 0. Other
-    addresses use the full dispatch, which may choose another kernel."""
+    """Return lines that compute the operands' addresses. low_bits: a mask of bits that must be 0.
+    For other addresses the full dispatch is used, which may choose another kernel."""
     lines = [
         f"{x} = {storage}._data.ptr + {operand}._offset * size_{x}"
         for x, storage, operand in zip(ARRAYS, storages, operands)
@@ -41,7 +41,7 @@ def addresses(operands: Sequence[str], storages: Sequence[str], low_bits: str) -
 
 
 def cuda_functional(name: str, n: int, has_number: bool = False, n_params: int = 0) -> list[str]:
-    """The functional form. With params, it serves only calls with the params of the stored
+    """Return the functional form. With params, it handles only calls with the params of the stored
     launch."""
     operands, number = OPERANDS[:n], ["other"] if has_number else []
     closed = ["geometry", "device", "launch", *each("size_{}", ARRAYS[:n])]

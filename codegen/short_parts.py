@@ -1,4 +1,4 @@
-"""Common parts of the forms of short cuts. See emit_short.py."""
+"""Parts that the functions of short cuts have in common; see emit_short.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def form(
     name: str, closed: Sequence[str], doc: str, setup: Iterable[str], given: Sequence[str],
     body: Iterable[str],
 ) -> list[str]:  # fmt: skip
-    """Return the lines of a function that makes the closure `short`. closed: its variables."""
+    """Return the lines of a function that makes the closure `short`. closed: the closure's
+    variables."""
     return [
         *wrap(f"def {name}(", each("{}: Any", closed), ") -> ShortCut:"),
         f'    """{doc}"""',
@@ -39,21 +40,23 @@ def each(pattern: str, names: Iterable[Any]) -> list[str]:
 
 
 def params(n: int) -> list[str]:
-    """Parameters after the operands. Each has a default, because calls omit the last ones."""
+    """Return the params after the operands. Each has a default, because calls may omit the last
+    ones."""
     return each("{}=None", PARAMS[:n])
 
 
 def kept(n: int) -> list[str]:
-    """Return lines that store the params of a short cut in its cells."""
+    """Return lines that store a short cut's params in variables of the closure."""
     nones, names = ", ".join(["None"] * n), each("{}0", PARAMS[:n])
     return [f"{', '.join(names)}{',' * (n == 1)} = (*params, {nones})[:{n}]"] if n else []
 
 
 def ints(n: int | None = None, known: str = "") -> list[str]:
-    """Return lines that leave the short cut unless sizes are ints, because the keys do not
-    distinguish 1 from 1.0 and True. n: the number of sizes, if known. A call usually passes the
-    same size objects as the previous call, so the cheapest test, by identity, comes first. known:
-    the previous tuple, which may be passed again."""
+    """Return lines that leave the short cut unless all sizes are ints, because the key of the
+    lookup does not distinguish 1 from 1.0 and True. n: the number of sizes, if known. A call
+    usually passes the same objects as the call before, so the test by identity, which is the
+    cheapest, comes first. known: the name of the previous tuple of sizes, which may be passed
+    again."""
     if known:
         return [f"if size is not {known}:", *indent(ints(n))]
     if n is None:
@@ -67,8 +70,8 @@ def ints(n: int | None = None, known: str = "") -> list[str]:
 
 
 def others(n: int, on: str) -> list[str]:
-    """Return lines that call the next short cut for other params. Equal params are usually the
-    objects of the previous call, which is the cheapest test."""
+    """Return lines that call the next short cut if the params differ. Params are usually the same
+    objects as in the call before, so they are compared by identity first."""
     if not n:
         return []
     given, known = PARAMS[:n], each("{}0", PARAMS[:n])
@@ -81,9 +84,9 @@ def others(n: int, on: str) -> list[str]:
 
 
 def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = False) -> list[str]:
-    """Return lines that test for plain operands in a plain thread, and make a node if autograd
-    records. in_chains: a block of `gt.fuse` calls the table's function for chains, which returns
-    None if the operator must run immediately."""
+    """Return lines that test for plain operands and a plain thread, and make a node if autograd
+    records. in_chains: within `gt.fuse`, call the table's function for chains, which returns None
+    if the operator must run immediately."""
     begin = f"now is not BELOW and (node := begin({', '.join(given)})) is LONG"
     other_keys = each("{}._keys is not CPU_KEYS", operands)
     is_other = "now is not PLAIN and now is not BELOW"
@@ -102,8 +105,8 @@ def records(operands: Sequence[str], given: Sequence[str], in_chains: bool = Fal
 
 
 def is_plain(operands: Sequence[str], keys: str, is_written: bool, device: str = "") -> list[str]:
-    """Test that autograd has nothing to do for the operands. is_written: the first one is written
-    to, which autograd counts."""
+    """Return lines that leave the short cut if autograd must act on an operand. is_written: the
+    first operand is written to, so its version is counted."""
     reads = each("{0}._autograd is not None and not is_plain({0})", operands)
     if is_written:
         reads[0] = "{0}._autograd is not None and not may_write({0})".format(operands[0])
@@ -128,9 +131,10 @@ def arrays(operands: Iterable[str]) -> list[str]:
 
 def storage(operands: Sequence[str], may_lack: bool = True) -> list[str]:
     """Return lines that read the storage of the tensor that the call writes to, and check that no
-    operand shares its memory. On the CPU, `apart` finds storages over the same bytes.
+    operand shares its memory. On the CPU, `apart` also finds different storages over the same
+    bytes.
 
-    may_lack: CPU tensors may have no storage yet.
+    may_lack: CPU tensors may not have a storage yet.
     """
     names = "storage, theirs" if len(operands) == 2 else "storage"
     lines = [f"{names} = {', '.join(each('{}._storage', operands))}"]
@@ -143,20 +147,21 @@ def storage(operands: Sequence[str], may_lack: bool = True) -> list[str]:
 
 
 def apart(theirs: str, written: str, read: str) -> list[str]:
-    """Return lines that check that CPU arrays of two storages share no memory. They come after
-    `storage`."""
+    """Return lines that check that two storages of the CPU share no bytes. They come after the
+    lines of `storage`."""
     is_asked = f"{theirs} is not None and (storage.may_alias or {theirs}.may_alias)"
     return unless(f"{is_asked} and _may_share({written}, {read})")
 
 
-# A number as an element, cached together with the number. One assignment stores both, so that
-# threads cannot mix them up.
+# An element made from a number, and the number itself. One assignment stores both, so that they
+# belong together even if several threads store.
 NUMBER, LAST = "number", ("last = (None, None)",)
 
 
 def element_of(name: str) -> list[str]:
     """Return lines that convert a number to an array of one element, because NumPy takes twice as
-    long for a Python number. Programs usually pass the same number again."""
+    long for a Python number. The array is kept, because programs usually pass the same number
+    again."""
     return [
         f"known, {NUMBER} = last",
         f"if {name} is not known:",
@@ -168,9 +173,9 @@ def element_of(name: str) -> list[str]:
 def run(
     given: Sequence[str], result: str = "", overflow: str = "", before: Sequence[str] = ()
 ) -> list[str]:
-    """Return lines that run the loop without NumPy's warnings. overflow: a comment that explains
-    why the full dispatch may reject a number. before: lines that come first and fail in the same
-    way as the loop."""
+    """Return lines that run the loop without NumPy's warnings. overflow: a comment on why the full
+    dispatch may reject a number. before: lines that come first and raise the same exceptions as the
+    loop."""
     args, to = ", ".join(["loop", *given]), f"{result} = " if result else ""
     later = ", ".join(["loop", *("other" if x is NUMBER else x for x in given)])
     return [

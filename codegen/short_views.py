@@ -1,4 +1,4 @@
-"""The forms of views, of any device. See emit_short.py."""
+"""Short cut functions for views, on any device; see emit_short.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def made(geometry: str, offset: str) -> list[str]:
     ]
 
 
-# Find the base of a view of a tensor without history. Views of other tensors are recorded.
+# lines that find the base of a view of a tensor without history; other views are recorded
 BASE = [
     "base = self._autograd",
     "if base is None:",
@@ -31,7 +31,7 @@ BASE = [
 
 
 def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[str]:
-    """Return the lines that make the view with its base, as ADInplaceOrView does."""
+    """Return lines that make the view and track its base, as ADInplaceOrView does."""
     return [
         *made(geometry, offset),
         f"if {is_tracked}:",
@@ -43,8 +43,8 @@ def seen_of(geometry: str, offset: str, is_tracked: str = "unrecorded") -> list[
 
 
 def view(name: str = "view", n: int | None = None) -> list[str]:
-    """The form of a view. n: the number of sizes or dimensions to check; None without an
-    argument."""
+    """Return the form of a view. n: the number of sizes or dimensions to check; None if there is no
+    such argument."""
     doc = "(self, size), with these keys -> a view that keeps the offset."
     closed, setup = ["geometry", "keys", "known"], list[str]()
     if n:
@@ -80,7 +80,8 @@ def recorded() -> list[str]:
 
 
 def views() -> list[str]:
-    """Return the forms of views that are looked up by sizes, for each number of sizes."""
+    """Return a tuple of the view forms that are looked up by sizes, one for each number of
+    sizes."""
     names = each("view_{}", range(1, len(SIZES) + 1))
     return wrap("VIEWS = (", names, ")")
 

@@ -13,19 +13,19 @@ BUDGET = 25
 
 
 def counted(texts: dict[Path, str]) -> dict[Path, int]:
-    """Return the numbers of lines generated within the package."""
+    """Return path -> number of lines, for the generated files in the package."""
     return {
         path: text.count("\n") for path, text in texts.items() if paths.GENERATED in path.parents
     }
 
 
 def lines(model: Model) -> dict[Path, int]:
-    """Return the lines of every generated file of the package."""
+    """Return path -> number of lines, for all generated files in the package."""
     return counted(generate.files(model))
 
 
 def print_lines(model: Model) -> int:
-    """Print a table of kinds and one of families. Exit code 1 if the budget is exceeded."""
+    """Print the lines by kind and by family. Return exit code 1 if the budget is exceeded."""
     found, overloads = lines(model), len(model.all.ops)
     kinds: Counter[str] = Counter()
     families: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Python text: the header of generated files, and wrapping of long lines."""
+"""Formatting of generated Python text: file header and wrapping of long lines."""
 
 from __future__ import annotations
 

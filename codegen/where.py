@@ -1,4 +1,4 @@
-"""`python -m codegen where add`: all places of an operator, as file:line."""
+"""`python -m codegen where add`: print all places of an operator as file:line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ PLACES: Any = paths.load_module("cli.places")
 
 
 def print_places(known: Model, name: str) -> int:
-    """Print the places of every overload that matches `name`. Exit code 2 for an unknown name."""
+    """Print the places of each overload that matches `name`. Return exit code 2 for an unknown
+    name."""
     wanted = name.rpartition("::")[2]
     found = [op for op in known.all.ops if wanted in (op.base, op.name, op.identifier)]
     if not found:
@@ -34,8 +35,8 @@ def print_places(known: Model, name: str) -> int:
 
 
 def places(op: Op) -> list[tuple[str, str]]:
-    """Return (what, where) pairs in the order of a call: names, generated code, native, kernels,
-    test row."""
+    """Return (what, where) pairs in the order of a call: names, generated code, native code,
+    kernels, and last the row of its tests."""
     found = [("public", ", ".join(public_names(op)) or "gt.ops only"), ("schema", op.full_schema)]
     found.append(("yaml", f"{paths.shown(paths.YAML)}:{op.line}"))
     natives = op.natives
@@ -60,7 +61,7 @@ def places(op: Op) -> list[tuple[str, str]]:
 
 
 def public_names(op: Op) -> list[str]:
-    """Return the public names: `gt.add`, `Tensor.add`, and Python's operators."""
+    """Return the public names, such as `gt.add` and `Tensor.add`, and the special methods."""
     found = []
     if op.is_public and op.kind != "out":
         found += [f"gt.{op.public_name}"] if "function" in op.variants else []
@@ -74,13 +75,13 @@ def public_names(op: Op) -> list[str]:
 
 
 def _in_module(name: str) -> str:
-    """Return the name in its module: `special.erf` for special_erf."""
+    """Return a function's name in its module, such as `special.erf` for special_erf."""
     module, _, rest = name.partition("_")
     return f"{module}.{rest}" if module in model.MODULES else name
 
 
 def row_names(path: Path) -> dict[str, int]:
-    """Return the first arguments of `Row(...)` in a file of test rows, with their lines."""
+    """Return name -> line for the first argument of each `Row(...)` in a file of test rows."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     found: dict[str, int] = {}
     for match in re.finditer(r"""Row\(\s*["']([\w.]+)["']""", text):

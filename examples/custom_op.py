@@ -1,13 +1,13 @@
-"""Three ways to define an operator: silu(x) = x / (1 + exp(-x)), by NumPy on the CPU and by CUDA C
-on a GPU.
+"""Three ways to define an operator: silu(x) = x / (1 + exp(-x)), in NumPy for the CPU and in CUDA C
+for a GPU.
 
    python examples/custom_op.py                               # with a GPU, or on the CPU alone
    GPUTENSOR_CUDA=emulator python examples/custom_op.py       # the same CUDA C without a GPU
 
-1. forward only: `example::silu`; it has kernels, and no derivative;
-2. forward and backward registered apart: `example::silu_with_grad`, whose backward is an operator
-too;
-3. an autograd.Function around the operators of 1.
+1. only forward: `example::silu` has kernels, and no derivative;
+2. forward and backward registered separately: the backward of `example::silu_with_grad` is also an
+operator;
+3. an autograd.Function that calls the operators of 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def kernel(entry: str, of: gt.dtype) -> gt.cuda.Kernel:
 
 
 def launch(entry: str, *inputs: Tensor) -> Tensor:
-    """Run one of the kernels above on tensors of one shape, row by row."""
+    """Run one of the kernels above on tensors of equal shapes, and return its result."""
     inputs = tuple(x.contiguous() for x in inputs)
     made = gt.empty_like(inputs[0])
     if made.numel():

@@ -2,8 +2,8 @@
 
     python examples/dask_images.py [--images 16000] [--workers 2] [--memory 600MiB]
 
-Each chunk is a tensor of some hundred images. Two workers make the chunks, read them and drop them,
-so that only sums and small matrices are kept. Needs `pip install gputensor[clients]`.
+Each chunk is a tensor of several hundred images. Two workers make the chunks, use them and drop
+them, so that only sums and small matrices stay in memory. Needs `pip install gputensor[clients]`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SIDE, PER_CHUNK, PATTERNS = 64, 200, 3
 
 
 def images(block_info=None) -> gt.Tensor:
-    """Make a chunk of images, (n, 3, SIDE, SIDE), uint8: sums of a few patterns and noise, equal in
-    each run."""
+    """Make a chunk of images, (n, 3, SIDE, SIDE), uint8: sums of several patterns and noise. Each
+    run of the program makes the same images."""
     (first, last), *_ = block_info[None]["array-location"]
     generator = gt.Generator().manual_seed(first)
     axis = gt.linspace(0, 3.14, SIDE)

@@ -1,13 +1,14 @@
-"""Fourier transform of a matrix whose rows are divided among processes: two FFTs and one
+"""Fourier transform of a matrix whose rows are divided among processes: two FFTs and a
 redistribution.
 
     mpiexec -n 4 python examples/fft_parallel.py --size 2048
 
-A 2-d transform consists of a transform along the rows and one along the columns. Each process has
-whole rows at first, and whole columns after `redistribute(x, 0, 1)`: layout kernels pack, one
-all-to-all moves the data, and layout kernels unpack. Each rank gets its columns of the spectrum.
-The inverse does the same steps in reverse order. The program prints the times of the parts and of
-the transform in one process, and compares the results. Needs `pip install 'gputensor[mpi]'`.
+A 2-d transform consists of a transform along the rows and a transform along the columns. At first
+each process has whole rows; after `redistribute(x, 0, 1)` it has whole columns. For this, layout
+kernels pack the data, one all-to-all transfers it, and layout kernels unpack it. Each rank gets its
+columns of the spectrum. The inverse takes the same steps in reverse order. The program prints the
+times of the steps and of the transform in one process, and compares the results. Needs `pip install
+'gputensor[mpi]'`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ROUNDS = 7
 
 
 def rows(numbers: gt.Tensor, size: int) -> gt.Tensor:
-    """Return these rows of the matrix. They do not depend on the number of processes."""
+    """Return rows of the matrix by their numbers. They do not depend on the number of processes."""
     y, x = numbers.unsqueeze(1), gt.arange(size)
     waves = gt.sin(x * 0.37 + y * 0.11) + gt.cos(x * 0.05 - y * 0.23)
     return (waves + ((x * 7919 + y * 104729) % 1013) / 1013).float()
@@ -43,7 +44,7 @@ def inverse(mine: gt.Tensor) -> gt.Tensor:
 
 
 def milliseconds(call: Callable[[], object]) -> float:
-    """Return the milliseconds of the fastest of some rounds; all ranks begin a round together."""
+    """Return the milliseconds of the fastest round. All ranks start a round together."""
     best = float("inf")
     for _ in range(ROUNDS):
         dist.barrier()

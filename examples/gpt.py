@@ -5,9 +5,9 @@ write text.
     python examples/gpt.py --steps 200 --prompt "A tensor is "
     python examples/gpt.py --weights gpt.safetensors     # keeps the weights, with PyTorch's names
 
-The model is written as for PyTorch: change the import and it runs there. The program writes
-`gpt.png`, which shows the losses of the training text and of the held-out text. It needs matplotlib
-for the picture, and safetensors for `--weights`.
+The model is written as for PyTorch: with another import it runs there. The program writes
+`gpt.png`, a plot of the losses on the training text and on the held-out text. It needs matplotlib
+for the plot, and safetensors for `--weights`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-# For products as small as these, waiting for a thread on a busy CPU costs far more than a second
-# thread gains. BLAS reads this when NumPy is imported.
+# With one thread, because these matrix products are so small that waiting for a second thread on a
+# busy CPU takes longer than that thread saves. BLAS reads this when NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -35,8 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Text:
-    """Characters as numbers. Every tenth section is held out, so that each page is in both
-    parts."""
+    """A text with its characters as numbers. Every tenth section is held out, so each page is in
+    both parts."""
 
     stretch = 2_000
 
@@ -57,7 +57,7 @@ class Text:
         return "".join(self.characters[n] for n in numbers.tolist())
 
     def batch(self, part: str, size: int, length: int, device: str) -> tuple[torch.Tensor, ...]:
-        """Return windows of the text and the same windows one character later, each (size,
+        """Return windows of the text, and the same windows one character later, each as (size,
         length)."""
         numbers = self.parts[part]
         starts = torch.randint(len(numbers) - length, (size, 1))
@@ -66,7 +66,7 @@ class Text:
 
 
 def documentation() -> str:
-    """The pages of docs/, and README."""
+    """Return the text of README.md and of the pages in docs/."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     return "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
@@ -94,7 +94,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a perceptron at each position, both with residual connections."""
+    """Attention followed by a perceptron at each position, both with residual connections."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Maps characters (batch, length) to scores of the next character (batch, length,
+    """Maps characters (batch, length) to scores for the next character (batch, length,
     characters)."""
 
     def __init__(
@@ -157,7 +157,7 @@ class GPT(nn.Module):
 
 
 class Run:
-    """A model in training. losses: one for each step. held_out: (step, loss) at some steps."""
+    """A model and its training. losses: one for each step. held_out: (step, loss) at some steps."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         torch.manual_seed(args.seed)
@@ -195,7 +195,7 @@ class Run:
             self.show(step, time.perf_counter() - began)
 
     def show(self, step: int, passed: float) -> None:
-        """Show progress: a bar on a terminal, otherwise a line for each tenth."""
+        """Show progress: a bar on a terminal, otherwise a line after each tenth of the steps."""
         is_terminal, steps = sys.stderr.isatty(), self.args.steps
         if not is_terminal and step % max(1, steps // 10):
             return
@@ -209,7 +209,7 @@ class Run:
         print(f"\r{text:<90}" if is_terminal else text, end=end, file=sys.stderr, flush=True)
 
     def plot(self, path: str) -> None:
-        """Plot the losses of both parts by step."""
+        """Plot the losses on the training text and on the held-out text by step."""
         import matplotlib
 
         matplotlib.use("Agg")
@@ -242,7 +242,7 @@ class Run:
 
 
 def save(model: nn.Module, path: str) -> None:
-    """Save the weights as safetensors; PyTorch reads them by load_file and `load_state_dict`."""
+    """Save the weights as safetensors. In PyTorch, load_file and `load_state_dict` read them."""
     from safetensors.numpy import save_file
 
     save_file({name: x.cpu().numpy() for name, x in model.state_dict().items()}, path)
@@ -269,7 +269,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(given: list[str] | None = None) -> float:
-    """Train, write and plot. Returns the loss of the held-out part."""
+    """Train, write text and plot. Return the loss on the held-out text."""
     args = arguments(given)
     run = Run(args)
     count = sum(p.numel() for p in run.model.parameters())

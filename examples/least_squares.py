@@ -1,4 +1,4 @@
-"""A program written for PyTorch: `gputensor run-as-torch examples/least_squares.py` runs it."""
+"""A program written for PyTorch. `gputensor run-as-torch examples/least_squares.py` runs it."""
 
 import torch
 

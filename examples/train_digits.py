@@ -1,14 +1,14 @@
 """Trains a multilayer perceptron on scikit-learn's handwritten digits.
 
     python examples/train_digits.py                        # seconds; 98 % of held-out digits
-    python examples/train_digits.py --device cuda          # the same on a GPU
-    python examples/train_digits.py --device cuda --graph  # a step is one launch: a CUDA graph
+    python examples/train_digits.py --device cuda          # on a GPU
+    python examples/train_digits.py --device cuda --graph  # each step is one launch: a CUDA graph
     GPUTENSOR_CUDA=emulator python examples/train_digits.py --device cuda --epochs 1
 
-It writes `train_digits.png`: the loss at each step and the accuracy after each epoch. With
-`--checkpoint FILE` it also saves its state; a run with `--resume FILE` then gives the bits of a run
-without a pause. Needs scikit-learn and, for the picture, matplotlib (`pip install scikit-learn
-matplotlib`).
+It writes `train_digits.png`, a plot of the loss at each step and of the accuracy after each epoch.
+With `--checkpoint FILE` it also saves its state. A run that continues with `--resume FILE` gives
+bitwise the results of an uninterrupted run. Needs scikit-learn and, for the plot, matplotlib (`pip
+install scikit-learn matplotlib`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-# Products as small as these gain nothing from a second thread, and waiting for a thread on a busy
-# CPU costs much. BLAS reads this when NumPy is imported.
+# With one thread, because these matrix products are so small that a second thread saves no time,
+# and waiting for it on a busy CPU takes long. BLAS reads this when NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -30,14 +30,14 @@ import gputensor as gt
 from gputensor.nn import functional as F
 
 SIDE, PIXELS, CLASSES = 8, 64, 10
-HELD_OUT = 360  # digits, a fifth
+HELD_OUT = 360  # number of held-out digits, a fifth of all
 
 
 # --- data -----------------------------------------------------------------------------------------
 
 
 class Digits:
-    """1,797 digits of 8 x 8 pixels, shuffled by seed; a fifth of them is held out."""
+    """1,797 digits of 8 x 8 pixels, shuffled by `seed`. A fifth of them is held out."""
 
     def __init__(self, device: str, seed: int) -> None:
         try:
@@ -59,8 +59,8 @@ class Digits:
         return gt.from_numpy(array).to(self.device)
 
     def batches(self, epoch: int, size: int) -> Iterator[tuple[gt.Tensor, gt.Tensor]]:
-        """Batches of all digits, some moved by a pixel. They depend on seed and epoch, so that a
-        run can be resumed."""
+        """Yield batches of all digits, some of them moved by a pixel. The batches depend only on
+        seed and epoch, so that a run can be resumed."""
         random = np.random.default_rng([self.seed, epoch])
         order = random.permutation(len(self.classes))
         x = self.enter(moved(self.pixels[order], random))
@@ -69,7 +69,7 @@ class Digits:
 
 
 def moved(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Each digit, unchanged or moved by one pixel in any direction."""
+    """Return the digits, each unchanged or moved by one pixel in any direction."""
     down, right = random.choice([-1, 0, 1], (2, len(pixels)), p=[0.25, 0.5, 0.25]) + 1
     padded = np.pad(pixels.reshape(-1, SIDE, SIDE), ((0, 0), (1, 1), (1, 1)))
     rows = down[:, None, None] + np.arange(SIDE)[:, None]
@@ -88,12 +88,12 @@ class Perceptron:
         for n_in, n_out in itertools.pairwise(sizes):
             bound = n_in**-0.5
             for shape in ((n_out, n_in), (n_out,)):
-                # Numbers are drawn on the CPU, so that all devices start with equal weights.
+                # drawn on the CPU, so that all devices start with equal weights
                 drawn = (gt.rand(shape) * 2 - 1) * bound
                 self.parameters.append(drawn.to(device).requires_grad_())
 
     def __call__(self, x: gt.Tensor) -> gt.Tensor:
-        """Maps (N, pixels) to log-probabilities (N, classes)."""
+        """Map pixels (N, pixels) to log-probabilities (N, classes)."""
         *layers, (weight, bias) = zip(self.parameters[::2], self.parameters[1::2])
         for w, b in layers:
             x = F.relu(F.linear(x, w, b))
@@ -101,7 +101,7 @@ class Perceptron:
 
     @gt.no_grad()
     def accuracy(self, x: gt.Tensor, y: gt.Tensor) -> float:
-        """The share of digits that are classified correctly."""
+        """Return the fraction of digits that are classified correctly."""
         return (self(x).argmax(1) == y).to(gt.float32).mean().item()
 
 
@@ -112,7 +112,7 @@ def optimizer_of(
         return gt.optim.SGD(
             parameters, lr=0.1 if lr is None else lr, momentum=0.9, weight_decay=1e-4
         )
-    on_device = parameters[0].is_cuda  # counts steps on the device, for graphs
+    on_device = parameters[0].is_cuda  # count steps on the device, as graphs require
     return gt.optim.Adam(parameters, lr=0.003 if lr is None else lr, capturable=on_device)
 
 
@@ -121,13 +121,13 @@ def optimizer_of(
 
 class Captured:
     """Steps of whole batches as a CUDA graph. Values that change, such as the learning rate, are
-    copied into the tensors that the graph reads.
+    copied into tensors that the graph reads.
 
-    It is captured after two steps, which have loaded all kernels and made all state.
+    The graph is captured after two ordinary steps, which load all kernels and create all state.
     """
 
     def __init__(self, run: Run) -> None:
-        # in f64, the number that a step without a graph has
+        # float64, because the learning rate of a step without a graph is a Python float
         self.run, self.rate = run, gt.zeros((), dtype=gt.float64, device=run.args.device)
         self.steps = 0
         self.graph = gt.cuda.CUDAGraph()
@@ -150,8 +150,8 @@ class Captured:
 class Run:
     """A training run: the model, its optimizer and its history.
 
-    lr: the first learning rate; it decreases linearly to 0 over all epochs. losses: one for each
-    step. accuracies: on the held-out digits, after each epoch.
+    lr: the learning rate at the start, which decreases linearly to 0 over all epochs. losses: one
+    for each step. accuracies: on the held-out digits, one for each epoch.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -166,7 +166,7 @@ class Run:
         self.make_step = Captured(self) if args.graph else self.eager
 
     def train(self, steps: int) -> None:
-        """Train until this number of steps."""
+        """Train until this number of steps has been done."""
         began, made = time.perf_counter(), self.step
         while self.step < steps:
             epoch, done = divmod(self.step, self.per_epoch)
@@ -178,7 +178,7 @@ class Run:
                 losses.append(self.make_step(x, y, lr))
                 self.step += 1
                 self.show(steps, made, began)
-            self.losses += gt.stack(losses).tolist()  # the only wait for a GPU
+            self.losses += gt.stack(losses).tolist()  # only here the host waits for a GPU
             if self.step % self.per_epoch == 0:
                 self.accuracies.append(self.model.accuracy(*self.digits.held_out))
 
@@ -192,7 +192,7 @@ class Run:
         return loss.detach()
 
     def show(self, steps: int, made: int, began: float) -> None:
-        """Show progress: a bar on a terminal, otherwise a line for each epoch."""
+        """Show progress: a bar on a terminal, otherwise a line after each epoch."""
         is_terminal = sys.stderr.isatty()
         if self.args.quiet or not is_terminal and self.step % self.per_epoch:
             return
@@ -211,7 +211,7 @@ class Run:
     # --- checkpoints ------------------------------------------------------------------------------
 
     def save(self, path: str) -> None:
-        """Save everything that the next step depends on."""
+        """Save all state on which the next step depends."""
         kept = {name: getattr(self.args, name) for name in ("seed", "batch", "hidden", "optimizer")}
         gt.save({
             "settings": kept, "step": self.step, "losses": self.losses,
@@ -235,7 +235,7 @@ class Run:
     # --- picture ----------------------------------------------------------------------------------
 
     def plot(self, path: str) -> None:
-        """Plot the loss by step, and the error of the held-out digits by epoch."""
+        """Plot the loss by step, and the error on the held-out digits by epoch."""
         import matplotlib
 
         matplotlib.use("Agg")
@@ -297,7 +297,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(given: list[str] | None = None) -> float:
-    """Train, save and plot. Returns the accuracy on the held-out digits."""
+    """Train, save and plot. Return the accuracy on the held-out digits."""
     args = arguments(given)
     run = Run(args)
     if args.resume:

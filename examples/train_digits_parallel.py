@@ -3,10 +3,10 @@
     mpiexec -n 4 python examples/train_digits_parallel.py
     mpiexec -n 4 python examples/train_digits_parallel.py --checkpoint FILE --resume FILE
 
-The gradients are averaged over all ranks during backward. So all ranks have equal parameters, bit
-for bit, and these equal the parameters of a single process within rounding. Rank 0 writes
-`--checkpoint FILE` after each epoch. `--resume` continues from that file, or begins anew if there
-is none: so the second command may be repeated after a failure until it succeeds.
+The gradients are averaged over all ranks during backward. So all ranks have bitwise equal
+parameters, which equal the parameters of a single process up to rounding. Rank 0 writes
+`--checkpoint FILE` after each epoch. `--resume FILE` continues from that file, or starts anew if
+the file does not exist. So after a failure the second command can be repeated until it succeeds.
 Needs scikit-learn and `pip install 'gputensor[mpi]'`.
 """
 
@@ -42,8 +42,8 @@ class ParallelRun(Run):
             group["lr"] = lr
         self.optimizer.zero_grad()
         mine = [part.tensor_split(self.ranks)[self.rank] for part in (x, y)]
-        # The mean of this over all ranks is the mean over the batch, even if the batch is not
-        # divided evenly.
+        # the mean of this over all ranks is the mean over the batch, even if the batch cannot be
+        # divided evenly
         loss = F.nll_loss(self.model(mine[0]), mine[1], reduction="sum") * (self.ranks / len(y))
         loss.backward()
         self.averager.wait()
@@ -53,7 +53,7 @@ class ParallelRun(Run):
         return mean
 
     def is_same_everywhere(self) -> bool:
-        """True if all ranks have rank 0's parameters, bit for bit."""
+        """Return True if all ranks have bitwise the same parameters as rank 0."""
         same = True
         for p in self.model.parameters:
             first = p.detach().clone()

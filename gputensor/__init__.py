@@ -14,8 +14,8 @@ import sys as _sys
 import typing as _typing
 from os import environ as _environ
 
-# NumPy is imported first, and in this module. In a deeper stack of imports, its frames may lie at a
-# boundary of CPython's data stack (chunks of 16 KiB). There each call maps a new chunk, which
+# NumPy is imported first, and in this module. In a deeper stack of imports, calls within NumPy may
+# cross the end of a chunk (16 KiB) of CPython's data stack. Then each call maps a new chunk, which
 # doubled the time of this import.
 import numpy as _numpy
 
@@ -43,8 +43,9 @@ from .core.memory_format import (
 )  # fmt: skip
 from .tensor.tensor import Tensor as Tensor
 
-# These names are loaded on first use, to keep the import fast. `python -m codegen` reads these
-# lines and writes the module of each name for `__getattr__`. Operators are loaded in the same way.
+# These names are loaded on first use, which keeps the import of gputensor fast. `python -m codegen`
+# reads these lines and generates a table from name to module for `__getattr__`. Operators are
+# loaded in the same way.
 if _typing.TYPE_CHECKING:
     from . import (
         amp as amp, array_api as array_api, autograd as autograd, backends as backends,
@@ -143,7 +144,7 @@ __all__ = sorted({n for n in __all__ if n[0] != "_"} | {*_index.EXPORTS, *_index
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Load a name on first use; or load the package of a device, such as `gt.openreg`."""
+    """Return a name that is loaded on first use, or a device's package, such as `gt.openreg`."""
     from importlib import import_module
 
     if name in _index.EXPORTS:
@@ -173,7 +174,7 @@ _unknown_type_hooks.append(_load_device)
 
 
 class _ClientFinder:
-    """Notices imports of the modules in _CLIENTS: see Note [Clients] in
+    """Finder that detects the import of a module in _CLIENTS. See Note [Clients] in
     gputensor/interop/__init__.py."""
 
     @classmethod

@@ -1,6 +1,6 @@
 """The command `gputensor`, also `python -m gputensor`.
 
-It runs a subcommand. The subcommand's module, `cli/<name>.py`, is imported only then. Exit status:
+It runs a subcommand, whose module `cli/<name>.py` is imported only then. Exit status:
 0 fine, 1 a check failed, 2 bad input, 3 device absent.
 """
 
@@ -48,11 +48,11 @@ def main(argv: list[str] | None = None) -> int:
     except Refusal as refusal:
         print(f"gputensor {argv[0]}: {refusal}", file=sys.stderr)
         return refusal.status
-    except BrokenPipeError:  # `gputensor ops | head` closes the pipe early
+    except BrokenPipeError:  # the reader ended, as in `gputensor ops | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as stop:
-        if str(stop):  # the place of a kernel's fault
+        if str(stop):  # the text says where a kernel failed
             print(f"gputensor {argv[0]}: {stop}", file=sys.stderr)
         return 130
 

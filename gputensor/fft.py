@@ -1,7 +1,7 @@
 """Discrete Fourier transforms such as `gt.fft.rfft(x)`, as in torch.fft.
 
-The functions are operators, loaded with their families: rows of native_functions.yaml with
-`python_module: fft`.
+The functions are operators: rows of native_functions.yaml with `python_module: fft`. They are
+loaded with their families.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions of `gt` whose arguments differ from their operators', as in torch.functional."""
+"""Functions of `gt` whose arguments differ from their operator's, as in torch.functional."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .tensor.tensor import Tensor
 
 
 def einsum(equation: str, /, *operands: Any) -> Tensor:
-    """Return sums of products by the subscripts of the equation. Operands are combined two at a
-    time, from the left.
+    """Return sums of products as the subscripts in the equation describe. The operands are combined
+    in pairs, from the left.
 
-    The operands may be one list. `einsum(a, [0, 1], b, [1, 2], [0, 2])` gives subscripts as
-    numbers.
+    The operands may be given as one list. Subscripts may also be numbers:
+    `einsum(a, [0, 1], b, [1, 2], [0, 2])`.
 
         >>> gt.einsum("ij,kj->ik", gt.ones(2, 3), gt.ones(4, 3)).shape
         gputensor.Size([2, 4])
@@ -41,7 +41,7 @@ def einsum(equation: str, /, *operands: Any) -> Tensor:
 
 
 def _spelled(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """Return the equation for operands that are followed by lists of numbers."""
+    """Return the equation, and the operands, for a call with lists of numbers as subscripts."""
     operands, lists = given[0 : len(given) - len(given) % 2 : 2], given[1::2]
     terms = [_letters(numbers) for numbers in lists]
     result = "->" + _letters(given[-1]) if len(given) % 2 else ""
@@ -62,8 +62,8 @@ def _letters(numbers: Any) -> str:
 
 @declares()
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
-    """Return sums of products over dimensions: the last `dims` of a with the first `dims` of b, or
-    those in two lists.
+    """Return sums of products over dimensions: the last `dims` of a and the first `dims` of b, or
+    two lists of dimensions.
 
     >>> gt.tensordot(gt.ones(2, 3, 4), gt.ones(3, 4, 5)).shape
     gputensor.Size([2, 5])
@@ -90,7 +90,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
 
 @declares()
 def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
-    """The product of several matrices, in the order that takes the fewest multiplications."""
+    """Return the product of several matrices, in the order that takes the fewest
+    multiplications."""
     given = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices
     found = _all_tensors("chain_matmul", "matrices", given)
     return calls.chain_matmul(found) if out is None else calls.chain_matmul_out(found, out)
@@ -131,19 +132,20 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 
 @declares()
 def block_diag(*tensors: Any) -> Tensor:
-    """Return a block-diagonal matrix of the given matrices."""
+    """Return a block-diagonal matrix whose blocks are the given matrices."""
     return calls.block_diag(_listed("block_diag", tensors))
 
 
 @declares()
 def cartesian_prod(*tensors: Any) -> Tensor:
-    """The Cartesian product of 1-d tensors: all combinations of their elements, as rows."""
+    """Return all combinations of the elements of 1-d tensors, as rows (the Cartesian product)."""
     return calls.cartesian_prod(_listed("cartesian_prod", tensors))
 
 
 @declares()
 def atleast_1d(*tensors: Any) -> Tensor | tuple[Tensor, ...]:
-    """Return each tensor with at least 1 dimension; for a single tensor return no tuple."""
+    """Return each tensor with at least 1 dimension: a tensor for one argument, otherwise a
+    tuple."""
     found = _listed("atleast_1d", tensors)
     return calls.atleast_1d(found[0]) if _is_one(tensors) else calls.atleast_1d_Sequence(found)
 
@@ -177,11 +179,13 @@ _Histogramdd = named("histogramdd", "hist bin_edges")
 def gradient(
     input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
-    """The gradient along each dimension, or along dim, by finite differences of neighbours.
+    """Return the gradient by finite differences, along each dimension or along `dim`.
 
     Args:
-        spacing: the distance of neighbours, one for each dimension, or tensors of coordinates.
-        edge_order: 1, or 2 for parabolas at the borders.
+        spacing: the distance of adjacent points: a number, one number for each dimension, or
+        tensors
+            of coordinates.
+        edge_order: 1, or 2 for second-order differences at the borders.
 
     >>> gt.gradient(gt.tensor([1.0, 4.0, 9.0, 16.0]))
     (tensor([3., 4., 6., 7.]),)
@@ -208,10 +212,11 @@ def histogramdd(
     input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
     density: bool = False,
 ) -> Any:  # fmt: skip
-    """Counts or weights of points in bins of several dimensions, and the edges of the bins.
+    """Count points, or sum their weights, in bins of several dimensions. Return the bins and their
+    edges.
 
     Args:
-        bins: the number of bins, for each dimension or for all, or tensors of edges.
+        bins: the number of bins, for all dimensions or for each, or tensors of bin edges.
 
     >>> gt.histogramdd(gt.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), 2).hist
     tensor([[0., 1.],
@@ -233,11 +238,11 @@ def stft(
     window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect",
     normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Fourier transforms of overlapping frames of a signal, which are multiplied by a window. The
+    """Return Fourier transforms of overlapping frames of a signal, each multiplied by a window. The
     last two dimensions are frequencies and frames.
 
     Args:
-        center: frames are centred on elements; pad_mode extends the signal at its ends.
+        center: frames are centred on elements, and pad_mode extends the signal at both ends.
 
     >>> gt.stft(gt.ones(32), 8, return_complex=True).shape
     gputensor.Size([5, 17])
@@ -254,7 +259,7 @@ def stft(
     )
 
 
-# PyTorch's names -> compute_mode of the operator. Source: torch/functional.py, cdist.
+# PyTorch's mode names -> the operator's compute_mode. Source: torch/functional.py, cdist.
 _MODES = {
     "use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": 1,
     "donot_use_mm_for_euclid_dist": 2,
@@ -266,12 +271,12 @@ def cdist(
     x1: Tensor, x2: Tensor, p: float = 2.0,
     compute_mode: str | int | None = "use_mm_for_euclid_dist_if_necessary",
 ) -> Tensor:  # fmt: skip
-    """Distances by the p-norm between each row of x1 and each of x2.
+    """Return the p-norm distances between each row of x1 and each row of x2.
 
     Args:
-        compute_mode: when Euclidean distances are computed by a matrix product, which is faster and
-        less exact: from 26 points on (the default), always ("use_mm_for_euclid_dist"), or never
-        ("donot_use_mm_for_euclid_dist"). The operator's numbers 0, 1 and 2 mean the same.
+        compute_mode: when to compute Euclidean distances by a matrix product, which is faster and
+            less exact: from 26 rows on (the default), always ("use_mm_for_euclid_dist"), or never
+            ("donot_use_mm_for_euclid_dist"). The operator's numbers 0, 1 and 2 are accepted, too.
 
     >>> gt.cdist(gt.zeros(1, 2), gt.tensor([[3.0, 4.0], [0.0, 1.0]]))
     tensor([[5., 1.]])
@@ -286,7 +291,7 @@ def cdist(
 
 @declares()
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Convert indices into the flattened elements of a tensor of these sizes to its coordinates.
+    """Convert indices into the flattened elements of a tensor with these sizes to coordinates.
 
     >>> gt.unravel_index(gt.tensor([5]), (3, 4))
     (tensor([1]), tensor([1]))
@@ -309,8 +314,8 @@ def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """Return the sorted unique elements, or unique slices along dim. With return_inverse, also
-    return for each element its index among them; with return_counts, also their counts.
+    """Return the sorted unique elements, or the unique slices along dim. return_inverse adds the
+    index of each input element in the result, return_counts adds the number of occurrences.
 
     >>> gt.unique(gt.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
@@ -323,7 +328,7 @@ def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """Return the elements, or slices along dim, that differ from their predecessor.
+    """Return the elements, or the slices along dim, that differ from their predecessor.
 
     >>> gt.unique_consecutive(gt.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])

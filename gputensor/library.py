@@ -1,4 +1,4 @@
-"""`gt.library`: users' operators, as in torch.library; implemented in `custom/`."""
+"""`gt.library`: operators defined by users, as in torch.library. `custom/` implements it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .core import lazy
 
-# Each name is loaded on first use, to keep imports fast, because few programs define operators.
+# Each name is loaded on first use, because few programs define operators.
 if TYPE_CHECKING:
     from .custom.custom_op import (
         CustomOpDef as CustomOpDef, custom_op as custom_op, register_autograd as register_autograd,

@@ -1,7 +1,7 @@
 """Linear algebra such as `gt.linalg.solve(a, b)`, as in torch.linalg.
 
-The functions are operators, loaded with their families: rows of native_functions.yaml with
-`python_module: linalg`.
+The functions are operators: rows of native_functions.yaml with `python_module: linalg`. They are
+loaded with their families.
 """
 
 from __future__ import annotations

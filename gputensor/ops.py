@@ -1,14 +1,14 @@
-"""`gt.ops.<namespace>.<operator>.<overload>`: all operators by name, built-in and registered
-ones.
+"""`gt.ops.<namespace>.<operator>.<overload>`: all operators by name, built-in or registered.
 
-A name exists as long as its definition. `gt.ops.aten.add` is a packet of overloads: a call of it
-uses the first overload that accepts the arguments. `.default` is the overload without a name.
+A name exists as long as its operator is defined. `gt.ops.aten.add` is a packet of overloads;
+calling it calls the first overload that accepts the arguments. `.default` is the overload without a
+name.
 """
 
 from __future__ import annotations
 
-# The imported names begin with an underscore, because an attribute of this module hides a namespace
-# of the same name.
+# Imported names begin with an underscore, because an attribute of this module would hide a
+# namespace with the same name.
 import sys as _sys
 from typing import Any as _Any
 
@@ -19,7 +19,7 @@ from .dispatch.operator import Operator as _Operator
 
 
 class OperatorPacket:
-    """All overloads of one operator name as attributes; `default` is the unnamed overload."""
+    """All overloads of one operator name, as attributes. `default` is the unnamed overload."""
 
     def __init__(self, qualified_name: str) -> None:
         self.qualified_name = qualified_name
@@ -40,7 +40,7 @@ class OperatorPacket:
         return self.qualified_name.partition("::")[2]
 
     def overloads(self) -> list[str]:
-        """The names of the overloads, in the order in which they are tried."""
+        """Return the names of the overloads, in the order in which a call tries them."""
         return [o.overload or "default" for o in self._overloads]
 
     def __call__(self, /, *args: _Any, **kwargs: _Any) -> _Any:
@@ -113,7 +113,8 @@ _namespaces: dict[str, OperatorNamespace] = {}
 
 
 def _packet(qualified_name: str) -> OperatorPacket:
-    """Return the packet of `aten::add`. There is one object for each name."""
+    """Return the packet with a qualified name such as `aten::add`. A name always gives the same
+    object."""
     found = _packets.get(qualified_name)
     if found is None:
         found = OperatorPacket(qualified_name)

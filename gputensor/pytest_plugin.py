@@ -1,17 +1,17 @@
-"""The pytest plugin for tests of CUDA code with and without a GPU.
+"""A pytest plugin for tests of CUDA code, which run with or without a GPU.
 
     pytest --gputensor=auto|emulator|required|off     where kernels run; the header says so
            --gputensor-sanitize[=memory,init,race]    check each access of memory on the emulator
            --gputensor-limit=60                       seconds that a kernel may run there
            --gputensor-order=reversed|random          another order of blocks and threads
 
-A test requests the fixture `gputensor_cuda`, or has `@pytest.mark.gputensor_cuda(devices=2,
-real=False)`; without such a device it is skipped, with the reason. `auto` uses a GPU if there is
-one, otherwise the emulator. On the emulator each write of a kernel is checked and its time is
-limited, unless the options or `GPUTENSOR_EMULATOR_SANITIZE` and `GPUTENSOR_EMULATOR_LIMIT` change
-this; so a faulty kernel fails its test and does not end the run. `required` ends the run if there
-is no GPU. In a run without the option (or `gputensor = …` in the ini file) and without the fixture,
-the plugin does nothing.
+A test requests the fixture `gputensor_cuda`, or has the mark
+`@pytest.mark.gputensor_cuda(devices=2, real=False)`. It is skipped, with the reason, if there is no
+such device. `auto` uses a GPU if there is one, otherwise the emulator. `required` ends the run if
+there is no GPU. On the emulator each write of a kernel is checked and its time is limited, so a
+faulty kernel fails its test and does not end the run; the options, or `GPUTENSOR_EMULATOR_SANITIZE`
+and `GPUTENSOR_EMULATOR_LIMIT`, change these checks. Without the option (or `gputensor = …` in the
+ini file) and without the fixture, the plugin does nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pytest
 MODES = ("auto", "emulator", "required", "off")
 MARKER = "gputensor_cuda(devices=1, real=False): needs CUDA devices, real or emulated"
 
-# A launch that takes longer probably hangs.
+# seconds; a launch that takes longer probably hangs
 LIMIT_S = 60
 
 _chosen = pytest.StashKey[str]()
@@ -57,16 +57,15 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 def _keep_modules_as_they_are(pluginmanager: pytest.PytestPluginManager) -> None:
     """Exclude gputensor from pytest's rewriting of assertions. Pytest rewrites all modules of a
-    distribution with a plugin, which would take seconds at the first run, and at each run without a
+    package that has a plugin. This would take seconds in the first run, and in each run without a
     cache."""
     marked: set[str] = getattr(pluginmanager.rewrite_hook, "_must_rewrite", set())
     marked.discard("gputensor")
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
-    """Give `--gputensor-sanitize` its default value if the next argument is a path such as
-    `tests/`.
-    """
+    """Add the default value to `--gputensor-sanitize` if the next argument is not its value but a
+    path such as `tests/`."""
     for at, arg in enumerate(args):
         if arg == "--gputensor-sanitize":
             args[at] = "--gputensor-sanitize=all"
@@ -98,7 +97,7 @@ def _mode_given(config: pytest.Config) -> str | None:
 
 
 def _choose(config: pytest.Config, mode: str) -> str:
-    """Choose the runtime for this process, once. Return the header's line."""
+    """Choose the runtime for this process, once. Return the line for pytest's header."""
     known = config.stash.get(_chosen, None)
     if known is not None:
         return known
@@ -122,7 +121,8 @@ def _choose(config: pytest.Config, mode: str) -> str:
 
 
 def _protect_the_run() -> None:
-    """Enable checks by default, so that one faulty kernel does not end the other tests."""
+    """Enable checks by default, so that a faulty kernel cannot prevent the other tests from
+    running."""
     from gputensor.runtime.emulator import settings
 
     os.environ.setdefault("GPUTENSOR_EMULATOR_SANITIZE", settings.WRITES)
@@ -156,8 +156,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the device if the header could not, because the first test with the fixture chose
-    it."""
+    """Print the device if the header could not, because it was chosen later, by the first test with
+    the fixture."""
     line = config.stash.get(_chosen, None)
     if line is not None and _mode_given(config) is None:
         terminalreporter.write_line(line)
@@ -169,7 +169,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _require(config: pytest.Config, devices: int = 1, real: bool = False) -> None:
-    """Skip the test unless there are such devices."""
+    """Skip the test unless the requested devices exist."""
     line = _choose(config, _mode_given(config) or "auto")
     from gputensor import cuda
 
@@ -183,7 +183,8 @@ def _require(config: pytest.Config, devices: int = 1, real: bool = False) -> Non
 
 @pytest.fixture
 def gputensor_cuda(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """`gputensor.cuda` with at least one device; a kernel's faults fail this test, at its end."""
+    """Return `gputensor.cuda` with at least one device. A kernel fault fails the test at its
+    end."""
     _require(request.config)
     from gputensor import cuda
 

@@ -1,7 +1,7 @@
-"""Quasi-random numbers: points that fill the unit cube more evenly than random ones.
+"""Quasi-random numbers: points that fill the unit cube more evenly than random points.
 
-SciPy computes the points, with the direction numbers of Joe and Kuo (2008), as PyTorch does.
-Scrambling draws other numbers than PyTorch's.
+SciPy computes the points, with the direction numbers of Joe and Kuo (2008), which PyTorch also
+uses. Scrambling draws different random numbers than PyTorch.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ class SobolEngine:
     origin.
 
     dimension: at most 21,201. scramble: apply Owen's random shifts and permutations. seed: the seed
-    of scrambling; by default drawn from gputensor's generator of the CPU. Source:
-    torch/quasirandom.py.
+    of scrambling, by default drawn from gputensor's CPU generator. Source: torch/quasirandom.py.
 
     >>> SobolEngine(2).draw(3)
     tensor([[0.0000, 0.0000],
@@ -75,7 +74,7 @@ class SobolEngine:
     def draw_base2(self, m: int, out: Tensor | None = None, dtype: Any = None) -> Tensor:
         """Return the next `2**m` points.
 
-        Raises: ArgumentError unless the number of all points drawn is then a power of two.
+        Raises: ArgumentError unless the total number of points is then a power of two.
         """
         total = self.num_generated + 2**m
         if total & (total - 1):
@@ -84,7 +83,7 @@ class SobolEngine:
         return self.draw(2**m, out, dtype)
 
     def reset(self) -> SobolEngine:
-        """Begin again with the first point. Return the engine."""
+        """Return to the first point. Return the engine."""
         self._engine, self.num_generated = self._made(), 0
         return self
 

@@ -1,6 +1,7 @@
-"""`gt.random`: the state of the default generators, which calls without `generator=` use.
+"""`gt.random`: the state of the default generators, which draw the numbers of calls without
+`generator=`.
 
-Operators draw the numbers: `gt.rand`, `gt.randn`, `gt.randint`, `gt.normal`.
+The operators themselves are `gt.rand`, `gt.randn`, `gt.randint`, `gt.normal` and others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Special functions such as `gt.special.gammaln(x)`, as in torch.special.
 
-The functions are operators, loaded with their families: rows of native_functions.yaml with
-`python_module: special`.
+The functions are operators: rows of native_functions.yaml with `python_module: special`. They are
+loaded with their families.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""gt.testing: comparison of tensors, and of structures of tensors, within tolerances; random
+"""`gt.testing`: comparison of tensors and of containers of tensors within tolerances; random
 tensors.
 
 Tolerances, checks and messages are PyTorch's, so that a test suite can be used unchanged. Values
@@ -29,7 +29,7 @@ from .tensor.type_info import finfo, iinfo
 
 __all__ = ["assert_close", "make_tensor"]
 
-# dtype -> (rtol, atol); all other dtypes are compared for equality
+# dtype -> (rtol, atol). All other dtypes must be equal.
 _TOLERANCES = {
     dtypes.float16: (1e-3, 1e-5), dtypes.bfloat16: (1.6e-2, 1e-5), dtypes.float32: (1.3e-6, 1e-5),
     dtypes.float64: (1e-7, 1e-7), dtypes.complex64: (1.3e-6, 1e-5), dtypes.complex128: (1e-7, 1e-7),
@@ -43,16 +43,18 @@ def assert_close(
     check_layout: bool = True, check_stride: bool = False,
     msg: str | Callable[[str], str] | None = None,
 ) -> None:  # fmt: skip
-    """Raise unless |actual - expected| <= atol + rtol * |expected| everywhere.
+    """Raise an error unless |actual - expected| <= atol + rtol * |expected| for all elements.
 
     Args:
         actual, expected: tensors, arrays, numbers, None, or sequences and mappings of them.
-        rtol, atol: both or neither; by default those of the looser of the two dtypes.
-        equal_nan: NaN equals NaN.
-        check_device, check_dtype, check_stride: whether device, dtype and strides must be equal,
-        too; by default all but strides. msg: another message, or a function from the message to
-        another one. Raises: AssertionError if they differ; TypeError for inputs of unrelated types;
-        ValueError for one tolerance without the other.
+            rtol, atol: both or neither; by default those of the dtype with the larger tolerances.
+            equal_nan: treat NaN as equal to NaN.
+            check_device, check_dtype, check_stride: also require equal device, dtype, strides. By
+                default device and dtype must be equal.
+            msg: another message, or a function from the message to another message.
+        Raises: AssertionError if they differ; TypeError for inputs of unrelated types; ValueError
+        for
+            one tolerance without the other.
     """
     __tracebackhide__ = True
     if (rtol is None) != (atol is None):
@@ -80,17 +82,18 @@ def make_tensor(
     high: float | None = None, requires_grad: bool = False, noncontiguous: bool = False,
     exclude_zero: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor of uniform random numbers in [low, high), for tests.
+    """Return a tensor of uniform random numbers in [low, high), for tests.
 
     Args:
-        shape: sizes, or one sequence of them.
+        shape: the sizes, or one sequence of sizes.
         device: None means the CPU.
-        low, high: by default -9 and 9 (10 for integers), limited to the dtype's range; for bool 0
-            and 2.
-        noncontiguous: every second column of a wider tensor, if there are several elements.
+        low, high: by default -9 and 9 (10 for integers), or 0 and 2 for bool. Both are limited to
+        the
+            dtype's range.
+        noncontiguous: return every second column of a wider tensor, if there are several elements.
         exclude_zero: replace zeros by 1, or by the smallest normal number of a floating dtype.
-        memory_format: of the result; not with noncontiguous.
-    Raises: ArgumentValueError if no number is in the interval.
+        memory_format: the format of the result; not allowed with noncontiguous.
+    Raises: ArgumentValueError if the dtype has no number in the interval.
     """
     op = "make_tensor"
     listed = shape[0] if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape
@@ -137,7 +140,7 @@ def _interval(
     op: str, of: dtype, low: float | None, high: float | None, limits: tuple[float, float],
     default: tuple[float, float],
 ) -> tuple[float, float]:  # fmt: skip
-    """Return the interval, limited to the dtype's range."""
+    """Return [low, high) or the default interval, limited to the dtype's range."""
     begin, end = default[0] if low is None else low, default[1] if high is None else high
     is_one = begin == end and of.category >= FLOATING
     if not (begin < end or is_one) or end < limits[0] or begin >= limits[1]:
@@ -147,7 +150,7 @@ def _interval(
 
 
 def _pairs(actual: Any, expected: Any, where: tuple[Any, ...]) -> list[tuple[Any, Any, Any]]:
-    """Return pairs of leaves of two structures, with the indices that lead to them."""
+    """Return (leaf, leaf, indices) for all pairs of leaves of two containers."""
     if _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
             lengths = f"{len(actual)} != {len(expected)}"
@@ -174,7 +177,7 @@ def _is_sequence(x: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Compares leaves; each method returns a description of the difference, or None."""
+    """Compares two leaves. Each method returns a description of the difference, or None."""
 
     rtol: float | None
     atol: float | None
@@ -243,7 +246,7 @@ def _as_tensor(x: Any) -> Tensor:
 
 
 def _signed(d: dtype) -> dtype:
-    # PyTorch defines no promotion for these; int64 suffices for a comparison.
+    # PyTorch defines no promotion for these dtypes; int64 is sufficient for a comparison
     return dtypes.int64 if d in (dtypes.uint16, dtypes.uint32, dtypes.uint64) else d
 
 
@@ -258,7 +261,7 @@ def _differences(
 ) -> str | None:  # fmt: skip
     """Return a description of the differences, with the greatest differences and their indices.
 
-    16-bit floats are computed in float32 and rounded to their type after each step, as in PyTorch.
+    16-bit floats are computed in float32 and rounded to their dtype after each step, as in PyTorch.
     """
     wide = np.float32 if element.itemsize == 2 and element.category == FLOATING else None
     if wide is not None:
@@ -271,8 +274,8 @@ def _differences(
     if equal_nan and element.category >= FLOATING:
         matches |= np.isnan(x) & np.isnan(y)
     if rtol or atol:
-        # The tolerance of integers is computed in the default float type; the differences are
-        # computed in float64 here.
+        # The tolerance of integers is computed in the default float dtype. The differences are
+        # computed in float64.
         z, w = (
             (x, y) if element.category >= FLOATING else (x.astype(np.float64), y.astype(np.float64))
         )
@@ -290,12 +293,12 @@ def _differences(
     absolute[matches] = 0
     relative[matches] = 0
     if element.category < FLOATING:
-        # PyTorch divides integers in the default float type.
+        # PyTorch divides integers in the default float dtype
         relative = relative.astype(np.float32)
     wrong = (~matches).sum()
     lines = [f"Mismatched elements: {wrong} / {x.size} ({wrong / x.size:.1%})"]
     for name, values, tolerance in (("absolute", absolute, atol), ("relative", relative, rtol)):
-        # argmax counts the first NaN as the largest, like PyTorch's max.
+        # argmax treats NaN as the largest number, like PyTorch's max
         where = np.unravel_index(int(np.argmax(values)), values.shape)
         lines.append(
             f"Greatest {name} difference: {values[where].item()} at index {tuple(map(int, where))}"

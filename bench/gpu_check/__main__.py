@@ -22,11 +22,11 @@ from . import steps
 from .run import Run
 
 CARRIED = checkout.NOTE.parent
-# One archive: similar cubins compress to an eighth of their size.
+# One archive, because similar cubins compress to an eighth of their size.
 CUBINS = CARRIED / "cubins.tar.xz"
-# Pure Python packages that tests need and a GPU's machine may lack.
+# Pure Python packages that tests need and that the machine with the GPU may lack.
 PACKAGES, WANTED = CARRIED / "python", ("yaml",)
-# The seconds for steps, out of nine minutes. The rest is for starting, packing and slow machines.
+# The seconds for all steps, out of nine minutes. The rest is a reserve for starting and packing.
 BUDGET_S = 525.0
 
 
@@ -66,17 +66,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def settings(is_dry: bool) -> dict[str, str]:
-    """Return environment variables for the steps."""
+    """Return the environment variables of all steps."""
     if is_dry:
         return {"GPUTENSOR_CUDA": "emulator", "GPUTENSOR_EMULATOR_DEVICES": "2"}
     found = {
         "GPUTENSOR_CUDA": "required", "GPUTENSOR_REQUIRE_CUDA": "1",
-        # JAX would otherwise take three quarters of a GPU's memory in each process.
+        # JAX would otherwise reserve three quarters of a GPU's memory in each process
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }  # fmt: skip
     if PACKAGES.is_dir() and not all(map(is_there, WANTED)):
         found["PYTHONPATH"] = os.pathsep.join([str(PACKAGES), os.environ.get("PYTHONPATH", "")])
-    # `correct` and `measure` share a cache on one machine.
+    # `correct` and `measure` share one cache on a machine
     found["GPUTENSOR_CACHE_DIR"] = os.environ.get("GPUTENSOR_CACHE_DIR") or str(
         own_folder("kernels")
     )
@@ -86,7 +86,7 @@ def settings(is_dry: bool) -> dict[str, str]:
         mine.mkdir(mode=0o700)
         with tarfile.open(CUBINS) as archive:
             archive.extractall(mine, filter="data")
-        for path in (mine, *mine.iterdir()):  # permissions required by the loaders of compiled code
+        for path in (mine, *mine.iterdir()):  # the loaders of compiled code demand this
             path.chmod(0o700)
         found["GPUTENSOR_CARRIED_CUBINS"] = str(mine)
     return found
@@ -101,8 +101,8 @@ def is_there(package: str) -> bool:
 
 
 def own_folder(name: str) -> Path:
-    """Return a folder that other users cannot write to, as loaders of kernels require: in the
-    checkout's out/ if possible, otherwise in the temporary folder."""
+    """Return a folder to which other users cannot write, because the loaders of kernels demand
+    this. It is in the checkout's out/ if possible, otherwise in the folder for temporary files."""
     for place in (checkout.ROOT / "out", Path(tempfile.gettempdir()) / f"gpu_check-{os.getuid()}"):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = place.resolve() / name
@@ -112,7 +112,8 @@ def own_folder(name: str) -> Path:
 
 
 def prepare(arch: str) -> int:
-    """Fill `.carried/` on a machine with git and NVRTC: cubins for a GPU, packages, the commit."""
+    """Fill `.carried/` with cubins for a GPU, packages and the commit. Needs a machine with git and
+    NVRTC."""
     with tempfile.TemporaryDirectory() as made:
         compile_all = ["cache", "warm", "--all", "--arch", arch, "--to", made]
         status = subprocess.run(

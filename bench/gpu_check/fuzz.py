@@ -1,7 +1,7 @@
-"""`python -m bench.gpu_check.fuzz FOLDER [--dry]`: random layout copies against NumPy.
+"""`python -m bench.gpu_check.fuzz FOLDER [--dry]`: random layout copies, compared with NumPy.
 
-Each seed runs in a process, so that a crash does not stop others, and logs its progress in
-`FOLDER/SEED.log`. The test suite runs the first seeds and sizes on the emulator.
+Each seed has its own process, so that a crash does not stop other seeds, and logs its progress in
+`FOLDER/SEED.log`. The test suite runs the same copies with the first seeds on the emulator.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-# (copies, seed, most elements of a copy, most kernels)
+# (number of copies, seed, maximum elements of a copy, maximum number of kernels)
 SEEDS = (
     (120, 7, 12_000, 80), (40, 8, 6_000, 40), (6, 9, 2_000, 20), (60, 1, 300_000, 40),
     (60, 2, 300_000, 40), (60, 3, 300_000, 40), (60, 4, 300_000, 40), (20, 5, 4_000_000, 30),
 )  # fmt: skip
 DRY = ((4, 7, 3_000, 4), (3, 9, 2_000, 3))
-# Output of a process at its end, and on the way (tests/cuda/test_copy_kernels.py).
+# Output of a process at its end and during the run (tests/cuda/test_copy_kernels.py).
 EQUAL, SO_FAR = "copies equal NumPy", "so far"
 
 
@@ -55,7 +55,7 @@ def _begin(numbers: tuple[int, ...], folder: Path) -> subprocess.Popen[bytes]:
 
 
 def last_line(path: Path) -> str:
-    """Return the last line of a log; '' if it is empty."""
+    """Return the last line of a log, or '' if the log is empty."""
     lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
     return lines[-1][:400] if lines else ""
 

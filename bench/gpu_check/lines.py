@@ -1,8 +1,8 @@
-"""A pytest plugin: write a line of JSON when a test begins and when it ends; run no test twice.
+"""A pytest plugin that writes a line of JSON when a test begins and when it ends.
 
-`--lines FILE` names the file. Tests in FILE are skipped, so that another process can continue after
-a crash. After a failure the devices are checked; if one is broken, the session ends with status
-DEAD, because all later tests would fail.
+`--lines FILE` names the file. Tests that are already in FILE are skipped, so that another process
+can continue after a crash. After a failure the devices are checked. If one is broken, the session
+ends with status DEAD, because all later tests would fail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEAD = 9
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """Return test -> last line. A test that began and did not end has died."""
+    """Return test -> its last line. A test that has begun but not ended has crashed its process."""
     found: dict[str, dict[str, Any]] = {}
     for text in path.read_text().splitlines() if path.exists() else ():
         try:
@@ -82,7 +82,7 @@ class _Lines:
 
 
 def dead_device() -> str | None:
-    """Return the persistent error of a broken device, or None if all devices work."""
+    """Return the error that a broken device reports persistently, or None if all devices work."""
     import gputensor as gt
 
     try:

@@ -1,7 +1,7 @@
-"""Run steps one after the other, each with a time limit, and keep their results.
+"""Execution of the steps one after the other, each with a time limit. The results are kept.
 
-Results, table and an archive of the working folder are written again after every step and every few
-seconds, so that they are complete whenever this process is killed.
+Results, the table, and an archive of the working folder are written again after every step and
+every few seconds, so that they are complete whenever this process is killed.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from bench import checkout
 from . import verdicts
 from .steps import SKIPPED, Step
 
-# Greatest size of the archive.
+# The maximum size of the archive.
 ARCHIVE_BYTES = 15 << 20
-# The numbers of bytes at the beginning and at the end of a log that go into the archive.
+# The number of bytes at the beginning and at the end of a log that the archive contains.
 HEAD, TAIL = 64 << 10, 192 << 10
 REFRESH_S = 15.0
-# Seconds between SIGTERM and SIGKILL.
+# The number of seconds between SIGTERM and SIGKILL.
 GRACE_S = 3.0
 _POLL_S = 0.05
 
 
 class Stopped(BaseException):
-    """Raised when this process gets a signal to end."""
+    """Raised when this process receives a signal to end."""
 
 
 class Run:
-    """A run of one mode: its steps, their working folder, the folder of results."""
+    """A run of one mode: its steps, their working folder, and the folder for results."""
 
     def __init__(
         self, mode: str, steps: list[Step], work: Path, out: Path, budget_s: float,
@@ -56,10 +56,10 @@ class Run:
         self.status = "running"
 
     def run(self) -> int:
-        """Run all steps; return the exit status, 0 if all succeeded."""
+        """Run all steps. Return the exit status, which is 0 if all succeeded."""
         (self.work / "logs").mkdir(parents=True, exist_ok=True)
         self.out.mkdir(parents=True, exist_ok=True)
-        # `timeout` and a closing shell send these signals first: write the results then.
+        # `timeout` and a closing shell send these signals before they kill: write the results then
         before = [(s, signal.signal(s, _stop)) for s in (signal.SIGTERM, signal.SIGHUP)]
         try:
             self.keep()
@@ -120,7 +120,8 @@ class Run:
             time.sleep(_POLL_S)
 
     def keep(self) -> None:
-        """Write results, table and archive; report a failure to write one and write the others."""
+        """Write results, table and archive. If one of them cannot be written, report it and write
+        the others."""
         stem = f"gpu_check-{self.mode}"
         found = {
             "mode": self.mode, "status": self.status, "commit": checkout.commit(),
@@ -129,7 +130,7 @@ class Run:
         }  # fmt: skip
         try:
             page = verdicts.table(self.mode, self.steps, self.results, self.work, self.is_emulated)
-        except Exception as error:  # keep the other results
+        except Exception as error:  # the other results must be kept
             page = f"No table: {type(error).__name__}: {error}\n"
         try:
             packed, found["left_out"] = archive(self.work)
@@ -148,7 +149,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a step and all processes that it has started, by its process group."""
+    """End a step and all processes that it has started, through its process group."""
     for number, patience in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
         try:
             os.killpg(process.pid, number)
@@ -164,7 +165,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _let_go(group: int) -> None:
-    """Wait for processes that a step has left behind."""
+    """Wait until the processes that a step left running have ended."""
     end = time.monotonic() + GRACE_S
     while time.monotonic() < end:
         try:
@@ -175,13 +176,14 @@ def _let_go(group: int) -> None:
 
 
 def archive(work: Path) -> tuple[bytes, list[str]]:
-    """Return (tar.gz of a folder of at most ARCHIVE_BYTES, files left out, the largest ones)."""
+    """Return (tar.gz of a folder with at most ARCHIVE_BYTES, names of omitted files). The largest
+    files are omitted."""
     found = []
     for path in sorted(work.rglob("*")):
         if path.is_file() and not path.name.startswith("."):
             try:
                 found.append((path.relative_to(work).as_posix(), _content(path)))
-            except OSError:  # removed meanwhile
+            except OSError:  # the file was removed meanwhile
                 continue
     found.sort(key=lambda pair: len(zlib.compress(pair[1], 1)))
     most = len(found)

@@ -1,6 +1,7 @@
-"""`python -m bench.gpu_check.sanitizer`: a few random copies under compute-sanitizer, if installed.
+"""`python -m bench.gpu_check.sanitizer`: run random copies under compute-sanitizer, if installed.
 
-memcheck finds accesses out of bounds and misaligned ones, racecheck finds races in shared memory.
+memcheck finds accesses that are out of bounds or misaligned, racecheck finds races in shared
+memory.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _PLACES = (
     "/opt/nvidia/compute-sanitizer",
 )
 _FUZZ = ("-m", "tests.cuda.test_copy_kernels", "12", "4", "3000", "12")
-# This is not 1, because Python exits with 1 after an exception.
+# not 1, because Python exits with status 1 after an exception
 _FOUND = 86
 
 
@@ -39,7 +40,7 @@ def main() -> int:
 
 
 def find() -> str | None:
-    """Return the path of compute-sanitizer; None if not found, or if GPUs are emulated."""
+    """Return the path of compute-sanitizer, or None if it is missing or GPUs are emulated."""
     if os.environ.get("GPUTENSOR_CUDA") == "emulator":
         return None
     beside = [os.path.join(place, "bin") for place in (os.environ.get("CUDA_PATH"),) if place]

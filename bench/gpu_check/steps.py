@@ -1,6 +1,6 @@
-"""The steps of `correct` and `measure`: commands, time limits, and the small form of a dry run.
+"""The steps of `correct` and `measure`: commands, time limits, and shorter versions for a dry run.
 
-The limits of a mode add up to its budget at most, so a hanging step does not take others' time.
+The limits of a mode add up to at most its budget, so a step that hangs takes no time from others.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from pathlib import Path
 from bench import checkout, layout, layout_cases
 
 MODES = ("correct", "measure")
-# Factor of limits in a dry run, which builds kernels of the emulator on a shared machine.
+# Factor of the limits in a dry run, which compiles kernels for the emulator on a shared machine.
 SLACK = 6
-# Exit status of a step that has nothing to do on this machine.
+# Exit status of a step that cannot run on this machine.
 SKIPPED = 77
-# Cases of `layout`, in parts, so that a hanging part does not stop the others.
+# Cases of `layout`, divided into parts, so that a part that hangs does not stop the others.
 PARTS = {
     "planes": (1, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 38),
     "images": (14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24),
     "others": (4, 5, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37),
 }
-# Processes that share a device while tests run.
+# The number of processes that share a device while tests run.
 _JOBS = 16
-# The test suite without tests that use no device, and without those of earlier steps.
+# The test suite, without tests that use no device and without tests of earlier steps.
 WHOLE = (
     "tests/amp", "tests/autograd", "tests/backend", "tests/cuda", "tests/custom_op",
     "tests/dispatch", "tests/exchange", "tests/fusion", "tests/iterator", "tests/makers",
@@ -34,7 +34,7 @@ WHOLE = (
         if path.name not in ("test_ops_cpu_vs_cuda.py", "test_pytest_plugin.py")
     ),
 )  # fmt: skip
-# Tests of compilers and emulator, for which a GPU makes no difference.
+# Tests of compilers and of the emulator, which do not depend on a GPU.
 OF_NO_GPU = (
     "--ignore-glob=*_compile.py", "--ignore-glob=*emulator*", "--ignore-glob=*hostile*",
     "--ignore=tests/cuda/test_bank_conflicts.py", "--ignore=tests/cuda/test_samples.py",
@@ -46,8 +46,8 @@ OF_NO_GPU = (
 class Step:
     """A command and its limit in seconds.
 
-    kind: source of its result (verdicts.py): the last line of output (exit), the log, the lines of
-    tests, the logs of seeds, or a record.
+    kind: where its result is found (verdicts.py): in the last line of the output (exit), in the
+    log, in the lines of tests, in the logs of seeds, or in a record.
     """
 
     __slots__ = ("name", "seconds", "command", "kind")
@@ -57,7 +57,7 @@ class Step:
 
 
 def of(mode: str, work: Path, *, is_dry: bool) -> list[Step]:
-    """Return the steps of a mode, in order; they write to `work`."""
+    """Return the steps of a mode, in order. They write to the folder `work`."""
     found = (_correct if mode == "correct" else _measure)(work, is_dry)
     for step in found if is_dry else ():
         step.seconds *= SLACK
@@ -69,7 +69,7 @@ def _python(*arguments: object) -> list[str]:
 
 
 def _first(is_dry: bool, seconds: float) -> list[Step]:
-    # On the emulator, steps compile kernels on first use.
+    # on the emulator each step compiles its kernels on first use
     warm = ["cache", "list"] if is_dry else ["cache", "warm", "--all"]
     return [
         Step("doctor", 10, _python("gputensor", "doctor"), "log"),
@@ -120,7 +120,7 @@ def _measure(work: Path, is_dry: bool) -> list[Step]:
         command = ["bench", "run", benchmark, "--device", device, "--out", work / name]
         return Step(name, seconds, _python(*command, *more), f"record {benchmark}")
 
-    # torch.compile takes seconds per case, so only one part measures it.
+    # torch.compile takes seconds per case, so only one part measures it
     parts = [
         bench(
             f"layout-{name}", seconds, "layout", *beside, "--cases", ",".join(map(str,
@@ -135,7 +135,7 @@ def _measure(work: Path, is_dry: bool) -> list[Step]:
         *_first(is_dry, 40),
         bench("memcpy", 25, "memcpy", *peers),
         *parts,
-        # Cases that no part has measured.
+        # this measures the cases that the parts have not measured
         bench("layout-rest", 30, "layout", *peers, "--beside", ",".join(map(str, records[:-1]))),
         bench("pack", 50, "pack", *peers),
         bench("overhead", 35, "overhead", *(["--rounds", "3"] if is_dry else [])),

@@ -1,8 +1,8 @@
-"""`python -m bench.gpu_check.suite RESULTS [--jobs N] TEST… [-k …]`: tests on a device.
+"""`python -m bench.gpu_check.suite RESULTS [--jobs N] TEST… [-k …]`: run tests on a device.
 
-With `--jobs` they are divided among processes, which share the device. If a failing kernel destroys
-its process's context, or crashes the process, the remaining tests run in another process. RESULTS
-gets a line for each test when it ends.
+With `--jobs` the tests are divided among processes, which share the device. If a failing kernel
+destroys the CUDA context of its process, or crashes it, another process runs the remaining tests. A
+line for each test is appended to RESULTS when the test ends.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from .lines import DEAD, read
 
-_NONE_LEFT = 5  # pytest's status if no test is left, as after a crash in the last one
-# Number of crashed processes after which the step gives up.
+_NONE_LEFT = 5  # pytest's status if no test is left, as after a crash in the last test
+# The step gives up after this number of crashed processes.
 _MOST = 12
 
 
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
 
 
 def _part(results: Path, part: tuple[int, int], tests: list[str]) -> bool:
-    """Run a part of the tests to its end. Return True if every test was reached."""
+    """Run one part of the tests to its end. Return True if every test was started."""
     is_emulated = os.environ.get("GPUTENSOR_CUDA") == "emulator"
     marked = "not oracle" if is_emulated else "not oracle and not emulator"
     command = [

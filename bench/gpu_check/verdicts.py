@@ -1,7 +1,7 @@
 """The final table: budget, measured figure and verdict of each step.
 
-Figures come from records of a real GPU only. The emulator's, and those of steps that did not run,
-are shown as a dash.
+Numbers are taken only from records of a real GPU. A dash stands for results of the emulator and of
+steps that did not run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .steps import PARTS, SKIPPED, Step
 HOLDS, MISSED, OPEN, FAILED = "holds", "**missed**", "not measured", "**failed**"
 NONE = "–"
 Row = tuple[str, str, str, str]
-# Budgets.
+# the budgets
 SHARE, WORST_SHARE = copies.CUDA_SHARE, copies.CUDA_WORST_SHARE
 HOST_CASES = ("empty((4,))", "a + b", "x.permute(0, 2, 3, 1).contiguous()", "a.add_(b)", "q.sum()")
 HOST_TORCH, HOST_CUPY = 1.0, 0.5

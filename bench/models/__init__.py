@@ -1,9 +1,10 @@
-"""Eight models, forward and a training step, and single layers, against PyTorch and torch.compile.
+"""Eight models (forward pass and training step) and single layers, compared with PyTorch and
+torch.compile.
 
 `networks.py` has the models, `layers.py` convolutions, attention and recurrent layers. Both
-libraries begin with the same weights; results, gradients and the loss after a step are compared
-before the timing. Memory is the peak of a new process that imports a library, builds a model and
-runs it (`__main__.py`).
+libraries start with the same weights. Results, gradients and the loss after a step are compared
+before the timing. The memory of a model is the peak of a new process that imports a library, builds
+the model and runs it (`__main__.py`).
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ def run(
     scale: int = 1, only: Sequence[int] = (), matching: Sequence[str] = (),
     note: Callable[[dict[str, Any]], object] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure all models and layers, or some. Needs PyTorch, to compare results.
+    """Measure all models and layers, or some of them. Needs PyTorch, to compare results.
 
-    scale: above 1, models are small, for tests. only: numbers of models and layers. matching: parts
-    of their names. note: called with the data after each.
+    scale: values above 1 make models small, for tests. only: numbers of models and layers.
+    matching: parts of their names. note: called with the data after each of them.
     """
     on, torch = gt.device(device), peers.torch("cpu")
     data: dict[str, Any] = {

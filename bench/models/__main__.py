@@ -1,5 +1,5 @@
 """`python -m bench.models '["torch", NAME, "step", SCALE]'`: run a model with one library and print
-the peak of resident bytes. `run` starts it."""
+the peak of its resident memory in bytes. The benchmark's `run` starts this process."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ import numpy as np
 
 
 class Layer(NamedTuple):
-    """A function of torch.nn.functional and its arguments. sizes: its tensors' sizes."""
+    """A function of torch.nn.functional with its arguments. sizes: the sizes of its tensor
+    arguments."""
 
     kind: str
     function: str
@@ -18,7 +19,8 @@ class Layer(NamedTuple):
     is_channels_last: bool = False
 
     def inputs(self, torch: Any) -> list[Any]:
-        """Return a library's tensors, with equal numbers for all; all require grad."""
+        """Return tensors of a library, with the same numbers for all libraries. All require
+        grad."""
         random, found = np.random.default_rng(0), []
         for of in self.sizes:
             x = torch.from_numpy(random.standard_normal(of, np.float32) / np.float32(of[-1]))
@@ -33,8 +35,8 @@ class Layer(NamedTuple):
 
 
 class Recurrent(NamedTuple):
-    """A recurrent module of torch.nn. sizes: the input's (steps, samples, width), where the
-    hidden state has the same width. layers: how many are stacked."""
+    """A recurrent module of torch.nn. sizes: (steps, samples, width) of the input; the hidden state
+    has the same width. layers: the number of stacked layers."""
 
     module: str
     sizes: tuple[int, int, int]
@@ -42,7 +44,7 @@ class Recurrent(NamedTuple):
     kind: str = "recurrent layers"
 
     def inputs(self, torch: Any) -> list[Any]:
-        """Return the input and the module's weights; all require grad."""
+        """Return the input and the module's weights. All of them require grad."""
         random, width = np.random.default_rng(0), self.sizes[2]
         net = getattr(torch.nn, self.module)(width, width, self.layers)
         shapes = [tuple(w.shape) for w in net.parameters()]

@@ -1,10 +1,10 @@
-"""Eight models of different kinds, each written once with PyTorch's names.
+"""Eight models of different kinds. Each is written once, with PyTorch's names.
 
-Sizes are those of public models: ResNet-18 (He et al., 2015), MobileNetV2 (Sandler et al., 2018),
-a vision transformer (ViT-Ti/16, Touvron et al., 2020), the small GPT of nanoGPT, a block of
+The sizes are those of public models: ResNet-18 (He et al., 2015), MobileNetV2 (Sandler et al.,
+2018), a vision transformer (ViT-Ti/16, Touvron et al., 2020), the small GPT of nanoGPT, a block of
 Mamba-130m (Gu and Dao, 2023), U-Net (Ronneberger et al., 2015) at a quarter of its width, a
-perceptron for MNIST, and the LSTM of PyTorch's word_language_model. is_small gives sizes for trying
-things out.
+perceptron for MNIST, and the LSTM of PyTorch's word_language_model. is_small selects smaller sizes,
+for tests.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import numpy as np
 
 
 class Network(NamedTuple):
-    """A model: module(*inputs) is the forward pass, loss(result) is minimised.
+    """A model. module(*inputs) is the forward pass; loss(result) is minimised.
 
-    optimizer: makes an optimizer of parameters. clip: norm to which gradients are clipped, or None.
+    optimizer: makes an optimizer for parameters. clip: the norm to which gradients are clipped, or
+    None.
     """
 
     module: Any

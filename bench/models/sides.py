@@ -1,4 +1,5 @@
-"""Measure a model or layer with all libraries: results, alternating times, memory."""
+"""Measurement of a model or layer with all libraries: check of results, alternating times,
+memory."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ from .networks import Network
 
 Side = Callable[[], Any]
 
-# Least and greatest number of rounds; seconds after which no round begins.
+# The least and the greatest number of rounds; no round starts after this number of seconds.
 LEAST_ROUNDS, ROUNDS, LIMIT_S = 7, 41, 8.0
-# Tolerances relative to the norm, for other orders of summation. Gradients differ most: a rounding
-# error may change which element is the maximum, or the sign of a relu's input.
+# Tolerances relative to the norm, because orders of summation differ. Gradients differ most: a
+# rounding error may change which element is the maximum, or the sign of a relu's input.
 TOLERANCE = {"result": 1e-3, "gradients": 2e-2, "loss": 1e-3}
 
 
@@ -33,7 +34,7 @@ TOLERANCE = {"result": 1e-3, "gradients": 2e-2, "loss": 1e-3}
 
 
 def compare(name: str, torch: Any, ours: Network, theirs: Network) -> None:
-    """Copy PyTorch's weights to ours; compare a forward and backward pass, and two steps.
+    """Copy PyTorch's weights to our model. Then compare a forward and backward pass, and two steps.
 
     Raises: WrongResult if results, gradients or the losses after a step differ.
     """
@@ -67,7 +68,7 @@ def _near(name: str, what: str, found: Sequence[Any], wanted: Sequence[Any]) -> 
 
 
 def forward(lib: Any, network: Network, module: Any = None) -> Side:
-    """Return the forward pass without gradients; module replaces the network's module."""
+    """Return a forward pass without gradients. module: used in place of the network's module."""
     call = network.module if module is None else module
 
     def side() -> Any:
@@ -78,7 +79,7 @@ def forward(lib: Any, network: Network, module: Any = None) -> Side:
 
 
 def stepping(lib: Any, network: Network, module: Any = None) -> Side:
-    """Return a training step that returns the loss; module: as for `forward`."""
+    """Return a training step, which returns the loss. module: as for `forward`."""
     optimizer = network.optimizer(list(network.module.parameters()))
     call = network.module if module is None else module
 
@@ -98,7 +99,7 @@ def measure(
     what: str, torch: Any, ours: Network, theirs: Network, libraries: Sequence[str],
     rounds: int | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the figures of a model's forward pass or training step."""
+    """Return the measurements of a model's forward pass or training step."""
     make = forward if what == "forward" else stepping
     for network in (ours, theirs):
         network.module.train(what == "step")
@@ -118,7 +119,7 @@ def measure(
 def of_layer(
     name: str, layer: Layer | Recurrent, torch: Any, libraries: Sequence[str], rounds: int | None
 ) -> dict[str, dict[str, Any]]:
-    """Return the figures of a layer: forward without gradients, and both passes.
+    """Return the measurements of a layer: forward without gradients, and forward with backward.
 
     Raises: WrongResult.
     """
@@ -167,7 +168,7 @@ def _times(sides: dict[str, Side], rounds: int | None) -> dict[str, Any]:
 
 
 def peak_bytes(library: str, name: str, what: str, scale: int) -> int:
-    """Return the peak of resident memory of a new process that only runs the model."""
+    """Return the peak resident memory of a new process that only runs the model."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.models", json.dumps([library, name, what, scale])],
         cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True,

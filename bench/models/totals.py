@@ -1,4 +1,4 @@
-"""Summary of the models' figures: means, budgets, table and plot."""
+"""Summary of the models' measurements: means, budgets, table and plot."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from .. import plots, record, tables, timing
 
-# Budgets: our time over PyTorch's, geometric mean and worst model; our memory over PyTorch's.
+# Budgets: our time / PyTorch's (geometric mean, worst model), our memory / PyTorch's (worst model).
 MEAN, WORST, MEMORY = 1.1, 1.5, 0.5
-# Budgets: speed over PyTorch's, geometric mean of a kind of layer and worst layer.
+# Budgets by kind of layer: PyTorch's time / ours (geometric mean, worst layer).
 LAYERS = {"convolutions": (0.9, 0.6), "attention": (1.0, 0.6), "recurrent layers": (1.0, 0.6)}
 
 Case = dict[str, Any]
@@ -30,8 +30,8 @@ def _mean(cases: list[Case], peer: str) -> float | None:
 
 
 def summary(data: dict[str, Any]) -> dict[str, float]:
-    """Return geometric means of peers' times over ours, for models and kinds of layers, and the
-    largest memory over PyTorch's."""
+    """Return geometric means of the peers' times divided by ours, for models and for each kind of
+    layer, and the largest ratio of our memory to PyTorch's."""
     found = {f"geomean_vs_{peer}": _mean(_models(data), peer) for peer in data["peers"]}
     found |= {f"{kind}_vs_torch": _mean(_of_kind(data, kind), "torch") for kind in LAYERS}
     found["memory_worst"] = max(map(memory, _models(data)), default=None)
@@ -39,7 +39,7 @@ def summary(data: dict[str, Any]) -> dict[str, float]:
 
 
 def memory(case: Case) -> float:
-    """Return our resident memory over PyTorch's."""
+    """Return our resident memory divided by PyTorch's."""
     return float(case["peak_bytes"]["gputensor"] / case["peak_bytes"]["torch"])
 
 
@@ -68,7 +68,8 @@ def failures(data: dict[str, Any]) -> list[str]:
 
 
 def report(data: dict[str, Any]) -> str:
-    """Return tables of models and layers: milliseconds, peers' times over ours, and memory."""
+    """Return tables of models and layers: milliseconds, the peers' times divided by ours, and
+    memory."""
     parts = [brief(data)]
     if any(_of_kind(data, kind) for kind in LAYERS):
         head = ["layer", "ms", "PyTorch ms", "× PyTorch"]
@@ -133,12 +134,13 @@ def _ratio(case: dict[str, Any], peer: str) -> str:
     return f"{case['ratio'][peer]:.2f}" if peer in case["ratio"] else tables.NO_FIGURE
 
 
-# Inches: of a case, above and below the axes, of the width.
+# Inches: the height of a case, the heights above and below the axes, the width; _LEFT is a share.
 _ROW, _ABOVE, _BELOW, _WIDTH, _LEFT = 0.24, 0.95, 0.55, 8.6, 0.31
 
 
 def draw(data: dict[str, Any], folder: Path) -> list[Path]:
-    """Write `models-cpu-ratio.png`; returns its path. Raises: ImportError without matplotlib."""
+    """Write `models-cpu-ratio.png` and return its path. Raises: ImportError if matplotlib is
+    missing."""
     cases = [case for case in _models(data) if case["ratio"]]
     if not cases:
         return []

@@ -1,8 +1,8 @@
-"""Typical calls at three sizes and with users' shapes, against PyTorch and NumPy on the CPU.
+"""Typical calls at three sizes and with typical shapes, compared with PyTorch and NumPy on the CPU.
 
-`calls.py` defines the data type of a call; elementwise.py, rows.py, moves.py, algebra.py and
-networks.py
-list them. The benchmark `sweep` calls every overload, with arguments derived from its schema.
+`calls.py` defines the data type of a call. elementwise.py, rows.py, moves.py, algebra.py and
+networks.py list the calls. The benchmark `sweep` calls every overload, with arguments derived from
+its schema.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def run(
     scale: int = 1, only: Sequence[int] = (), matching: Sequence[str] = (),
     capability: Sequence[str] = (), note: Callable[[dict[str, Any]], object] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Measure all calls, or some. Needs PyTorch, to compare results.
+    """Measure all calls, or some of them. Needs PyTorch, to compare results.
 
-    only: numbers of cases. matching: parts of names of families or cases. capability: CPU
-    capabilities, each measured in a separate process, or `all`. note: called with the data after
+    only: numbers of cases. matching: parts of the names of families or cases. capability: CPU
+    capabilities, or `all`; each is measured in a separate process. note: called with the data after
     each family.
     """
     if capability:
@@ -84,7 +84,7 @@ def _each(
             data["cases"].append(measure(case, libraries, data["peers"], rounds, scale))
         except Differs as error:
             data["failed"][_full(case)] = str(error)
-        except Exception as error:  # a failing call does not stop the others
+        except Exception as error:  # the other calls are still measured
             data["failed"][_full(case)] = f"{type(error).__name__}: {error}".splitlines()[0]
 
 

@@ -1,6 +1,8 @@
-"""`python -m bench.operators OPTIONS`: run in this process and print the data as JSON.
+"""`python -m bench.operators OPTIONS`: run the benchmark in this process and print its data as
+JSON.
 
-capabilities.py starts it with the options of `run` as JSON; users call `python -m bench run`.
+capabilities.py starts this command with the options of `run` as JSON. Users call `python -m bench
+run`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of linear algebra: products, LAPACK, Fourier transforms."""
+"""Calls of linear algebra: matrix products, LAPACK, Fourier transforms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PRODUCTS = (
     Call("cdist", "torch.cdist(points, others)", "scipy.spatial.distance.cdist(points, others)"),
 )  # fmt: skip
 
-# The signs of vectors and factors are not determined, so only values are compared.
+# The signs of vectors and factors are not determined, so these calls compare only values.
 _LINALG = (
     Call("inv 256", "torch.linalg.inv(a)", "np.linalg.inv(a)"),
     Call("inv of a batch", "torch.linalg.inv(batch)", "np.linalg.inv(batch)"),

@@ -1,7 +1,7 @@
 """Data types of the benchmark `operators`: operands, calls, and groups that combine them.
 
-A call is source text as PyTorch's users write it; `torch` and `F` are the measured library. The
-other files of this folder list the calls, several families in one file.
+A call is written as PyTorch's users write it; `torch` and `F` stand for the measured library. The
+other files of this folder list the calls by family.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-# Number of elements of the three sizes.
+# the number of elements for each of the three sizes
 K, K100, M4 = 1 << 10, 100_000, 1 << 22
-# Sizes up to this are windows, channels or heads, which --scale does not change.
+# Sizes up to this are windows, channels or heads; --scale does not change them.
 _KEPT = 16
 
 
 def scaled(n: int, scale: int) -> int:
-    """Return the size n divided by `scale`. Equal sizes stay equal."""
+    """Return the size n divided by `scale`. Sizes that are equal stay equal."""
     return n if n <= _KEPT else max(_KEPT, n // scale)
 
 
@@ -30,9 +30,10 @@ def scaled(n: int, scale: int) -> int:
 
 @dataclass(frozen=True)
 class Operand:
-    """One argument of a call. kind: `number` means the size itself, not a tensor of this size.
+    """One argument of a call. kind: `number` means that the argument is the size itself instead of
+    a tensor.
 
-    low, high: the range of the elements; `high` of integers is a size and is divided by `scale`.
+    low, high: the range of the elements. For integers `high` is a size, and is divided by `scale`.
     """
 
     shape: tuple[int, ...]
@@ -42,9 +43,10 @@ class Operand:
     kind: str = "uniform"
 
     def array(self, seed: str, scale: int = 1) -> Any:
-        """Return the elements as a NumPy array, equal for equal seeds; a number as an int.
+        """Return the elements as a NumPy array, or a number as an int. The seed determines the
+        elements.
 
-        A bfloat16 operand is float32 here, because NumPy has no such dtype.
+        A bfloat16 operand is float32 here, because NumPy lacks bfloat16.
         """
         shape = tuple(scaled(n, scale) for n in self.shape)
         if self.kind == "number":
@@ -84,7 +86,7 @@ def integers(*shape: int, below: int, low: int = 0, dtype: str = "int64") -> Ope
 
 
 def masks(*shape: int, share: float = 0.5) -> Operand:
-    """Return booleans with a share of `share` true."""
+    """Return booleans of which a fraction `share` is true."""
     return Operand(shape, "bool", high=share)
 
 
@@ -97,7 +99,7 @@ def ascending(n: int) -> Operand:
 
 
 def permutation(n: int) -> Operand:
-    """Return the indices from 0 to n - 1 in random order."""
+    """Return the indices from 0 to n - 1, in random order."""
     return Operand((n,), "int64", kind="permutation")
 
 
@@ -114,11 +116,12 @@ def definite(*shape: int) -> Operand:
 
 @dataclass(frozen=True)
 class Call:
-    """A timed expression, `text`. numpy: its form for NumPy and SciPy, "" for none.
+    """A timed expression, `text`. numpy: the expression for NumPy and SciPy, or "" if there is
+    none.
 
-    setup: statements that run before, once for each library. agree: an expression of the result
-    `r` to compare with PyTorch's if the result itself is not determined (order of equal elements,
-    signs of vectors, random numbers). rtol: the tolerance; None means the dtype's.
+    setup: statements that run once before, for each library. agree: an expression of the result `r`
+    to compare with PyTorch's, for results that are not determined (the order of equal elements, the
+    signs of vectors, random numbers). rtol: the tolerance; None means the tolerance of the dtype.
     """
 
     name: str
@@ -131,7 +134,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Group:
-    """Calls of one family on the same operands. label: appended to the name of each call."""
+    """Calls of one family, with the same operands. label: is appended to the name of each call."""
 
     family: str
     operands: Mapping[str, Operand]
@@ -141,7 +144,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Case:
-    """One call of the benchmark with its operands."""
+    """One call of the benchmark, with its operands."""
 
     number: int
     family: str
@@ -171,9 +174,10 @@ def _names(text: str) -> set[str]:
 
 
 def backward(name: str, text: str, of: str = "x") -> Call:
-    """Return a call of the derivatives of `text` with respect to the operands `of`; forward runs
-    before."""
-    # With a constant gradient, or the result, derivatives of softmax and norms would be zero.
+    """Return a call that computes the derivatives of `text` for the operands `of`. The forward pass
+    is part of the setup."""
+    # the gradient is not constant and not the result: derivatives of softmax and norms would be
+    # zero
     return Call(
         f"backward of {name}",
         f"torch.autograd.grad(r, [{of}], g, retain_graph=True)",
@@ -182,7 +186,6 @@ def backward(name: str, text: str, of: str = "x") -> Call:
 
 
 def step(name: str, text: str, of: str) -> Call:
-    """Return a call of `text` forward, its mean, and the derivatives with respect to the operands
-    `of`."""
+    """Return a call that computes `text`, its mean, and the derivatives for the operands `of`."""
     setup = f"[t.requires_grad_() for t in [{of}]]"
     return Call(name, f"torch.autograd.grad({text}.mean(), [{of}])", setup=setup)

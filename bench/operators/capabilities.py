@@ -1,7 +1,7 @@
-"""Run the benchmark at several CPU capabilities, one process for each, and join the records.
+"""Measurement at several CPU capabilities, each in its own process, and joining of the records.
 
 GPUTENSOR_CPU_CAPABILITY is read when gputensor is imported, so a process has one capability.
-PyTorch always uses the one that it chooses.
+PyTorch always uses the capability that it chooses itself.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import gputensor as gt
 from .totals import summary
 
 VARIABLE = "GPUTENSOR_CPU_CAPABILITY"
-# In increasing order.
+# in increasing order
 NAMES = ("default", "avx2", "avx512")
 _ROOTS = (Path(__file__).parents[2], Path(gt.__file__).parents[1])
 
 
 def chosen(names: Sequence[str]) -> list[str]:
-    """Return the capabilities to measure, in increasing order; `all` means all of them."""
+    """Return the capabilities to measure, in increasing order; `all` stands for every
+    capability."""
     return [name for name in NAMES if "all" in names or name in names]
 
 
@@ -43,7 +44,7 @@ def run(
 
 
 def _part(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a separate process. Raises: RuntimeError if it fails."""
+    """Run a separate process and return its data. Raises: RuntimeError if it fails."""
     paths = [*map(str, dict.fromkeys(_ROOTS)), os.environ.get("PYTHONPATH", "")]
     around = {VARIABLE: name, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(
@@ -57,7 +58,7 @@ def _part(name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def joined(parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Join the data of all capabilities to one record."""
+    """Join the data of all capabilities into one record."""
     names = [name for name in NAMES if name in parts]
     main = parts[names[-1]]
     data = main | {

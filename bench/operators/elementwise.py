@@ -1,4 +1,4 @@
-"""Pointwise calls: arithmetic, functions, half precision, casts, integers, broadcasts."""
+"""Pointwise calls: arithmetic, functions, 16-bit floats, casts, integers, broadcasts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _POINTWISE = (
     Call("addcmul", "torch.addcmul(x, y, p, value=0.5)", "x + np.float32(0.5) * y * p"),
 )
 
-# Without NumPy, which is slow for f16 and has no bf16.
+# not compared with NumPy, which is slow for f16 and lacks bf16
 _HALF = (
     Call("add", "x + y"),
     Call("exp", "x.exp()"),
@@ -59,7 +59,7 @@ _HALF_LARGE = (
     Call("layer_norm", "F.layer_norm(x, x.shape[1:], w, b)"),
 )
 
-# Source dtype -> target dtypes.
+# source dtype -> target dtypes
 _CASTS = {
     "float32": ("float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool", "complex64"),
     "float16": ("float32", "bfloat16", "int64"),

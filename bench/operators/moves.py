@@ -67,7 +67,7 @@ _JOINS = (
     Call("full", "torch.full((n,), 0.5)", "np.full(n, np.float32(0.5))"),
 )  # fmt: skip
 
-# Random numbers of two generators differ, so only their range is compared.
+# Two generators draw different numbers, so only the range of the result is compared.
 _UNIFORM = "((r >= 0) & (r < 1)).all() & (r.min() < r.max())"
 _NORMAL = "r.isfinite().all() & (r.min() < 0) & (r.max() > 0)"
 _RANDOM = (

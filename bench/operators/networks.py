@@ -1,4 +1,5 @@
-"""Calls of neural networks: convolutions, pooling, norms, attention, losses; and derivatives."""
+"""Calls for neural networks: convolutions, pooling, norms, attention, losses, and their
+derivatives."""
 
 from __future__ import annotations
 

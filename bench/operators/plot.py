@@ -1,4 +1,5 @@
-"""The plot of `operators`: a line for each family, a dot for each call, a bar for the mean."""
+"""Plot of the benchmark `operators`: one line per family, with a dot for each call and a bar for
+the mean."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _ROW, _ABOVE, _BELOW, _WIDTH, _LEFT = 0.3, 0.85, 0.55, 8.6, 0.29
 
 
 def draw(data: dict[str, Any], folder: Path) -> list[Path]:
-    """Write `operators-cpu-ratio.png`; returns its path. Raises: ImportError without matplotlib."""
+    """Write `operators-cpu-ratio.png` and return its path. Raises: ImportError if matplotlib is
+    missing."""
     ratios = {
         family: [case["ratio"]["torch"] for case in of if "torch" in case["ratio"]]
         for family, of in families(data).items()

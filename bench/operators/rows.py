@@ -1,4 +1,5 @@
-"""Calls that reduce, normalise, accumulate or sort rows: reductions, softmax, scans, sort."""
+"""Calls that reduce, normalise, accumulate or sort rows: reductions, softmax, cumulative sums,
+sort."""
 
 from __future__ import annotations
 

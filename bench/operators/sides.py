@@ -1,4 +1,4 @@
-"""Run one call with all libraries: build it, compare results, time alternately."""
+"""Measurement of one call with all libraries: build it, compare results, time alternately."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .calls import Case
 Side = Callable[[], Any]
 
 THREADS = 2
-# A PyTorch call of fewer seconds is measured with its best number of threads.
+# If PyTorch's call takes fewer seconds, it is measured with the number of threads that is fastest.
 SHORT_S = 1e-3
-# Greatest number of rounds, least number for slow calls, seconds for all rounds.
+# Maximum number of rounds, minimum number for slow calls, and seconds for all rounds.
 ROUNDS, LEAST_ROUNDS, LIMIT_S = 21, 5, 0.4
-# If one call of each library takes longer in all, each gets three calls.
+# If one call of each library takes more seconds in total, each is called only three times.
 LONG_S = 0.4
-# NumPy is left out if a call takes longer.
+# NumPy is not measured if one call takes more seconds.
 NUMPY_S = 0.3
-# Tolerances by dtype, relative to the element and to the result's largest element.
+# Tolerances by dtype, relative to each element and to the largest element of the result.
 RTOL = {
     "float16": 5e-3, "bfloat16": 2e-2, "float32": 1e-4, "complex64": 1e-4, "float64": 1e-9,
     "complex128": 1e-9,
@@ -33,14 +33,15 @@ RTOL = {
 
 
 class Differs(AssertionError):
-    """A result differs from PyTorch's; str() says how."""
+    """A result differs from PyTorch's. The text describes the difference."""
 
 
 # --- sides ----------------------------------------------------------------------------------------
 
 
 class Built:
-    """A call for one library: `side` is timed, `names` are the variables of its text."""
+    """A call for one library. `side` is the timed function, `names` are the variables in the call's
+    text."""
 
     __slots__ = ("names", "side", "case")
 
@@ -51,14 +52,14 @@ class Built:
         self.side: Side = eval(compile(f"lambda: {text}", f"<{case.name}>", "eval"), names)
 
     def agreeing(self, result: Any) -> Any:
-        """Return the part of a result that has to equal PyTorch's."""
+        """Return the part of a result that must equal PyTorch's."""
         if not self.case.call.agree:
             return result
         return eval(self.case.call.agree, self.names | {"r": result})
 
 
 def tensors(lib: Any, case: Case, arrays: Mapping[str, Any]) -> Built:
-    """Return the call for gputensor or PyTorch, with operands of its own."""
+    """Return the call for gputensor or PyTorch, with operands that belong only to it."""
 
     def owned(name: str, array: Any) -> Any:
         if isinstance(array, int):
@@ -73,7 +74,7 @@ def tensors(lib: Any, case: Case, arrays: Mapping[str, Any]) -> Built:
 
 
 def of_numpy(case: Case, arrays: Mapping[str, Any]) -> Built:
-    """Return the call for NumPy and SciPy. Raises: ImportError."""
+    """Return the call for NumPy and SciPy. Raises: ImportError if SciPy is needed but missing."""
     names = {n: x.copy() if isinstance(x, np.ndarray) else x for n, x in arrays.items()}
     names |= {"np": np, "rng": np.random.default_rng(0)}
     if "scipy" in case.call.numpy:
@@ -89,7 +90,7 @@ def of_numpy(case: Case, arrays: Mapping[str, Any]) -> Built:
 def compare(ours: Built, found: Any, theirs: Built, expected: Any) -> None:
     """Compare a result with PyTorch's: structure, shapes and dtypes, then the elements.
 
-    Raises: Differs.
+    Raises: Differs if they are not equal within the tolerance.
     """
     a, b = list(_leaves(found)), list(_leaves(expected))
     if len(a) != len(b):
@@ -112,7 +113,7 @@ def _leaves(result: Any) -> Iterator[Any]:
 
 
 def _kind(x: Any) -> str:
-    """Return `float32[3, 4]` for a tensor, the type's name for other values."""
+    """Return text such as `float32[3, 4]` for a tensor, and the type's name for other values."""
     if not hasattr(x, "dtype"):
         return type(x).__name__
     return f"{str(x.dtype).rpartition('.')[2]}{list(x.shape)}"
@@ -128,7 +129,7 @@ def _array(x: Any) -> Any:
 
 
 def _near(x: Any, y: Any, rtol: float) -> None:
-    if x.dtype.kind == "O":  # None, from functions that change their argument
+    if x.dtype.kind == "O":  # None, the result of functions that change their argument
         return
     if x.shape != y.shape:
         raise Differs(f"its values have the shape {x.shape}, PyTorch's {y.shape}")
@@ -151,9 +152,10 @@ def _near(x: Any, y: Any, rtol: float) -> None:
 def measure(
     case: Case, libraries: Mapping[str, Any], peers: Iterable[str], rounds: int | None, scale: int
 ) -> dict[str, Any]:
-    """Return the figures of a case. libraries: gputensor and PyTorch; peers: those to time.
+    """Return the measurements of a case. libraries: gputensor and PyTorch. peers: the libraries to
+    time.
 
-    Raises: Differs; any exception of the call.
+    Raises: Differs, and any exception that the call raises.
     """
     begin = time.monotonic()
     arrays = {name: of.array(f"{case.name} {name}", scale) for name, of in case.operands.items()}
@@ -188,8 +190,8 @@ def measure(
 def _numpy_side(
     case: Case, arrays: Mapping[str, Any], theirs: Built, expected: Any
 ) -> tuple[Built | None, str]:
-    """Return NumPy's call, or the reason why there is none. Compare its result with PyTorch's,
-    unless the case has its own comparison."""
+    """Return NumPy's call, or the reason why it is not measured. Its result is compared with
+    PyTorch's, unless the case has an expression for the comparison."""
     if not case.call.numpy:
         return None, "it has no such function"
     try:
@@ -206,7 +208,7 @@ def _numpy_side(
 
 
 def _same_as_numpys(x: Any, y: Any, rtol: float) -> None:
-    """Raise Differs unless NumPy's result equals PyTorch's; dtypes may differ."""
+    """Raise Differs unless NumPy's result equals PyTorch's. The dtypes may differ."""
     if x.dtype.kind == "O":
         return
     if x.size != y.size:
@@ -215,10 +217,10 @@ def _same_as_numpys(x: Any, y: Any, rtol: float) -> None:
 
 
 def _torch_threads(torch: Any, side: Side) -> int:
-    """Set and return the number of threads with which PyTorch is faster.
+    """Find the number of threads with which PyTorch is faster. Set it and return it.
 
-    Some of its functions wake a second thread for 1,000 elements, which takes longer than the work
-    if threads do not spin (peers.py).
+    Some of PyTorch's functions wake a second thread for 1,000 elements. If threads do not spin
+    (peers.py), this takes longer than the work itself.
     """
     best = {}
     for count in (1, THREADS):
@@ -239,7 +241,7 @@ def _timed(side: Side) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing.Sample]:
-    """Time the calls. all_s: the total seconds of one call of each side."""
+    """Time the calls alternately. all_s: the seconds that one call of each side takes in total."""
     if all_s > LONG_S:
         return timing.alternate(sides, min(rounds or 3, 3), counts=[1] * len(sides))
     if rounds is not None:
@@ -252,7 +254,7 @@ def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing
 
 
 def effective_capability() -> str:
-    """Return the CPU capability of gputensor's kernels; `default` if it does not choose one."""
+    """Return the CPU capability of gputensor's kernels, or `default` if it does not choose one."""
     cpu = getattr(getattr(gt, "backends", None), "cpu", None)
     get = getattr(cpu, "get_cpu_capability", None)
     return "default" if get is None else str(get()).lower()

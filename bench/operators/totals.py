@@ -1,4 +1,4 @@
-"""Summary of the figures of `operators`: totals by family, budgets, tables."""
+"""Summary of the benchmark `operators`: totals by family, budgets, tables."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from .. import tables, timing
 
-# Speed over PyTorch's, geometric mean: the budget and the goal.
+# PyTorch's time / ours, as a geometric mean: the budget and the goal.
 GEOMEAN, STRETCH = 1.0, 1.3
-# At most this share of the calls may be below SLOW.
+# At most the fraction SLOW_SHARE of the calls may have a ratio below SLOW.
 SLOW, SLOW_SHARE = 0.7, 0.10
-# No call may be below LEAST; LAPACK and Fourier transforms have a lower bound.
+# No call may have a ratio below LEAST; for LAPACK and Fourier transforms the bound is lower.
 LEAST, LEAST_LENIENT, LENIENT = 0.5, 0.3, ("linalg", "fft")
-_WORST = 12  # calls listed in the brief
+_WORST = 12  # number of calls that the brief report lists
 
 Cases = list[dict[str, Any]]
 
@@ -22,7 +22,7 @@ Cases = list[dict[str, Any]]
 
 
 def summary(data: dict[str, Any]) -> dict[str, Any]:
-    """Return totals of all calls, by family and by capability."""
+    """Return the totals of all calls, and the totals by family and by capability."""
     found = _totals(data["cases"], data["peers"])
     found["by_family"] = {
         family: _totals(of, data["peers"]) for family, of in families(data).items()
@@ -42,7 +42,7 @@ def families(data: dict[str, Any]) -> dict[str, Cases]:
 
 
 def _at(cases: Cases, capability: str) -> Cases:
-    """Return the cases with the ratios of one capability."""
+    """Return the cases with their ratios at one capability."""
     return [
         case | {"ratio": case["by_capability"][capability]["ratio"]}
         for case in cases if capability in case["by_capability"]
@@ -66,7 +66,7 @@ def _totals(cases: Cases, peers: Iterable[str]) -> dict[str, Any]:
 
 
 def budgets(data: dict[str, Any]) -> list[tuple[bool, str]]:
-    """Return for each budget True if it is met, and a sentence."""
+    """Return (True if it is met, a sentence) for each budget."""
     cases = [case for case in data["cases"] if "torch" in case["ratio"]]
     if not cases:
         return []
@@ -93,7 +93,7 @@ def budgets(data: dict[str, Any]) -> list[tuple[bool, str]]:
 
 
 def least(case: dict[str, Any]) -> float:
-    """Return the least ratio allowed for a call."""
+    """Return the lowest ratio that is allowed for a call."""
     return LEAST_LENIENT if case["kind"] in LENIENT else LEAST
 
 
@@ -106,13 +106,13 @@ def failures(data: dict[str, Any]) -> list[str]:
 
 
 def report(data: dict[str, Any]) -> str:
-    """Return the table by family, the budgets, and every call."""
+    """Return the brief report, a table of every call, and notes."""
     parts = [brief(data), _every_call(data), _notes(data)]
     return "\n\n".join(part for part in parts if part)
 
 
 def brief(data: dict[str, Any]) -> str:
-    """Return a line for each family, the budgets, and the worst calls."""
+    """Return a table with a line for each family, the budgets, and the worst calls."""
     others = [name for name in data.get("capabilities", {}) if name != _main(data)]
     columns = _columns(data, others)
     head = ["calls", "cases", *(title for title, _ in columns)]
@@ -143,7 +143,7 @@ def brief(data: dict[str, Any]) -> str:
 
 
 def _main(data: dict[str, Any]) -> str:
-    """Return the capability of the record's main figures."""
+    """Return the capability whose measurements are the main ones of the record."""
     return str([*data.get("capabilities", [data["capability"]])][-1])
 
 

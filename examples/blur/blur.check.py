@@ -1,4 +1,4 @@
-"""Cases of blur.cu: `gputensor kernel check examples/blur/blur.cu` runs them."""
+"""Test cases for blur.cu. Run them with `gputensor kernel check examples/blur/blur.cu`."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ WEIGHTS = np.array([[1, 2, 1], [2, 4, 2], [1, 2, 1]], np.float32)
 
 
 def reference(src):
-    """The kernel's sums in the kernel's order, so that the bits are equal."""
+    """Return the expected sums, added in the kernel's order, so that they are bitwise equal."""
     height, width = src.shape
     padded = np.pad(src, 1, mode="edge")
     total = np.zeros_like(src)

@@ -1,4 +1,4 @@
-"""Cases of histogram.cu."""
+"""Test cases for histogram.cu."""
 
 import numpy as np
 

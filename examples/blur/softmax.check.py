@@ -1,4 +1,5 @@
-"""Cases of softmax.cu. exp differs between libm and GPUs, so the last bits are not compared."""
+"""Test cases for softmax.cu. Results need not be bitwise equal, because exp differs between libm
+and GPUs."""
 
 import numpy as np
 

@@ -1,4 +1,5 @@
-"""Cases of warp_sum.cu. Sums of small integers are exact in any order."""
+"""Test cases for warp_sum.cu. The summands are small integers, whose sums are exact in any
+order."""
 
 import numpy as np
 

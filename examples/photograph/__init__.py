@@ -1,2 +1,2 @@
-"""Converts a photograph to a model's input and back: `make demo`, `gputensor demo`, or `python
+"""Conversion of a photograph to a model's input and back: `make demo`, `gputensor demo`, or `python
 examples/photograph [--help]`."""

@@ -1,8 +1,8 @@
 """Converts a photograph to a model's input and back to an image.
 
-Each step is shown with sizes, strides and flags. It is timed against NumPy (and PyTorch and CuPy if
-installed) in alternating rounds, and the results are compared bit by bit. A picture shows the
-photograph before and after, the change in memory, and the times.
+For each step the program prints sizes, strides and flags. It times the step in alternating rounds
+with NumPy (and PyTorch and CuPy if installed), and compares the results bit by bit. A picture shows
+the photograph before and after, the order in memory, and the times.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gputensor.core import errors
 from . import images, picture, pipelines, report, timing
 from .pipelines import STEPS, VIEWS, Pipeline, State
 
-# Images in the batch: more than the caches hold, but few enough to run in seconds.
+# Number of images in a batch: too many for the caches, and few enough to run in seconds.
 _BATCH = {"cpu": 8, "cuda": 64, "emulator": 2}
 _ROUNDS = 7
 
@@ -112,7 +112,7 @@ def _contestants(device: Any, chosen: str | None) -> list[Pipeline]:
     for name in names:
         if name not in found:
             raise Refusal(f"'--peers' must be of {', '.join(found)} here (got {name!r})")
-    # Every result is compared with NumPy's, even if NumPy is not shown.
+    # NumPy's results are the reference, so it runs even if its times are not shown
     return [
         pipelines.Tensors(gt, "gputensor", device),
         *(found[n]() for n in dict.fromkeys(("numpy", *names))),
@@ -122,7 +122,7 @@ def _contestants(device: Any, chosen: str | None) -> list[Pipeline]:
 def run(
     batch: np.ndarray, device: Any, contestants: list[Pipeline], progress: Progress
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Run all steps. Returns the report, and the first image as the planes that a model reads."""
+    """Run all steps. Return the report, and the first image as the planes that a model reads."""
     is_emulated = _is_emulated(device)
     count = len(batch)
     window = _window(batch.shape[1]), _window(batch.shape[2])
@@ -178,7 +178,7 @@ def _row(name: str, code: str, tensor: Any, is_view: bool) -> dict[str, Any]:
 def _measure(
     step: Any, contestants: list[Pipeline], states: list[State], rounds: int
 ) -> dict[str, Any]:
-    """Run a step in every library, compare the results with NumPy's and time it."""
+    """Run a step with every library, compare the results with NumPy's, and time it."""
     for pipeline, state in zip(contestants, states):
         state[step.name] = pipeline.run(step, state)
     nbytes = sum(
@@ -220,7 +220,8 @@ def _trace(view: Any) -> list[str]:
 
 
 def _walks(ours: State, device: Any) -> list[dict[str, Any]]:
-    """The coalesced layouts of copies; the first one is small enough to follow by hand."""
+    """Return the coalesced layouts of three copies. The first one is small enough to follow by
+    hand."""
     small = gt.empty(1, 64, 5, 4, device=device)
     copies = [
         ("1,64,5,4 to channels_last", small.contiguous(memory_format=gt.channels_last), small),

@@ -1,4 +1,4 @@
-"""Reads a photograph into a batch N,H,W,C of uint8, and writes an image."""
+"""Reading a photograph into a batch (N, H, W, C) of uint8, and writing an image."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gputensor.cli.output import Refusal
 from gputensor.runtime import files
 
 _DEFAULT = "mpl-data/sample_data/grace_hopper.jpg"
-# Memory of all intermediates of the demonstration and two peers, per byte of the batch.
+# Memory of all intermediate results of the demonstration and of two peers, per byte of the batch.
 _BYTES_PER_BATCH_BYTE = 100
 
 
 def default() -> Path:
-    """Return the path of the public-domain photograph in matplotlib, without importing
-    matplotlib."""
+    """Return the path of a public-domain photograph in matplotlib's package, which is not
+    imported."""
     spec = find_spec("matplotlib")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder, _DEFAULT)
@@ -32,7 +32,7 @@ def default() -> Path:
 
 
 def read(path: Path) -> np.ndarray:
-    """Read an image as H,W,C uint8 with three channels."""
+    """Return an image as (H, W, C) uint8 with three channels."""
     try:
         from PIL import Image, ImageOps
     except ImportError:
@@ -63,9 +63,9 @@ def _first_line(error: Exception) -> str:
 
 
 def make_batch(image: np.ndarray, count: int | None, default: int) -> np.ndarray:
-    """`count` images N,H,W,C; each is rolled further sideways, so that all differ.
+    """Return `count` images (N, H, W, C). Each is rolled further sideways, so that all differ.
 
-    With None, it makes the default number, or as many as fit into memory.
+    If count is None, return the default number, or as many as fit into memory.
     """
     one, free = image.nbytes * _BYTES_PER_BATCH_BYTE, _available_memory()
     if count is None:
@@ -79,7 +79,8 @@ def make_batch(image: np.ndarray, count: int | None, default: int) -> np.ndarray
 
 
 def _available_memory() -> int:
-    """Bytes available without swapping; free bytes if the kernel does not report that."""
+    """Return the bytes available without swapping, or the free bytes if the kernel does not report
+    them."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             found = next(line for line in lines if line.startswith("MemAvailable:"))
@@ -89,7 +90,7 @@ def _available_memory() -> int:
 
 
 def check_writable(path: Path) -> None:
-    """Raise an error before the work if the result could not be written."""
+    """Raise an error if the result could not be written. This is called before the work."""
     from PIL import Image
 
     if path.suffix.lower() not in Image.registered_extensions():

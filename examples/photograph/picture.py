@@ -1,5 +1,5 @@
-"""Draws the demonstration as one picture: the photograph before and after, the order of its numbers
-in memory, and the time of each library."""
+"""Picture of the demonstration: the photograph before and after, the order of its numbers in
+memory, and the time of each library."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from gputensor.cli.output import BAD_INPUT, Refusal, brackets
 INK, MUTED, LINE = "#22262b", "#6b7078", "#c9ced6"
 CHANNELS = (("R", "#d64545"), ("G", "#3a9b4e"), ("B", "#3b6fd4"))
 LIBRARIES = {"gputensor": "#1f6fd0", "PyTorch": "#e07a4f", "NumPy": "#7fa8b3", "CuPy": "#7db38a"}
-# The steps whose times are shown, with names for readers.
+# The steps whose times are drawn -> their labels.
 TIMED = {
     "packed": "uint8 NHWC to normalised\nfloat32 NCHW",
     "nchw": "NHWC to NCHW, float32",
     "channels_last": "NCHW to channels_last",
     "cropped": "a crop of channels_last,\nmade contiguous",
 }
-# Pixels of the strip, and the inches of the picture.
+# The number of pixels drawn in the strip, and the size of the picture in inches.
 _PIXELS, _SIZE = 8, (12.0, 9.4)
 
 
 def require() -> None:
-    """Raise an error before the work if the picture could not be drawn."""
+    """Raise an error if the picture could not be drawn. This is called before the work."""
     if find_spec("matplotlib") is None:
         raise Refusal(
             "the picture is drawn with matplotlib; run: pip install 'gputensor[demo]'", BAD_INPUT
@@ -34,8 +34,8 @@ def require() -> None:
 
 
 def draw(report: dict[str, Any], image: np.ndarray, planes: np.ndarray) -> np.ndarray:
-    """Draw the picture. image: H,W,C uint8. planes: C,H,W float32, a model's input. Returns
-    pixels."""
+    """Draw the picture and return its pixels. image: (H, W, C) uint8. planes: (C, H, W) float32, a
+    model's input."""
     matplotlib = import_module("matplotlib")
     matplotlib.use("Agg")
     plt = import_module("matplotlib.pyplot")
@@ -108,7 +108,8 @@ def _bare(axes: Any) -> None:
 
 
 def _memory(figure: Any, image: np.ndarray, rows: dict[str, Any]) -> None:
-    """Draw eight pixels of a row: the positions of their numbers in memory before and after."""
+    """Draw eight pixels of a row, with the positions of their numbers in memory before and
+    after."""
     _head(
         figure, 0.535, "The order in memory",
         "the same pixels of a row: pixel after pixel before, channel after channel after",
@@ -118,7 +119,7 @@ def _memory(figure: Any, image: np.ndarray, rows: dict[str, Any]) -> None:
     row = image[image.shape[0] // 3]
     begin = max(0, (image.shape[1] - count) // 2)
     pixels = row[begin : begin + count]
-    width = 3 * count + 2.4  # the rest of a plane is between the planes
+    width = 3 * count + 2.4  # between two planes there is a gap for the rest of a plane
     before = [(n, c, 1.2 + 3 * n + c) for n in range(count) for c in range(3)]
     after = {(n, c): c * (count + 1.2) + n for n in range(count) for c in range(3)}
     for n, c, x in before:
@@ -150,7 +151,7 @@ def _memory(figure: Any, image: np.ndarray, rows: dict[str, Any]) -> None:
 
 
 def _cell(x: float, y: float, colour: str, depth: float) -> Any:
-    """Draw a cell. depth: the share of the colour; small numbers are drawn darker."""
+    """Draw a cell. depth: the fraction of the colour; small numbers are drawn darker."""
     rgb = np.array(import_module("matplotlib.colors").to_rgb(colour)) * depth
     patches = import_module("matplotlib.patches")
     return patches.Rectangle((x + 0.04, y), 0.92, 0.8, facecolor=rgb, edgecolor="none", zorder=2)

@@ -1,7 +1,7 @@
 """Seven steps from a photograph to a model's input and back, written for two kinds of libraries.
 
 NumPy and CuPy express a layout as a transposed array, gputensor and PyTorch as a memory format.
-Each step reads the results of earlier steps by name, so each library is timed on its own results.
+Each step reads the results of earlier steps by name, so each library works on its own results.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import gputensor as gt
 from gputensor.kernels import stub
 
-# ImageNet's mean and standard deviation, in units of a pixel's 0 to 255.
+# ImageNet's mean and standard deviation, for pixel values from 0 to 255.
 MEAN = np.array([123.675, 116.28, 103.53], np.float32)
 STD = np.array([58.395, 57.12, 57.375], np.float32)
 
@@ -24,7 +24,8 @@ State = dict[str, Any]
 
 
 class Step:
-    """A timed step: the name of its result, its code for readers, and the result that it reads."""
+    """A timed step: the name of its result, its code as printed, and the name of the result that it
+    reads."""
 
     __slots__ = ("name", "code", "reads")
 
@@ -41,7 +42,7 @@ STEPS = (
     Step("cropped", ".contiguous()", "crop"),
     Step("image", "(x * std + mean + 0.5).to(uint8).contiguous()", "as_nhwc"),
 )
-# The views that steps read, by name, with their code.
+# The views that steps read: name -> code.
 VIEWS = {
     "as_nchw": ".permute(0, 3, 1, 2)",
     "crop": "[:, :, {0}, {1}]",
@@ -50,34 +51,34 @@ VIEWS = {
 
 
 class Pipeline:
-    """The steps in one library. where: the device."""
+    """The steps in one library. where: the device on which they run."""
 
     name = ""
     where = "cpu"
 
     def start(self, batch: np.ndarray, window: tuple[slice, slice]) -> State:
-        """The state before the first step."""
+        """Return the state before the first step."""
         raise NotImplementedError
 
     def run(self, step: Step, state: State) -> Any:
         return getattr(self, step.name)(state)
 
     def code(self, step: Step) -> str:
-        """The code that readers see."""
+        """Return the code of a step, as it is printed."""
         return step.code
 
     def view(self, name: str, state: State) -> Any:
         return getattr(self, name)(state)
 
     def synchronize(self) -> None:
-        """Wait for the queued work."""
+        """Wait for queued work."""
 
     def to_numpy(self, value: Any) -> np.ndarray:
         return value
 
 
 class Tensors(Pipeline):
-    """The pipelines in gputensor and in PyTorch: one text serves both."""
+    """The steps in gputensor and in PyTorch, which have the same code."""
 
     def __init__(self, module: Any, name: str, device: Any) -> None:
         self.module, self.name, self.device, self.where = module, name, device, str(device)
@@ -86,7 +87,7 @@ class Tensors(Pipeline):
         return self.module.from_numpy(array).to(self.device)
 
     def _has_pack(self) -> bool:
-        """True if the library has `pack`: PyTorch does not, and a further device need not."""
+        """True if the library has `pack`. PyTorch lacks it, and so may a registered device."""
         return self.module is gt and stub.serves("copy", "pack", self.device.type)
 
     def code(self, step: Step) -> str:
@@ -145,7 +146,7 @@ class Tensors(Pipeline):
 
 
 class Arrays(Pipeline):
-    """NumPy, and CuPy, whose code is the same."""
+    """The steps in NumPy and in CuPy, which have the same code."""
 
     def __init__(self, module: Any, name: str, where: str) -> None:
         self.module, self.name, self.where = module, name, where
@@ -202,7 +203,7 @@ class Arrays(Pipeline):
 
 
 def peers(device: Any, is_emulated: bool) -> dict[str, Callable[[], Pipeline]]:
-    """Libraries that can run on this device, by name; NumPy is the reference."""
+    """Return the libraries that can run on this device, by name. NumPy is the reference."""
     found: dict[str, Callable[[], Pipeline]] = {"numpy": lambda: Arrays(np, "NumPy", "cpu")}
     on_gpu = device.type == "cuda" and not is_emulated
     if on_gpu:

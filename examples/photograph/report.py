@@ -50,8 +50,8 @@ def _layouts(steps: list[dict[str, Any]]) -> str:
 
 
 def _two_lines(code: str) -> tuple[str, str]:
-    """Code, split into two lines if it is too long for a table: before a method's dot or after a
-    bracket."""
+    """Return code as two lines. If it is too long for a table, it is split before a method's dot or
+    after a bracket."""
     if len(code) <= 34:
         return code, ""
     cut = code.rfind(".", 1) if code.rfind(".", 1) > 0 else code.find("(") + 1

@@ -1,6 +1,6 @@
-"""Compares the times of libraries: medians of alternating calls in one process.
+"""Comparison of libraries: the median times of alternating calls in one process.
 
-It is for a demonstration; `python -m bench` writes records.
+This is for the demonstration; `python -m bench` writes records.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-# The minimum duration of a sample, so that the clock and a GPU's queue do not affect it.
+# The minimum duration of a sample. It makes the errors of the clock and of a GPU's queue small.
 _SAMPLE_SECONDS = 0.003
 
 
 class Contestant:
-    """A candidate: each call of `work` is timed, with `synchronize` before the clock is read."""
+    """A function to compare. Each call of `work` is timed; `synchronize` runs before the clock is
+    read."""
 
     __slots__ = ("name", "work", "synchronize")
 
@@ -26,7 +27,7 @@ class Contestant:
 
 
 def take_turns(contestants: list[Contestant], rounds: int) -> dict[str, float]:
-    """Median seconds of a call, by name. Each round runs each contestant once."""
+    """Return the median seconds of a call, by name. Each round runs each contestant once."""
     calls = {
         c.name: max(1, math.ceil(_SAMPLE_SECONDS / max(_sample(c, 1), 1e-7))) for c in contestants
     }

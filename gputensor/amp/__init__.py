@@ -1,8 +1,8 @@
 """Automatic mixed precision: `autocast`, the functions that read and set it, and `GradScaler`.
 
-autocast_mode.py has the block, casting.py the casts of its kernels, and cast_policies.py the
-policies of operators. grad_scaler.py prevents float16 gradients from underflowing. See
-docs/autocast.md.
+autocast_mode.py defines the context manager, casting.py the casts of its kernels, and
+cast_policies.py the operators' policies. grad_scaler.py prevents the underflow of float16
+gradients. See docs/autocast.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""`gt.autocast`: a block in which each operator runs in a suitable precision, and the state of
-autocast.
+"""`gt.autocast`: a context in which each operator runs in a suitable precision, and its state.
 
     with gt.autocast("cuda"):
         loss = model(x)          # mm in float16, exp and sum in float32: docs/autocast.md
@@ -23,7 +22,8 @@ from .casting import DEVICES, AutocastDevice, Block, WeightCache, cache_enabled,
 
 
 def find(device_type: Any, op: str) -> AutocastDevice:
-    """Return the autocast device of a type. Raises if autocast does not support it."""
+    """Return the autocast state of a device type. Raise an error if autocast does not support
+    it."""
     known = _lookup(device_type, op)
     if known is None:
         offered = ", ".join(d.type for d in DEVICES if d.type)
@@ -35,7 +35,7 @@ def find(device_type: Any, op: str) -> AutocastDevice:
 def _lookup(device_type: Any, op: str) -> AutocastDevice | None:
     if not isinstance(device_type, str):
         raise errors.wrong_value(op, "device_type", "be a str", device_type)
-    # raises for invalid devices, and loads the package of a further device
+    # this raises for an invalid device, and loads the package of a registered device
     name = devices.device(device_type).type
     return next((d for d in DEVICES if d.type == name), None)
 
@@ -50,11 +50,11 @@ class autocast(Guard):
     """Run a block, the calls of a function, or the steps of a generator in mixed precision.
 
     Args:
-        device_type: 'cpu', 'cuda', or a further device that registered autocast.
-        dtype: the lower precision; the device's own by default: bfloat16 on the CPU, float16 on
-            CUDA. A dtype that the device does not support disables the block, with a warning.
-            enabled: False disables autocast within an outer block. cache_enabled: keep casts of
-            weights until the outermost block is left.
+        device_type: 'cpu', 'cuda', or a registered device that supports autocast.
+        dtype: the lower precision, by default bfloat16 on the CPU and float16 on CUDA. If the
+            device does not support the dtype, the block has no effect, with a warning.
+        enabled: False disables autocast within an outer block.
+        cache_enabled: keep casts of weights until the outermost block is left.
     """
 
     __slots__ = ("device", "fast_dtype", "_enabled", "_cache_enabled", "_autocast")
@@ -86,8 +86,8 @@ class autocast(Guard):
         self._enter()
         return self
 
-    # The state to restore is stored with the thread's state, because one object may be entered
-    # several times, and by several threads.
+    # The previous state is stored with the thread's state, because several threads may enter one
+    # object, and one thread several times.
 
     def _enter(self) -> None:
         known, outer = self._autocast, current_block.get()
@@ -109,7 +109,7 @@ class autocast(Guard):
             raise
 
     def _found(self) -> Any:
-        """Return this object's innermost block, and the blocks without it."""
+        """Return this object's innermost block, and the chain of blocks without that block."""
         inner, block = [], current_block.get()
         while block is not None and block.owner is not self:
             inner.append(block)
@@ -140,24 +140,24 @@ def _set_enabled(known: AutocastDevice, enabled: bool) -> None:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """True if autocast supports this device type."""
+    """Return True if autocast supports this device type."""
     return _lookup(device_type, "is_autocast_available") is not None
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """True while autocast is on for this device type in this thread or task."""
+    """Return True while autocast is on for this device type in this thread or task."""
     known = _lookup(device_type, "is_autocast_enabled")
     return known is not None and known.is_enabled
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
-    """Turn autocast on or off in this thread or task; only blocks cache casts."""
+    """Turn autocast on or off in this thread or task. Outside a block no casts are cached."""
     known = find(device_type, "set_autocast_enabled")
     _set_enabled(known, enabled)
 
 
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
-    """The current lower precision of this device type in this thread or task."""
+    """Return the current lower precision of this device type in this thread or task."""
     return find(device_type, "get_autocast_dtype").dtype.get()
 
 
@@ -171,12 +171,12 @@ def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """True while casts of weights are cached in this thread or task."""
+    """Return True while casts of weights are cached in this thread or task."""
     return cache_enabled.get()
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Switch the cache of cast weights on or off, in this thread or task."""
+    """Turn the cache of cast weights on or off in this thread or task."""
     cache_enabled.set(flag("set_autocast_cache_enabled", "enabled", enabled))
 
 

@@ -1,4 +1,4 @@
-"""The cast policies of operators, from native_functions.yaml and from registrations."""
+"""The operators' cast policies: those in native_functions.yaml and those registered at run time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from .casting import DEVICES, PRIVATE, AutocastDevice
 POLICIES = (
     "lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote", "banned",
 )  # fmt: skip
-# key -> (operator, policy) for each registration, oldest first. Policies of the YAML are not
-# listed.
+# Autocast key -> (operator, policy) for each registration, oldest first. The policies of
+# native_functions.yaml are not included.
 _registered: dict[str, list[tuple[str, Policy]]] = {device.key_name: [] for device in DEVICES}
 
 
 def policies(device_type: str) -> dict[str, Policy]:
-    """Return operator -> policy for a type of device: `{"aten::mm": "lower_precision_fp", ...}`."""
+    """Return operator -> policy for a device type, such as `{"aten::mm": "lower_precision_fp",
+    ...}`."""
     return _policies(find(device_type, "policies"))
 
 
@@ -33,18 +34,17 @@ def _policies(known: AutocastDevice) -> dict[str, Policy]:
 
 
 def policies_of(name: str) -> dict[str, str]:
-    """Return device type -> policy for an operator; `gputensor ops` shows it."""
+    """Return device type -> policy for an operator. `gputensor ops` prints it."""
     found = {d.type: _policies(d).get(name) for d in DEVICES if d.type is not None}
     return {device: str(policy) for device, policy in found.items() if policy is not None}
 
 
 def register_policy(op_name: str, device_type: str, policy: Policy) -> Handle:
-    """Let autocast cast the operands of an operator, such as a user's, on a device type.
+    """Let autocast cast the operands of an operator, for example a user's, on a device type.
 
     op_name: `mylib::scale`, or `neg` for a built-in operator. policy: one of POLICIES, or a
-    floating dtype
-        to which operands are cast, independent of the block's dtype. Returns a handle that undoes
-        it.
+    floating dtype to which operands are cast, independent of the block's dtype. Returns a handle
+    that undoes the registration.
     """
     site = caller_site()
     known = find(device_type, "register_policy")
@@ -69,7 +69,7 @@ def _register(known: AutocastDevice, name: str, policy: Policy, site: str) -> Ca
 def register_device(
     device_type: str, dtypes: Sequence[dtype], chosen: Mapping[str, Policy] | None, site: str
 ) -> Handle:
-    """Register a further device at PrivateUse1 for autocast; the returned handle undoes it."""
+    """Register autocast for the device at PrivateUse1. Return a handle that undoes it."""
     wanted = policies("cuda") if chosen is None else _checked("register_autocast", chosen)
     if not dtypes or not all(isinstance(d, dtype) and d.is_floating_point for d in dtypes):
         rule = "be floating dtypes, at least one"
@@ -89,7 +89,7 @@ def register_device(
 
 
 def _checked(op: str, chosen: Mapping[str, Policy]) -> dict[str, Policy]:
-    """Return the policies by full names. Raises for an unknown operator or policy."""
+    """Return the policies by the operators' full names. Raise for an unknown operator or policy."""
     found = {}
     for name, policy in chosen.items():
         operator = dispatcher.find(dispatcher.qualified(name))

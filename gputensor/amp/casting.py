@@ -5,11 +5,11 @@ autocast_mode.py turns them on. Source: aten/src/ATen/autocast_mode.h,
 autocast_mode.cpp.
 
 Note [The weight cache]
-A weight that several calls of one autocast block use is cast once. The cache holds the cast without
-its history: each use records its own node. So the cache keeps no weight alive, a cast made
-under no_grad can be used where gradients are recorded, and gradients are summed in float32. An
-entry is valid for one weight object, its version and storage (a written weight is cast again), one
-dtype, and one CUDA stream. In PyTorch only the weight is the key.
+A weight that several calls of one autocast block use is cast once. The cache stores the cast
+without its autograd history: each use records a node of its own. So the cache keeps no weight
+alive, a cast made under no_grad can be used where gradients are recorded, and gradients are summed
+in float32. The cache key is the weight object, its version and storage (so a written weight is cast
+again), the dtype, and the CUDA stream. In PyTorch only the weight is the key.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from ..tensor.storage import Storage
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
 
-# The dtypes that autocast casts from and to; float64 is not cast.
+# Dtypes that autocast casts from and to. float64 is never cast.
 _CASTABLE = (float32, float16, bfloat16)
 
 
 class AutocastDevice:
     """A device type with autocast: its key and its dtypes.
 
-    type: `cuda`, or the name of a further device; None until one is registered. dtype: the target
+    type: `cuda`, or a registered device's name; None until one is registered. dtype: the target
     of the policy lower_precision_fp, per thread and per task.
     """
 
@@ -61,7 +61,7 @@ class AutocastDevice:
         self.bring_up(device_type, supported)
 
     def bring_up(self, device_type: str | None, supported: tuple[dtypes.dtype, ...]) -> None:
-        """Set the device type and its dtypes; the first supported dtype is the default."""
+        """Set the device type and its supported dtypes. The first one is the default."""
         self.type, self.supported = device_type, supported
         self.dtype = ContextVar(f"gputensor_autocast_dtype_{device_type}", default=supported[0])
 
@@ -76,7 +76,7 @@ PRIVATE = AutocastDevice("AutocastPrivateUse1", None, (float16, bfloat16))
 DEVICES = (CPU, CUDA, PRIVATE)
 
 AUTOCAST = tls.AUTOCAST
-# The Autocast keys of a call -> the device whose kernel runs first: that of the highest key.
+# The Autocast keys of a call -> the device of the highest of them, whose kernel runs first.
 device_of: dict[int, AutocastDevice] = {}
 for _device in DEVICES:
     device_of |= {_rest | _device.key: _device for _rest in (0, *device_of)}
@@ -86,12 +86,12 @@ for _device in DEVICES:
 
 
 def is_eligible(x: Tensor, device: AutocastDevice) -> bool:
-    """True for a floating tensor on the device that is not float64."""
+    """Return True for a floating tensor on the device, except float64."""
     return x._geometry.dtype in _CASTABLE and x._device.type == device.type
 
 
 def cast(x: Tensor, to: dtype, device: AutocastDevice) -> Tensor:
-    """Cast x if it is eligible, through the cache if it is a weight; otherwise return x."""
+    """Return x cast to a dtype if it is eligible, otherwise x. Casts of weights are cached."""
     before = x._geometry.dtype
     if before is to or not is_eligible(x, device):
         return x
@@ -103,7 +103,7 @@ def cast(x: Tensor, to: dtype, device: AutocastDevice) -> Tensor:
 
 
 def cast_any(x: Any, to: dtype, device: AutocastDevice) -> Any:
-    """Like `cast`, for a tensor, None or a Python number."""
+    """Apply `cast` to a tensor. Return None or a Python number unchanged."""
     return x if x is None or type(x) in NUMBERS else cast(x, to, device)
 
 
@@ -113,10 +113,10 @@ def cast_list(tensors: Sequence[Any], to: dtype, device: AutocastDevice) -> list
 
 
 def widest(device: AutocastDevice, *tensors: Any) -> dtype:
-    """Return the target of the policy promote: the smallest dtype that can represent the lower
-    precision and all operands.
+    """Return the dtype to which the policy `promote` casts: the smallest dtype that represents the
+    lower precision and all operands.
 
-    PyTorch raises for an operand of the other 16-bit type; here ordinary promotion applies.
+    PyTorch raises for an operand of the other 16-bit dtype; here ordinary promotion applies.
     """
     found = device.dtype.get()
     for x in tensors:
@@ -133,7 +133,7 @@ def _converted(x: Tensor, to: dtype) -> Tensor:
 
 
 class Block(NamedTuple):
-    """An entered block: the state to restore, the cache that it uses, and the autocast object."""
+    """An entered block: the state to restore at its end, its cache, and its autocast object."""
 
     outer: Block | None
     cache: WeightCache
@@ -164,7 +164,7 @@ class WeightCache:
         self.entries: dict[tuple[Any, ...], _Entry] = {}
 
     def cast(self, x: Tensor, to: dtype) -> Tensor:
-        # A tensor made in inference mode cannot be used outside, so the mode is part of the key.
+        # The mode is part of the key: tensors made in inference mode cannot be used outside it.
         key = (id(x), to, tls.is_inference_mode(), identity(current_stream(x._device)))
         entry = self.entries.get(key)
         if (
@@ -199,7 +199,7 @@ class WeightCache:
 
 
 class ToCopyBackward0(Node):
-    """The node of a weight's cast: it returns the gradient in float32."""
+    """The node of a weight's cast. Its backward returns the gradient in float32."""
 
     __slots__ = ()
 
@@ -208,7 +208,7 @@ class ToCopyBackward0(Node):
 
 
 def _is_weight(x: Tensor) -> bool:
-    """True for a leaf that requires grad, is not a view, and whose class defines no handler."""
+    """Return True for a leaf that requires grad, is not a view, and whose class has no handler."""
     meta = x._autograd
     return (
         type(meta) is AutogradMeta and meta.edge is None and meta.view is None

@@ -1,4 +1,4 @@
-"""`custom_fwd` and `custom_bwd`: autograd Functions within autocast.
+"""`custom_fwd` and `custom_bwd`: decorators for autograd Functions that are used within autocast.
 
 Source: torch/amp/autocast_mode.py.
 """
@@ -22,11 +22,11 @@ Method = Callable[..., Any]
 def custom_fwd(
     fwd: Method | None = None, *, device_type: str, cast_inputs: dtype | None = None
 ) -> Any:
-    """Decorate `forward(ctx, ...)` of an autograd Function, so that backward can restore its
-    autocast state.
+    """Decorate `forward(ctx, ...)` of an autograd Function and store the autocast state in ctx, so
+    that backward can restore it.
 
-    cast_inputs: within autocast, floating operands on the device, except float64, are cast to this
-    dtype, and forward runs without autocast. None: forward runs unchanged.
+    cast_inputs: if given, autocast casts floating operands on the device, except float64, to this
+    dtype and runs forward without autocast. If None, forward runs unchanged.
     """
     known = find(device_type, "custom_fwd")
     if fwd is None:
@@ -46,7 +46,7 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Method | None = None, *, device_type: str) -> Any:
-    """Decorate `backward(ctx, ...)`: it runs with the autocast state that forward had."""
+    """Decorate `backward(ctx, ...)` to run with the autocast state that forward had."""
     find(device_type, "custom_bwd")
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
@@ -71,7 +71,7 @@ def _check_context(ctx: Any, op: str) -> None:
 
 
 def _cast(value: Any, to: dtype, device: AutocastDevice) -> Any:
-    """Cast the eligible tensors in nested tuples, lists and dicts."""
+    """Cast eligible tensors in nested tuples, lists and dicts. Return a new nesting."""
     if isinstance(value, Tensor):
         return cast(value, to, device)
     if isinstance(value, dict):

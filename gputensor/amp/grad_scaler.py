@@ -1,8 +1,8 @@
-"""`GradScaler`: prevents float16 gradients from underflowing, by a factor on the loss.
+"""`GradScaler`: multiplies the loss by a factor, so that float16 gradients do not underflow.
 
-An optimizer is any object with `step()` and `param_groups`, a list of dicts with the tensors under
-"params". Everything but `step` and `get_scale` stays on the device. Source:
-torch/amp/grad_scaler.py.
+An optimizer is any object with `step()` and `param_groups`, a list of dicts that hold tensors under
+"params". The host waits for the
+device in `step` and `get_scale` only. Source: torch/amp/grad_scaler.py.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from ..tensor.tensor import Tensor
 
 
 class OptState(Enum):
-    """The progress of an optimizer since the last `update`."""
+    """What has been done for an optimizer since the last `update`."""
 
     READY, UNSCALED, STEPPED = range(3)
 
 
 class _Optimizer:
-    """An optimizer's state since the last `update`. found: device -> 1.0 after inf or NaN."""
+    """State of an optimizer since the last `update`. found: device -> 1.0 if inf or NaN was
+    found."""
 
     __slots__ = ("stage", "found")
 
@@ -39,18 +40,18 @@ class _Optimizer:
 
 
 class GradScaler:
-    """Scales a loss, unscales gradients, skips steps with inf or NaN, adapts the scale.
+    """Scales losses, unscales gradients, skips steps with inf or NaN, and adapts the scale.
 
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
 
     Args:
-        device: the type of its devices; 'cuda' without a CUDA device disables it, and warns.
+        device: the device type. 'cuda' without a CUDA device disables the scaler, with a warning.
         init_scale: the first scale.
-        growth_factor: multiplies the scale after growth_interval finite steps. backoff_factor:
-        multiplies it after a step with inf or NaN. enabled: False makes all methods do nothing or
-        return their argument.
+        growth_factor: multiplies the scale after `growth_interval` steps without inf or NaN.
+        backoff_factor: multiplies the scale after a step with inf or NaN.
+        enabled: False makes all methods do nothing or return their argument.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class GradScaler:
         self._init_scale, self._init_growth_tracker = init_scale, 0
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval = growth_interval
-        # Scalar tensors, made on the first output's device: the scale (float32), and the number of
+        # Scalar tensors on the device of the first output: the scale (float32), and the number of
         # steps since its last change (int32).
         self._scale: Tensor | None = None
         self._growth_tracker: Tensor | None = None
@@ -84,7 +85,8 @@ class GradScaler:
     # --- one iteration --------------------------------------------------------------------------
 
     def scale(self, outputs: Any) -> Any:
-        """Multiply the outputs by the scale: a tensor, or nested tuples, lists and iterables."""
+        """Multiply outputs by the scale: a tensor, or tensors in nested tuples, lists and
+        iterables."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -102,9 +104,9 @@ class GradScaler:
     def unscale_(self, optimizer: Any) -> None:
         """Divide the optimizer's gradients by the scale, in place, and check for inf and NaN.
 
-        If it is not called, `step` does it. A call is needed, for example, to clip gradients. It
-        may be called once per `update`. Raises: ArgumentValueError for gradients in float16, which
-        would vanish; nothing is changed.
+        Call it before `step` if the true gradients are needed, for example to clip them; otherwise
+        `step` calls it. It may be called once per `update`. Raises: ArgumentValueError for float16
+        gradients, in which small numbers would be lost; nothing is changed then.
         """
         if not self._enabled:
             return
@@ -120,7 +122,7 @@ class GradScaler:
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Call `optimizer.step(*args, **kwargs)` unless a gradient is inf or NaN. The host waits
-        for the gradients."""
+        for this check."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -141,7 +143,7 @@ class GradScaler:
         return result
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Adapt the scale after all optimizers have stepped, or set it to `new_scale`."""
+        """Adapt the scale after the steps of all optimizers, or set it to `new_scale`."""
         if not self._enabled:
             return
         scale, tracker = self._made("update")
@@ -170,7 +172,7 @@ class GradScaler:
         self._optimizers = {}
 
     def _adapt(self, scale: Tensor, tracker: Tensor, is_bad: Tensor) -> None:
-        """Compute the new scale and tracker. Source: aten/src/ATen/native/cuda/AmpKernels.cu,
+        """Write the next scale and step count. Source: aten/src/ATen/native/cuda/AmpKernels.cu,
         amp_update_scale_cuda_kernel."""
         steps = tracker + 1
         is_due = steps == self._growth_interval
@@ -195,7 +197,7 @@ class GradScaler:
         return self._enabled
 
     def get_scale(self) -> float:
-        """The scale as a float, 1.0 if disabled; waits for the device."""
+        """Return the scale as a float, or 1.0 if disabled. The host waits for the device."""
         if not self._enabled:
             return 1.0
         return self._init_scale if self._scale is None else float(self._scale.item())
@@ -225,7 +227,8 @@ class GradScaler:
         self._growth_interval = new_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for a checkpoint, as Python numbers, taken after `update`; {} if disabled."""
+        """Return the state for a checkpoint as Python numbers, or {} if disabled. Call it after
+        `update`."""
         if not self._enabled:
             return {}
         return {
@@ -235,7 +238,7 @@ class GradScaler:
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state that `state_dict` returned; does nothing if disabled."""
+        """Restore a state that `state_dict` returned. Do nothing if disabled."""
         if not self._enabled:
             return
         if not state_dict:
@@ -265,7 +268,8 @@ def _gradients(optimizer: Any) -> Iterator[Tensor]:
 
 
 def _unscale(gradients: list[Tensor], inverse: Tensor) -> dict[device, Tensor]:
-    """Multiply in place. Return device -> 1.0 if a gradient there was inf or NaN, otherwise 0.0."""
+    """Multiply gradients in place. Return device -> 1.0 if a gradient on it is inf or NaN, else
+    0.0."""
     if any([g.dtype is float16 for g in gradients]):
         raise errors.float16_gradients()
     inverse = inverse.float()
@@ -277,8 +281,8 @@ def _unscale(gradients: list[Tensor], inverse: Tensor) -> dict[device, Tensor]:
             inverses[place] = inverse.to(place, non_blocking=True)
             found[place] = F.full((), 0.0, dtype=float32, device=place)
         if g.numel():
-            # If an element is inf or NaN, the largest magnitude is too. Subtracted from itself it
-            # then gives NaN and not 0.
+            # If an element is inf or NaN, so is the largest magnitude, and then peak - peak is NaN
+            # instead of 0.
             peak = g.abs().amax()
             found[place] = F.maximum(found[place], (peak - peak != 0).float())
         g.mul_(inverses[place])

@@ -1,7 +1,7 @@
-"""The revisions up to 2024.12, whose functions return lists instead of the tuples of 2025.12.
+"""The namespace of the standard's revisions up to 2024.12.
 
-`x.__array_namespace__(api_version="2024.12")` is this module. All other names are those of the
-package.
+Some functions return lists in these revisions, and tuples in 2025.12. `x.__array_namespace__(
+api_version="2024.12")` returns this module. All other names are imported from the package.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Literal as _Literal
@@ -21,7 +21,8 @@ class _Info(_info.Info):
     """The namespace's capabilities, devices and dtypes."""
 
     def devices(self) -> list[_device]:  # type: ignore[override]
-        """The devices of this machine; without a GPU, the emulated CUDA device is one of them."""
+        """Return all devices of this machine. Without a GPU, the emulated CUDA device is one of
+        them."""
         return list(super().devices())
 
 
@@ -31,12 +32,13 @@ def __array_namespace_info__() -> _Info:
 
 
 def broadcast_arrays(*arrays: _Tensor) -> list[_Tensor]:
-    """Views of the tensors, broadcast to their common sizes."""
+    """Return views of the tensors, broadcast to their common sizes."""
     return list(_manipulation.broadcast_arrays(*arrays))
 
 
 def meshgrid(*arrays: _Tensor, indexing: _Literal["xy", "ij"] = "xy") -> list[_Tensor]:
-    """The coordinates of a grid; each vector varies along its own dimension."""
+    """Return coordinates of a grid, one tensor for each vector, which varies along its own
+    dimension."""
     return list(_creation.meshgrid(*arrays, indexing=indexing))
 
 

@@ -1,4 +1,4 @@
-"""New tensors: from numbers, ranges and grids, and over other libraries' memory."""
+"""Creation of tensors from numbers, ranges and grids, and from other libraries' arrays."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ def arange(
     start: int | float, /, stop: int | float | None = None, step: int | float = 1, *,
     dtype: dtype | None = None, device: Device = None,
 ) -> Tensor:  # fmt: skip
-    """Numbers from `start` on, `step` apart, before `stop`; none if the step has the wrong sign."""
+    """Numbers from `start`, in steps of `step`, before `stop`. Empty if the step has the wrong
+    sign."""
     if stop is None:
         start, stop = 0, start
     if (stop - start) * step < 0:
-        stop = start + 0 * stop  # a float if one of them is a float
+        stop = start + 0 * stop  # length 0; still a float if `start` or `stop` is a float
     has_floats = any(isinstance(n, float) for n in (start, stop, step))
     if has_floats and dtype is not None and dtype.category == INTEGER:
         # The standard computes the length before rounding; gt.arange of int64 rounds first, as
@@ -35,7 +36,7 @@ def arange(
 def asarray(
     obj: Any, /, *, dtype: dtype | None = None, device: Device = None, copy: bool | None = None
 ) -> Tensor:
-    """A tensor of numbers, nested sequences of numbers, or an array; shares memory if possible."""
+    """Convert numbers, nested sequences of numbers, or an array. Share the memory if possible."""
     if copy is None and isinstance(obj, np.ndarray) and min(obj.strides, default=0) < 0:
         obj = obj.copy()  # a tensor's strides are not negative
     return gt.asarray(obj, dtype=dtype, device=device, copy=copy)
@@ -57,8 +58,8 @@ def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: dtype | None = None,
     device: Device = None,
 ) -> Tensor:  # fmt: skip
-    """Ones on a diagonal, zeros elsewhere; `k` is the number of the diagonal above the main
-    diagonal."""
+    """A matrix with ones on one diagonal and zeros elsewhere. `k` is the diagonal's distance above
+    the main diagonal."""
     columns = n_rows if n_cols is None else n_cols
     if k == 0:
         return gt.eye(n_rows, columns, dtype=dtype, device=device)
@@ -69,7 +70,7 @@ def eye(
 
 
 def from_dlpack(x: Any, /, *, device: Device = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of an object that supports DLPack."""
+    """A tensor that shares the memory of an object that supports DLPack."""
     return gt.from_dlpack(x, device=device, copy=copy)
 
 
@@ -77,7 +78,7 @@ def full(
     shape: int | tuple[int, ...], fill_value: bool | int | float | complex, *,
     dtype: dtype | None = None, device: Device = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor of one number, by default in the number's dtype."""
+    """A tensor filled with one number, by default in the number's dtype."""
     return gt.full(as_tuple(shape), fill_value, dtype=dtype, device=device)
 
 
@@ -85,7 +86,7 @@ def full_like(
     x: Tensor, /, fill_value: bool | int | float | complex, *, dtype: dtype | None = None,
     device: Device = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor of one number with the sizes and the dtype of x."""
+    """A tensor filled with one number, with the sizes and the dtype of x."""
     return gt.full_like(x, fill_value, dtype=dtype, device=device)
 
 
@@ -93,14 +94,15 @@ def linspace(
     start: int | float | complex, stop: int | float | complex, /, num: int, *,
     dtype: dtype | None = None, device: Device = None, endpoint: bool = True,
 ) -> Tensor:  # fmt: skip
-    """`num` evenly spaced numbers from start to stop; stop is left out if endpoint is False."""
+    """`num` evenly spaced numbers from `start` to `stop`, or before `stop` if endpoint is False."""
     if endpoint:
         return gt.linspace(start, stop, num, dtype=dtype, device=device)
     return gt.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
 
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
-    """The coordinates of a grid; each vector varies along its own dimension."""
+    """Return coordinates of a grid, one tensor for each vector, which varies along its own
+    dimension."""
     return gt.meshgrid(*arrays, indexing=indexing) if arrays else ()
 
 

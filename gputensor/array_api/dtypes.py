@@ -26,7 +26,7 @@ _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["compl
 
 
 def of_kinds(op: str, kind: str | tuple[str, ...] | None) -> dict[str, dtype]:
-    """The standard's dtypes of a kind, by name; for None, all dtypes."""
+    """Return the standard's dtypes of a kind as a dict by name; all dtypes for None."""
     kinds = ("bool", "numeric") if kind is None else (kind,) if isinstance(kind, str) else kind
     for each in kinds:
         if each not in _KINDS:
@@ -35,9 +35,8 @@ def of_kinds(op: str, kind: str | tuple[str, ...] | None) -> dict[str, dtype]:
 
 
 def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
-    """True if a dtype is of a kind such as "integral", or equals a dtype; for a tuple, if this
-    holds for any of its items.
-    """
+    """Return True if a dtype belongs to a kind such as "integral", or is equal to the dtype `kind`.
+    For a tuple, return True if this holds for one of its items."""
     if not isinstance(dtype, gt.dtype):
         raise errors.not_a_dtype("isdtype", dtype)
     given = kind if isinstance(kind, tuple) else (kind,)
@@ -45,14 +44,14 @@ def isdtype(dtype: dtype, kind: dtype | str | tuple[dtype | str, ...]) -> bool:
 
 
 def _is(element: dtype, kind: str) -> bool:
-    # these are not in the standard, but belong to the kind
+    # float16 and bfloat16 are not in the standard, but are floating dtypes
     if element in (gt.float16, gt.bfloat16):
         element = gt.float32
     return element in of_kinds("isdtype", kind).values()
 
 
 def result_type(*arrays_and_dtypes: Tensor | Number | dtype) -> dtype:
-    """The promoted dtype of tensors, dtypes and numbers; 0-d tensors promote like others."""
+    """Return the promoted dtype of tensors, dtypes and numbers. 0-d tensors promote like others."""
     found, numbers = None, []
     for x in arrays_and_dtypes:
         element = x if isinstance(x, gt.dtype) else x.dtype if isinstance(x, Tensor) else None
@@ -68,9 +67,8 @@ def result_type(*arrays_and_dtypes: Tensor | Number | dtype) -> dtype:
 
 
 def beside(element: dtype, value: Any) -> dtype:
-    """The dtype of a tensor of dtype `element` combined with a number, which may be of a higher
-    kind.
-    """
+    """Return the promoted dtype of a tensor of dtype `element` and a number. The result differs
+    from `element` only if the number is of a higher kind, such as a float beside integers."""
     if type(value) not in (bool, int, float, complex):
         raise errors.wrong_type("result_type", "x", "be a tensor or a number", value)
     own = number_dtype(type(value), gt.get_default_dtype())
@@ -80,16 +78,15 @@ def beside(element: dtype, value: Any) -> dtype:
 
 
 def like(x: Tensor, other: Tensor | Number) -> Tensor:
-    """Convert a number to a tensor that affects promotion with `x` only by its kind. Return a
-    tensor unchanged.
-    """
+    """Convert a number to a 0-d tensor whose dtype is that of its promotion with `x`. Return a
+    tensor unchanged."""
     if isinstance(other, Tensor):
         return other
     return gt.full((), other, dtype=beside(x.dtype, other), device=x.device)
 
 
 def together(op: str, x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor, Tensor]:
-    """Two operands as tensors of the standard's promoted dtype."""
+    """Return two operands as tensors of the standard's promoted dtype."""
     if isinstance(x1, Tensor):
         if not isinstance(x2, Tensor):
             return x1, like(x1, x2)
@@ -105,13 +102,13 @@ def together(op: str, x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor,
 def astype(
     x: Tensor, dtype: dtype, /, *, copy: bool = True, device: device | str | None = None
 ) -> Tensor:
-    """Return x in another dtype and on another device. It is a copy unless `copy` is False and x
-    has both already."""
+    """Return x with another dtype and on another device. The result is a copy, unless `copy` is
+    False and neither changes."""
     return x.to(x.device if device is None else device, dtype, copy=copy)
 
 
 def can_cast(from_: dtype | Tensor, to: dtype, /) -> bool:
-    """True if promotion can lead from one dtype to the other."""
+    """Return True if promotion can convert the first dtype to the second."""
     element = from_.dtype if isinstance(from_, Tensor) else from_
     if element is to:
         return True
@@ -124,7 +121,7 @@ def can_cast(from_: dtype | Tensor, to: dtype, /) -> bool:
 
 @dataclass(frozen=True)
 class finfo_object:
-    """Limits of a floating dtype, or of the parts of a complex one."""
+    """Limits of a floating dtype, or of the real and imaginary parts of a complex dtype."""
 
     bits: int
     eps: float
@@ -145,7 +142,7 @@ class iinfo_object:
 
 
 def finfo(type: dtype | Tensor, /) -> finfo_object:
-    """The limits of a floating or complex dtype, or of a tensor's."""
+    """Return the limits of a floating or complex dtype, given as a dtype or a tensor."""
     element = type.dtype if isinstance(type, Tensor) else type
     found = gt.finfo(element)
     return finfo_object(
@@ -154,7 +151,7 @@ def finfo(type: dtype | Tensor, /) -> finfo_object:
 
 
 def iinfo(type: dtype | Tensor, /) -> iinfo_object:
-    """The limits of an integer dtype, or of a tensor's."""
+    """Return the limits of an integer dtype, given as a dtype or a tensor."""
     element = type.dtype if isinstance(type, Tensor) else type
     found = gt.iinfo(element)
     return iinfo_object(found.bits, found.max, found.min, element)

@@ -1,7 +1,7 @@
 """Elementwise functions.
 
-`together` applies the standard's promotion, which differs from PyTorch's for 0-d tensors. Then the
-operator computes the result.
+`together` promotes the operands by the standard's rules, which differ from PyTorch's for 0-d
+tensors. Then gputensor's operator computes the result.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Two: TypeAlias = Callable[[Tensor | Number, Tensor | Number], Tensor]
 
 
 def _one(name: str, doc: str, operator: str = "") -> One:
-    """Make the standard's function `name` of one tensor. It calls gt's operator `operator`, by
-    default the one of the same name."""
+    """Make the standard's function `name` of one tensor. It calls gt's operator `operator`, or the
+    operator called `name`."""
     # it is looked up at the first call, because this may load a family
     call: Callable[..., Tensor] | None = None
 
@@ -35,7 +35,8 @@ def _one(name: str, doc: str, operator: str = "") -> One:
 
 
 def _two(name: str, doc: str, operator: str = "") -> Two:
-    """Make the standard's function `name` of two operands, which are promoted for gt's operator."""
+    """Make the standard's function `name` of two operands. It promotes them and calls gt's
+    operator."""
     call: Callable[..., Tensor] | None = None
 
     def function(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
@@ -125,7 +126,7 @@ trunc: One = _one("trunc", "Round towards zero.")
 def clip(
     x: Tensor, /, min: Tensor | Number | None = None, max: Tensor | Number | None = None
 ) -> Tensor:
-    """x clamped to [`min`, `max`]; the dtype stays that of x."""
+    """Clamp x to [`min`, `max`]. The result has the dtype of x."""
     if min is None and max is None:
         return gt.clone(x)
     bounds: Any = [None if bound is None else like(x, bound) for bound in (min, max)]
@@ -133,18 +134,18 @@ def clip(
 
 
 def imag(x: Tensor, /) -> Tensor:
-    """The imaginary part; of real numbers, zeros."""
+    """Return the imaginary part, or zeros for a real tensor."""
     return gt.imag(x) if x.is_complex() else gt.zeros_like(x)
 
 
 def round(x: Tensor, /) -> Tensor:
-    """The nearest integer; of two equally near ones, the even one."""
+    """Round to the nearest integer; halves round to the even neighbour."""
     if x.is_complex():
         return gt.complex(gt.round(gt.real(x)), gt.round(gt.imag(x)))
     return gt.round(x)
 
 
 def sign(x: Tensor, /) -> Tensor:
-    """-1, 0 or 1; of complex numbers, x / abs(x)."""
-    # PyTorch's sign of NaN is 0
+    """Return -1, 0 or 1 for real numbers, and x / abs(x) for complex numbers."""
+    # PyTorch's sign of NaN is 0; the standard's is NaN
     return gt.where(gt.isnan(x), x, gt.sgn(x)) if x.is_floating_point() else gt.sgn(x)

@@ -1,4 +1,4 @@
-"""The extension of Fourier transforms: `xp.fft`."""
+"""Fourier transforms: the standard's extension `xp.fft`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
 def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: dtype | None = None, device: device | str | None = None
 ) -> Tensor:
-    """The frequencies of fft for samples with distance `d`."""
+    """The frequencies of fft's result, for samples at distance `d`."""
     return gt.fft.fftfreq(n, d, dtype=dtype, device=device)
 
 
@@ -29,17 +29,17 @@ def fftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:  # fmt: skip
-    """The Fourier transform along several axes; along all for None."""
+    """The Fourier transform along several axes, or along all axes for None."""
     return gt.fft.fftn(x, s, axes, norm)
 
 
 def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-    """The frequency 0 moved to the middle."""
+    """Move the frequency 0 to the middle of each axis."""
     return gt.fft.fftshift(x, axes)
 
 
 def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The real transform of a signal that is Hermitian in time."""
+    """The real Fourier transform of a signal that is Hermitian in time."""
     return gt.fft.hfft(x, n, axis, norm)
 
 
@@ -87,7 +87,7 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: dtype | None = None, device: device | str | None = None
 ) -> Tensor:
-    """The frequencies of rfft for samples with distance `d`."""
+    """The frequencies of rfft's result, for samples at distance `d`."""
     return gt.fft.rfftfreq(n, d, dtype=dtype, device=device)
 
 
@@ -95,7 +95,7 @@ def rfftn(
     x: Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:  # fmt: skip
-    """rfft along the last of several axes, then fft along the others."""
+    """Apply rfft along the last of the axes, then fft along the others."""
     return gt.fft.rfftn(x, s, axes, norm)
 
 

@@ -24,17 +24,17 @@ class Info:
     """The namespace's capabilities, devices and dtypes."""
 
     def capabilities(self) -> Capabilities:
-        """The optional parts of the standard."""
+        """Return the limits, and which optional parts of the standard are supported."""
         return {
             "boolean indexing": True, "data-dependent shapes": True, "max dimensions": MOST_DIMS,
         }  # fmt: skip
 
     def default_device(self) -> device:
-        """The default device of new tensors."""
+        """Return the default device of new tensors."""
         return gt.device(gt.get_default_device())
 
     def default_dtypes(self, *, device: device | str | None = None) -> DefaultDataTypes:
-        """The default dtypes of new tensors; they are equal on all devices."""
+        """Return the default dtypes of new tensors. They are the same on all devices."""
         real = gt.get_default_dtype()
         return {
             "real floating": real, "complex floating": real.to_complex, "integral": gt.int64,
@@ -42,14 +42,16 @@ class Info:
         }  # fmt: skip
 
     def devices(self) -> tuple[device, ...]:
-        """The devices of this machine; without a GPU, the emulated CUDA device is one of them."""
+        """Return all devices of this machine. Without a GPU, the emulated CUDA device is one of
+        them."""
         count = gt.cuda.device_count()
         return (gt.device("cpu"), *[gt.device("cuda", index) for index in range(count)])
 
     def dtypes(
         self, *, device: device | str | None = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, dtype]:
-        """The standard's dtypes by name, of one kind or several; they are equal on all devices."""
+        """Return the standard's dtypes by name, of one or several kinds. All devices have all
+        dtypes."""
         return of_kinds("dtypes", kind)
 
 

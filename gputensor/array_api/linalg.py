@@ -1,4 +1,4 @@
-"""The extension of linear algebra: `xp.linalg`."""
+"""Linear algebra: the standard's extension `xp.linalg`."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from .statistical import Axes, sum
 
 
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
-    """The triangular factor of positive definite matrices."""
+    """The Cholesky factor, a triangular matrix, of positive definite matrices."""
     return gt.linalg.cholesky(x, upper=upper)
 
 
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The cross product of vectors of three elements along an axis."""
+    """The cross product of three-element vectors that lie along an axis."""
     first, second = promoted("cross", (x1, x2))
     first, second = gt.broadcast_tensors(first, second)
     return gt.linalg.cross(first, second, dim=axis)
 
 
 def det(x: Tensor, /) -> Tensor:
-    """The determinant."""
+    """The determinant of each matrix."""
     return gt.linalg.det(x)
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
-    """A view of a diagonal of matrices."""
+    """A view of a diagonal of each matrix."""
     return gt.diagonal(x, offset, -2, -1)
 
 
@@ -49,7 +49,7 @@ def eigh(x: Tensor, /) -> tuple[Tensor, Tensor]:
 
 
 def eigvals(x: Tensor, /) -> Tensor:
-    """The eigenvalues, complex."""
+    """The eigenvalues, as complex numbers."""
     return gt.linalg.eigvals(x)
 
 
@@ -59,19 +59,19 @@ def eigvalsh(x: Tensor, /) -> Tensor:
 
 
 def inv(x: Tensor, /) -> Tensor:
-    """The inverse."""
+    """The inverse of each matrix."""
     return gt.linalg.inv(x)
 
 
 def matrix_norm(
     x: Tensor, /, *, keepdims: bool = False, ord: int | float | Literal["fro", "nuc"] | None = "fro"
 ) -> Tensor:
-    """A norm of matrices."""
+    """A norm of each matrix, by default the Frobenius norm."""
     return gt.linalg.matrix_norm(x, "fro" if ord is None else ord, (-2, -1), keepdims)
 
 
 def matrix_power(x: Tensor, n: int, /) -> Tensor:
-    """The n-th power of a matrix; of its inverse for negative n."""
+    """The n-th power of a matrix. A negative n raises the inverse to the power -n."""
     return gt.linalg.matrix_power(x, n)
 
 
@@ -86,12 +86,12 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
-    """The pseudo-inverse; singular values below rtol times the largest count as zero."""
+    """The pseudo-inverse. Singular values below rtol times the largest are replaced by zero."""
     return gt.linalg.pinv(x, rtol=rtol)
 
 
 def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> tuple[Tensor, Tensor]:
-    """A factor with orthonormal columns and a triangular one, in a named tuple."""
+    """The QR decomposition: orthonormal columns Q and a triangular R, in a named tuple."""
     return gt.linalg.qr(x, mode)
 
 
@@ -101,10 +101,10 @@ def slogdet(x: Tensor, /) -> tuple[Tensor, Tensor]:
 
 
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The solution of x1 @ x = x2, where x2 is one vector, or matrices."""
+    """The solution x of x1 @ x = x2, where x2 is one vector or a batch of matrices."""
     first, second = promoted("solve", (x1, x2))
     if second.ndim > 1 and second.ndim < first.ndim:
-        second = second.unsqueeze(0)  # PyTorch treats an operand with one dimension less as vectors
+        second = second.unsqueeze(0)  # else PyTorch reads x2 as a batch of vectors
     return gt.linalg.solve(first, second)
 
 
@@ -119,14 +119,14 @@ def svdvals(x: Tensor, /) -> Tensor:
 
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: dtype | None = None) -> Tensor:
-    """The sum of a diagonal of matrices."""
+    """The sum of a diagonal of each matrix."""
     return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
 def vector_norm(
     x: Tensor, /, *, axis: Axes = None, keepdims: bool = False, ord: int | float = 2
 ) -> Tensor:
-    """A norm of vectors; of the flattened tensor without an axis."""
+    """A norm of the vectors along `axis`, or of all elements for None."""
     if axis == ():
         return gt.linalg.vector_norm(x.unsqueeze(-1), ord, -1)
     return gt.linalg.vector_norm(x, ord, axis, keepdims)

@@ -1,4 +1,4 @@
-"""Products of matrices and vectors in the main namespace."""
+"""Products of matrices and vectors that are in the standard's main namespace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 def tensordot(
     x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Tensor:
-    """Sums of products over the last `axes` axes of x1 and the first of x2, or over two lists."""
+    """Sum products over the last `axes` axes of x1 and the first `axes` of x2, or over two axis
+    lists."""
     first, second = promoted("tensordot", (x1, x2))
     return gt.tensordot(first, second, axes)
 

@@ -1,9 +1,9 @@
-"""NumPy functions composed of several of our operators, for devices on which NumPy cannot
-compute.
+"""NumPy functions composed of several of our operators, for devices whose memory NumPy cannot
+access.
 
-amax and amin are used on all devices. For CPU tensors NumPy computes all other functions on the
-tensors' memory, see exchange/numpy/protocol.py. Arguments that are not tensors, such as edges of
-bins, are moved to the tensor's device.
+For CPU tensors, NumPy itself computes all these functions except amax and amin; see
+exchange/numpy/protocol.py. Arguments that are not tensors, such as the edges of bins, are moved to
+the tensor's device.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _METHODS = {"linear", "lower", "higher", "midpoint", "nearest"}
 
 
 def amax(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """`np.max`, on the CPU too. Raises: ValueError for a slice without elements, as NumPy does."""
+    """`np.max`, used on all devices. Raises: ValueError for an empty slice, as NumPy does."""
     _check_elements("max", a, axis)
     return statistical.max(a, axis=axis, keepdims=keepdims)
 
 
 def amin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """`np.min`, on the CPU too. Raises: ValueError for a slice without elements, as NumPy does."""
+    """`np.min`, used on all devices. Raises: ValueError for an empty slice, as NumPy does."""
     _check_elements("min", a, axis)
     return statistical.min(a, axis=axis, keepdims=keepdims)
 
 
 def _check_elements(op: str, a: Tensor, axis: Any) -> None:
-    """Raise if a slice has no elements. The error has NumPy's wording because Dask searches for it:
-    it calls reductions on empty arrays to find the dtypes of their results."""
+    """Raise an error if a slice has no elements. Dask calls reductions on empty arrays to find the
+    dtypes of their results, and searches for NumPy's wording, so the error has this wording."""
     if a.numel():
         return
     axes = range(a.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -97,17 +97,17 @@ def percentile(a: Tensor, q: Any, **options: Any) -> Tensor:
 
 
 def median(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """`np.median`: of an even number of elements the mean of the middle two."""
+    """`np.median`: the mean of the middle two for an even number of elements."""
     return quantile(a, 0.5, axis=axis, keepdims=keepdims)
 
 
 def partition(a: Tensor, kth: Any, *, axis: int | None = -1) -> Tensor:
-    """`np.partition`; the result is fully sorted."""
+    """`np.partition`. The result is fully sorted, which NumPy does not require."""
     return gt.sort(a.ravel() if axis is None else a, 0 if axis is None else axis)[0]
 
 
 def argpartition(a: Tensor, kth: Any, *, axis: int | None = -1) -> Tensor:
-    """`np.argpartition`; the order is fully sorted."""
+    """`np.argpartition`. The indices sort the tensor fully, which NumPy does not require."""
     return gt.argsort(a.ravel() if axis is None else a, 0 if axis is None else axis)
 
 
@@ -119,7 +119,7 @@ def diag(v: Tensor, *, k: int = 0) -> Tensor:
 def diff(
     a: Tensor, *, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
 ) -> Tensor:
-    """`np.diff` with prepend or append; a 0-d array counts as one slice."""
+    """`np.diff` with prepend or append. A number or 0-d array is expanded to one slice."""
 
     def slices(given: Any) -> Tensor | None:
         if given is None:
@@ -146,7 +146,7 @@ def dot(a: Any, b: Any) -> Tensor:
 def linspace(
     start: Any, stop: Any, *, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Tensor:
-    """`np.linspace` with bounds that may be tensors; integers are rounded down."""
+    """`np.linspace` with bounds that may be tensors. Results of integer dtypes are rounded down."""
     like = start if isinstance(start, Tensor) else stop
     made = gt.float64 if not like.is_floating_point() else like.dtype
     low, high = (_beside(like, x).to(made) for x in (start, stop))
@@ -162,17 +162,17 @@ def linspace(
 
 
 def nanargmax(a: Tensor, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """`np.nanargmax`. Raises: ValueError for a slice of NaN; waits for the device."""
+    """`np.nanargmax`. Waits for the device. Raises: ValueError if a slice holds only NaN."""
     return gt.argmax(_numbers("nanargmax", a, axis, -gt.inf), axis, keepdims)
 
 
 def nanargmin(a: Tensor, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """`np.nanargmin`. Raises: ValueError for a slice of NaN; waits for the device."""
+    """`np.nanargmin`. Waits for the device. Raises: ValueError if a slice holds only NaN."""
     return gt.argmin(_numbers("nanargmin", a, axis, gt.inf), axis, keepdims)
 
 
 def _numbers(op: str, a: Tensor, axis: int | None, otherwise: float) -> Tensor:
-    """Replace NaN by a number."""
+    """Replace NaN by the number `otherwise`. Raises: ValueError if a slice holds only NaN."""
     if not a.is_floating_point():
         return a
     is_nan = gt.isnan(a)
@@ -182,12 +182,12 @@ def _numbers(op: str, a: Tensor, axis: int | None, otherwise: float) -> Tensor:
 
 
 def nanmax(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """`np.nanmax`: NaN if all elements are NaN."""
+    """`np.nanmax`: NaN for a slice that holds only NaN."""
     return _extreme(gt.amax, a, axis, keepdims, -gt.inf)
 
 
 def nanmin(a: Tensor, *, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """`np.nanmin`: NaN if all elements are NaN."""
+    """`np.nanmin`: NaN for a slice that holds only NaN."""
     return _extreme(gt.amin, a, axis, keepdims, gt.inf)
 
 
@@ -205,7 +205,7 @@ def unique(
     ar: Tensor, *, return_index: bool = False, return_inverse: bool = False,
     return_counts: bool = False,
 ) -> Any:  # fmt: skip
-    """`np.unique` of all elements, sorted; the index is that of the first equal element."""
+    """`np.unique` of all elements, sorted. `return_index` gives the first index of each value."""
     flat = ar.reshape(-1)
     found, inverse, counts = gt.unique(flat, return_inverse=True, return_counts=True)
     more: list[Tensor] = []
@@ -220,7 +220,7 @@ def unique(
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """`np.unravel_index` of C order."""
+    """`np.unravel_index` in C order."""
     found = []
     for size in reversed(shape if isinstance(shape, Sequence) else (shape,)):
         found.append(indices % size)
@@ -229,7 +229,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 
 
 def ravel_multi_index(multi_index: Sequence[Tensor], dims: Sequence[int]) -> Tensor:
-    """`np.ravel_multi_index` of C order; indices are within the sizes."""
+    """`np.ravel_multi_index` in C order. Indices must be within the sizes."""
     found = multi_index[0]
     for x, size in zip(multi_index[1:], dims[1:]):
         found = found * size + x
@@ -237,7 +237,7 @@ def ravel_multi_index(multi_index: Sequence[Tensor], dims: Sequence[int]) -> Ten
 
 
 def take(a: Tensor, indices: Any, *, axis: int | None = None) -> Tensor:
-    """`np.take` by indexing, which accepts every index on every device."""
+    """`np.take` by advanced indexing, which accepts indices of all kinds on all devices."""
     if axis is None:
         return a.reshape(-1)[indices]
     return a[(slice(None),) * (axis % a.ndim) + (indices,)]
@@ -249,8 +249,8 @@ def bincount(x: Tensor, *, weights: Any = None, minlength: int = 0) -> Tensor:
 
 
 def digitize(x: Tensor, bins: Any, *, right: bool = False) -> Tensor:
-    """`np.digitize`; waits for the device if bins are a tensor. Raises: KeyError for decreasing
-    bins, which `gt.bucketize` does not take."""
+    """`np.digitize`. Waits for the device if `bins` is a tensor. Raises: KeyError for decreasing
+    bins, which `gt.bucketize` does not accept."""
     bounds = bins if isinstance(bins, Tensor) else np.asarray(bins)
     if (bounds[1:] < bounds[:-1]).any():
         raise KeyError("bins")
@@ -278,7 +278,7 @@ def histogram(
 
 
 def _beside(x: Tensor, value: Any) -> Tensor:
-    """Return a tensor on x's device, in x's dtype if that is floating."""
+    """Return `value` as a tensor on x's device. Use x's dtype if that is floating."""
     if isinstance(value, Tensor):
         return value
     array = np.asarray(value)

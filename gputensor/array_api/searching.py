@@ -13,7 +13,7 @@ from .statistical import Axes, sum
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
-    """The elements at `indices` of an axis, which may be omitted for a 1-d x."""
+    """Select the elements at `indices` of an axis, which may be omitted for a 1-d x."""
     if axis is None and x.ndim != 1:
         raise errors.must("take", "axis", "be given unless x has one dimension", x)
     axis = 0 if axis is None else axis + x.ndim if axis < 0 else axis
@@ -21,17 +21,17 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The elements at `indices` along the axis."""
+    """Select the elements at `indices` along an axis."""
     return gt.take_along_dim(x, indices.to(gt.int64), axis)
 
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first maximum; for axis None, in the flattened tensor."""
+    """Return the index of the first maximum; for axis None, in the flattened tensor."""
     return gt.argmax(x, axis, keepdims)
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first minimum; for axis None, in the flattened tensor."""
+    """Return the index of the first minimum; for axis None, in the flattened tensor."""
     return gt.argmin(x, axis, keepdims)
 
 
@@ -41,7 +41,7 @@ def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) ->
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """The indices of nonzero elements, as one tensor for each axis."""
+    """Return the indices of nonzero elements, as one tensor for each axis."""
     if not x.ndim:
         raise errors.must("nonzero", "x", "have a dimension", x)
     found: tuple[Tensor, ...] = gt.nonzero(x, as_tuple=True)
@@ -52,7 +52,8 @@ def searchsorted(
     x1: Tensor, x2: Tensor | int | float, /, *, side: Literal["left", "right"] = "left",
     sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The indices that keep x1 sorted when elements of x2 are inserted; `sorter` sorts x1."""
+    """Return the indices at which elements of x2 can be inserted into x1 so that x1 stays sorted.
+    `sorter` holds the indices that sort x1."""
     if sorter is not None:
         sorter = sorter.to(gt.int64)
     first, second = together("searchsorted", x1, x2)
@@ -60,7 +61,7 @@ def searchsorted(
 
 
 def where(condition: Tensor, x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """x1 where the condition is true, x2 elsewhere."""
+    """Select elements of x1 where the condition is true, elements of x2 elsewhere."""
     if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
         x1 = gt.full((), x1, device=condition.device)
     return gt.where(condition, *together("where", x1, x2))
@@ -123,7 +124,7 @@ def unique_inverse(x: Tensor, /) -> UniqueInverse:
 
 
 def unique_values(x: Tensor, /) -> Tensor:
-    """The distinct elements."""
+    """Return the distinct elements."""
     return _unique(x)[0]
 
 
@@ -133,7 +134,8 @@ def unique_values(x: Tensor, /) -> Tensor:
 def argsort(
     x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> Tensor:
-    """The indices that sort x along an axis; with `stable`, equal elements keep their order."""
+    """Return the indices that sort x along an axis; with `stable`, equal elements keep their
+    order."""
     return gt.argsort(x, dim=axis, descending=descending, stable=stable)
 
 

@@ -1,7 +1,7 @@
 """Statistics over axes, and the utilities `all`, `any` and `diff`.
 
-An empty tuple of axes means all axes in PyTorch, but no axis in the standard: see `over`. Sums and
-products of small integers are int64 or uint64; in PyTorch they are always int64.
+For PyTorch an empty tuple of axes means all axes, for the standard no axis; see `over`. Sums and
+products of small integers are int64 or uint64; PyTorch always returns int64.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Axes = int | tuple[int, ...] | None
 def over(
     op: Callable[..., Tensor], x: Tensor, axis: Axes, keepdims: bool, **more: object
 ) -> Tensor:
-    """Apply an operator over axes: None means all, () means none."""
+    """Apply an operator over axes. None means all axes, () means no axis."""
     if axis == ():
-        # each element is a slice of its own
+        # no axis: reduce over a new axis of size 1, so that each element is its own slice
         return op(x.unsqueeze(-1), (-1,), keepdim=False, **more)
     return op(x, tuple(range(x.ndim)) if axis is None else axis, keepdim=keepdims, **more)
 
@@ -37,7 +37,7 @@ def cumulative_prod(
     x: Tensor, /, *, axis: int | None = None, dtype: dtype | None = None,
     include_initial: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Running products; with include_initial, beginning with 1."""
+    """Cumulative products; if include_initial is True, the first one is 1."""
     return _running(gt.cumprod, 1, x, axis, dtype, include_initial)
 
 
@@ -45,7 +45,7 @@ def cumulative_sum(
     x: Tensor, /, *, axis: int | None = None, dtype: dtype | None = None,
     include_initial: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Running sums; with include_initial, beginning with 0."""
+    """Cumulative sums; if include_initial is True, the first one is 0."""
     return _running(gt.cumsum, 0, x, axis, dtype, include_initial)
 
 
@@ -64,7 +64,7 @@ def _running(
 
 
 def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The largest element; NaN if there is a NaN."""
+    """The largest element, or NaN if an element is NaN."""
     return over(gt.amax, x, axis, keepdims)
 
 
@@ -74,14 +74,14 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The smallest element; NaN if there is a NaN."""
+    """The smallest element, or NaN if an element is NaN."""
     return over(gt.amin, x, axis, keepdims)
 
 
 def prod(
     x: Tensor, /, *, axis: Axes = None, dtype: dtype | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The product."""
+    """The product of the elements."""
     element = _sum_dtype(x, dtype)
     if isinstance(axis, int):
         return gt.prod(x, axis, keepdims, dtype=element)
@@ -98,14 +98,14 @@ def prod(
 def std(
     x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: bool = False
 ) -> Tensor:
-    """The standard deviation; the divisor is the count minus the correction."""
+    """The standard deviation. The divisor is the number of elements minus `correction`."""
     return over(gt.std, x, axis, keepdims, correction=correction)
 
 
 def sum(
     x: Tensor, /, *, axis: Axes = None, dtype: dtype | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The sum."""
+    """The sum of the elements."""
     element = _sum_dtype(x, None) if dtype is None else dtype
     if axis is None or axis == ():
         return over(gt.sum, x, axis, keepdims, dtype=element)
@@ -115,7 +115,7 @@ def sum(
 def var(
     x: Tensor, /, *, axis: Axes = None, correction: int | float = 0.0, keepdims: bool = False
 ) -> Tensor:
-    """The variance; the divisor is the count minus the correction."""
+    """The variance. The divisor is the number of elements minus `correction`."""
     return over(gt.var, x, axis, keepdims, correction=correction)
 
 
@@ -133,7 +133,7 @@ def diff(
     x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None,
     append: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The n-th differences of neighbours along an axis."""
+    """The n-th differences of adjacent elements along an axis."""
     given = [part for part in (prepend, x, append) if part is not None]
     whole = gt.concat(promoted("diff", given), axis) if len(given) > 1 else x
     return gt.diff(whole, n, axis)

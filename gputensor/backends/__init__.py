@@ -1,4 +1,4 @@
-"""Properties of gputensor's backends, under PyTorch's names: `gt.backends.cpu`."""
+"""`gt.backends`: properties of backends under PyTorch's names, such as `gt.backends.cpu`."""
 
 from __future__ import annotations
 

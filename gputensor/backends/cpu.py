@@ -1,4 +1,5 @@
-"""The CPU's loops: `gt.backends.cpu.get_cpu_capability()`. See docs/cpu_loops.md."""
+"""`gt.backends.cpu.get_cpu_capability()`: the instruction set of the CPU's loops
+(docs/cpu_loops.md)."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""`gputensor cache warm|list|clear`: kernels are compiled and stored on disk before they are
-needed.
+"""`gputensor cache warm|list|clear`: compile kernels before they are needed, and manage the cache.
 
-gputensor cache warm layout copies, for the device of this machine gputensor cache warm --arch sm_90
---all all kernels, for another device (needs only NVRTC) gputensor cache warm --arch sm_90 --to DIR
-into a folder to carry there (GPUTENSOR_CARRIED_CUBINS=DIR) gputensor cache list gputensor cache
-clear
+gputensor cache warm                      layout copies, for the device of this machine
+gputensor cache warm --arch sm_90 --all   all kernels, for another device (needs only NVRTC)
+gputensor cache warm --arch sm_90 --to DIR
+                                          into a folder, to be copied to another machine and
+                                          used there with GPUTENSOR_CARRIED_CUBINS=DIR
+gputensor cache list
+gputensor cache clear
 
-GPUTENSOR_CACHE_DIR replaces ~/.cache/gputensor. Only you (or root) may have write access to it.
-Kernels are removed GPUTENSOR_CACHE_MAX_DAYS (90) after their last use, and the oldest beyond
-GPUTENSOR_CACHE_MAX_MIB (1024).
+GPUTENSOR_CACHE_DIR replaces ~/.cache/gputensor. Only you or root may have write access to it.
+A kernel is removed GPUTENSOR_CACHE_MAX_DAYS (90) after its last use. The oldest kernels are
+removed if the cache exceeds GPUTENSOR_CACHE_MAX_MIB (1024).
 """
 
 from __future__ import annotations
@@ -100,14 +102,14 @@ def _archs(arguments: Any) -> list[str] | None:
 
 
 def _compile(wanted: list[Any], arch: str, arguments: Any) -> None:
-    """Compile kernels by NVRTC in several processes, because NVRTC compiles only one text at a time
-    within a process."""
+    """Compile kernels in several processes, because NVRTC compiles one text at a time per
+    process."""
     progress = Progress()
     jobs = min(arguments.jobs or len(os.sched_getaffinity(0)), -(-len(wanted) // _WORTH_A_PROCESS))
     tasks = [(variant, arch, arguments.to) for variant in wanted]
     with ExitStack() as stack:
         if jobs > 1:
-            # Not by fork, which would break a process that uses a device.
+            # spawn, because a forked process could not use the device
             pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
             stack.callback(pool.shutdown, cancel_futures=True)
             done = as_completed(pool.submit(_build, t) for t in tasks)
@@ -119,12 +121,12 @@ def _compile(wanted: list[Any], arch: str, arguments: Any) -> None:
     progress.done()
 
 
-# The start of a process takes as long as the compilation of this number of kernels.
+# Starting a process takes as long as compiling this number of kernels.
 _WORTH_A_PROCESS = 8
 
 
 def _build(task: tuple[Any, str, str | None]) -> str:
-    """Compile one variant into the cache or a folder. Returns the name of its entry."""
+    """Compile one variant into the cache or into a folder. Return the name of its entry."""
     from gputensor.kernels.cuda import prebuilt
 
     variant, arch, folder = task
@@ -174,7 +176,7 @@ def _list(arguments: Any) -> int:
 
 
 def _groups(found: list[kernel_cache.Entry]) -> list[tuple[str, list[kernel_cache.Entry]]]:
-    """Return entries by the first two words of their labels: the file and the architecture."""
+    """Group entries by the first two words of their labels: the file and the architecture."""
     groups: dict[str, list[kernel_cache.Entry]] = {}
     for entry in found:
         groups.setdefault(" ".join(entry.label.split()[:2]), []).append(entry)

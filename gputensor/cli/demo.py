@@ -1,4 +1,4 @@
-"""`gputensor demo` runs `examples/photograph` of the checkout."""
+"""`gputensor demo`: run `examples/photograph` of a checkout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`gputensor doctor`: reports the state of this machine, with remedies for missing parts.
+"""`gputensor doctor`: report what works on this machine, with remedies for what does not.
 
-Every line has a state: ok, absent (nothing is wrong; that mode is off) or broken. It exits with 1
-if something is broken and with 3 if `--require` names a device that does not work.
+Every line has a state: ok, absent (not an error; the feature is unavailable) or broken. The exit
+status is 1 if a line is broken, and 3 if `--require` names a device that does not work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OK, ABSENT, BROKEN = "ok", "absent", "broken"
 
 
 class Finding(NamedTuple):
-    """One line: the subject, its state, the finding, and a remedy if there is one."""
+    """One line of the report: the subject, its state, a description, and a remedy or ""."""
 
     name: str
     state: str
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
 
 
 def examine() -> list[Finding]:
-    """Return all findings. Raises nothing."""
+    """Return all findings. This function raises no exception."""
     answer = driver.find()
     cupy = _cupy(answer)
     return [
@@ -95,7 +95,7 @@ def _version(package: str) -> str | None:
 
 
 def cpu_loops() -> Finding:
-    """Report which loops the CPU runs: compiled loops, or NumPy's."""
+    """Report whether the CPU runs compiled loops or NumPy's."""
     from gputensor.core.errors import GpuTensorError
     from gputensor.kernels.compiled import library
 
@@ -133,7 +133,7 @@ def _cupy(answer: driver.Driver) -> Finding:
         remedy = f"pip install 'gputensor[{extra}]'" if extra else ""
         return Finding("CuPy", BROKEN if extra else ABSENT, found, remedy)
     (wheel,) = wheels
-    # "cupy-cuda13x" is built for CUDA 13; a newer driver runs it, an older one does not.
+    # "cupy-cuda13x" is built for CUDA 13 and needs a driver of this version or newer.
     if extra and wheel != "cupy" and int(wheel[9:11]) > int(extra[4:]):
         remedy = f"pip uninstall {wheel}, then pip install 'gputensor[{extra}]'"
         return Finding("CuPy", BROKEN, f"{found} needs a newer driver", remedy)
@@ -143,7 +143,7 @@ def _cupy(answer: driver.Driver) -> Finding:
 def _nvrtc(cupy: Finding) -> Finding:
     if cupy.state != OK:
         return Finding("NVRTC", ABSENT, "comes with CuPy's extra [ctk]")
-    # This runs in a separate process, because the import of CuPy may fail or print.
+    # In a separate process, because the import of CuPy may fail or print.
     code = "from cupy.cuda import nvrtc; print('.'.join(map(str, nvrtc.getVersion())))"
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if asked.returncode:
@@ -184,7 +184,7 @@ def _gpu(answer: driver.Driver) -> Finding:
         return Finding("GPU", ABSENT, found)
     if not module.is_available():
         if os.environ.get("GPUTENSOR_CUDA") != "off" and answer.version is None:
-            reason = "there is no NVIDIA driver"  # the root cause of CuPy's error
+            reason = "there is no NVIDIA driver"  # this is the cause of CuPy's error
         remedy = "GPUTENSOR_CUDA=emulator runs the CUDA kernels on the CPU"
         return Finding("GPU", ABSENT, reason, remedy)
     return Finding("GPU", OK, f"{module.device_count()} devices")
@@ -200,7 +200,7 @@ def _emulator() -> Finding:
 
 
 def _mpi() -> Finding:
-    """Report the MPI library of gt.distributed; it is not started."""
+    """Report the MPI library that gt.distributed uses, without starting it."""
     remedy = "pip install 'gputensor[mpi]'"
     try:
         version = metadata.version("mpi4py")
@@ -216,7 +216,7 @@ def _mpi() -> Finding:
 
 
 def _nccl() -> Finding:
-    """Report NCCL, which moves CUDA tensors between ranks; it is not started."""
+    """Report NCCL, which transfers CUDA tensors between ranks, without starting it."""
     module, _ = _chosen()
     if module is None or not module.is_available():
         return Finding("NCCL", ABSENT, "there is no GPU for it")
@@ -253,7 +253,7 @@ def _cache() -> Finding:
 
 
 def _carried() -> list[Finding]:
-    """Report the requested folder of cubins (runtime/compilation/carried.py)."""
+    """Report the folder of precompiled kernels, if one is set (runtime/compilation/carried.py)."""
     from gputensor.runtime import trust
     from gputensor.runtime.compilation import carried
 

@@ -1,7 +1,7 @@
-"""The NVIDIA driver's version, read through ctypes; it decides between CPU-only and CUDA.
+"""The version of the NVIDIA driver, read through ctypes. It selects the CPU-only or a CUDA install.
 
-Standard library only: the Makefile runs this file by path before installation and uses the printed
-name of the extra (`cuda12`, `cuda13` or `none`).
+This file uses only the standard library, because the Makefile runs it by path before installation
+and uses the extra that it prints (`cuda12`, `cuda13` or `none`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ _LIBRARY = "libcuda.so.1"
 
 
 class Driver(NamedTuple):
-    """CUDA version as (major, minor) and device count; `reason` if the driver is unusable."""
+    """CUDA version as (major, minor) and device count. reason: why the driver cannot be used, or
+    None."""
 
     version: tuple[int, int] | None
     device_count: int
@@ -21,14 +22,14 @@ class Driver(NamedTuple):
 
     @property
     def extra(self) -> str | None:
-        """The extra of pyproject.toml for this driver; None for CPU-only."""
+        """Return the extra of pyproject.toml for this driver, or None for CPU-only."""
         if self.reason is not None or self.version is None:
             return None
         return "cuda13" if self.version >= (13, 0) else "cuda12"
 
 
 def find() -> Driver:
-    """Ask the driver of this machine; never raises."""
+    """Return the driver of this machine. Raises no exception."""
     try:
         library = ctypes.CDLL(_LIBRARY)
     except OSError:

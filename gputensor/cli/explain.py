@@ -1,4 +1,4 @@
-"""`gputensor explain copy|view|dispatch|fuse`: the rules behind a call, applied to one case.
+"""`gputensor explain copy|view|dispatch|fuse`: how one call is handled, with reasons.
 
 gputensor explain copy --sizes 1,64,5,4 --to channels_last
 gputensor explain view --sizes 2,3,4 --strides 12,1,3 --as 6,4
@@ -77,7 +77,7 @@ def _ints(text: str) -> tuple[int, ...]:
 
 
 def _tensor(arguments: Any) -> Any:
-    """Return a meta tensor of the requested layout."""
+    """Return a meta tensor with the layout given by the arguments."""
     if arguments.sizes is None:
         raise Refusal("'--sizes' must be given, such as --sizes 1,64,5,4")
     element = getattr(gt, arguments.dtype, None)
@@ -125,7 +125,7 @@ def _copy(arguments: Any) -> int:
 
 
 def _drawn(arguments: Any, title: str, found: dict[str, Any]) -> None:
-    """Write the requested pictures of a copy, or of a view and the copy that replaces it."""
+    """Draw the requested pictures of a copy, or of a view and the copy that is needed instead."""
     if arguments.svg is None and arguments.html is None:
         return
     from .pictures import copy, svg, view
@@ -150,7 +150,7 @@ def _drawn(arguments: Any, title: str, found: dict[str, Any]) -> None:
 
 
 def _in_memory(tensor: Any) -> str:
-    """Return element numbers by address; `.` for addresses without an element."""
+    """Return the element numbers in order of address, with `.` for addresses without an element."""
     cells: dict[int, str] = {}
     for number in range(tensor.numel()):
         rest, address = number, 0
@@ -170,7 +170,7 @@ def _view(arguments: Any) -> int:
     if arguments.target is None:
         raise Refusal("'--as' must be given, such as --as 6,4")
     runs = _runs(source)
-    try:  # the user's layout may be impossible
+    try:  # the requested layout may be impossible
         gt.empty(arguments.sizes, device="meta").view(arguments.target)
     except errors.GpuTensorError as error:
         raise Refusal(str(error)) from None
@@ -205,12 +205,13 @@ def _view(arguments: Any) -> int:
 
 
 def _copied(source: Any) -> Any:
-    """Return the copy that makes a tensor dense for a view of other sizes."""
+    """Explain the copy to contiguous memory that is needed if a view is impossible."""
     return gt.layout.explain(gt.empty(source.size(), dtype=source.dtype, device="meta"), source)
 
 
 def _runs(tensor: Any) -> list[dict[str, Any]]:
-    """Return the largest groups of neighbouring dimensions that one stride walks."""
+    """Group adjacent dimensions that can be walked with one stride, in groups as large as
+    possible."""
     runs: list[dict[str, Any]] = []
     for dim, (size, stride) in enumerate(zip(tensor.size(), tensor.stride())):
         last = runs[-1] if runs else None
@@ -241,7 +242,7 @@ def _fuse(arguments: Any) -> int:
             arguments, "Chains of gt.fuse", chain.draw(code, data), chain.steps(data)
         )  # fmt: skip
     if arguments.json:
-        del data["replays"], data["why_not"]  # these describe functions, and this is a line of code
+        del data["replays"], data["why_not"]  # they are about functions; this is a line of code
         print_json({"code": code} | data)
         return FINE
     print("\n".join(found.lines()))
@@ -282,7 +283,7 @@ def _dispatch(arguments: Any) -> int:
 
 
 def _call(arguments: Any) -> int:
-    """Trace the call on small tensors. Return the kernels that it reached, with reasons."""
+    """Trace the call on small tensors. Print the kernels that it reaches, with reasons."""
     code = arguments.operator
     try:
         tree = ast.parse(code, mode="eval")
@@ -335,11 +336,12 @@ def _operand(arguments: Any) -> Any:
 
 
 def _ladder(name: str, slots: list[dict[str, str]], key_set: str) -> list[dict[str, Any]]:
-    """Return the hops of a call in which every kernel redispatches."""
+    """Return the hops of a call under the assumption that every kernel redispatches to the next
+    one."""
     hops: list[dict[str, Any]] = []
     begin = 0
     for number, slot in enumerate(slots):
-        if slot["does"] == "nothing is there":  # the call ends here
+        if slot["does"] == "nothing is there":  # no kernel at this key: the call ends here
             break
         if slot["does"] == "kernel":
             hops.append(

@@ -1,4 +1,4 @@
-"""`gputensor kernel check FILE.cu`: commands for a user's CUDA C file."""
+"""`gputensor kernel check FILE.cu`: check a user's CUDA C file."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""`gputensor kernel check FILE.cu…`: a CUDA C file in one CI step, without a GPU.
+"""`gputensor kernel check FILE.cu…`: check a CUDA C file in one CI step, without a GPU.
 
 gputensor kernel check blur.cu                      cases from blur.check.py beside it
 gputensor kernel check blur.cu --spec cases.json --order random --seed 7
 gputensor kernel check *.cu --max-registers 64 --max-spill 0
 
-It compiles each kernel for five architectures and prints registers, spills, shared memory and the
-widths of loads and stores. Then it runs the cases on the emulator, first without checks, then with
-every access checked (bounds, uninitialised shared memory, races, overflow of integers) and with
-threads in each order, and compares with the reference. Exit status: 0 if everything passed, 1 after
+The command compiles each kernel for five architectures and prints registers, spills, shared memory
+and the widths of loads and stores. Then it runs the cases on the emulator and compares the results
+with the reference: with threads in each order, and both without checks and with all checks (bounds,
+uninitialised shared memory, races, integer overflow). Exit status: 0 if everything passed, 1 after
 the first failure, 2 for bad input, 3 without NVRTC or g++.
 """
 
@@ -28,14 +28,14 @@ from .output import (
     CHECK_FAILED, DEVICE_ABSENT, FINE, Arguments, Progress, Refusal, print_json, table,
 )  # fmt: skip
 
-# The candidates; the first five that NVRTC supports are used.
+# Candidate architectures. The first five that NVRTC supports are used.
 _ARCHITECTURES = (80, 90, 120, 75, 86, 89, 100, 70)
 _ORDERS = ("forward", "reversed", "random")
-_LIMIT_S = 60  # per launch, unless GPUTENSOR_EMULATOR_LIMIT is set
+_LIMIT_S = 60  # seconds per launch, unless GPUTENSOR_EMULATOR_LIMIT is set
 
 
 class _Failed(Exception):
-    """The check has failed."""
+    """A kernel failed the check."""
 
 
 def main(argv: list[str]) -> int:
@@ -108,7 +108,7 @@ def _check_file(file: Path, arguments: Any, result: dict[str, Any], progress: Pr
         is_emulated = arguments.on == "emulator"
         for checks_on in (
             ("all", "") if is_emulated else ("",)
-        ):  # with checks first, because their errors are clearer
+        ):  # with all checks first, because their errors are clearer
             for order in arguments.order or (_ORDERS if is_emulated else ("forward",)):
                 progress(f"{one.kernel.entry}: {order}{' checked' if checks_on else ''}")
                 record["runs"].append(_run(one, checks_on, order, arguments))
@@ -159,7 +159,7 @@ def _run(check: Any, checks_on: str, order: str, arguments: Any) -> dict[str, An
 
 
 def _in_cases(error: Exception) -> str:
-    """`blur.check.py:12: NameError: …`."""
+    """Describe an error with its line, such as `blur.check.py:12: NameError: …`."""
     frame = traceback.extract_tb(error.__traceback__)
     package = str(Path(runtime.__file__).parents[1])
     own = [f for f in frame if not f.filename.startswith(package)] or frame

@@ -1,4 +1,4 @@
-"""A tensor's memory layout and the TensorIterator's walk of a copy, as data and as lines."""
+"""Memory layout of a tensor, and the TensorIterator's walk of a copy, as data and as text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def flag_words(flags: dict[str, bool], is_view: bool) -> str:
 
 
 def sides(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return input and output of a copy as rows: name, sizes, strides, flags in words."""
+    """Return the input and the output of a copy as table rows: name, sizes, strides, flags."""
     return [
         (
             name, brackets(found[name]["sizes"]), brackets(found[name]["strides"]),
@@ -53,7 +53,7 @@ def sides(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def walk(out: Any, source: Any) -> dict[str, Any]:
-    """Return the coalesced layout of a copy; the first dimension is the fastest."""
+    """Return the coalesced sizes and strides of a copy, the fastest dimension first."""
     it = gt.TensorIteratorConfig().add_output(out).add_input(source).build()
     return {
         "shape": list(it.shape), "out_stride_bytes": list(it.strides(0)),

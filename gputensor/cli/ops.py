@@ -1,6 +1,7 @@
-"""`gputensor ops [NAME]`: the operators by family, or all facts about one operator and its files.
+"""`gputensor ops [NAME]`: list the operators by family, or print all facts about one operator.
 
-`--missing` lists PyTorch's operators that are missing here, from a list frozen from PyTorch.
+`--missing` lists operators of PyTorch that gputensor lacks. The list of PyTorch's operators is a
+file.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gputensor.dispatch.table_text import slots
 from . import places
 from .output import FINE, Arguments, Refusal, here, print_json
 
-# The keys shown by default; --table shows all.
+# The keys in the default output; --table shows all keys.
 _SHOWN_KEYS = (
     "CPU", "CUDA", "Meta", "BackendSelect", "Conjugate", "ADInplaceOrView", "AutogradCPU",
 )  # fmt: skip
@@ -55,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _overview(arguments: Any) -> int:
-    """Return the overloads of each family, with the overloads that only PyTorch has."""
+    """Print, for each family, the overloads of gputensor and those that only PyTorch has."""
     if arguments.name is not None:
         raise Refusal("'NAME' must be left out with --missing")
     ours, theirs = _by_family(o.qualified_name for o in _matching(None)), pytorch()
@@ -88,12 +89,13 @@ def _overview(arguments: Any) -> int:
     return FINE
 
 
-# The family shown for a name of PyTorch that no operator here has.
+# The family printed for operators of PyTorch that gputensor lacks.
 _NO_FAMILY = "not here"
 
 
 def pytorch() -> dict[str, bool]:
-    """Return overloads that PyTorch's samples call, or that are Core ATen -> True for Core ATen."""
+    """Return overload -> True if it is Core ATen, for overloads in PyTorch's samples or Core
+    ATen."""
     text = resources.files(__package__).joinpath("pytorch.txt").read_text(encoding="utf-8")
     rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
     return {name: word == ["core"] for name, *word in rows if word != ["public"]}
@@ -104,7 +106,7 @@ def _ours() -> set[str]:
 
 
 def _by_family(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return names without `aten::`, grouped by family."""
+    """Return names grouped by family, without `aten::`."""
     of_base = {name.partition(".")[0]: family for name, family in OPERATORS.items()}
     found: defaultdict[str, list[str]] = defaultdict(list)
     for full in sorted(names):
@@ -115,7 +117,7 @@ def _by_family(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def unknown(name: str) -> str:
-    """Return the error text for an unknown operator, with the most similar names."""
+    """Return the error text for an unknown operator, with similar names."""
     known = {o.name.removeprefix("aten::") for o in dispatcher.operators() if o.is_defined}
     plain = name.removeprefix("aten::").partition(".")[0]
     near = difflib.get_close_matches(plain, known - {plain}, n=3)
@@ -124,7 +126,7 @@ def unknown(name: str) -> str:
 
 
 def _matching(name: str | None) -> list[Operator]:
-    """Return all operators, or the overloads that a name means, with in-place and out forms."""
+    """Return all operators, or the overloads with this name and their in-place and out forms."""
     defined = (o for o in dispatcher.operators() if o.is_defined)
     known = sorted(defined, key=lambda o: o.qualified_name)
     if name is None:
@@ -136,7 +138,7 @@ def _matching(name: str | None) -> list[Operator]:
     found = [o for o in known if o.name in (full, f"{full}_")]
     if found or "::" in name:
         return found
-    # The name may belong to another namespace: `all_reduce` belongs to _c10d_functional.
+    # the name may be from another namespace: `all_reduce` is in _c10d_functional
     return [o for o in known if o.short_name.partition("::")[2] in (name, f"{name}_")]
 
 
@@ -156,7 +158,8 @@ def _row(operator: Operator, whole: bool) -> dict[str, Any]:
 
 
 def _places(operator: Operator) -> list[str]:
-    """Return lines with the operator's parts and their places; no lines for a user's operator."""
+    """Return one line for each part of the operator, with its place in the source. A user's
+    operator has none."""
     namespace, _, name = operator.qualified_name.partition("::")
     family = OPERATORS.get(name) if namespace == "aten" else NAMESPACES.get(namespace)
     if family is None:
@@ -177,7 +180,7 @@ def _doc(operator: Operator) -> str:
 
 
 def _files(found: list[str]) -> list[str]:
-    """Return the files of native code and of kernels among the places, native code first."""
+    """Return the files among these places, native code first, then kernels."""
     files = {
         (what != "native", place.partition(":")[0].removeprefix("gputensor/"))
         for what, place, *_ in map(str.split, found)

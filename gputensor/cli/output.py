@@ -1,6 +1,6 @@
 """Code shared by all subcommands: arguments, errors, tables, JSON and progress.
 
-Results go to stdout, as tables or as one JSON document; everything else goes to stderr.
+Results go to stdout, as tables or as one JSON document. All other output goes to stderr.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FINE, CHECK_FAILED, BAD_INPUT, DEVICE_ABSENT = 0, 1, 2, 3
 
 
 class Refusal(Exception):
-    """The command cannot run. It ends with one sentence on stderr and an exit status."""
+    """The command cannot run: print one sentence on stderr and end with this exit status."""
 
     def __init__(self, sentence: str, status: int = BAD_INPUT) -> None:
         super().__init__(sentence)
@@ -36,7 +36,7 @@ class Arguments(argparse.ArgumentParser):
         self.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
 
     def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
-        """Add an argument as argparse does, with its choices in help and errors."""
+        """Add an argument as argparse does. Positional choices are shown in help and errors."""
         if "choices" in settings and not names[0].startswith("-"):
             settings.setdefault("metavar", f"{{{','.join(settings['choices'])}}}")
         return super().add_argument(*names, **settings)
@@ -51,7 +51,7 @@ class Arguments(argparse.ArgumentParser):
 
 
 def write_pictures(arguments: Any, what: str, picture: str, steps: Sequence[str]) -> None:
-    """Write the requested files. what: the page's title; steps: HTML, see pictures/page.py."""
+    """Write the requested files. what: the page's title. steps: HTML, see pictures/page.py."""
     if arguments.svg is not None:
         _written("--svg", arguments.svg, picture)
     if arguments.html is not None:
@@ -85,7 +85,7 @@ def heading(text: str) -> str:
 def table(
     header: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()
 ) -> str:
-    """Return lines of a table. Columns are as wide as their longest cell; columns in `right` are
+    """Return a table as text. Columns are as wide as their longest cell; the columns in `right` are
     right-aligned."""
     cells = [[str(c) for c in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells)]
@@ -103,7 +103,8 @@ def brackets(values: Sequence[int]) -> str:
 
 
 class Progress:
-    """Show progress on stderr: after two seconds, and in a log every two seconds."""
+    """Progress on stderr: on a terminal one line, shown after two seconds; in a log a line every
+    two seconds."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""The places of an operator, as file lines, found by reading the package without importing it.
+"""Source lines of an operator's parts, found by parsing the package's files without importing them.
 
 `gputensor ops` prints them. `python -m codegen where` also prints files that only a checkout has.
 """
@@ -17,10 +17,10 @@ Places = list[tuple[str, str]]
 def of(
     package: Path, family: str, name: str, natives: Sequence[str], loops: Sequence[str]
 ) -> Places:
-    """Return pairs (part of the operator, place), in the order of a call.
+    """Return pairs (part of the operator, file and line), in the order of a call.
 
-    name: for example `add.Tensor`. natives: functions of the family's native code. If natives are
-    not given, natives and loops are read from the registration.
+    name: for example `add.Tensor`. natives: functions of the family's native code. Without natives,
+    natives and loops are read from the registration.
     """
     identifier, base = name.replace(".", "_"), name.partition(".")[0]
     called = package / "_generated" / "families" / f"{family}.py"
@@ -53,7 +53,7 @@ def _shown(path: Path) -> str:
 
 
 class Row:
-    """The names in a line of registration: functions of native code, a loop, node classes."""
+    """The names in one registration: functions of native code, a CPU loop, node classes."""
 
     __slots__ = ("line", "natives", "loops", "nodes")
 
@@ -67,17 +67,17 @@ class Row:
             if isinstance(a, ast.Attribute) and isinstance(a.value, ast.Name)
             and a.value.id == "native"
         ]  # fmt: skip
-        # The list also has names of rules from other files, but no class here has such a name.
+        # the list also has rules of other files, whose names equal no class name here
         self.nodes: list[str] = [a.id for a in call.args if isinstance(a, ast.Name)]
 
 
 @functools.cache
 def rows(path: Path) -> dict[str, Row]:
-    """Return operator -> its row of registration, from a file of _generated/kernels."""
+    """Return operator -> Row, parsed from a file of _generated/kernels."""
     found: dict[str, Row] = {}
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Attribute):
-            # operators of other namespaces than aten have their own rows, such as `op_all_reduce`
+            # operators outside aten have registrations of their own, such as `op_all_reduce`
             row = found.setdefault(node.args[0].attr.removeprefix("op_"), Row(node))
             row.natives += [name for name in Row(node).natives if name not in row.natives]
             row.nodes += [name for name in Row(node).nodes if name not in row.nodes]
@@ -86,7 +86,7 @@ def rows(path: Path) -> dict[str, Row]:
 
 @functools.cache
 def native_file(path: Path) -> str:
-    """Return the native file of a file of _generated/kernels; "" if unknown."""
+    """Return the native file that a file of _generated/kernels imports, or "" if there is none."""
     for node in _tree(path).body:
         if isinstance(node, ast.ImportFrom) and node.names[0].asname == "native":
             return f"{node.module}/{node.names[0].name}.py"
@@ -95,7 +95,8 @@ def native_file(path: Path) -> str:
 
 @functools.cache
 def python_names(path: Path) -> dict[str, int]:
-    """Return a Python file's top-level names with lines; {} if there is no file."""
+    """Return the top-level names of a Python file with their lines, or {} if the file is
+    missing."""
     found: dict[str, int] = {}
     for node in _tree(path).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -110,7 +111,8 @@ def python_names(path: Path) -> dict[str, int]:
 
 @functools.cache
 def cpu_loops(path: Path) -> dict[str, int]:
-    """Return the names of loops in kernels/cpu/<family>.py: its definitions and its strings."""
+    """Return the names of loops in kernels/cpu/<family>.py with their lines: definitions and
+    strings."""
     found = dict(python_names(path))
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -130,7 +132,8 @@ _KERNEL = re.compile(r"__global__\s+(?:void\s+|__launch_bounds__\([^)]*\)\s*)+(\
 
 @functools.cache
 def cuda_names(path: Path) -> dict[str, int]:
-    """Return a `.cu` file's functors and kernels with lines. `mm_tiled` is `mm` too."""
+    """Return the functors and kernels of a `.cu` file with their lines. `mm_tiled` is also listed
+    as `mm`."""
     found: dict[str, int] = {}
     if not path.exists():
         return found

@@ -1,4 +1,5 @@
-"""`gputensor run-as-torch script.py ...`: run a PyTorch program with gputensor as its `torch`."""
+"""`gputensor run-as-torch script.py ...`: run a PyTorch program with gputensor in place of
+torch."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Unlike other commands it has no option --json: all output is the program's."""
 
 
 def main(argv: list[str]) -> int:
-    """Run the script as `__main__` and exit with its status."""
+    """Run the script as `__main__`, then exit with its status."""
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE)
         raise SystemExit(0 if argv else 2)

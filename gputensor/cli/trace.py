@@ -1,5 +1,5 @@
-"""`gputensor trace CODE`: the dispatcher's hops of a line of Python, as text in PyTorch's form or
-as a picture."""
+"""`gputensor trace CODE`: print the dispatcher's hops for a line of Python in PyTorch's format, or
+draw them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputensor.dispatch.trace import Hop, trace
 
 from .output import FINE, Arguments, Refusal, here, print_json, write_pictures
 
-# A picture with more hops would be unreadable.
+# A picture with more hops would not be readable.
 _MOST_HOPS = 100
 
 
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
 
 
 def described(hops: list[Hop]) -> list[dict[str, Any]]:
-    """Return the hops as data."""
+    """Return the hops as dicts."""
     found = [hop.to_dict() for hop in hops]
     for slot in (slot for hop in found for slot in hop["slots"]):
         slot["site"] = here(slot["site"])
@@ -56,7 +56,7 @@ def described(hops: list[Hop]) -> list[dict[str, Any]]:
 
 
 def drawn(arguments: Any, title: str, lines: list[str], hops: list[dict[str, Any]]) -> None:
-    """Write the requested pictures of a call's path."""
+    """Draw the requested pictures of a call's path."""
     if arguments.svg is None and arguments.html is None:
         return
     if len(hops) > _MOST_HOPS:

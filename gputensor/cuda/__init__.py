@@ -1,8 +1,8 @@
 """The public module `gputensor.cuda`: devices, streams, events, memory, and users' kernels.
 
-All functions use the runtime chosen by `GPUTENSOR_CUDA`. If there is no runtime, each call raises
-an error with the reason, and `is_available()` is False. Devices may be given as an index, a string
-or a device; None is the current one.
+All functions use the runtime chosen by `GPUTENSOR_CUDA`. If no runtime is available,
+`is_available()` is False and each other call raises an error with the reason. A device may be given
+as an index, a string or a `device`; None means the current device.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ get_rng_state, set_rng_state = _face.get_rng_state, _face.set_rng_state
 
 
 def unavailable_reason() -> str | None:
-    """Return why `is_available()` is False; None if it is True."""
+    """Return the reason why `is_available()` is False, or None if it is True."""
     reason: str | None = runtime.cuda().unavailable_reason()
     return reason
 
 
 def is_emulated() -> bool:
-    """True if "CUDA" means the emulator, which runs the same kernels on the CPU."""
+    """True if the emulator stands for the CUDA device. It runs the same kernels on the CPU."""
     return bool(runtime.cuda().is_emulated)
 
 
@@ -66,13 +66,13 @@ def get_device_name(device: Any = None) -> str:
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    """Compute capability, (major, minor)."""
+    """Return the compute capability as (major, minor)."""
     major, minor = runtime.cuda().capability(_index(device, "get_device_capability"))
     return major, minor
 
 
 def Event(enable_timing: bool = False) -> Any:
-    """An event. Has record, wait, query, synchronize, and elapsed_time in milliseconds."""
+    """Make an event. It has record, wait, query, synchronize, and elapsed_time in milliseconds."""
     return runtime.cuda().Event(enable_timing)
 
 
@@ -80,8 +80,8 @@ def Event(enable_timing: bool = False) -> Any:
 
 
 def _memory(name: str, device: Any, absent: Any) -> Any:
-    """Return a memory figure of the runtime for a device. Without CUDA, no memory is in use: return
-    `absent` for the current device."""
+    """Return a memory figure of the runtime for a device. Without CUDA, return `absent` for the
+    current device."""
     found = runtime.cuda()
     if device is None and not found.is_available():
         return absent
@@ -89,12 +89,12 @@ def _memory(name: str, device: Any, absent: Any) -> Any:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """The bytes that tensors use now."""
+    """The number of bytes that tensors use now."""
     return int(_memory("memory_allocated", device, 0))
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes that the allocator holds now, including free blocks."""
+    """The number of bytes that the allocator holds now, including free blocks."""
     return int(_memory("memory_reserved", device, 0))
 
 
@@ -104,17 +104,17 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
 
 def memory_snapshot() -> list[dict[str, Any]]:
-    """Every block of every device's allocator."""
+    """A description of every block of every device's allocator."""
     return list(runtime.cuda().memory_snapshot())
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Reset the peaks in `memory_stats` to the present use."""
+    """Set the peak values in `memory_stats` to the present values."""
     runtime.cuda().reset_peak_memory_stats(_index(device, "reset_peak_memory_stats"))
 
 
 def empty_cache() -> None:
-    """Return free blocks to the driver. Without CUDA there are none."""
+    """Return free blocks to the driver. Does nothing without CUDA."""
     if runtime.cuda().is_available():
         runtime.cuda().empty_cache()
 
@@ -128,7 +128,7 @@ def set_memory_limit(nbytes: int | None, device: Any = None) -> None:
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """(free, total) bytes of the device."""
+    """Return the free and the total bytes of the device's memory."""
     free, total = runtime.cuda().mem_get_info(_index(device, "mem_get_info"))
     return free, total
 
@@ -136,8 +136,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 # --- kernels of the user --------------------------------------------------------------------------
 
 
-# These modules are imported on first use, because most programs do not use kernels or graphs of
-# their own.
+# Imported on first use, because most programs define no kernels or graphs of their own.
 if TYPE_CHECKING:
     from .facts import (
         DeviceProperties as DeviceProperties, ExternalStream as ExternalStream,

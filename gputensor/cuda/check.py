@@ -9,12 +9,12 @@
             yield {"grid": (2, 1), "block": (32, 8), "args": (src, dst, width, height),
                    "expect": {"dst": reference(src)}}
 
-A case may also have "shared" bytes and the tolerances "rtol" and "atol", by default 0. `kernels` in
-the file maps a function's name to an entry, or to several instances of a template: `{"scale":
-["scale<float>", "scale<double>"]}`. A function with two parameters receives the instance as the
-second one. `defines` are macros, `options` the arguments of `Kernel`. A `blur.check.json` describes
-cases without Python; see `_json_cases`. Arrays are NumPy arrays; on a GPU they are copied to the
-device and back.
+A case may also have "shared" bytes and the tolerances "rtol" and "atol", by default 0. In the file,
+the dict `kernels` maps a function's name to an entry, or to several instances of a template:
+`{"scale": ["scale<float>", "scale<double>"]}`. A function with two parameters receives the instance
+as the second argument. `defines` are macros, `options` the arguments of `Kernel`. A
+`blur.check.json` describes cases without Python; see `_json_cases`. Arrays are NumPy arrays; on a
+GPU they are copied to the device and back.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Given(NamedTuple):
 def checks_of(
     path: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None
 ) -> list[Check]:
-    """Return the checks of a `.cu` file, by `spec` or its default. Raises: Mismatch."""
+    """Return the checks of a `.cu` file, read from `spec` or the default file. Raises: Mismatch."""
     path = os.fspath(path)
     file = _file_beside(path) if spec is None else os.fspath(spec)
     kernels = _from_json(file) if file.endswith(".json") else _from_python(file, path)
@@ -94,7 +94,7 @@ def _check(path: str, given: _Given, entry: str) -> Check:
 
 
 def _file_beside(path: str) -> str:
-    """Return the file with the cases of a `.cu` file."""
+    """Return the name of the default file with the cases of a `.cu` file."""
     stem = path.removesuffix(".cu")
     for file in (f"{stem}.check.py", f"{stem}.check.json"):
         if os.path.exists(file):
@@ -133,7 +133,8 @@ def _text_of(path: str, options: Sequence[str] = ()) -> str:
 
 
 def _instance(path: str, entry: str, options: Sequence[str]) -> str:
-    """Return the entry; for a template, one of its instances. Raises: Mismatch if there is none."""
+    """Return the entry. For a template, return one of its instances. Raises: Mismatch if none is
+    known."""
     if "<" in entry:
         return entry
     template = _templates(_text_of(path, options)).get(entry)
@@ -164,15 +165,15 @@ def _example(entry: str, template: str) -> str:
 
 
 def _cases_of(function: Callable[..., Iterable[Case]], entry: str) -> Callable[..., Iterable[Case]]:
-    """Return the function that yields a file's cases. A function with two parameters also receives
+    """Return the function that yields the cases. If it has two parameters, bind the second one to
     the instance."""
     wants_entry = len(inspect.signature(function).parameters) > 1
     return functools.partial(function, entry=entry) if wants_entry else function
 
 
 def skeleton(path: str) -> str:
-    """Return an incomplete file of cases for the first kernel, to be completed by the user; ""
-    without kernels."""
+    """Return a file of cases for the first kernel, which the user must complete. Return "" if the
+    text has no kernel."""
     kernels = _text_of(path)
     name = next((name for name, _ in kernels_of(kernels)), None)
     if name is None:
@@ -244,7 +245,8 @@ def run_case(kernel: Kernel, case: Case, title: str) -> None:
 
 
 def _placed(args: list[Any]) -> tuple[list[Any], Callable[[], None]]:
-    """Return the arguments for the runtime, and a function that copies their contents back."""
+    """Return arguments for the launch, and a function that copies array contents back to the
+    host."""
     from .. import runtime
 
     cuda = runtime.cuda()
@@ -292,13 +294,13 @@ def _compare(
 
 
 def _json_cases(given: Mapping[str, Any], folder: str) -> Callable[..., Iterator[Case]]:
-    """Return the cases of a JSON file: every combination of `sizes`, with arrays of random numbers.
+    """Return the cases of a JSON file: one for each combination of `sizes`, with random arrays.
 
         {"scale": {"sizes": {"n": [1, 33, 1000]}, "grid": ["(n + 255) // 256"], "block": [256],
                    "args": {"x": "float32[n]", "y": "float32[n]", "factor": "2.0", "n": "n"},
                    "reference": "scale_reference.py:scale"}}
 
-    The reference is called with the arguments by name and returns {parameter: array}.
+    The reference function receives the arguments by name and returns {parameter: array}.
     """
     file, _, function = given["reference"].partition(":")
     reference = getattr(_module(os.path.join(folder, file)), function)

@@ -97,8 +97,9 @@ class Parameter:
 
 
 class Declaration:
-    """The declaration of a kernel. entry: the name passed to the compiler, such as
-    `scale<float>`."""
+    """Declaration of a kernel.
+
+    entry: the name passed to the compiler, such as `scale<float>`."""
 
     __slots__ = ("bound", "entry", "has_c_name", "line", "name", "parameters", "taken", "written")
     entry: str
@@ -111,9 +112,9 @@ class Declaration:
     ) -> None:
         self.entry, self.name, self.has_c_name, self.line = entry, name, has_c_name, line
         self.parameters: tuple[Parameter, ...] = tuple(parameters)
-        # the arguments that a caller passes: all parameters except Layouts
+        # arguments that the caller passes; the launch computes the Layouts itself
         self.taken: tuple[Parameter, ...] = tuple(p for p in parameters if p.kind != LAYOUT)
-        # the indices of the pointers with a Layout, and of the pointers that are not const
+        # indices of the pointers that have a Layout, and of the pointers that are not const
         self.bound: frozenset[int] = frozenset(p.of for p in parameters if p.kind == LAYOUT)
         written = [p.kind == POINTER and not p.is_const for p in parameters]
         self.written: frozenset[int] = frozenset(
@@ -129,7 +130,7 @@ LAYOUT_SIZE = 8 + 8 * LAYOUT_DIMS + 8 * LAYOUT_DIMS  # see include/layout.cuh
 
 
 def kernels_of(text: str) -> list[tuple[str, int]]:
-    """Return name and line of each kernel in a text."""
+    """Return the name and the line of each kernel in a text."""
     bare = macros.expanded(source.without_comments(text))
     return [(m["name"], _line(bare, m.start("head"))) for m in source.ENTRY.finditer(bare)]
 
@@ -194,7 +195,7 @@ def _in_c_block(text: str, position: int) -> bool:
 
 
 def _names_in(text: str, defines: Mapping[str, object]) -> dict[str, str]:
-    """Return replacements of words: simple macros, typedefs, and the given defines."""
+    """Return a dict of word replacements: simple macros, typedefs, and the given defines."""
     words = {
         m[1]: m[2].strip()
         for m in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n(][^\n]*)$", text, re.M)
@@ -226,7 +227,7 @@ def _resolved(text: str, words: Mapping[str, str]) -> str:
 
 
 def _canonical(name: str) -> str:
-    """Return one spelling for each C type: `unsigned int` and `uint32_t` are `unsigned`."""
+    """Convert the spellings of a C type to one: `unsigned int` and `uint32_t` become `unsigned`."""
     name = " ".join(name.replace("std::", "").split())
     name = _SYNONYMS.get(name, name)
     parts = name.split()
@@ -284,7 +285,7 @@ def _parameter(
             head += "*"
     if "&" in head or "(" in head:
         raise errors.cannot_launch(entry, name, "be a pointer or a value", part)
-    # a `const` inside a macro or typedef counts, too
+    # a `const` may also come from a macro or a typedef
     head = _QUALIFIERS.sub(" ", _resolved(head, words))
     stars = head.count("*")
     base = re.sub(r"\bconst\b", " ", head.partition("*")[0]).strip()
@@ -308,8 +309,8 @@ def _parameter(
 
 
 def _bind_layouts(parameters: list[Parameter], entry: str) -> None:
-    """Assign the pointer `x` to the Layout `x_layout`; without an `x`, the pointer before the
-    Layout."""
+    """Assign the pointer `x` to the Layout `x_layout`. If no pointer has that name, assign the last
+    pointer before the Layout."""
     free = []
     for number, parameter in enumerate(parameters):
         if parameter.kind == POINTER:

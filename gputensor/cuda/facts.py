@@ -43,7 +43,7 @@ class DeviceProperties:
 
 
 def get_device_properties(device: Any = None) -> DeviceProperties:
-    """Properties of a device, by default of the current one."""
+    """Return properties of a device, by default of the current one."""
     index = _index(device, "get_device_properties")
     limits = runtime.cuda().limits(index)
     return DeviceProperties(
@@ -55,13 +55,13 @@ def get_device_properties(device: Any = None) -> DeviceProperties:
 
 
 def get_arch_list() -> list[str]:
-    """The architectures that kernels are compiled for: the architectures of the present devices."""
+    """Return the architectures of the present devices, for which kernels are compiled."""
     found = [get_device_capability(n) for n in range(device_count())]
     return sorted({f"sm_{major}{minor}" for major, minor in found})
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """True if there is a device: kernels compute bfloat16 on every device.
+    """Return True if there is a device, because kernels compute bfloat16 on every device.
 
     including_emulation: False requires hardware support: compute capability 8 or higher.
     """
@@ -70,7 +70,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
-    """False: products of float32 are computed in float32."""
+    """Return False: products of float32 are computed in float32, never in TF32."""
     return False
 
 
@@ -95,12 +95,12 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 
 @declares(obj="Tensor")
 def device_of(obj: Tensor) -> Any:
-    """`with device_of(x):` makes the device of a tensor current; a CPU tensor changes nothing."""
+    """`with device_of(x):` makes x's device current. It does nothing for a CPU tensor."""
     return device(obj.device) if obj.is_cuda else nullcontext()
 
 
 def set_stream(stream: Any) -> None:
-    """Make a stream current for this thread and the stream's device. None changes nothing."""
+    """Make a stream current on its device, for this thread. None does nothing."""
     if stream is not None:
         # `ptr` raises if the argument is not a stream
         chosen = CurrentStream(runtime.cuda(), stream)
@@ -108,14 +108,14 @@ def set_stream(stream: Any) -> None:
 
 
 def ExternalStream(stream_ptr: int, device: Any = None) -> Any:
-    """A stream that another library made. stream_ptr: its address."""
+    """A stream that another library made. stream_ptr: its handle as an integer."""
     index = _index(device, "ExternalStream")
     address = integer("ExternalStream", "stream_ptr", stream_ptr)
     return runtime.cuda().external_stream(index, address)
 
 
 def get_stream_from_external(data_ptr: int, device: Any = None) -> Any:
-    """`ExternalStream` under the other name that PyTorch has for it."""
+    """Same as `ExternalStream`; PyTorch has both names."""
     return ExternalStream(data_ptr, device)
 
 
@@ -135,7 +135,7 @@ def max_memory_reserved(device: Any = None) -> int:
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
-    """Return `memory_stats` as nested dicts, one for each part of a name."""
+    """Return `memory_stats` as nested dicts. Each part of a dotted name is one level."""
     found: dict[str, Any] = {}
     for name, value in memory_stats(device).items():
         *parts, last = name.split(".")
@@ -189,12 +189,12 @@ def seed_all() -> None:
 
 
 def get_rng_state_all() -> list[tuple[int, int]]:
-    """The state of each device's generator."""
+    """Return the state of each device's generator."""
     return [default_generator(_device("cuda", n)).get_state() for n in range(device_count())]
 
 
 @declares(new_states="Iterable")
 def set_rng_state_all(new_states: Iterable[tuple[int, int]]) -> None:
-    """Set the states that `get_rng_state_all` returned."""
+    """Set the generators to states that `get_rng_state_all` returned."""
     for index, state in enumerate(new_states):
         default_generator(_device("cuda", index)).set_state(state)

@@ -154,7 +154,7 @@ def make_graphed_callables(
             for _ in range(warmups):
                 each.warm_up()
     cuda.synchronize(index)
-    # Captured in the order of replays, because the graphs share memory.
+    # Capture in the order in which the graphs will be replayed, because they share memory.
     for each in made:
         each.capture_forward(pool)
     for each in reversed(made):
@@ -194,7 +194,7 @@ def _checked(function: Any, args: Any) -> Tensors:
 
 
 def _is_module(function: Any) -> bool:
-    """True for a `gt.nn.Module`; `nn` is not imported here."""
+    """Return True for a `gt.nn.Module`, without importing `nn`."""
     return all(hasattr(function, name) for name in ("parameters", "buffers", "training", "forward"))
 
 

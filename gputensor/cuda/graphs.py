@@ -1,8 +1,8 @@
-"""CUDA graphs: work recorded once and launched as a whole by one call of the host.
+"""CUDA graphs: work is recorded once, and one host call launches all of it.
 
-Names and rules are taken from PyTorch (torch/cuda/graphs.py). runtime/capture.py describes the
-calls that cannot be captured, and random numbers in replays. runtime/allocator describes the memory
-pools. `make_graphed_callables` is in graphed.py.
+Names and rules are PyTorch's (torch/cuda/graphs.py). See runtime/capture.py for calls that cannot
+be captured and for random numbers in replays, runtime/allocator for the memory pools, and
+graphed.py for `make_graphed_callables`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..structured.generator import Generator
 
 
 def is_current_stream_capturing() -> bool:
-    """True if work on the current stream is recorded into a graph."""
+    """Return True if work on the current stream is being recorded into a graph."""
     if not capture.capturing:
         return False
     cuda = runtime.cuda()
@@ -35,7 +35,7 @@ def graph_pool_handle() -> capture.Handle:
 
 
 class CUDAGraph:
-    """Work of a stream, recorded by a capture, which `replay` launches as a whole.
+    """The work of a stream, recorded by a capture. `replay` launches all of it at once.
 
     A replay reads and writes the memory of the capture. Before it, copy new values into the tensors
     that the captured code reads; after it, read results from the tensors that the code made. During
@@ -85,10 +85,8 @@ class CUDAGraph:
         self._handle, self._index = handle, index
 
     def capture_end(self) -> None:
-        """Stop recording, so that `replay` can run.
-
-        After an error the graph is empty and can be used again.
-        """
+        """Stop recording, so that `replay` can run. If recording fails, the graph is empty and can
+        be used again."""
         begun = self._capture
         if begun is None or begun.is_over:
             raise errors.no_graph("capture_end", "is not being captured into")
@@ -157,23 +155,24 @@ class CUDAGraph:
             self.reset()
 
     def pool(self) -> capture.Handle:
-        """Return the handle of the memory pool, for `pool=` of later captures."""
+        """Return the handle of the graph's memory pool, to be passed as `pool=` to later
+        captures."""
         if self._handle is None or self._recorded is None:
             raise errors.no_graph("pool", "holds no capture")
         return self._handle
 
     def register_generator_state(self, generator: Generator) -> None:
-        """Does nothing; it exists for PyTorch programs. A capture finds its generators itself."""
+        """Do nothing; PyTorch programs call it. A capture finds the generators itself."""
         if not isinstance(generator, Generator):
             rule = "be a gputensor.Generator"
             raise errors.wrong_type("register_generator_state", "generator", rule, generator)
 
     def instantiate(self) -> None:
-        """Does nothing: after its end a capture can be replayed."""
+        """Do nothing: a finished capture can be replayed without it."""
         self._graph("instantiate")
 
     def enable_debug_mode(self) -> None:
-        """Does nothing: `debug_dump` works without it."""
+        """Do nothing: `debug_dump` works without it."""
 
     def debug_dump(self, debug_path: str) -> None:
         """Write the graph's nodes and edges to a file in the DOT language, for Graphviz."""
@@ -181,13 +180,13 @@ class CUDAGraph:
         files.write_text(debug_path, text)
 
     def raw_cuda_graph(self) -> int:
-        """The cudaGraph_t, if `keep_graph` was set."""
+        """Return the cudaGraph_t. Requires `keep_graph=True`."""
         if not self._keeps:
             raise errors.no_graph("raw_cuda_graph", "was not made with keep_graph=True")
         return self._raw("raw_cuda_graph", "graph")
 
     def raw_cuda_graph_exec(self) -> int:
-        """The cudaGraphExec_t."""
+        """Return the cudaGraphExec_t."""
         return self._raw("raw_cuda_graph_exec", "graphExec")
 
     def _raw(self, op: str, name: str) -> int:
@@ -261,7 +260,7 @@ class graph:
 
 
 def _abandon(of: CUDAGraph) -> None:
-    """End a capture after an error, and raise the error."""
+    """End a capture after an error. The caller raises that error."""
     try:
         of.reset()
     except errors.GpuTensorError:
@@ -275,7 +274,7 @@ def _run_recorded(reason: str) -> None:
         recorder.run(reason)
 
 
-# (runtime, device) -> the stream that `graph` captures by default.
+# (runtime, device) -> the side stream that `graph` captures unless the caller passes one.
 _streams: dict[tuple[Any, int], Any] = {}
 
 

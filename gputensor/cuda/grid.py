@@ -1,4 +1,4 @@
-"""The number of blocks for the elements of an array or of a TensorIterator."""
+"""Number of blocks of a launch over the elements of an array or a TensorIterator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..dispatch.refusal import declares
 def grid_for(
     elements: Any, block: int | Sequence[int] = 256, per_thread: int = 1
 ) -> tuple[int, ...]:
-    """Return the grid for `elements`, with `per_thread` elements per thread.
+    """Return the grid for a launch over `elements`, with `per_thread` elements in each thread.
 
     elements: a number; a TensorIterator or a plan, whose elements are counted; or a shape (rows,
     columns) with a block (x, y). In the last case x applies to the columns: `grid_for((480, 640),

@@ -1,8 +1,8 @@
-"""NumPy arrays as arguments of a launch on the emulator. They are copied to the device before the
-launch, and back after it.
+"""NumPy arrays as launch arguments on the emulator: copied to the device before the launch and back
+after it.
 
-Arrays that share memory also share it on the device. On a GPU no array is copied: the caller must
-copy explicitly.
+Arrays that share host memory also share device memory. On a GPU no array is copied: the caller must
+copy it explicitly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernel: users' CUDA C on a GPU or on the emulator, or compiled for a GPU of another machine.
+"""Kernel: CUDA C of users, for a GPU or the emulator, or compiled for another machine's GPU.
 
     >>> scale = gt.cuda.Kernel(text, "scale")
     >>> scale[grid, block](x, y, 2.0, n)
@@ -237,7 +237,8 @@ class Kernel:
         return function
 
     def _entries(self, is_emulated: bool) -> tuple[str, ...]:
-        """Return the names that the compiler must keep: template instances and mangled names."""
+        """Return the names that the compiler must keep: template instances and the variables that
+        `set` writes."""
         if is_emulated:
             return (self.entry,)
         own = () if self.declaration.has_c_name else (self.entry,)

@@ -1,4 +1,4 @@
-"""Arguments of a kernel's pointer parameters: arrays of any library, with their streams and writes.
+"""Arrays of any library as kernel arguments: their description, streams and write counters.
 
 For a launch on the emulator, host memory is copied to the device and back; see host_memory.py.
 """

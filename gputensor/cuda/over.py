@@ -1,4 +1,4 @@
-"""A kernel over the elements of a TensorIterator. Operands, layouts and grid come from its plan."""
+"""Launch of a kernel over a TensorIterator, whose plan gives the operands, layouts and grid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Over:
-    """`kernel.over(iterator)`: called with the kernel's arguments after the iterator's operands."""
+    """A launch over an iterator. Call it with the arguments that follow the iterator's operands."""
 
     __slots__ = ("block", "iterator", "kernel", "per_thread")
     block: int
@@ -35,7 +35,7 @@ class Over:
             raise errors.cannot_launch(kernel.entry, "parameters", rule, kernel.declaration)
 
     def __call__(self, *args: Any, shared: int = 0, stream: Any = None) -> None:
-        """Queue the launch. Without elements, do nothing."""
+        """Queue the launch, or do nothing if the iterator has no elements."""
         it = self.iterator
         tensors = [it.tensor(i) for i in range(it.ntensors)]
         if it.numel:

@@ -1,5 +1,5 @@
-"""Conversion of a call's arguments to the parameter bytes of a launch, checked against the
-signature."""
+"""Checks of a call's arguments against the kernel's signature, and their conversion to the
+parameter bytes of a launch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from .declaration import LAYOUT_DIMS, NUMBER, VECTOR, Parameter
 from ..exchange.foreign import ForeignArray
 
 _LAYOUT = Struct(f"<iI{2 * LAYOUT_DIMS}q")
-# An element of a pointer's type may correspond to an array element with several components: float2
-# is a complex64.
+# Complex arrays match pointers to vectors of two numbers: complex64 matches float2.
 _PAIRS = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
 
 
 def check_pointer(
     entry: str, parameter: Parameter, operand: ForeignArray, has_layout: bool
 ) -> None:
-    """Raise unless the array matches the pointer."""
+    """Raise an error unless the array matches the pointer parameter."""
     element = parameter.element
     assert element is not None
     if element.dtype is not None and element.name != "a pointer":
@@ -81,7 +80,8 @@ def _check_dtype(entry: str, parameter: Parameter, operand: ForeignArray) -> Non
 
 
 def packer(entry: str, parameter: Parameter) -> Callable[[Any], bytes]:
-    """Return a packer for a parameter that is not a pointer, with a fast path for plain numbers."""
+    """Return a function that packs a parameter that is not a pointer; plain numbers take a fast
+    path."""
     element = parameter.element
     without_code = (dtypes.bfloat16, dtypes.bool_)
     if parameter.kind != NUMBER or element is None or element.dtype in without_code:
@@ -173,7 +173,7 @@ def layouts(entry: str, pointers: dict[int, tuple[Parameter, ForeignArray]]) -> 
             )  # fmt: skip
     strides = [_broadcast_strides(operand, shape) for _, operand in pointers.values()]
     written = [i for i, (p, _) in enumerate(pointers.values()) if not p.is_const]
-    # outputs determine the order of dimensions, as in TensorIterator
+    # the outputs determine the order of dimensions, as in TensorIterator
     first = [strides[i] for i in written] + [s for i, s in enumerate(strides) if i not in written]
     sizes, joined = coalesce(shape, strides, dimension_order(shape, first))
     if len(sizes) > LAYOUT_DIMS:

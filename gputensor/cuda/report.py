@@ -1,7 +1,7 @@
-"""The compiler's report on a kernel: registers, spills, memory, and widths of loads and stores.
+"""Resources of a compiled kernel: registers, spills, memory, and widths of loads and stores.
 
-No GPU is needed. ptxas reports the resources. Widths of accesses are counted in the PTX, because
-ptxas does not change them.
+No GPU is needed. ptxas reports the resources. The widths of accesses are counted in the PTX,
+because ptxas does not change them.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class Report:
 
 
 def widths(counts: dict[int, int]) -> str:
-    """Return the text `2x16 B, 1x4 B`, the widest access first."""
+    """Return a text such as `2x16 B, 1x4 B`, with the widest access first."""
     return ", ".join(f"{counts[w]}x{w} B" for w in sorted(counts, reverse=True)) or "none"
 
 
 def row(kernel: Kernel, arch: str) -> Row:
-    """Compile for one architecture and read ptxas' output and the PTX."""
+    """Compile for one architecture and read the resources from ptxas' output and the PTX."""
     image: Any = kernel.compile(arch)
     name = image.names.get(kernel.entry, kernel.entry)
     result = Row(arch)

@@ -1,7 +1,7 @@
-"""The text of a user's kernel: a string or a file, with included files inlined.
+"""The text of a user's kernel, from a string or a file, with its included files inlined.
 
-Inlining lets compiler messages and findings of the emulator refer to these files, and makes them
-part of the cache key.
+With inlined files, messages of the compiler and the emulator name the right file, and the cache key
+covers all of the text.
 """
 
 from __future__ import annotations
@@ -96,13 +96,15 @@ class _Places:
             if inner is not None:
                 lines += self.inlined(_read(inner), inner, _label(inner))
                 lines.append(f'#line {number + 1} "{label}"')
-            # the compiler's own header, or a missing one, for which the compiler raises an error
+            # an include that only the compiler can resolve, or a missing file: the compiler reports
+            # it
             else:
                 lines.append("" if path is not None and _ONCE.match(line) else line)
         return lines
 
     def _included(self, line: str, path: str | None) -> str | None:
-        """Return the file that a line includes; None for a compiler's or a missing file."""
+        """Return the path of the file that a line includes. Return None if the file is missing or
+        the compiler's own."""
         match = _INCLUDE.match(line)
         if match is None:
             return None

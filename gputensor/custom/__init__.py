@@ -1,1 +1,1 @@
-"""Operators of users: functions that define, register, differentiate and check them."""
+"""Operators defined by users: functions that define, register, differentiate and check them."""

@@ -1,12 +1,12 @@
 """The autograd kernel of a user's operator, with or without `register_autograd`.
 
-    kernel = dispatcher.register_kernel(op, keys.Autograd, maker(Formula(backward, setup_context)),
-    "maker")
+    formula = Formula(backward, setup_context)
+    kernel = dispatcher.register_kernel(op, keys.Autograd, maker(formula), "maker")
 
-The operator's kernel always runs below autograd, and its node calls the user's backward. Without a
-formula, the node raises in backward. If the operator writes to an argument that requires grad, that
-argument gets this node too. (PyTorch leaves the argument's old history, which gives a wrong
-gradient.) Source: torch/_library/autograd.py.
+The operator's kernel always runs below the autograd keys; its node calls the user's backward.
+Without a formula, the node raises an error in backward. If the operator writes to an argument
+that requires grad, the node also becomes that argument's history. (PyTorch keeps the argument's
+old history, which gives a wrong gradient.) Source: torch/_library/autograd.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..autograd.history import gradient_edge, requires_grad
 from ..autograd.node import add_output
 
 _BELOW = keys.below("AutogradOther")
-# The thread's state while a kernel runs: its calls skip the autograd keys, but count versions.
+# The thread's state while a kernel runs. Its calls skip the autograd keys but increment versions.
 _without_autograd = _States(lambda include, keep: (include, keep & ~tls.AUTOGRAD))
 
 _ONE = (None,)  # the structure of a single result
@@ -37,13 +37,13 @@ Maker = Callable[[Table, int], Callable[..., Any]]
 
 
 class Formula:
-    """The functions of `register_autograd`. On registration they are checked against the arguments
-    that they will get.
+    """The functions passed to `register_autograd`. They are checked on registration against the
+    arguments that they will get.
 
-    backward(ctx, *grads) takes a gradient for each result. It returns one for each positional
-    argument; for a list of tensors, a list of gradients. setup_context(ctx, inputs, output) also
-    gets keyword_only_inputs, before output, if the schema has keyword-only arguments. It is called
-    with these names.
+    backward(ctx, *grads) takes one gradient for each result. It returns one gradient for each
+    positional argument, and for a list of tensors a list of gradients. setup_context(ctx, inputs,
+    output) is called with these names. If the schema has keyword-only arguments, it also gets
+    keyword_only_inputs, before output.
     """
 
     __slots__ = ("backward", "setup_context")
@@ -86,9 +86,9 @@ class OperatorNode(_FunctionNode):
 
     operator: Operator
     formula: Formula | None
-    # For each positional argument: None, or -1 for a tensor, or the length of a list of tensors.
+    # For each positional argument: -1 for a tensor, the length of a list of tensors, or None.
     lengths: tuple[int | None, ...]
-    # The structure of the results: None for one value, the length for a list.
+    # For each result: the length of a list, or None for a single value.
     returned: tuple[int | None, ...]
 
     def backward(node, *grads: Any) -> Any:
@@ -112,8 +112,8 @@ class OperatorNode(_FunctionNode):
         return list(node._by_tensor(results))
 
     def _by_tensor(node, results: tuple[Any, ...]) -> Iterator[Any]:
-        """Return one gradient for each tensor among the arguments. Raises: AutogradError for a
-        wrong result of backward."""
+        """Return one gradient for each tensor among the arguments. Raises: AutogradError if
+        backward's result does not match the arguments."""
         lengths, names = node.lengths, node.operator.table.signature.names
         if len(results) < len(lengths) or any(r is not None for r in results[len(lengths) :]):
             raise errors.wrong_number_of_gradients(node.name(), len(lengths), len(results))
@@ -139,7 +139,7 @@ class OperatorNode(_FunctionNode):
 
 
 def maker(formula: Formula | None) -> Maker:
-    """Make the argument of `register_kernel(op, keys.Autograd, maker(formula), "maker")`."""
+    """Return the kernel maker for `register_kernel(op, keys.Autograd, maker(formula), "maker")`."""
 
     def make(table: Table, key_set: int) -> Callable[..., Any]:
         return _kernel(table, formula)
@@ -193,16 +193,15 @@ def _kernel(table: Table, formula: Formula | None) -> Callable[..., Any]:
 
 
 def _is_known(value: Any) -> bool:
-    """True if the value is a tensor with autograd data, or a list that contains one."""
+    """Return True for a tensor with autograd data, or a list that contains one."""
     if isinstance(value, (list, tuple)):
         return any([_is_known(x) for x in value])
     return getattr(value, "_autograd", None) is not None
 
 
 def _recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
-    """Make the kernel for calls in which an argument has autograd data, whether or not it requires
-    grad.
-    """
+    """Return the kernel for calls with an argument that has autograd data, whether or not it
+    requires grad."""
     schema = table.signature.schema
     is_plain = all(
         not a.type.has_tensor or a.type.required.name == "Tensor" and not a.is_keyword_only
@@ -214,7 +213,7 @@ def _recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any
 
 
 def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tuple[Any, ...]], Any]:
-    """Make the kernel for operators that take tensors but no lists, return one new tensor, and
+    """Return the kernel for operators that take no lists of tensors, return one new tensor, and
     write to no argument."""
     operator, signature = table.operator, table.signature
     arguments = signature.schema.arguments[: signature.n_positional]
@@ -252,12 +251,14 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
                 left(grad_mode.set(mode))
         finally:
             _state.set(state)
-        # `custom_op` rejects results that are arguments, but a Library's kernel may return one. A
-        # single operand has autograd data here.
+        # `custom_op` rejects results that are arguments, but a Library's kernel may return an
+        # argument. If there is only one operand, it has autograd data, so the test of `_autograd`
+        # covers it.
         is_input = has_several and any([result is args[n] for n in places])
         if result._autograd is None and not is_input and not context._not_differentiable:
-            result = variable.set_history(result, node)  # the same as `_wrap` in the simple case
-            if not node.outputs:  # all results are integers
+            # `_wrap` does the same in this simple case.
+            result = variable.set_history(result, node)
+            if not node.outputs:  # The result is an integer.
                 add_output(node, result)
         else:
             result = _wrap(context, result, [args[n] for n in places if args[n] is not None], node)
@@ -315,7 +316,8 @@ def _requiring(args: tuple[Any, ...], written: list[int]) -> list[Tensor]:
 
 
 def _leaves(value: Any) -> Any:
-    """Return an argument's tensors, with None for omitted ones; numbers have no gradient."""
+    """Return the tensors of one argument as a sequence, with None for omitted tensors and
+    numbers."""
     if isinstance(value, (list, tuple)):
         return [x if isinstance(x, Tensor) else None for x in value]
     return (value if isinstance(value, Tensor) else None,)
@@ -365,8 +367,7 @@ def _with_history(
     flat: list[Any] = []
     shape: list[int | None] = []
     returns = schema.returns
-    # No nested functions here, because a recursive one would be a reference cycle that keeps the
-    # graph alive.
+    # No nested functions: a recursive one would be a reference cycle that keeps the graph alive.
     given = (node, context, inputs, flat, shape)
     if len(returns) == 1:
         result = _wrapped(returns[0].type, result, *given)
@@ -379,7 +380,8 @@ def _with_history(
 
 
 def _wrapped(type: Type, value: Any, *given: Any) -> Any:
-    """Return a result with its history; append its structure to `shape`, tensors to `flat`."""
+    """Return a result with its history. Append the result's structure to `shape` and its tensors to
+    `flat`."""
     node, context, inputs, flat, shape = given
     if type.name == "tuple":
         return tuple([_wrapped(part, x, *given) for part, x in zip(type.parts, value)])

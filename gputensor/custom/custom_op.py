@@ -1,4 +1,4 @@
-"""`gt.library.custom_op`: a Python function as an operator, with kernels, shapes and a derivative.
+"""`gt.library.custom_op`: defines an operator by Python functions: kernels, shapes, a derivative.
 
     @gt.library.custom_op("mylib::scale", mutates_args=())
     def scale(x: Tensor, by: float = 2.0) -> Tensor:
@@ -8,9 +8,9 @@
     scale.register_fake(lambda x, by: gt.empty_like(x))
     scale.register_autograd(lambda ctx, grad: (grad * ctx.by, None), setup_context=...)
 
-operator_kernels.py and custom/autograd.py wrap the functions in kernels. Registrations can be
+operator_kernels.py and custom/autograd.py make kernels from the functions. Registrations can be
 undone. The rules are PyTorch's, with one exception: a kernel that does not accept the schema's
-arguments is rejected on registration. Source: torch/_library/custom_ops.py.
+arguments is rejected at registration. Source: torch/_library/custom_ops.py.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .library import Library, _check_callable
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 DeviceTypes = str | Sequence[str] | None
-_Registration = tuple[Key, Function, str, str]  # key, function, convention, site
+_Registration = tuple[Key, Function, str, str]  # (key, function, convention, site)
 
 # Qualified name -> definition. The dict keeps operators alive for `gt.ops`.
 _definitions: dict[str, CustomOpDef] = {}
@@ -60,18 +60,18 @@ def custom_op(
     name: str, fn: Function | None = None, /, *, mutates_args: str | Iterable[str],
     device_types: DeviceTypes = None, schema: str | None = None, tags: str | Sequence[str] = (),
 ) -> Any:  # fmt: skip
-    """Make a function an operator and return a CustomOpDef. Without fn, return a decorator.
+    """Define an operator by a function and return a CustomOpDef. Without fn, return a decorator.
 
     A definition under an existing name replaces the operator and all its registrations.
 
     Args:
         name: "namespace::operator", with ".overload" if it is one of several.
         fn: the kernel; its annotations are the schema.
-        mutates_args: the arguments that it writes to, or "unknown" for all tensors.
+        mutates_args: the arguments that fn writes to, or "unknown" for all tensors.
         device_types: the devices of fn, "cpu" or ("cpu", "cuda"); None means every device.
         schema: `(Tensor x, float by) -> Tensor`, if annotations cannot express it.
-        tags: "inplace" if fn returns its first argument, which it writes to; "out" if it returns
-            the keyword-only tensors that it writes to. All others must return new memory.
+        tags: "inplace" if fn writes to its first argument and returns it; "out" if it returns the
+            keyword-only tensors that it writes to. Without these tags, results must be new memory.
     Raises: ArgumentValueError for an invalid name or schema; RegistrationError if a Library has
     defined the name.
     """
@@ -134,7 +134,7 @@ def _check_schema(
 class CustomOpDef:
     """An operator that `custom_op` made from functions. It is called like the function.
 
-    `_opoverload` is the operator itself, as `gt.ops.<namespace>.<name>.default` is.
+    `_opoverload` is the operator, the same object as `gt.ops.<namespace>.<name>.default`.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class CustomOpDef:
         self._namespace, _, self._name = name.partition("::")
         self._init_fn = fn
         self._disabled: set[str | None] = set()
-        # The registrations in order, and their handles.
+        # The registrations and their handles, in order.
         self._registered: list[tuple[_Registration, Handle]] = []
         self._define()
 
@@ -174,7 +174,7 @@ class CustomOpDef:
         return handle
 
     def _destroy(self) -> None:
-        """Remove the operator and everything that was registered for it through this object."""
+        """Remove the operator and all registrations made through this object."""
         with dispatcher.lock:
             self._registered = [both for both in self._registered if both[1].is_active]
             for _, handle in reversed(self._registered):
@@ -184,7 +184,7 @@ class CustomOpDef:
                 del _definitions[self._qualname]
 
     def _again(self) -> None:
-        """Repeat the registrations that `_destroy` removed, if a new definition has failed."""
+        """Restore the registrations that `_destroy` removed, after a new definition has failed."""
         former, self._registered = self._registered, []
         self._define()
         for what, _ in former[len(self._registered) :]:
@@ -195,7 +195,7 @@ class CustomOpDef:
         return f"<CustomOpDef({self._qualname})>"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call through the dispatcher."""
+        """Call the operator through the dispatcher."""
         return self._opoverload(*args, **kwargs)
 
     # --- kernels ----------------------------------------------------------------------------------
@@ -210,11 +210,12 @@ class CustomOpDef:
 
     def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Any:
         """Register a kernel for device types ("cpu", "cuda", a registered device); None means all.
+        Return a handle that undoes it; without fn, return a decorator.
 
-        Returns a handle that undoes it; without fn, returns a decorator. The newest kernel of a
-        type is used. Removing a registered device removes its kernel. Results must be new memory.
-        The kernel runs below autograd. Raises: RegistrationError if fn does not take the schema's
-        arguments; ArgumentValueError if no argument determines the device.
+        The newest kernel of a type is used. Removing a registered device removes its kernels. The
+        kernel runs below autograd, and its results must be new memory. Raises: RegistrationError if
+        fn does not accept the schema's arguments; ArgumentValueError if no argument determines the
+        device.
         """
         site = caller_site()
         if fn is not None:
@@ -248,9 +249,8 @@ class CustomOpDef:
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
-        """`with op.set_kernel_enabled("cuda", False):` calls the function given to `custom_op`
-        instead of this kernel.
-        """
+        """In `with op.set_kernel_enabled("cuda", False):`, use the function passed to `custom_op`
+        instead of the kernel registered for this device type."""
         before = device_type in self._disabled
         self._switch(device_type, not enabled)
         try:
@@ -266,11 +266,10 @@ class CustomOpDef:
     # --- shapes and derivative --------------------------------------------------------------------
 
     def register_fake(self, fn: F, /) -> F:
-        """Register the kernel for Meta: it returns sizes, strides and dtype of the results, without
+        """Register the Meta kernel, which returns meta tensors: sizes, strides and dtypes without
         data.
 
-        fn takes the operator's arguments and returns its results as meta tensors. The method is
-        also a decorator.
+        fn takes the operator's arguments. The method is also a decorator.
         """
         self._register_fake(fn, caller_site())
         return fn
@@ -285,12 +284,12 @@ class CustomOpDef:
     ) -> Handle:
         """Register the derivative. Returns a handle that undoes it.
 
-        backward(ctx, *grads) takes a gradient for each result. It returns a gradient or None for
-        each positional argument; for a list of tensors, a list. setup_context(ctx, inputs, output)
-        saves what backward needs, by `ctx.save_for_backward` or as attributes of ctx; keyword-only
-        arguments come as `keyword_only_inputs`, before output. Raises: RegistrationError for an
-        operator that writes to an argument or returns nothing, and for functions that do not take
-        these arguments.
+        backward(ctx, *grads) takes one gradient for each result. It returns a gradient or None for
+        each positional argument, and a list for a list of tensors. setup_context(ctx, inputs,
+        output) saves data for backward, with `ctx.save_for_backward` or as attributes of ctx.
+        Keyword-only arguments are passed as `keyword_only_inputs`, before output. Raises:
+        RegistrationError for an operator that writes to an argument or returns nothing, and for
+        functions that do not accept these arguments.
         """
         return self._register_autograd(backward, setup_context, caller_site())
 
@@ -298,7 +297,8 @@ class CustomOpDef:
         """Register the batch rule of the operator. Without func, return a decorator.
 
         func(info, in_dims, *args) takes the batch dimension of each argument, or None, and the
-        arguments. It returns (results, their batch dimensions). info has batch_size and randomness.
+        arguments. It returns (results, batch dimensions of the results). info has batch_size and
+        randomness.
         """
         return register_vmap(self, func)
 
@@ -320,9 +320,9 @@ def register_kernel(
     """Register a kernel for device types, for an operator or its name. Without func, return a
     decorator.
 
-    For an operator that `custom_op` made, this calls its method. For another one it calls
-    `Library.impl` at the keys of the devices, and at CompositeExplicitAutograd for None. The handle
-    or `lib` undoes it.
+    For an operator that `custom_op` made, this calls its method. For other operators it calls
+    `Library.impl` with the keys of the devices, or with CompositeExplicitAutograd for None. The
+    handle or `lib` undoes the registration.
     """
     site = caller_site()
 
@@ -344,7 +344,7 @@ def register_kernel(
 
 
 def register_fake(op: Any, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
-    """Register an operator's kernel for Meta. Without func, return a decorator."""
+    """Register the Meta kernel of an operator. Without func, return a decorator."""
     site = caller_site()
 
     def register(function: Function) -> Handle:
@@ -364,10 +364,9 @@ def register_autograd(
     op: Any, backward: Function, /, *, setup_context: Function | None = None,
     lib: Library | None = None,
 ) -> Handle:  # fmt: skip
-    """Register the derivative of an operator, given the operator or its name:
-    `CustomOpDef.register_autograd`.
+    """Register the derivative of an operator, given as an object or a name.
 
-    Raises: DispatchError if it is not defined.
+    See `CustomOpDef.register_autograd`. Raises: DispatchError if the operator is not defined.
     """
     site = caller_site()
     made = _definition_of("register_autograd", op)
@@ -393,7 +392,7 @@ def _decorator(register: Callable[[Function], Handle]) -> Callable[[Function], F
 
 
 def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | None = None) -> Any:
-    """Register the batch rule of an operator, given the operator or its name:
+    """Register the batch rule of an operator, given as an object or a name. See
     `CustomOpDef.register_vmap`."""
     site = caller_site()
 
@@ -408,7 +407,7 @@ def register_vmap(op: Any, func: Function | None = None, /, *, lib: Library | No
 
 
 def _owned(handle: Handle, lib: Library | None, op: Any, site: str) -> Handle:
-    """Let `lib` own the handle, too; return the handle."""
+    """Make `lib` own the handle: destroying `lib` undoes the registration. Return the handle."""
     if lib is not None:
         try:
             lib._check_open(site)
@@ -421,7 +420,7 @@ def _owned(handle: Handle, lib: Library | None, op: Any, site: str) -> Handle:
 
 
 def _name_of(what: str, op: Any) -> str:
-    """Return `ns::op.overload` for an operator, a packet, a CustomOpDef or a name."""
+    """Return the name `ns::op.overload` of an operator, a packet, a CustomOpDef or a name."""
     name = op if isinstance(op, str) else getattr(op, "qualified_name", None)
     if isinstance(op, CustomOpDef):
         name = op._qualname
@@ -443,14 +442,16 @@ def _together(handles: list[Handle]) -> Handle:
 
 
 def _end_with_device(device_type: str | None, handle: Handle) -> None:
-    """Remove a kernel with its device, whose key may later belong to another device."""
+    """Remove a kernel together with its device, because its key may later belong to another
+    device."""
     kind = None if device_type is None else device(device_type).type
     if kind is not None and BACKEND_OF_TYPE[kind].startswith("PrivateUse"):
         ends_with.setdefault(kind, []).append(handle.remove)
 
 
 def _keys_of(types: DeviceTypes) -> list[tuple[str | None, Key]]:
-    """Return the keys of devices' kernels. Raises: ArgumentError for an unregistered device."""
+    """Return (device type, dispatch key) for each type. Raises: ArgumentError for an unregistered
+    device."""
     if types is None:
         return [(None, keys.CompositeExplicitAutograd)]
     listed = [types] if isinstance(types, str) else types

@@ -1,8 +1,8 @@
-"""A schema made from the annotations of a Python function, `def f(x: Tensor) -> Tensor`.
+"""Schemas inferred from the annotations of a Python function such as `def f(x: Tensor) -> Tensor`.
 
-It reads the names in annotations, so the types need not be imported. For an annotation that a
-schema cannot express it raises an error with the argument's name. The text is PyTorch's. Source:
-torch/_library/infer_schema.py.
+The names in the annotations are read, so the types need not be imported. An annotation that a
+schema cannot express raises an error with the argument's name. The schema text equals PyTorch's.
+Source: torch/_library/infer_schema.py.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _TYPES = {
     "memory_format": "MemoryFormat", "layout": "Layout",
 }  # fmt: skip
 _RETURNS = {"Tensor", "Tensor[]", "SymInt", "float", "bool", "Scalar"}
-# Tags of `Library.define` and `custom_op`: `inplace` operators write and return their first
-# argument, `out` operators their keyword-only tensors.
+# Tags of `Library.define` and `custom_op`: an `inplace` operator writes to its first argument and
+# returns it; an `out` operator writes to its keyword-only tensors and returns them.
 INPLACE, OUT = "inplace", "out"
 
 
@@ -31,11 +31,11 @@ def infer_schema(
     prototype_function: Callable[..., Any], /, *, mutates_args: str | Iterable[str] = (),
     op_name: str | None = None, tags: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """Return the schema text of a function: `op_name`, if given, and `(Tensor x) -> Tensor`.
+    """Return a function's schema text: `(Tensor x) -> Tensor`, after `op_name` if it is given.
 
     mutates_args: names of the tensors that the function writes to, or "unknown" for all of them.
-    tags: "inplace" if it returns the first argument, which it writes to; "out" if it returns the
-    keyword-only tensors that it writes to.
+    tags: "inplace" if the function writes to its first argument and returns it; "out" if it returns
+    the keyword-only tensors that it writes to.
     Raises: ArgumentValueError for an annotation or default that a schema cannot express, and for
     mutates_args that name no tensor.
     """
@@ -81,7 +81,7 @@ def infer_schema(
 
 
 def _names(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the function's globals, with Tensor added if the function does not import it."""
+    """Return the function's globals. Add Tensor if it is not among them."""
     known: dict[str, Any] = getattr(function, "__globals__", {})
     if "Tensor" in known:
         return known
@@ -114,7 +114,7 @@ def _type(annotation: Any, name: str, what: str) -> str:
             return _type(rest[0], name, what) + "?"
         if set(rest) <= {bool, int, float, complex}:
             return "Scalar" + "?" * (len(rest) < len(parts))
-    # `typing.List` without brackets has an origin but no parts.
+    # `typing.List` without brackets has an origin, but no parts
     if parts and isinstance(origin, type) and issubclass(origin, Sequence) and origin is not tuple:
         return _type(parts[0], name, what) + "[]"
     found = _TYPES.get(getattr(annotation, "__name__", ""))

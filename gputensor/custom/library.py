@@ -1,5 +1,4 @@
-"""`gt.library`: definition of operators, and registration of kernels for one operator or as
-fallbacks for all.
+"""`gt.library`: definitions of operators, and kernels for one operator or, as fallbacks, for all.
 
     lib = Library("mylib", "DEF")
     lib.define("scale(Tensor x, float by=2.0) -> Tensor")
@@ -7,10 +6,10 @@ fallbacks for all.
     @lib.impl("scale", "CPU")
     def scale(x, by): ...
 
-A Library owns its registrations: `_destroy`, the end of its `with` block, or its deletion removes
-all of them, and earlier registrations are used again. The rules are PyTorch's; `dispatch/` computes
-the tables that follow from them. custom_op.py makes operators from functions with annotations, and
-opcheck/ checks operators.
+A Library owns its registrations. `_destroy`, the end of its `with` block, or its deletion removes
+all of them; earlier registrations are then used again. The rules are PyTorch's. `dispatch/`
+computes the dispatch tables from the registrations. custom_op.py makes operators from annotated
+functions, and opcheck/ tests operators.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from ..dispatch.operator import Key, Operator, caller_site
 KINDS = ("DEF", "FRAGMENT", "IMPL")
 ALIAS_ANALYSIS = ("", "FROM_SCHEMA", "CONSERVATIVE", "PURE_FUNCTION")
 _RESERVED = ("prim",)
-# Keys that PyTorch treats as "no key": a kernel registered for them is used on all devices, at
-# CompositeImplicitAutograd.
+# Key names that PyTorch treats as "no key". A kernel registered for them is registered at
+# CompositeImplicitAutograd, and so runs on all devices.
 _NO_KEY = ("", "Undefined", "CatchAll")
 
-# Namespace -> the place where its DEF library was made. Generated operators define `aten` and a few
-# others.
+# Namespace -> the place where it was defined by a DEF library. Generated operators define `aten`
+# and a few other namespaces.
 _defined_namespaces: dict[str, str] = {"aten": "gputensor/_generated/operators.py"} | {
     name: f"gputensor/_generated/families/{family}.py" for name, family in index.NAMESPACES.items()
 }
@@ -54,9 +53,9 @@ vars(fallthrough_kernel)["kernel_convention"] = "fallthrough"
 class Library:
     """Registrations of one namespace that are removed together.
 
-    kind: DEF defines the operators of a namespace, once; FRAGMENT defines more; IMPL only registers
-    kernels. ns: the namespace; "_" with kind IMPL contains fallbacks. dispatch_key: the key of
-    registrations that name none; by default CompositeImplicitAutograd.
+    kind: DEF defines a namespace's operators and may be used once per namespace; FRAGMENT defines
+    more operators; IMPL only registers kernels. ns: the namespace; "_" with kind IMPL is for
+    fallbacks. dispatch_key: the default key of registrations, CompositeImplicitAutograd if omitted.
     """
 
     __slots__ = ("ns", "kind", "dispatch_key", "site", "_handles", "_finalizer", "__weakref__")
@@ -118,11 +117,12 @@ class Library:
         self, text: str, fn: Callable[..., Any] | None = None, alias_analysis: str = "", *,
         tags: str | Sequence[str] = (),
     ) -> Handle:  # fmt: skip
-        """Define the operator of a schema such as `"scale(Tensor x, float by=2.0) -> Tensor"`.
+        """Define an operator by a schema such as `"scale(Tensor x, float by=2.0) -> Tensor"`.
 
-        fn: a kernel for all keys; then `text` may be a name alone, and the schema follows from the
-        annotations (its alias analysis is CONSERVATIVE). Returns a handle that undoes it.
-        Raises: RegistrationError if the operator is defined already, even by the same text.
+        fn: a kernel for all keys. With fn, `text` may be only a name: the schema is then inferred
+        from the annotations (with alias analysis CONSERVATIVE). Returns a handle that undoes the
+        definition. Raises: RegistrationError if the operator is already defined, even by the same
+        text.
         """
         site = caller_site()
         self._check_open(site)
@@ -187,9 +187,9 @@ class Library:
         """Register `fn` as the operator's kernel at a key. The newest kernel of a key is used.
 
         op_name: "scale", "scale.overload", "mylib::scale" or an operator; it need not be defined
-        yet. Without fn, a decorator: `@lib.impl("scale", "CPU")`. with_keyset: fn takes the key set
-        first. boxed: fn takes (operator, key_set, stack), replaces the arguments on the stack by
-        the results. Returns a handle that undoes it (as decorator: fn).
+        yet. with_keyset: fn takes the key set as its first argument. boxed: fn takes (operator,
+        key_set, stack) and replaces the arguments on the stack by the results. Returns a handle
+        that undoes the registration. Without fn, returns a decorator: `@lib.impl("scale", "CPU")`.
         Raises: RegistrationError if fn does not take the schema's arguments, and for a key or a
         namespace other than the library's.
         """
@@ -241,12 +241,12 @@ class Library:
         self, fn: Any = None, dispatch_key: str = "", *, with_keyset: bool = False,
         boxed: bool = False,
     ) -> Any:  # fmt: skip
-        """Register `fn` for a key in all operators that have no kernel there. Only namespace "_"
-        allows this.
+        """Register `fn` at a key for all operators that have no kernel there. The namespace must be
+        "_".
 
-        fn takes (operator, *args, **kwargs) without arguments that equal their defaults;
-        with_keyset puts the key set first. With boxed it takes (operator, key_set, stack). Without
-        fn, return a decorator. Raises: RegistrationError if the key has a fallback already.
+        fn takes (operator, *args, **kwargs); arguments equal to their defaults are omitted.
+        with_keyset: the key set comes first. boxed: fn takes (operator, key_set, stack). Without
+        fn, return a decorator. Raises: RegistrationError if the key already has a fallback.
         """
         site = caller_site()
         if isinstance(fn, str):
@@ -306,7 +306,7 @@ class Library:
         return f"{self.ns}::{rest}"
 
     def _key(self, what: str, op_name: Any, given: str, site: str) -> Key | None:
-        """Return the key of a registration: the call's, else the library's, else None."""
+        """Return the key passed to the call, or else the library's key, or else None."""
         if not isinstance(given, (str, keys.DispatchKey, keys.AliasKey)):
             raise errors.wrong_type(what, "dispatch_key", "name a dispatch key", given)
         given = str(given)
@@ -339,7 +339,7 @@ def _convention(fn: Any, with_keyset: bool, boxed: bool, plain: str, keyset: str
 
 
 def _close(handles: list[Handle], namespace: str | None) -> None:
-    # The newest is removed first, so that no older kernel of this library is used in the meantime.
+    # Remove the newest first, so that no older kernel of this library becomes active in between.
     with dispatcher.lock:
         while handles:
             handles.pop().remove()

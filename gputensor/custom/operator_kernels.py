@@ -1,9 +1,9 @@
-"""Kernels around the functions of `custom_op`, for each key.
+"""Makers of the kernels that call the functions registered with `custom_op`.
 
-`backend` calls the function and checks that its results are new memory. `without_fake` gives the
-shapes of operators that need no function for them. makers/ makes the kernels at other keys, as for
-built-in operators. The functions of this module make kernels. They run once, when a slot is
-computed, so that a call makes fewer decisions.
+`backend` makes kernels that call the function and check that its results are new memory.
+`without_fake` makes the Meta kernel if no shape function is registered. makers/ makes the kernels
+at other keys, as for built-in operators. A maker runs once, when a slot of a dispatch table is
+computed, and chooses a kernel that has few decisions left for each call.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Maker = Callable[[Table, int], Function]
 
 
 def backend(choose: Callable[[], Function], site: str) -> Maker:
-    """Make the kernel of a backend's key. choose: returns the function to use; it is called when a
-    slot is computed."""
+    """Return the kernel maker for a backend's key. choose: returns the function to call. It is
+    called when a slot of a dispatch table is computed."""
 
     def make(table: Table, key_set: int) -> Function:
         operator, signature, function = table.operator, table.signature, choose()
@@ -60,8 +60,8 @@ def _unary(operator: Operator, site: str, function: Function) -> Function:
 def _simple(
     operator: Operator, site: str, function: Function, arguments: tuple[Argument, ...]
 ) -> Function:
-    """Make the kernel for positional arguments without lists and one new tensor, the most frequent
-    case."""
+    """Return the kernel for the most frequent case: positional arguments without lists, and one new
+    tensor as the result."""
     places = tuple([n for n, a in enumerate(arguments) if a.type.has_tensor])
 
     def simple(key_set: int, *args: Any) -> Any:
@@ -114,7 +114,7 @@ def _general(table: Table, site: str, function: Function) -> Function:
 
 
 def _may_alias(arguments: list[Any], results: list[Any]) -> bool:
-    """False if all results are new tensors, as for nearly all operators."""
+    """Return False if all results have storages of their own, as for nearly all operators."""
     seen: set[int] = set()
     for value in (*arguments, *results):
         for x in value if isinstance(value, (list, tuple)) else (value,):
@@ -132,9 +132,10 @@ def _refuse_alias(
     operator: Operator, site: str, args: tuple[Any, ...], results: Any,
     handed_back: list[int | None] | None = None,
 ) -> None:  # fmt: skip
-    """Raise if a result is an argument, or shares the storage of an argument or of another result.
+    """Raise an error if a result is an argument, or shares the storage of an argument or of another
+    result.
 
-    Two storages over the same bytes, as from `from_numpy(x.numpy())`, are found by `opcheck` only.
+    Only `opcheck` finds two storages over the same bytes, such as `from_numpy(x.numpy())`.
     """
     seen: list[tuple[Any, str, int | None]] = []
     arguments = operator.schema.arguments
@@ -162,9 +163,10 @@ def _refuse_alias(
 
 
 def without_fake(table: Table, key_set: int) -> Function:
-    """Make the kernel at Meta that is used as long as `register_fake` is not called.
+    """Make the Meta kernel that is used until `register_fake` is called.
 
-    An operator that returns nothing, or only written arguments, needs no shape function.
+    Only an operator that returns nothing, or only arguments that it writes to, works without a
+    shape function.
     """
     operator, schema = table.operator, table.signature.schema
     places = [argument_of(schema.arguments, r.type) for r in schema.returns]
@@ -186,12 +188,13 @@ META, AUTOGRAD, AD_INPLACE_OR_VIEW, BACKEND_SELECT = map(
 )
 
 
-# Functions of `register_vmap` by operator: function(info, in_dims, *args). gt.func reads them.
+# Operator -> the function registered by `register_vmap`: function(info, in_dims, *args). gt.func
+# reads this dict.
 vmap_rules: dict[Operator, Callable[..., Any]] = {}
 
 
 def register_vmap(operator: Operator, function: Callable[..., Any]) -> Handle:
-    """Let vmap call this function for an operator. The handle restores the previous function."""
+    """Register a vmap rule for an operator. The returned handle restores the previous rule."""
     before = vmap_rules.get(operator)
     vmap_rules[operator] = function
 

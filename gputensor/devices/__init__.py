@@ -1,1 +1,1 @@
-"""Devices registered from outside the package: registration, public module, CPU fallback."""
+"""Devices registered by other packages: registration, public module, CPU fallback."""

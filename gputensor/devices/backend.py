@@ -1,4 +1,4 @@
-"""`gt.backend`: register a device from outside the package.
+"""`gt.backend`: registration of a device by another package.
 
     device = gt.backend.register("openreg", "PrivateUse1", runtime=runtime, cpu_fallback=True)
 
@@ -6,12 +6,12 @@
     def bind(op, plan): ...                  # -> callable(device index, pointers and numbers,
     scalars)
 
-The runtime allocates and copies memory; this is sufficient for the operators of MINIMAL. A stub
+The runtime allocates and copies memory, which is sufficient for the operators in MINIMAL. A stub
 implements the operators of a family, `device.impl` implements one operator, and all other operators
 can run by the CPU fallback. `remove()` of the handle undoes all registrations. A package can
-declare an entry point of the group `gputensor.backends` with the device's name. It is called at the
-first use of that name. docs/new_device.md is the guide; `gputensor backend new NAME` writes a
-package of this kind.
+declare an entry point in the group `gputensor.backends` with the device's name; it is called when
+the name is first used. docs/new_device.md is the guide, and `gputensor backend new NAME` writes a
+package that does this.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ __all__ = [
     "registered",
 ]  # fmt: skip
 
-# Dispatch key -> the name of its device type before a `rename`.
+# Dispatch key -> the default name of its device type, which `rename` can change.
 BACKENDS = {
     "PrivateUse1": "privateuseone",
     "PrivateUse2": "privateusetwo",
     "PrivateUse3": "privateusethree",
 }
 GROUP = "gputensor.backends"
-# Operators that every device has. They need no kernel, because the runtime's allocation and copies
-# are sufficient. Source: PyTorch's openreg, "operator set".
+# Operators that need no kernel on any device, because the runtime's allocation and copies are
+# sufficient. Source: PyTorch's openreg, "operator set".
 MINIMAL = (
     "aten::empty.memory_format", "aten::empty_strided", "aten::as_strided", "aten::view",
     "aten::_reshape_alias", "aten::resize_", "aten::_copy_from", "aten::_copy_from_and_resize",
@@ -63,7 +63,7 @@ MINIMAL = (
 )  # fmt: skip
 
 _backends: dict[str, Backend] = {}
-# Names of backends whose entry point must not be called again.
+# Names of devices whose entry point must not be called again.
 _loaded: set[str] = set()
 
 
@@ -73,10 +73,10 @@ def register(
 ) -> Backend:  # fmt: skip
     """Register a device type. The returned handle registers kernels and undoes registrations.
 
-    name: as in `gt.device("openreg:1")`, `gt.openreg` and `x.openreg()`. backend: the dispatch key
-    of its tensors. runtime: a module or object with the functions of `gputensor.runtime.REQUIRED`,
-    and any of OPTIONAL. cpu_fallback: operators without a kernel run on the CPU, with one warning
-    each (`fall_back_to_cpu` of the handle selects operators).
+    name: the type in `gt.device("openreg:1")`, `gt.openreg` and `x.openreg()`. backend: the
+    dispatch key of the device's tensors. runtime: a module or object with the functions of
+    `gputensor.runtime.REQUIRED` and any of OPTIONAL. cpu_fallback: operators without a kernel run
+    on the CPU, with one warning each (the handle's `fall_back_to_cpu` selects operators).
     generate_methods: add `x.<name>()` and `x.is_<name>`.
     Raises: RegistrationError if the key is taken or the runtime lacks a required function.
     """
@@ -100,7 +100,7 @@ def register(
 
 
 def check_name(name: Any, generate_methods: bool = True) -> None:
-    """Raises: ArgumentError for an invalid name, or one in use."""
+    """Raise an ArgumentError for an invalid name or a name in use."""
     is_name = isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
     if not is_name or name != name.lower():
         raise errors.must("register", "name", "be a lower-case identifier", name)
@@ -112,10 +112,11 @@ def check_name(name: Any, generate_methods: bool = True) -> None:
 
 
 class Backend:
-    """A registered device type, also a context manager. `remove()` undoes all its registrations.
+    """A registered device type. `remove()`, or the end of a `with` block, undoes all its
+    registrations.
 
-    name, key: `openreg`, `PrivateUse1`. runtime: the given object. module: `gt.<name>`. site: where
-    it was registered.
+    name, key: such as `openreg` and `PrivateUse1`. runtime: the registered object. module:
+    `gt.<name>`. site: the place of the registration.
     """
 
     __slots__ = ("name", "key", "runtime", "module", "site", "_undos", "_stubs", "__weakref__")
@@ -128,8 +129,8 @@ class Backend:
         self.name, self.key, self.runtime, self.site = name, key, runtime, site
         self.module: DeviceModule = DeviceModule(name, runtime)
         self._undos: list[Callable[[], None]] = []
-        # (family, ops, undo functions) of each stub. The undo functions also cover families that
-        # were installed after the stub.
+        # (family, ops, undo functions) of each stub. Undo functions are added when further
+        # operators of the family are loaded.
         self._stubs: list[tuple[str, tuple[str, ...], list[Callable[[], None]]]] = []
 
     def __repr__(self) -> str:
@@ -144,11 +145,11 @@ class Backend:
     # --- kernels ----------------------------------------------------------------------------------
 
     def stub(self, family: str, *ops: str) -> Callable[[stubs.Bind], stubs.Bind]:
-        """Decorator that registers `bind(op, plan)` as kernels of all operators of a family, or of
-        those in `ops`.
+        """Return a decorator that registers `bind(op, plan)` as the kernels of a family's
+        operators, or of the operators in `ops`.
 
         bind returns callable(device index, operands, scalars). Operands are addresses in the order
-        of `plan.stride_bytes`, outputs first; None stands for an operand that is a Python number.
+        of `plan.stride_bytes`, outputs first. An operand that is a Python number is None.
         """
 
         def decorate(bind_op: stubs.Bind) -> stubs.Bind:
@@ -158,7 +159,7 @@ class Backend:
         return decorate
 
     def register_stub(self, family: str, bind_op: stubs.Bind, *ops: str) -> Handle:
-        """Register a stub, as `stub` does. The returned handle undoes only this stub."""
+        """Register a stub as `stub` does. The returned handle undoes only this registration."""
         self._check_alive()
         with dispatcher.lock:
             undos = [register_stub(self.name, family, bind_op, *ops)]
@@ -179,7 +180,7 @@ class Backend:
 
     def _installed(self, family: str, entry: further.Entry) -> None:
         """Mark a newly loaded operator as native if it needs no kernel or a stub covers it."""
-        # these operators need only sizes and memory
+        # these operators need nothing but sizes and memory
         if family == "copy" or family not in stubs.families():
             self._take_over(entry, family, (), self._undos)
         for brought in self._stubs:
@@ -198,11 +199,11 @@ class Backend:
     def impl(
         self, op_name: str, fn: Any = None, *, with_keyset: bool = False, boxed: bool = False
     ) -> Any:
-        """Register a kernel for one operator at the device's key; it replaces gputensor's kernel.
+        """Register a kernel for one operator at the device's key, in place of gputensor's kernel.
         Without `fn`, return a decorator.
 
-        op_name: `abs`, `add.Tensor` or `mylib::scale`. The conventions are the same as for
-        `Library.impl`, but replacing a kernel does not warn. Returns a handle.
+        op_name: `abs`, `add.Tensor` or `mylib::scale`. The options are those of `Library.impl`, but
+        replacing a kernel does not warn. Returns a handle.
         """
         self._check_alive()
         site = caller_site()
@@ -226,8 +227,8 @@ class Backend:
     def fall_back_to_cpu(
         self, ops: Iterable[str] | None = None, deny: Iterable[str] = ()
     ) -> Handle:
-        """Let operators without a kernel run on the CPU, except those in `deny`. Each operator
-        warns once."""
+        """Let operators without a kernel run on the CPU: those in `ops`, or all for None, except
+        those in `deny`. Each operator warns once."""
         from .fallback import enable_cpu_fallback
 
         self._check_alive()
@@ -236,7 +237,8 @@ class Backend:
     def register_autocast(
         self, dtypes: Sequence[dtype], policies: Mapping[str, Any] | None = None
     ) -> Handle:
-        """Enable `gt.autocast` on the device; only for PrivateUse1, which has an Autocast key.
+        """Enable `gt.autocast` on the device, which must be at PrivateUse1, the key with an
+        Autocast key.
 
         dtypes: the dtypes that the device can cast to, the default first. policies: operator ->
         cast policy (docs/autocast.md), also for custom operators; by default the policies of CUDA.
@@ -251,7 +253,7 @@ class Backend:
             return self._keep([register_device(self.name, dtypes, policies, caller_site()).remove])
 
     def has_native(self, op_name: str) -> bool:
-        """True if an operator has a kernel of its own at the device's key. Names are as in
+        """Return True if an operator has its own kernel at the device's key. Names are as for
         `impl`."""
         operator = dispatcher.find(dispatcher.qualified(op_name))
         return operator.table.slot(keys.runtime_key(self.key))[1] == "kernel"
@@ -263,10 +265,10 @@ class Backend:
         return _backends.get(self.name) is self
 
     def remove(self) -> None:
-        """Undo all registrations. Existing tensors of the device can afterwards only be deleted. A
+        """Undo all registrations. Afterwards existing tensors of the device can only be deleted. A
         second call has no effect.
 
-        The entry point is not called again, so the device stays removed until `register` is called.
+        The device's entry point is not called again, so only `register` can bring the device back.
         """
         with dispatcher.lock:
             while self._undos:
@@ -337,7 +339,7 @@ class Backend:
 
 
 def _is_named(operator: Operator, loop: str, family: str, ops: tuple[str, ...]) -> bool:
-    """True if a stub for `ops` implements this operator."""
+    """Return True if a stub for `ops` implements this operator."""
     if not ops or family in ("fill", "random", "matmul", "where"):
         return True
     return (loop or operator.short_name.rstrip("_")) in ops
@@ -371,14 +373,14 @@ def _is_on(name: str, slot: str) -> property:
 
 
 def registered() -> list[Backend]:
-    """Return the devices that are registered now."""
+    """Return the devices that are registered."""
     return list(_backends.values())
 
 
 def get(name: str) -> Backend:
-    """Return the device of this name. If an entry point has this name, load its package first.
+    """Return the device with this name. If an entry point has the name, load its package first.
 
-    Raises: DeviceError if there is none.
+    Raises: DeviceError if no device has the name.
     """
     if not isinstance(name, str):
         raise errors.wrong_type("backend", "name", "be a device type", name)
@@ -389,10 +391,10 @@ def get(name: str) -> Backend:
 
 
 def load(name: str) -> bool:
-    """Call the entry point of this name in an installed package. Returns True if the name is known
-    afterwards.
+    """Call the entry point with this name, if an installed package has one. Return True if the name
+    is known afterwards.
 
-    Raises: RegistrationError that names the entry point, if the package fails to load.
+    Raises: RegistrationError, with the entry point's name, if the package fails to load.
     """
     if name in _loaded or os.environ.get("GPUTENSOR_BACKEND_AUTOLOAD") == "0":
         return name in _backends
@@ -409,7 +411,7 @@ def load(name: str) -> bool:
 
 @functools.lru_cache(1)
 def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return the entry points of packages on this path. They are cached, because a search takes
+    """Return the entry points found on this path. The result is cached, because a search takes
     milliseconds."""
     from importlib.metadata import entry_points
 

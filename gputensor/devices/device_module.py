@@ -1,8 +1,8 @@
-"""The public modules `gputensor.<device>`: `gt.cuda.device(1)`, `gt.openreg.device(1)`.
+"""Public modules of devices, such as `gt.cuda` and `gt.openreg`: `gt.cuda.device(1)`.
 
 `gt.cuda` uses the runtime chosen by `GPUTENSOR_CUDA`. The module of a registered device also has
-the other functions of its runtime. Devices may be given as an index, a string or a device; None is
-the current one.
+the additional functions of its runtime. A device may be given as an index, a string or a `device`;
+None means the current device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..runtime.current import CurrentDevice, CurrentStream
 
 
 class DeviceFace:
-    """The public functions of a device type. They call its runtime."""
+    """The public functions of a device type. They call the functions of its runtime."""
 
     _runtime: Any
 
@@ -25,19 +25,19 @@ class DeviceFace:
         self._type = device_type
 
     def is_available(self) -> bool:
-        """True if there is a device, real or emulated."""
+        """Return True if there is a device, real or emulated."""
         return self.device_count() > 0
 
     def device_count(self) -> int:
-        """Number of devices; 0 if there are none."""
+        """Return the number of devices, which may be 0."""
         return int(self._runtime.device_count())
 
     def current_device(self) -> int:
-        """Index of this thread's current device."""
+        """Return the index of this thread's current device."""
         return int(self._runtime.current_device())
 
     def set_device(self, device: Any) -> None:
-        """Make a device this thread's current one."""
+        """Make a device current for this thread."""
         self._runtime.exchange_device(self._index(device, "set_device"))
 
     def device(self, device: Any) -> CurrentDevice:
@@ -52,15 +52,16 @@ class DeviceFace:
         self._runtime.synchronize(self._index(device, "synchronize"))
 
     def current_stream(self, device: Any = None) -> Any:
-        """The stream to which this thread's work on a device is queued."""
+        """Return the stream on which this thread's work for a device is queued."""
         return self._runtime.current_stream(self._index(device, "current_stream"))
 
     def default_stream(self, device: Any = None) -> Any:
-        """The stream of a device that is current at first."""
+        """Return the stream of a device that is current until `set_stream` or `stream` is used."""
         return self._runtime.default_stream(self._index(device, "default_stream"))
 
     def Stream(self, device: Any = None, priority: int = 0) -> Any:
-        """Make a stream of a device. Has ptr, device_index, synchronize, query, record and wait."""
+        """Make a stream on a device. It has ptr, device_index, synchronize, query, record and
+        wait."""
         index = self._index(device, "Stream")
         return self._runtime.Stream(index, integer("Stream", "priority", priority))
 
@@ -72,7 +73,7 @@ class DeviceFace:
         return CurrentStream(self._runtime, stream)
 
     def manual_seed(self, seed: int) -> None:
-        """Seed the current device's generator; does nothing without a device, as in PyTorch."""
+        """Seed the current device's generator. Do nothing without a device, as in PyTorch."""
         if self.is_available():
             seed_devices(self._type, [self.current_device()], seed)
 
@@ -81,7 +82,7 @@ class DeviceFace:
         seed_devices(self._type, range(self.device_count()), seed)
 
     def initial_seed(self) -> int:
-        """The seed of the current device's generator."""
+        """Return the seed of the current device's generator."""
         return default_generator(_device(self._type, self.current_device())).initial_seed()
 
     def get_rng_state(self, device: Any = None) -> tuple[int, int]:
@@ -90,12 +91,12 @@ class DeviceFace:
         return default_generator(_device(self._type, index)).get_state()
 
     def set_rng_state(self, new_state: tuple[int, int], device: Any = None) -> None:
-        """Restore a state of a device's generator that `get_rng_state` returned."""
+        """Set the state of a device's generator to a result of `get_rng_state`."""
         index = self._index(device, "set_rng_state")
         default_generator(_device(self._type, index)).set_state(new_state)
 
     def _index(self, device: Any, op: str) -> int:
-        """The index of `device`; raises for an unknown device."""
+        """Return the index of `device`. Raise an error for an unknown device."""
         if device is None:
             return self.current_device()
         if isinstance(device, str):
@@ -107,14 +108,15 @@ class DeviceFace:
         if isinstance(device, bool) or not isinstance(device, int):
             rule, kind = "be an index, a string or a device", errors.ArgumentTypeError
             raise errors.must(op, "device", rule, device, kind=kind)
-        # without a device the runtime raises and gives the reason
+        # without any device, the runtime raises an error that gives the reason
         if self.is_available() and not 0 <= device < self.device_count():
             raise errors.device_index_out_of_range(op, device, self.device_count())
         return device
 
 
 class DeviceModule(DeviceFace):
-    """A registered device's public functions, and its runtime's other functions."""
+    """The public functions of a registered device type, and the additional functions of its
+    runtime."""
 
     def __init__(self, device_type: str, runtime: Any) -> None:
         super().__init__(device_type)

@@ -1,4 +1,4 @@
-"""Boxed kernels for any operator: CPU fallback, error, or call without a derivative.
+"""Boxed kernels that work for any operator: CPU fallback, error, call without a derivative.
 
     with gt.fallback.enable_cpu_fallback("CUDA", deny=["mm"]):      # off otherwise
         ...
@@ -6,9 +6,9 @@
     lib.impl("scale", gt.fallback.not_implemented, "Meta")
     lib.impl("scale", gt.fallback.autograd_not_implemented, "Autograd")
 
-See also `library.fallthrough_kernel`. The kernel that materialises conjugates and zeros is in
-`fallbacks/lazy_views.py`, the kernel without a derivative in `autograd/fallback.py`. Source:
-aten/src/ATen/native/CPUFallback.cpp. It differs in two points: operands that share memory also
+See also `library.fallthrough_kernel`. fallbacks/lazy_views.py has the kernel that materialises
+conjugates and zeros, autograd/fallback.py the kernel without a derivative. Source:
+aten/src/ATen/native/CPUFallback.cpp. There are two differences: operands that share memory also
 share it on the CPU, and results that are views stay views.
 """
 
@@ -55,26 +55,26 @@ _CPU_KEYS = keys.key_set(("CPU",))
 
 
 def not_implemented(operator: Operator, key_set: int, stack: Stack) -> None:
-    """Raise the error for an operator that is not implemented at this key.
+    """Raise the error for an operator that has no kernel at this key.
 
-    Raises: DispatchError naming operator and key.
+    Raises: DispatchError with the operator and the key.
     """
     raise errors.not_implemented_at(operator, user_name(keys.highest(key_set)))
 
 
 # --- on the CPU -----------------------------------------------------------------------------------
 
-# Operators for which the warning was issued.
+# Operators for which a warning was issued.
 _warned: set[Operator] = set()
 
 
 def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
-    """Run an operator on the CPU: copy the operands there, then copy results and writes back.
+    """Run an operator on the CPU: copy its operands to the CPU, then the results and writes back.
 
-    Operands that share memory also share it on the CPU, and results that view an operand stay
-    views.
-    Warns once for each operator.
-    Raises: DispatchError if neither an operand nor a `device` argument gives the results' device.
+    Operands that share memory also share it on the CPU. A result that is a view of an operand stays
+    a view. The first call of each operator warns.
+    Raises: DispatchError if neither an operand nor a `device` argument determines the results'
+    device.
     """
     schema = operator.schema
     count = len(schema.arguments)
@@ -83,7 +83,7 @@ def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
     if place is None:
         raise errors.no_device_for_fallback(operator)
     _warn_once(operator, place, given)
-    with AutoDispatchBelowADInplaceOrView():  # the kernels of these keys have already run
+    with AutoDispatchBelowADInplaceOrView():  # their kernels have already run
         host = _Host(given)
         results = [host.bring(value) for value in given]
         for number, argument in enumerate(schema.arguments):
@@ -120,7 +120,7 @@ def _warn_once(operator: Operator, place: device, given: Sequence[Any]) -> None:
 
 
 def _levels_to_the_program() -> int:
-    """Return the stacklevel of the innermost frame outside of this package, which called the
+    """Return the stacklevel of the innermost frame outside this package: the caller of the
     operator."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
@@ -129,7 +129,7 @@ def _levels_to_the_program() -> int:
 
 
 class _Region:
-    """The part of a device's storage that operands use, and its copy on the CPU."""
+    """The part of a device's storage that a call's operands cover, and its copy on the CPU."""
 
     __slots__ = ("of", "storage", "begin", "end", "copy")
 
@@ -141,7 +141,7 @@ class _Region:
     def cover(self, tensor: Tensor) -> None:
         shape = tensor._geometry
         first = tensor._offset * shape.dtype.itemsize
-        # Rounded down to a multiple of 16, so that offsets are whole numbers for every dtype.
+        # round down to a multiple of 16, so that offsets are whole elements in every dtype
         self.begin = min(self.begin, first & ~15)
         if shape.numel:  # an empty view may begin past the end of its storage
             self.end = max(self.end, first + shape.extent * shape.dtype.itemsize)
@@ -157,7 +157,7 @@ class _Region:
         return from_storage(self.storage, self.begin, shape, bits)
 
     def fetched(self) -> Storage:
-        """Return the copy on the CPU. It is made at the first call."""
+        """Return the copy on the CPU, which the first call makes."""
         if self.copy is None:
             self.copy = _moved(self.on_device, CPU)._get_storage()
         return self.copy
@@ -168,7 +168,8 @@ class _Region:
 
 
 class _Host:
-    """The operands of one call on the CPU: a copy of each storage, and tensors over the copies."""
+    """The operands of one call on the CPU: one copy of each storage, and tensors over the
+    copies."""
 
     __slots__ = ("regions", "twins")
 
@@ -180,8 +181,8 @@ class _Host:
                 self.regions.setdefault(tensor._get_storage(), _Region(tensor)).cover(tensor)
 
     def bring(self, value: Any) -> Any:
-        """Replace the device's tensors in a value by CPU tensors. Each tensor is always replaced by
-        one and the same CPU tensor."""
+        """Replace the device's tensors in a value by CPU tensors. A tensor that occurs several
+        times is replaced by one CPU tensor."""
         if isinstance(value, (list, tuple)):
             return [self.bring(item) for item in value]
         if not hasattr(value, "_geometry") or value._device is CPU:
@@ -194,7 +195,7 @@ class _Host:
         return self.twins[id(value)][1]
 
     def return_written(self, tensors: Iterable[Tensor]) -> None:
-        """Copy everything that the CPU wrote back to the device: bytes, a new shape (t_) or a new
+        """Copy the writes of the CPU back to the device: changed bytes, a new shape (t_) or a new
         storage (resize_)."""
         regions = []
         for tensor in tensors:
@@ -215,7 +216,8 @@ class _Host:
             region.return_bytes()
 
     def send(self, result: Any, place: device) -> Any:
-        """Return a result on the device: an operand, a view of one, or a copy."""
+        """Return a result as a tensor on the device: an operand, a view of an operand, or a
+        copy."""
         if isinstance(result, (list, tuple)):
             return type(result)([self.send(item, place) for item in result])
         if not hasattr(result, "_geometry") or place is CPU:
@@ -242,14 +244,14 @@ def _copy(to: Tensor, source: Tensor) -> None:
 
 
 class enable_cpu_fallback:
-    """Run operators without a kernel at a backend's key on the CPU, until `remove` or the end of
-    `with`.
+    """Run operators that have no kernel at a backend's key on the CPU, until `remove` or the end of
+    a `with` block.
 
-    key: the backend, "CUDA" or "PrivateUse1". ops: operators that fall back, by name ("mm") or
-    overload ("aten::add.out"); None for all. deny: operators that must not fall back. An operator
-    with a kernel of the backend keeps this kernel. Raises: RegistrationError if the backend has a
-    fallback already; ArgumentError for a composite operator, since the operators that it calls fall
-    back.
+    key: the backend, "CUDA" or "PrivateUse1". ops: operators that fall back, given as a name ("mm")
+    or an overload ("aten::add.out"); None for all. deny: operators that must not fall back. An
+    operator with a kernel of the backend still uses that kernel. Raises: RegistrationError if the
+    backend already has a fallback; ArgumentError for a composite operator, because the operators
+    that it calls fall back instead.
     """
 
     __slots__ = ("_handles",)
@@ -281,7 +283,7 @@ class enable_cpu_fallback:
                     self._handles.append(made)
 
     def remove(self) -> None:
-        """End the fallback. Operators without a kernel raise again."""
+        """End the fallback. From then on, operators without a kernel raise an error."""
         while self._handles:
             self._handles.pop().remove()
 
@@ -293,7 +295,7 @@ class enable_cpu_fallback:
 
 
 def _named(name: str, key: keys.DispatchKey, argument: str) -> list[Operator]:
-    """Return all overloads of a name, or one overload. Raises: DispatchError if there is none."""
+    """Return all overloads with a name, or one overload. Raises: DispatchError if none exists."""
     full = dispatcher.qualified(name)
     found = [o for o in dispatcher.overloads(full) if o.is_defined] or [dispatcher.find(full)]
     if all(o.table.slot(key)[1] in ("math kernel", "default backend kernel") for o in found):

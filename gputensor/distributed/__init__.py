@@ -1,4 +1,4 @@
-"""`gt.distributed`: collectives and process groups, with PyTorch's names, for programs that run one
+"""`gt.distributed`: collectives and process groups, as in PyTorch, for programs that run one
 process for each device.
 
 Start a program with `mpiexec -n 4 python PROGRAM`; see docs/scaling.md.

@@ -1,9 +1,9 @@
-"""Public collectives with PyTorch's names. They write into the caller's tensors.
+"""Public collectives with PyTorch's names, which write into the caller's tensors.
 
 With `async_op=True` a collective returns a Work, and the caller must not use the tensors before the
-Work has finished. Otherwise the collective has finished when it returns. Arguments with a rank mean
-the rank in the world; `group_src` and `group_dst` mean the rank in the group. This module records
-no gradients; the operators of distributed/operators.py are differentiable.
+Work has finished. Otherwise the collective has finished when the call returns. `src` and `dst` are
+ranks in the world; `group_src` and `group_dst` are ranks in the group. This module records no
+gradients; the operators of distributed/operators.py are differentiable.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _tensor(op: str, arg: str, x: Any) -> Tensor:
 
 
 def _group(op: str, group: Any, x: Tensor) -> ProcessGroup:
-    """Return the group. Raise if its backend cannot move tensors on x's device."""
+    """Return the group. Raise an error if its backend cannot transfer tensors on x's device."""
     found = group_of(op, group)
     if found.backend == "nccl" and x.is_cpu:
         raise errors.must(op, "tensor", "be on a CUDA device with backend nccl", x)
@@ -61,7 +61,8 @@ def _group(op: str, group: Any, x: Tensor) -> ProcessGroup:
 
 
 def _list(op: str, arg: str, xs: Any, like: Tensor, group: ProcessGroup) -> list[Tensor]:
-    """Check a list of tensors: one tensor for each rank, with shape, dtype and device of `like`."""
+    """Check that a list holds one tensor for each rank, with the shape, dtype and device of
+    `like`."""
     if not isinstance(xs, (list, tuple)):
         raise errors.wrong_type(op, arg, "be a list of tensors", xs)
     if len(xs) != group.size():
@@ -78,7 +79,7 @@ def _list(op: str, arg: str, xs: Any, like: Tensor, group: ProcessGroup) -> list
 
 
 def _check_flag(op: str, async_op: Any) -> None:
-    """Raise for a bad `async_op`, before anything is written."""
+    """Raise an error for a wrong `async_op`, before any tensor is written."""
     if async_op is not False:
         flag(op, "async_op", async_op)
 
@@ -172,8 +173,8 @@ def all_gather_into_tensor(
 def all_gather(
     tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Copy the tensors of all ranks, which have one shape, to the tensors of a list, on all
-    ranks."""
+    """Copy the tensors of all ranks, which have the same shape, to the tensors of a list on each
+    rank."""
     _check_flag("all_gather", async_op)
     x = _tensor("all_gather", "tensor", tensor)
     where = _group("all_gather", group, x)
@@ -190,7 +191,7 @@ def all_gather(
 def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: str = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
-    """Reduce over all ranks; each rank gets its part of the result.
+    """Reduce over all ranks. Each rank gets its part of the result.
 
     Args:
         output: (s, *). input: (n * s, *) or (n, s, *) for n ranks.
@@ -222,7 +223,7 @@ def all_to_all_single(
     output: Tensor, input: Tensor, output_split_sizes: list[int] | None = None,
     input_split_sizes: list[int] | None = None, group: Any = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
-    """Send part n of the input, along the first dimension, to rank n. All ranks call it.
+    """Send the n-th part of the input, split along dimension 0, to rank n. All ranks must call it.
 
     Args:
         output_split_sizes, input_split_sizes: rows from and to each rank; by default equal.
@@ -330,7 +331,7 @@ def _list_of_root(
 
 
 def _root(op: str, arg: str, group: ProcessGroup, of_world: Any, of_group: Any) -> int:
-    """Return the group rank of the given rank; by default of rank 0 of the world."""
+    """Return the given rank as a rank in the group. The default is rank 0 of the world."""
     if of_group is None:
         return rank_in(op, arg, group, 0 if of_world is None else of_world)
     if of_world is not None:

@@ -1,7 +1,7 @@
-"""Derivatives of the operators `_c10d_functional::…`. They are also collectives, and wait for their
-results.
+"""Derivatives of the operators `_c10d_functional::…`.
 
-All ranks of a group must call backward.
+A derivative is also a collective, and waits for its result. All ranks of a group must call
+backward.
 """
 
 from __future__ import annotations
@@ -90,5 +90,5 @@ def broadcast_backward(grad: Tensor, src: int, group_name: str) -> Tensor:
 
 
 def not_by_writing(op: str) -> Any:
-    """Raise, as in PyTorch: operators that write to an argument have no derivative."""
+    """Raise an error, as PyTorch does: operators that write to an argument have no derivative."""
     raise errors.derivative_not_implemented(op)

@@ -1,8 +1,8 @@
 """Data-parallel training: each gradient is replaced by its mean over all ranks, bucket by bucket.
 
-A bucket is a flat tensor of several parameters' gradients, which are reduced in one message. With
-one message per gradient, latency would dominate. One message for all gradients could not begin
-before backward has ended.
+A bucket is a flat tensor with the gradients of several parameters, which one message reduces. If
+each gradient had its own message, latency would dominate. A single message for all gradients could
+not start before backward has ended.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Bucket:
         return found if isinstance(self.work, Future) else self.flat
 
     def drop(self) -> None:
-        """Wait for the reduction and leave the gradients unchanged."""
+        """Wait for the reduction, discard its result and leave the gradients unchanged."""
         self._reduced()
         self.flat = self.work = None
 
@@ -119,7 +119,8 @@ def buckets_of(op: str, parameters: Any, bucket_bytes: Any) -> list[Bucket]:
 
 
 def start_ready(group: ProcessGroup, buckets: list[Bucket], started: int) -> int:
-    """Start the buckets that are complete, in order, and poll those that run.
+    """Start the complete buckets, in order, up to the first incomplete one. Poll the running
+    buckets.
 
     started: the number of buckets that were started before. Returns the new number.
     """
@@ -135,9 +136,9 @@ def start_ready(group: ProcessGroup, buckets: list[Bucket], started: int) -> int
 
 
 def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> None:
-    """End the reduction of all buckets. A parameter without a gradient on all ranks keeps none.
+    """Finish the reduction of all buckets. A gradient that is missing on all ranks stays None.
 
-    agrees: True if the ranks must exchange which gradients exist. False if all parameters have one.
+    agrees: True if the ranks must tell each other which gradients exist; False if all exist.
     """
     if not buckets:
         return
@@ -155,7 +156,8 @@ def finish(group: ProcessGroup, buckets: list[Bucket], agrees: bool = True) -> N
 
 
 def shadow(group: ProcessGroup, buckets: list[Bucket], agrees: bool) -> None:
-    """Take part with zeros in the other ranks' reduction. This rank's gradients stay unchanged."""
+    """Take part in the other ranks' reduction with zeros. The gradients of this rank stay
+    unchanged."""
     for bucket in buckets:
         bucket.start(group, counts=False)
     if agrees:
@@ -174,7 +176,7 @@ def average_gradients(
     results.
 
     All ranks must call it after backward, with the same parameters in the same order. A missing
-    gradient counts as zeros; a parameter without a gradient on all ranks keeps none.
+    gradient counts as zeros. A gradient that is missing on all ranks stays None.
     """
     where = group_of("average_gradients", group)
     buckets = buckets_of("average_gradients", parameters, bucket_bytes)
@@ -191,7 +193,7 @@ class GradientAverager:
         averager.wait()  # now the gradients are the means over all ranks
 
     The reduction of a bucket starts when its gradients are complete. The order of buckets is the
-    same on all ranks.
+    same on all ranks, because all ranks must start their collectives in the same order.
     """
 
     def __init__(
@@ -225,7 +227,7 @@ class GradientAverager:
         finish(self._group, self._buckets)
 
     def remove(self) -> None:
-        """Remove the hooks: later gradients are not averaged."""
+        """Remove the hooks. Gradients computed later are not averaged."""
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()

@@ -54,11 +54,11 @@ class ProcessGroup:
         return len(self.ranks)
 
     def __deepcopy__(self, memo: Any) -> ProcessGroup:
-        """Return the group itself, because a copied module uses the same ranks."""
+        """Return the group itself: the copy of a module belongs to the same ranks."""
         return self
 
     def __reduce__(self) -> Any:
-        """Raise, because another process has other groups."""
+        """Raise an error, because a group exists only in its own process."""
         rule, remedy = "stay in its process", "give the ranks to new_group() there"
         raise errors.must("pickle", "group", rule, errors.Got(repr(self)), remedy=remedy,
                           kind=errors.DistributedError)  # fmt: skip
@@ -68,8 +68,8 @@ class ProcessGroup:
 
 
 class GroupMember:
-    """Constants: the world's group, and the value that stands for a group that this process does
-    not belong to."""
+    """Constants: the group of all ranks, and the value that `new_group` returns in a process
+    outside the new group."""
 
     WORLD: ProcessGroup | None = None
     NON_GROUP_MEMBER: Any = object()
@@ -90,7 +90,7 @@ class _World:
         self.broken = ""
 
     def look_who_left(self) -> None:
-        """Read the messages of processes that have ended.
+        """Read the messages of processes that have left.
 
         Note [Who leaves]: a process that ends sends a message to all others. Waiting processes read
         it, because the message that they wait for may never arrive. A process that ends by an
@@ -123,7 +123,7 @@ def is_initialized() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Return True if backend "mpi" is available, that is if mpi4py is installed."""
+    """Return True if the backend "mpi" is available, which requires mpi4py."""
     return is_available()
 
 
@@ -190,7 +190,7 @@ def get_backend(group: Any = None) -> str:
 
 
 def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
-    """Return the members' ranks in the world."""
+    """Return the world ranks of a group's members."""
     return [*group_of("get_process_group_ranks", group).ranks]
 
 

@@ -1,4 +1,4 @@
-"""Functions by which processes join the world, form groups, and leave.
+"""Functions with which processes join the world, form groups, and leave.
 
 `init_process_group` imports and starts MPI. When a process ends, with or without an exception, the
 others do not wait for it: see Note [Who leaves] in distributed/groups.py.
@@ -73,7 +73,7 @@ def _check_backend(op: str, backend: Any) -> None:
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Wait for a group's collectives and destroy the group; by default all groups."""
+    """Wait for a group's collectives, then destroy the group. By default destroy all groups."""
 
     found = group_of("destroy_process_group", group)
     finish_all(None if group is None else found)
@@ -142,7 +142,7 @@ class _EndsAll:
     ) -> None:
         said = errors.rank_ended(world.base.rank, kind.__name__)
         if self.before is sys.__excepthook__:
-            # One write, so that no output of other ranks comes between the lines.
+            # a single write, so that output of other ranks cannot come between the lines
             said = "".join([*traceback.format_exception(kind, value, trace), said])
         else:
             self.before(kind, value, trace)

@@ -14,7 +14,7 @@ from ..core import errors
 from ..tensor.base import materialised
 from ..tensor.tensor import Tensor
 
-# MPI guarantees tags up to this one. Source: MPI 4.1, 9.1.2.
+# MPI guarantees tags up to this value. Source: MPI 4.1, 9.1.2.
 _LARGEST_TAG = 32767
 
 
@@ -55,7 +55,7 @@ class P2POp:
 
     Args:
         op: isend or irecv.
-        peer: the other rank, counted in the world; or group_peer, counted in the group.
+        peer: the other process' rank in the world. group_peer: its rank in the group instead.
     Raises: as isend and irecv; ArgumentValueError unless exactly one rank is given.
     """
 

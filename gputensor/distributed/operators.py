@@ -1,9 +1,10 @@
-"""Kernels of the operators `_c10d_functional::…`: PyTorch's functional collectives and schemas.
+"""Kernels of the operators `_c10d_functional::…`, which have the schemas of PyTorch's functional
+collectives.
 
-They return at once; `wait_tensor` waits for the result. The CPU kernels use MPI on the tensor's
-memory. The CUDA kernels use NCCL, or on emulated devices MPI after the stream's work. The Meta
-kernels compute shapes. Operators that return new tensors have derivatives, which are also
-collectives, so all ranks of a group must call backward.
+The operators return at once; `wait_tensor` waits for a result. The CPU kernels use MPI on the
+tensor's memory. The CUDA kernels use NCCL; on emulated devices they wait for the stream and use
+MPI. The Meta kernels compute shapes. Operators that return new tensors have derivatives, which are
+also collectives, so all ranks of a group must call backward.
 
 The operators are rows of native_functions.yaml, in the family `collective`. The first use of one of
 their names loads this module.
@@ -30,16 +31,17 @@ from ..core.device import CPU
 from ..runtime.libraries import Array
 from ..tensor.tensor import Tensor
 
-# Other devices have no kernels for collectives: neither NCCL nor MPI can access their memory.
+# Other devices have no kernels for collectives, because neither NCCL nor MPI can access their
+# memory.
 BY_LIBRARY = True
 
 # --- shared by all kernels ------------------------------------------------------------------------
 
 
 def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
-    """Return the module that transfers these tensors, nccl or transport, and its operands.
+    """Return the module that transfers these tensors (nccl or transport) and its operands.
 
-    nccl takes tensors, transport takes arrays. The work of an emulated device is finished first.
+    nccl takes tensors, transport takes arrays. On an emulated device, first wait for its work.
     """
     place = tensors[0]._device
     for x in tensors[1:]:
@@ -63,7 +65,7 @@ def carried(op: str, *tensors: Tensor) -> tuple[Any, list[Any]]:
 
 
 def together(op: str, inputs: Sequence[Tensor], group_name: str) -> Any:
-    """Return a context manager. If NCCL runs its collectives, they are one launch."""
+    """Return a context manager in which several NCCL collectives become one launch."""
     if any(x._device.type == "cuda" for x in inputs) and nccl.library(op) is not None:
         return nccl.coalesced(op, group_named(op, group_name))
     return nullcontext()
@@ -101,8 +103,8 @@ def start_agreed(
 
 
 def agree(op: str, group: ProcessGroup, x: Tensor, more: str = "", shape: Any = None) -> str:
-    """Return the call's description, equal on all ranks. In debug mode, first compare it with the
-    other ranks."""
+    """Return a description of the call that is equal on all ranks. In debug mode, first compare it
+    with the other ranks' descriptions."""
     g = x._geometry
     what = _said(op, g.dtype.short, g.sizes if shape is None else shape, x._device.type, more)
     if records.is_detailed():
@@ -116,7 +118,7 @@ def _said(op: str, dtype: str, sizes: tuple[Any, ...], device: str, more: str) -
 
 
 def in_place(op: str, x: Tensor, arg: str = "input") -> None:
-    """Raise if elements of the tensor share memory, because then it cannot be written to."""
+    """Raise an error if the tensor cannot be written to because several elements share memory."""
     g = x._geometry
     if g.numel and not g.is_contiguous:
         if any(s == 0 and n > 1 for s, n in zip(g.strides, g.sizes)):
@@ -124,7 +126,8 @@ def in_place(op: str, x: Tensor, arg: str = "input") -> None:
 
 
 def _check_out(op: str, out: Tensor, x: Tensor, sizes: tuple[int, ...]) -> None:
-    """Check dtype and number of elements; `out` may concatenate or stack the parts."""
+    """Check the dtype and the number of elements of `out`, which concatenates or stacks the
+    parts."""
     numel = int(np.prod(sizes, dtype=np.int64))
     if out._geometry.dtype is not x._geometry.dtype:
         raise errors.wrong_dtype(op, "out", f"be {x._geometry.dtype.name}", out)
@@ -249,10 +252,10 @@ def reduce_scatter_tensor_coalesced(
 def split_sizes(
     arg: str, given: Sequence[int], rows: int | None, group: ProcessGroup
 ) -> Sequence[int]:
-    """Return the rows sent to each rank, or received from each rank; by default all numbers are
-    equal.
+    """Return the number of rows sent to, or received from, each rank. By default all ranks have
+    equally many.
 
-    rows: their sum, or None if it is not known.
+    rows: the sum of the result, or None if it is not known.
     """
     op, size = "all_to_all_single", group.size()
     if not given and rows is not None:
@@ -328,7 +331,7 @@ meta_out = shapes.last
 
 
 def _refuse_lazy(op: str, place: int = 0) -> Callable[..., Any]:
-    """Make a kernel that rejects lazy views. To materialise a lazy view, another kernel would run
+    """Make a kernel that rejects lazy views. Materialising a lazy view would run another kernel
     before the collective has finished."""
 
     def refuse(key_set: int, *args: Any) -> Any:

@@ -1,16 +1,16 @@
-"""Comparison of the calls of all ranks before data is transferred. If they differ, all ranks raise.
+"""Comparison of the calls of all ranks before data is transferred. All ranks raise if calls differ.
 
 Note [A record first]
 The first message of every collective is a record of fixed length: a digest of the call (operator,
 dtype, sizes, reduction, root), the call as text, and space for data. All ranks receive all records.
-Data that fits into the record needs no further message. Larger data follows once the records agree.
+Data that fits into the record needs no other message. Larger data follows after all records agree.
 If records differ, all ranks raise the same error before anything is written, and the group stays
 usable.
 
-MPI requires the same order of a communicator's collectives on all ranks. So each group has a queue:
-a record is sent after all previous records have arrived and the transfer of their data has started.
-A thread that waits for anything advances the queues of all groups, because other ranks may wait for
-them.
+MPI requires that all ranks start a communicator's collectives in the same order. So each group has
+a queue: a record is sent after all earlier records have arrived and the transfer of their data has
+started. A thread that waits for a collective or message advances the queues of all groups, because
+other ranks may wait for them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _TEXT = HEAD - 9
 
 
 class Plan(NamedTuple):
-    """Functions and data that transfer the data of a collective.
+    """Functions and buffers that transfer the data of a collective.
 
-    begin: starts MPI's request and returns it; None if the record contains all data. finish: called
-    after the request. held: objects whose memory MPI uses until then. rides: bytes to send in the
-    record. arrive: copies the data out of the records of all ranks. It is set on all ranks if the
-    record contains all data, otherwise on none. splits: the number of elements sent to each rank
-    and received from each rank, if ranks may differ in them.
+    begin: starts MPI's request and returns it; None if the record contains all data. finish: is
+    called after the request. held: objects whose memory MPI uses until then. rides: bytes to send
+    in the record. arrive: copies the data out of all ranks' records. If the record contains all
+    data, `arrive` is set on all ranks, otherwise on none. splits: the number of elements sent to
+    each rank and received from each rank, if ranks may differ in these numbers.
     """
 
     begin: Callable[[], Any] | None
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 
 @lru_cache(1024)
 def head_of(what: str) -> bytes:
-    """Return the head of a record."""
+    """Return the head of a record: the digest of a call and its text."""
     text = what.encode()
     digest = hashlib.blake2b(text, digest_size=8).digest()
     shown = text if len(text) <= _TEXT else text[: _TEXT - 3] + b"..."
@@ -106,7 +106,7 @@ def splits_differ(given: Array, wanted: Array) -> int | None:
 
 
 class Agreement:
-    """A collective, from its record until the transfer of its data has started."""
+    """A collective, from the sending of its record until the transfer of its data has started."""
 
     __slots__ = ("op", "group", "what", "plan", "sent", "room", "record", "counts", "is_settled",
                  "data", "error")  # fmt: skip
@@ -187,7 +187,7 @@ class Agreement:
         return True
 
     def test(self) -> bool:
-        """Return True if the data has arrived. Raises: DistributedError if calls differ."""
+        """Return True if the data has arrived. Raise the error if the ranks' calls differ."""
         if not self.is_settled:
             record = self.record
             if record is not None and self.counts is None and not record():

@@ -39,7 +39,7 @@ def scattered_sizes(op: str, x: Tensor, group_size: int) -> tuple[int, ...]:
 
 @cache
 def operator(name: str) -> Operator:
-    """Return an operator; its family loads at the first call."""
+    """Return an operator by name. Its family is loaded at the first call."""
     return dispatcher.find(f"_c10d_functional::{name}")
 
 

@@ -1,15 +1,14 @@
-"""Short cuts of synchronous collectives. They call MPI directly, without the dispatcher, a Work or
-a timeout.
+"""Short cuts of synchronous collectives: they call MPI without the dispatcher, a Work or a timeout.
 
-A collective of 4 bytes takes MPI 2 us; a call through the dispatcher takes four times as long. The
+A collective of 4 bytes takes 2 us in MPI, and four times as long through the dispatcher. The
 kernels of distributed/operators.py store short cuts on their operators' tables (Note [Short cuts]
 in dispatch/shortcuts.py) under (geometries, reduction or root, group). The functions of
 distributed/collectives.py look them up, because only these functions receive `async_op`. A short
-cut sends the same messages as the kernel (Note [A record first] in distributed/records.py), so some
-ranks may use it and others not. After polling MPI `_HOT` times it makes a Work that continues the
-collective and reports lost ranks and timeouts. Strided tensors, dtypes that are reduced in a wider
-dtype, and the debug mode have no short cuts.
-"""
+cut sends the same messages as the kernel (Note [A record first] in distributed/records.py), so
+ranks with and without a short cut can take part in one collective. If MPI has not finished after
+`_HOT` polls, the short cut makes a Work, which continues the collective and reports lost ranks and
+timeouts. Strided tensors, dtypes that are reduced in a wider dtype, and the debug mode have no
+short cuts."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ class _Records:
 
 
 class _Way:
-    """One collective for one geometry. Its repeated calls differ only in their arrays."""
+    """One collective for operands of one geometry. Its calls differ only in their arrays."""
 
     __slots__ = ("op", "group", "what", "shape", "dtype", "fits", "plan_of", "spare", "begin",
                  "own", "size")  # fmt: skip
@@ -73,7 +72,7 @@ class _Way:
         self.size: int = group.size()
 
     def take(self) -> _Records:
-        """Return records that no other call is using."""
+        """Return records that are not in use by another call."""
         try:
             return self.spare.pop()
         except IndexError:
@@ -120,7 +119,7 @@ class _Way:
 def all_reduce(
     table: Table, kernel: Any, given: Tensor, group: ProcessGroup, how: str, what: str
 ) -> None:
-    """Store a short cut for tensors of the geometry of `given`."""
+    """Store a short cut for tensors with the geometry of `given`."""
     g = given._geometry
     key = g, how, group
     if _is_known(table, key, given, group):
@@ -167,7 +166,7 @@ def all_reduce(
 def broadcast(
     table: Table, kernel: Any, given: Tensor, group: ProcessGroup, src: int, what: str
 ) -> None:
-    """Store a short cut for tensors of the geometry of `given`. src: a rank in the group."""
+    """Store a short cut for tensors with the geometry of `given`. src: a rank in the group."""
     g = given._geometry
     key = g, src, group
     if _is_known(table, key, given, group):
@@ -248,9 +247,8 @@ def all_gather(
 
 
 def _is_known(table: Table, key: Any, x: Tensor, group: ProcessGroup) -> bool:
-    """Return True if a short cut exists or is impossible. It is impossible for dtypes of kind V,
-    whose arrays have no buffer.
-    """
+    """Return True if a short cut exists or cannot exist. None can exist for dtypes of kind V,
+    because their arrays have no buffer."""
     g = x._geometry
     has_none = x._device is not CPU or not g.is_contiguous or g.dtype.np.kind == "V"
     return key in table.short or has_none or group.backend == "nccl" or records.is_detailed()

@@ -1,4 +1,4 @@
-"""Collectives and messages of arrays by MPI, non-blocking.
+"""Non-blocking collectives and messages of NumPy arrays by MPI.
 
 A collective returns a Plan, with which distributed/records.py transfers the data after all ranks
 agree. A message returns the Work that it started. Arrays must be in memory that MPI can read;
@@ -6,8 +6,8 @@ strided arrays are packed first and unpacked at the end. Data is transferred as 
 handles neither tensors nor devices.
 
 Reductions: f16 and bf16 are added in f32 and rounded once. MIN and MAX of floats call NumPy, which
-returns NaN on all ranks. With MPI's own operations, the result would depend on the order of
-comparison.
+returns NaN on all ranks if an element is NaN. The result of MPI's own operations would depend on
+the order of comparisons.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _MPI_NAMES = {
 class Reduction(NamedTuple):
     """The reduction of a dtype.
 
-    wide, seen: the dtypes of the computation and of MPI's argument, if they differ from the
-    tensor's dtype.
+    wide: the dtype of the computation. seen: the dtype that MPI is told. Both are None if they are
+    the tensor's dtype.
     """
 
     op: Any
@@ -96,9 +96,8 @@ def _dense(array: Array) -> Array:
 
 
 def _apart(array: Array, out: Array | None) -> Array:
-    """Return a contiguous array that does not share memory with `out`, because MPI must not send
-    from `out`.
-    """
+    """Return a contiguous array that does not share memory with `out`, because MPI must not read
+    the memory to which it writes."""
     dense = _dense(array)
     return dense.copy() if out is not None and np.may_share_memory(dense, out) else dense
 
@@ -114,7 +113,8 @@ def _bytes(array: Array) -> Array:
 
 
 def _put(out: Array, room: Array, divide_by: int = 0) -> Any:
-    """Return a function that divides a result and copies it to `out`; None if neither is needed."""
+    """Return a function that divides a result and copies it to `out`; None if it would do
+    nothing."""
     if not divide_by:
         return None if room is out else lambda: np.copyto(out, room, casting="unsafe")
 
@@ -138,19 +138,19 @@ _FUNCTIONS = {
 
 
 def function_of(how: str, dtype: Any) -> Any:
-    """Return the NumPy function that reduces two arrays of a dtype; bool as uint8."""
+    """Return the NumPy function that reduces two arrays of a dtype. bool is stored as uint8."""
     return _FUNCTIONS[_OF_BOOL.get(how, how) if dtype.kind == "b" else how]
 
 
 def _parts(room: Array, first: int, nbytes: int, dtype: Any) -> Array:
-    """Return the data of all records from byte `first`, one row for each rank."""
+    """Return the data part of all records from byte `first` on, as one row for each rank."""
     shape = len(room) // RECORD, nbytes // dtype.itemsize
     return np.ndarray(shape, dtype, room, HEAD + first, (RECORD, dtype.itemsize))
 
 
 def _reduced(parts: Array, how: str, r: Reduction) -> Array:
-    """Reduce rows in the order of ranks, so that all ranks get bitwise equal results. bool is
-    computed as uint8."""
+    """Reduce the rows in the order of ranks, so that all ranks get bitwise equal results. bool is
+    stored as uint8."""
     function = _FUNCTIONS[how]
     parts = parts.astype(r.wide) if r.wide is not None else parts
     made: Array = parts[0].copy()
@@ -176,8 +176,8 @@ def _arrive_reduced(out: Array | None, how: str, r: Reduction, first: int = 0) -
 
 
 def _arrive(out: Array | None, nbytes: int, first: int = 0, rank: int | None = None) -> Any:
-    """Return a function that copies the data of all records, or of one rank's record, from byte
-    `first` on to out."""
+    """Return a function that copies data from the records to `out`: from byte `first` of all
+    records, or of one rank's record."""
 
     def arrive(room: Array) -> None:
         if out is not None:

@@ -1,4 +1,4 @@
-"""Running NCCL collectives, and a thread that ends the program if one of them hangs.
+"""Running NCCL collectives, and a thread that ends all processes if a collective hangs.
 
 A collective between GPUs blocks a stream, not the host. If a rank is lost, the host could wait
 inside the driver for that stream for ever. So a thread polls the events of running collectives.
@@ -23,8 +23,7 @@ from .groups import ProcessGroup, Timeout, seconds, world
 from .work import Work, _GRACE_S, _broken, end_all, wait_until
 
 _LOOK_S = 0.05
-# Running collectives, in the order in which they were started. They keep alive the memory that NCCL
-# uses.
+# Running collectives, in the order of their start. The list keeps alive the memory that NCCL uses.
 _pending: list[OnStream] = []
 _lock = threading.Lock()
 _wake = threading.Event()
@@ -50,14 +49,14 @@ class OnStream(Work):
         self.is_taken: bool = False
 
     def is_completed(self) -> bool:
-        """Return True if the GPU has finished. The tensors are valid then."""
+        """Return True if the GPU has finished. From then on the tensors are valid."""
         if self.event.query():
             self._take()
             return True
         return False
 
     def wait(self, timeout: Timeout = None) -> bool:
-        """Make the current stream wait, and return True. With a timeout the host waits too.
+        """Make the current stream wait and return True. With a timeout, the host waits, too.
 
         timeout: seconds or a timedelta. Raises: DistributedError after that time.
         """
@@ -100,8 +99,8 @@ def _tensors(held: Any) -> list[Tensor]:
 
 @contextmanager
 def watching(works: Sequence[OnStream], stream: Any) -> Iterator[None]:
-    """Watch the collectives that the block launches on a stream. Also watch the launch itself,
-    which may hang."""
+    """Watch the collectives that the block launches on a stream, and the launch itself, which may
+    hang."""
     global _thread
     with _lock:
         _forget_passed()

@@ -16,14 +16,14 @@ from typing import Any
 from ..core import errors
 from .groups import ProcessGroup, Timeout, seconds, world
 
-# The number of polls before the clock is read. A small collective finishes within this number.
+# The number of polls before the clock is read. A small collective needs fewer polls.
 _HOT = 200
 _LOOK_S = 0.05
 # The number of seconds in which messages of an ended process may still arrive.
 _GRACE_S = 2.0
 
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
-# Called while waiting, because other ranks may wait for this one. distributed/records.py sets it.
+# Called while waiting; distributed/records.py sets it. Other ranks may need progress of this rank.
 meanwhile: Callable[[], None] = lambda: None  # noqa: E731
 
 
@@ -33,7 +33,7 @@ def wait_until(
 ) -> None:  # fmt: skip
     """Poll until `test()` is true.
 
-    missing: returns the ranks that have not called, if they are known. Raises: DistributedError
+    missing: returns the ranks that are known not to have made the call. Raises: DistributedError
     after the timeout, or if a participating process has ended. The world cannot be used after that.
     """
     for _ in range(_HOT):
@@ -72,7 +72,7 @@ def _broken(op: str, error: errors.GpuTensorError) -> errors.GpuTensorError:
 
 
 def check_usable(op: str) -> None:
-    """Raise if an earlier call failed and other ranks may still wait for it."""
+    """Raise an error if an earlier call failed while other ranks may still wait for this rank."""
     if world.broken:
         raise errors.is_broken(op, world.broken)
 
@@ -99,7 +99,7 @@ class Work:
             _under_way.add(self)
 
     def is_completed(self) -> bool:
-        """Return True if it has finished. The tensors are valid then."""
+        """Return True if the work has finished. From then on the tensors are valid."""
         test = self._test
         if test is None:
             return True
@@ -124,7 +124,7 @@ class Work:
         return True
 
     def wait(self, timeout: Timeout = None) -> bool:
-        """Wait until it has finished, and return True.
+        """Wait until the work has finished, and return True.
 
         timeout: seconds or a timedelta; by default the timeout of the group.
         Raises: DistributedError after the timeout, or if a participating process has ended.
@@ -135,13 +135,13 @@ class Work:
         return True
 
     def get_future(self) -> Future:
-        """Return a future whose value is the list of the tensors that the collective writes."""
+        """Return a future. Its value is the list of tensors that the collective writes."""
         made = Future()
         made._work = self
         return made
 
     def _then(self, more: Callable[[], None]) -> Work:
-        """Call `more` when it finishes. Return self."""
+        """Call `more` when the work has finished. Return self."""
         before = self._finish
 
         def finish() -> None:
@@ -207,7 +207,7 @@ class Future:
         self._value.add_done_callback(lambda _: callback(self))
 
     def set_result(self, result: Any) -> None:
-        """Set the value. It can be set only once."""
+        """Set the value. A second call raises an error."""
         self._check_open("set_result")
         self._value.set_result(result)
 
@@ -263,7 +263,7 @@ def started(work: Work, tensor: Any) -> None:
 def taken(tensor: Any) -> Work:
     """Remove and return the last Work on a tensor's storage, for a caller that waits for it.
 
-    On the meta device there is no Work. Return a finished one.
+    The meta device starts no Work; return a Work that has finished.
     """
     key = id(tensor._storage)
     works = _started.get(key)

@@ -1,7 +1,7 @@
 """Probability distributions, transforms and divergences with the names of `torch.distributions`.
 
-They call public operators only. Random numbers come from the generators of `gt.manual_seed`:
-the samples differ from PyTorch's, their distributions do not.
+The module calls public operators only. Random numbers come from the generators of `gt.manual_seed`:
+samples have PyTorch's distributions but not PyTorch's values.
 """
 
 import sys
@@ -51,8 +51,8 @@ __all__ = [
     "utils",
 ]  # fmt: skip
 
-# PyTorch has one module for each class, and programs import from these modules. In gputensor, each
-# of these module names refers to this package.
+# PyTorch has one module for each class, and programs import from these modules. Here all these
+# module names refer to this package.
 for _name in (
     "bernoulli beta binomial categorical cauchy chi2 continuous_bernoulli dirichlet exp_family "
     "exponential fishersnedecor gamma generalized_pareto geometric gumbel half_cauchy half_normal "

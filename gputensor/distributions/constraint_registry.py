@@ -1,7 +1,8 @@
-"""`biject_to` and `transform_to`: find a transform from real numbers into a constraint's region.
+"""`biject_to` and `transform_to`: transforms from real vectors to the region of a constraint.
 
-`biject_to` returns bijections with a log_abs_det_jacobian; `transform_to` may return a function
-with redundant inputs, for optimization. Source: torch/distributions/constraint_registry.py.
+`biject_to` returns bijections with a log_abs_det_jacobian. `transform_to` may return a transform
+that maps several inputs to one output, for optimization. Source:
+torch/distributions/constraint_registry.py.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ Factory = Callable[[Any], Transform]
 
 
 class ConstraintRegistry:
-    """A table from constraint class to factory of transforms. Calling it with a constraint returns
-    the constraint's transform."""
+    """A table from constraint class to factory of transforms. Call it with a constraint to get the
+    constraint's transform."""
 
     def __init__(self) -> None:
         self._registry: dict[type[Constraint], Factory] = {}
@@ -67,8 +68,8 @@ def _between(constraint: Any) -> Transform:
 
 
 def _of_parts(registry: ConstraintRegistry) -> dict[Any, Factory]:
-    """Return factories for constraints made of other constraints; `registry` returns the transforms
-    of the parts."""
+    """Return factories for constraints that are composed of other constraints. `registry` returns
+    the transforms of these parts."""
     return {
         constraints.independent: lambda c: transforms.IndependentTransform(
             registry(c.base_constraint), c.reinterpreted_batch_ndims

@@ -1,4 +1,4 @@
-"""Regions of valid parameters and samples; `check` tests a batch of values.
+"""Constraints: the regions of valid parameters and samples, and tests of values against them.
 
 Source: torch/distributions/constraints.py.
 """
@@ -31,8 +31,8 @@ __all__ = [
 class Constraint:
     """A region of values.
 
-    is_discrete: True if the region consists of isolated values. event_dim: number of rightmost
-    dimensions that make one value.
+    is_discrete: True if the region consists of isolated values. event_dim: the number of rightmost
+    dimensions that form one value.
     """
 
     is_discrete: bool = False
@@ -40,7 +40,7 @@ class Constraint:
     _shown: tuple[str, ...] = ()
 
     def check(self, value: Tensor) -> Tensor:
-        """Return True for each value in the region: bool, without the last event_dim dimensions."""
+        """Test each value and return a bool tensor, without the last event_dim dimensions."""
         raise absent(self, "check")
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A region that depends on other values, and therefore cannot be checked."""
+    """A region that depends on the values of an instance. Without them, `check` raises."""
 
     def __init__(self, *, is_discrete: Any = None, event_dim: Any = None) -> None:
         self._is_discrete, self._event_dim = is_discrete, event_dim
@@ -75,8 +75,8 @@ class _Dependent(Constraint):
 class dependent_property(property, _Dependent):
     """A property of a distribution or transform that returns its constraint.
 
-    `@dependent_property(is_discrete=..., event_dim=...)` gives the values that are equal for all
-    instances of the class.
+    Values that are equal for all instances of the class may be given:
+    `@dependent_property(is_discrete=..., event_dim=...)`.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class dependent_property(property, _Dependent):
 
 
 def is_dependent(constraint: Any) -> bool:
-    """True for a constraint that depends on an instance's values."""
+    """Return True for a constraint that depends on the values of an instance."""
     return isinstance(constraint, _Dependent)
 
 
 class _Wrapped(Constraint):
-    """Base of constraints that modify another one, `base_constraint`."""
+    """Base of constraints that modify another constraint, `base_constraint`."""
 
     def __init__(self, base_constraint: Constraint) -> None:
         if not isinstance(base_constraint, Constraint):
@@ -111,7 +111,7 @@ class _Wrapped(Constraint):
 
 
 class independent(_Wrapped):
-    """`base_constraint` with its last batch dimensions as event dimensions."""
+    """`base_constraint`, applied with its last batch dimensions as event dimensions."""
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         super().__init__(base_constraint)
@@ -141,7 +141,8 @@ def _all_of_last(valid: Tensor, dims: int) -> Tensor:
 
 
 class MixtureSameFamilyConstraint(_Wrapped):
-    """The intersection of the components' regions; components are the last batch dimension."""
+    """The intersection of the components' regions. The last batch dimension counts the
+    components."""
 
     def check(self, value: Tensor) -> Tensor:
         if value.dim() < self.event_dim:
@@ -173,7 +174,7 @@ class _Real(Constraint):
 class interval(Constraint):
     """Numbers from lower_bound to upper_bound, both included; bounds are numbers or tensors."""
 
-    # Comparisons of a value with the bounds.
+    # Functions that compare a value with the bounds.
     _lower: Any = operator.ge
     _upper: Any = operator.le
     lower_bound: Any
@@ -198,20 +199,20 @@ class half_open_interval(interval):
 
 
 class greater_than_eq(interval):
-    """Numbers of at least lower_bound."""
+    """Numbers greater than or equal to lower_bound."""
 
     def __init__(self, lower_bound: Any) -> None:
         super().__init__(lower_bound, None)
 
 
 class greater_than(greater_than_eq):
-    """Numbers above lower_bound."""
+    """Numbers greater than lower_bound."""
 
     _lower = operator.gt
 
 
 class less_than(interval):
-    """Numbers below upper_bound."""
+    """Numbers less than upper_bound."""
 
     _upper = operator.lt
 
@@ -298,7 +299,7 @@ class _PositiveDefinite(_Symmetric):
 
 
 class _Sequence(Constraint):
-    """Different constraints for the parts of a value along `dim`."""
+    """One constraint for each part of a value along `dim`. A subclass defines the parts."""
 
     cseq: list[Constraint]
     dim: int
@@ -313,7 +314,8 @@ class _Sequence(Constraint):
 
 
 class cat(_Sequence):
-    """A constraint for each part of a value that `gt.cat` joins. lengths: the parts' sizes."""
+    """One constraint for each part of a value that `gt.cat` joins. lengths: the sizes of the
+    parts."""
 
     lengths: list[int]
 
@@ -331,7 +333,7 @@ class cat(_Sequence):
 
 
 class stack(_Sequence):
-    """A constraint for each slice of a value that `gt.stack` joins."""
+    """One constraint for each slice of a value that `gt.stack` joins."""
 
     event_dim: int = quantity(lambda self: self._dims(max(c.event_dim for c in self.cseq)))
 

@@ -31,7 +31,7 @@ from .utils import (
 
 
 def _given(owner: Distribution, probs: Any, logits: Any) -> tuple[str, Any]:
-    """Return name and value of the argument that is not None."""
+    """Return the name and the value of the argument that is not None."""
     if (probs is None) == (logits is None):
         got = errors.Got("neither" if probs is None else "both")
         raise refused(owner, "probs", "be given, or 'logits', but not both", got)
@@ -39,8 +39,7 @@ def _given(owner: Distribution, probs: Any, logits: Any) -> tuple[str, Any]:
 
 
 class ByOdds(Distribution):
-    """A distribution with the parameter `probs` or `logits`. The missing one is computed when it is
-    read."""
+    """A distribution with the parameter `probs` or `logits`. Reading the other one computes it."""
 
     arg_constraints: Regions = {"probs": constraints.unit_interval, "logits": constraints.real}
 
@@ -149,7 +148,7 @@ class Binomial(ByOdds):
 
     def _log_prob(self, value: Tensor) -> Tensor:
         n, logits = self.total_count, self.logits
-        # log(1 + exp(logits)); this form has the derivative 1/2 at 0.
+        # log(1 + exp(logits)), written such that the derivative at 0 is 1/2
         positive = (logits.clamp(min=0) + logits - logits.clamp(max=0)) / 2
         log_norm = n * positive + n * (-logits.abs()).exp().log1p() - (n + 1).lgamma()
         return value * logits - (value + 1).lgamma() - (n - value + 1).lgamma() - log_norm
@@ -170,7 +169,7 @@ class Binomial(ByOdds):
 class NegativeBinomial(ByOdds):
     """Negative binomial distribution: number of successes before total_count failures.
 
-    total_count: any positive number.
+    total_count: any positive number, not only integers.
     """
 
     arg_constraints: Regions = {
@@ -229,7 +228,8 @@ class Poisson(ExponentialFamily):
 
 
 class Categorical(Distribution):
-    """Classes from 0 to k - 1, with probabilities `probs` or log probabilities `logits`: (*, k).
+    """Distribution of classes 0 to k - 1 with probabilities `probs` or log probabilities `logits`:
+    (*, k).
 
     The given parameter is normalized along the last dimension.
     """
@@ -259,7 +259,7 @@ class Categorical(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        """NaN: classes have no mean."""
+        """NaN, because classes have no mean."""
         probs = self.probs
         return full(self._batch_shape, math.nan, dtype=probs.dtype, device=probs.device)
 
@@ -327,7 +327,7 @@ class OneHotCategorical(ByCategorical):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """One-hot samples that pass gradients on to the probabilities.
+    """One-hot distribution. Gradients of its samples pass unchanged to the probabilities.
 
     Source: Bengio et al., Estimating or propagating gradients through stochastic neurons, 2013.
     """
@@ -339,7 +339,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 
 class Multinomial(ByCategorical):
-    """Multinomial distribution: how often each class occurs in total_count draws."""
+    """Multinomial distribution: the number of times that each class occurs in total_count draws."""
 
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None,

@@ -35,7 +35,7 @@ class Distribution:
     has_rsample = False
     has_enumerate_support = False
     _validate_args = __debug__
-    # Attributes that `expand` does not change, in addition to `_unbroadcasted…`.
+    # Names of attributes that `expand` copies unchanged, besides `_unbroadcasted…`.
     _kept: tuple[str, ...] = ()
 
     @staticmethod
@@ -56,7 +56,7 @@ class Distribution:
             self._check_parameters()
 
     def _broadcast(self, validate_args: bool | None, /, **parameters: Parameter) -> None:
-        """Broadcast the parameters, store them, and initialize with their shape as batch_shape."""
+        """Broadcast the parameters and store them. Their common shape becomes batch_shape."""
         made = broadcast_all(*parameters.values())
         self.__dict__.update(zip(parameters, made))
         Distribution.__init__(self, made[0].shape, validate_args=validate_args)
@@ -78,7 +78,7 @@ class Distribution:
 
     @property
     def arg_constraints(self) -> Regions:
-        """The constraint of each parameter by its name."""
+        """Constraints of the parameters, as a dict by name."""
         return {}
 
     @property
@@ -97,8 +97,7 @@ class Distribution:
         return self._event_shape
 
     def expand(self: D, batch_shape: Sequence[int], _instance: Any = None) -> D:
-        """Return this distribution with parameters expanded to `batch_shape`. They share memory
-        with the original ones."""
+        """Return this distribution with its parameters expanded to `batch_shape`, as views."""
         new: D = self._get_checked_instance(type(self), _instance)
         shape, count = self._sizes("batch_shape", batch_shape), len(self._batch_shape)
         for name, value in self.__dict__.items():
@@ -148,11 +147,13 @@ class Distribution:
         raise absent(self, "rsample")
 
     def sample_n(self, n: int) -> Tensor:
-        """Draw n samples, as `sample((n,))`."""
+        """Draw n samples: the same as `sample((n,))`."""
         return self.sample((n,))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of the density or probability at `value`, (*, *batch, *event): (*, *batch).
+        """Return the logarithm of the density or probability at `value`.
+
+        value: (*, *batch, *event). Returns: (*, *batch).
 
         Raises: ArgumentValueError for a value outside the support.
         """
@@ -167,11 +168,11 @@ class Distribution:
         return self._cdf(value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Return the number whose cdf is `value`, in [0, 1]."""
+        """Return the number at which the cdf is `value`, a number in [0, 1]."""
         return self._icdf(broadcast_all(value)[0])
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values of a discrete distribution: (cardinality, *batch, *event).
+        """Return all values of a discrete distribution: (cardinality, *batch, *event).
 
         expand: False leaves the batch dimensions at size 1.
         """
@@ -205,7 +206,7 @@ class Distribution:
         """Return an uninitialized tensor for samples, with dtype and device of `like`."""
         return like.new_empty(self._extended_shape(sample_shape))
 
-    # Subclasses define log_prob, cdf and icdf of a valid value.
+    # Subclasses define these for a value that has been checked.
 
     def _log_prob(self, value: Tensor) -> Tensor:
         raise absent(self, "log_prob")
@@ -217,7 +218,7 @@ class Distribution:
         raise absent(self, "icdf")
 
     def _validate_sample(self, value: Tensor) -> None:
-        """Raise unless `value` broadcasts with the shapes and lies in the support."""
+        """Raise an error unless `value` broadcasts with the shapes and lies in the support."""
         if not isinstance(value, Tensor):
             raise refused(self, "value", "be a Tensor", value)
         wanted = self._batch_shape + self._event_shape
@@ -249,8 +250,8 @@ def need_distribution(owner: Distribution, arg: str, value: Any) -> None:
 class ExponentialFamily(Distribution):
     """Base of exponential families.
 
-    A subclass defines natural parameters, a log normalizer and a mean carrier measure. Its entropy
-    and KL divergence then follow as Bregman divergences of the log normalizer.
+    A subclass defines natural parameters, a log normalizer and a mean carrier measure. This class
+    computes entropy and KL divergence from them, as Bregman divergences of the log normalizer.
     """
 
     @property
@@ -265,7 +266,7 @@ class ExponentialFamily(Distribution):
         raise absent(self, "_mean_carrier_measure")
 
     def _normalizer_and_means(self) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """Return the log normalizer, and each natural parameter with its derivative."""
+        """Return the log normalizer, and pairs of a natural parameter and its derivative."""
         params = [p.detach().requires_grad_() for p in self._natural_params]
         normalizer = self._log_normalizer(*params)
         means: Any = grad(normalizer.sum(), params, create_graph=True)

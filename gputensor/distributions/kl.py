@@ -1,4 +1,4 @@
-"""Closed forms of Kullback-Leibler divergences, chosen by the classes of both distributions.
+"""Kullback-Leibler divergences in closed form, selected by the classes of both distributions.
 
 Source: torch/distributions/kl.py.
 """
@@ -32,7 +32,8 @@ _found: dict[tuple[type, type], Divergence | None] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[F_], F_]:
-    """Decorator: register a function as kl_divergence(p, q) of these classes and subclasses."""
+    """Return a decorator that registers a function as the kl_divergence(p, q) of two classes.
+    Subclasses use it, too."""
     for arg, kind in (("type_p", type_p), ("type_q", type_q)):
         if not isinstance(kind, type):
             raise errors.wrong_type("register_kl", arg, "be a class of distributions", kind)
@@ -46,9 +47,8 @@ def register_kl(type_p: type, type_q: type) -> Callable[[F_], F_]:
 
 
 def _search(type_p: type, type_q: type) -> Divergence | None:
-    """Return the function of the closest base classes; warn if p and q have different closest
-    functions.
-    """
+    """Return the function registered for the closest base classes. Warn if the closest bases of p
+    and of q lead to different functions."""
     fits = [pq for pq in _registry if issubclass(type_p, pq[0]) and issubclass(type_q, pq[1])]
     if not fits:
         return None
@@ -91,7 +91,7 @@ def _inf_where(condition: Tensor, value: Tensor) -> Tensor:
 
 
 def _log_gamma_norm(q: Any) -> Any:
-    """lgamma(concentration) - concentration * log(rate)."""
+    """Compute lgamma(concentration) - concentration * log(rate)."""
     return q.concentration.lgamma() - q.concentration * q.rate.log()
 
 
@@ -117,8 +117,7 @@ def _to_continuous_bernoulli(p: Any, q: Any) -> Any:
     return -p.entropy() - p.mean * q.logits - log_norm
 
 
-# Class of p -> classes of q for which the divergence is inf, because q's support excludes some of
-# p's samples.
+# Class of p -> classes of q with an infinite divergence: q has probability 0 where p has samples.
 _OUTSIDE: dict[Any, list[Any]] = {
     Beta: [Pareto], ContinuousBernoulli: [Pareto],
     Exponential: [Beta, ContinuousBernoulli, Pareto, Uniform],
@@ -287,7 +286,8 @@ def _to_multivariate_normal(p: Any, q: Any) -> Any:
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
 @register_kl(MultivariateNormal, LowRankMultivariateNormal)
 def _to_low_rank(p: Any, q: Any) -> Any:
-    # `trace` sums the traces of (D^-1 - A^T A) R R^T over the roots R of p's covariance.
+    # The covariance of p is the sum of R R^T over its roots R. Each root adds the trace of
+    # (D^-1 - A^T A) R R^T.
     _same_events(p, q)
     scale, factor = q._unbroadcasted_cov_diag.rsqrt().unsqueeze(-1), q.whitened_factor()
     trace = sum(_trace(scale * root) - _trace(factor @ root) for root in _roots(p))
@@ -302,7 +302,7 @@ def _log_det(p: Any) -> Any:
 
 
 def _roots(p: Any) -> list[Tensor]:
-    """Return matrices R for which the sum of R R^T is p's covariance."""
+    """Return matrices R such that the sum of their R R^T is p's covariance."""
     if isinstance(p, LowRankMultivariateNormal):
         return [p._unbroadcasted_cov_factor, p._unbroadcasted_cov_diag.sqrt().diag_embed()]
     return [p._unbroadcasted_scale_tril]

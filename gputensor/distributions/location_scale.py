@@ -25,7 +25,8 @@ LOCATION_SCALE: Regions = {"loc": constraints.real, "scale": constraints.positiv
 
 
 class LocationScale(Distribution):
-    """Base of symmetric distributions of `loc + scale * x`, with mean and mode loc."""
+    """Base of distributions of `loc + scale * x` for a symmetric x around 0; mean and mode are
+    loc."""
 
     arg_constraints: Regions = LOCATION_SCALE
     support: Constraint = constraints.real
@@ -65,7 +66,7 @@ class Normal(LocationScale, ExponentialFamily):
 
 
 class Laplace(LocationScale):
-    """Laplace distribution: exponential with mean `scale` on both sides of loc."""
+    """Laplace distribution. The distance from loc is exponential with mean `scale`."""
 
     variance: Tensor = quantity(lambda self: 2 * self.scale.square())
     stddev: Tensor = quantity(lambda self: math.sqrt(2) * self.scale)
@@ -90,7 +91,7 @@ class Laplace(LocationScale):
 
 
 class Cauchy(LocationScale):
-    """Cauchy distribution with median loc; `scale` is half the width at half the maximum."""
+    """Cauchy distribution with median loc. The density at loc ± scale is half the maximum."""
 
     mean: Tensor = quantity(lambda self: full_like(self.loc, math.nan))
     variance: Tensor = quantity(lambda self: full_like(self.loc, math.inf))
@@ -155,7 +156,8 @@ class Uniform(Distribution):
 
 
 class StudentT(Distribution):
-    """Student's t-distribution of `loc + scale * x` with df degrees of freedom."""
+    """Distribution of `loc + scale * x`, where x has Student's t-distribution with df degrees of
+    freedom."""
 
     arg_constraints: Regions = {"df": constraints.positive, **LOCATION_SCALE}
     support: Constraint = constraints.real
@@ -199,7 +201,8 @@ class StudentT(Distribution):
 
 
 class GeneralizedPareto(Distribution):
-    """Generalized Pareto distribution from loc upwards; exponential where concentration is 0."""
+    """Generalized Pareto distribution from loc upwards. A concentration of 0 makes it
+    exponential."""
 
     arg_constraints: Regions = {**LOCATION_SCALE, "concentration": constraints.real}
     has_rsample = True
@@ -219,8 +222,8 @@ class GeneralizedPareto(Distribution):
         return constraints.interval(self.loc, where(self.concentration < 0, end, math.inf))
 
     def _is_exponential(self) -> tuple[Tensor, Tensor]:
-        """Return a mask that is true where concentration is 0, and the concentration with 1 where
-        the mask is true."""
+        """Return a mask that is true where concentration is 0, and the concentration, replaced by 1
+        where the mask is true."""
         is_zero = isclose(self.concentration, zeros_like(self.concentration))
         return is_zero, where(is_zero, 1.0, self.concentration)
 
@@ -241,7 +244,7 @@ class GeneralizedPareto(Distribution):
         return where(is_zero, -z, -(k * z).log1p() / k)
 
     def log_cdf(self, value: Tensor) -> Tensor:
-        """Logarithm of cdf."""
+        """Logarithm of the cdf."""
         return (-self.log_survival_function(value).exp()).log1p()
 
     def _cdf(self, value: Tensor) -> Tensor:
@@ -266,8 +269,9 @@ class GeneralizedPareto(Distribution):
         return self.scale.log() + self.concentration + 1
 
 
-# Coefficients for the logarithm of the modified Bessel functions of order 0 and 1: polynomials
-# in (x / 3.75)^2 below 3.75, in 3.75 / x above. Source: Abramowitz and Stegun, 9.8.1 to 9.8.4.
+# Coefficients for the logarithm of the modified Bessel functions of order 0 and 1: polynomials in
+# (x / 3.75)^2 for x < 3.75, in 3.75 / x for larger x. Source: Abramowitz and Stegun, 9.8.1 to
+# 9.8.4.
 _BESSEL = (
     ((1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.360768e-1, 0.45813e-2),
      (0.39894228, 0.1328592e-1, 0.225319e-2, -0.157565e-2, 0.916281e-2, -0.2057706e-1,

@@ -31,18 +31,19 @@ def _need_dims(owner: Distribution, arg: str, value: Any, dims: int) -> None:
 
 
 def times_vector(matrix: Tensor, vector: Tensor) -> Tensor:
-    """Product of matrices (*, m, n) and vectors (*, n)."""
+    """Return the products of matrices (*, m, n) and vectors (*, n)."""
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
 
 
 def mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
-    """Return |L^-1 x|^2 for lower triangles L = `factor`, (*, n, n), and vectors x, (*, n)."""
+    """Return |L^-1 x|^2 for the lower triangular L = `factor`, (*, n, n), and vectors x, (*, n)."""
     batch = factor.dim() - 2
     lead = x.dim() - 1 - batch
     if lead <= 0 or x.shape[lead:-1] != factor.shape[:-2]:
         solved = linalg.solve_triangular(factor, x.unsqueeze(-1), upper=False)
         return solved.square().sum((-2, -1))
-    # Sample dimensions become columns of one right-hand side, so the factor is not copied.
+    # All samples become columns of one right-hand side, because a batch of solves would copy the
+    # factor.
     columns = x.reshape(x.shape[:lead].numel(), *x.shape[lead:]).movedim(0, -1)
     squares = linalg.solve_triangular(factor, columns, upper=False).square().sum(-2)
     return squares.movedim(-1, 0).reshape(x.shape[:-1])
@@ -60,9 +61,8 @@ def _factor_of_inverse(matrix: Tensor) -> Tensor:
 
 
 class ByCovariance(Distribution):
-    """Base of distributions that take covariance_matrix, precision_matrix or scale_tril. The other
-    two matrices are computed when they are read.
-    """
+    """Base of distributions that take one of covariance_matrix, precision_matrix and scale_tril.
+    Reading one of the other two computes it."""
 
     _of_matrices: Regions = {
         "covariance_matrix": constraints.positive_definite,
@@ -183,7 +183,8 @@ class LowRankMultivariateNormal(Distribution):
         self.cov_factor = cov_factor.expand(batch + cov_factor.shape[-2:])
         super().__init__(batch, event, validate_args)
         self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
-        # Cholesky factor of 1 + W^T D^-1 W, m x m: determinant and inverse follow from it.
+        # Cholesky factor of 1 + W^T D^-1 W, m x m. It yields the covariance's determinant and
+        # inverse.
         self._unbroadcasted_capacitance_tril = _with_unit(self._scaled_factor() @ cov_factor)
 
     def _scaled_factor(self) -> Tensor:
@@ -191,7 +192,7 @@ class LowRankMultivariateNormal(Distribution):
         return self._unbroadcasted_cov_factor.mT / self._unbroadcasted_cov_diag.unsqueeze(-2)
 
     def whitened_factor(self) -> Tensor:
-        """Return A, where the inverse of the covariance is D^-1 - A^T A."""
+        """Return a matrix A such that D^-1 - A^T A is the inverse of the covariance."""
         factor = self._unbroadcasted_capacitance_tril
         return linalg.solve_triangular(factor, self._scaled_factor(), upper=False)
 
@@ -292,11 +293,12 @@ class Wishart(ByCovariance, ExponentialFamily):
         return self._df * (matrix.square() + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
     def _lower(self) -> Tensor:
-        """Return 0, 1 .. n - 1."""
+        """Return the row numbers 0, 1 .. n - 1."""
         return arange(self._event_shape[-1], dtype=self.df.dtype, device=self.df.device)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        # Bartlett decomposition: roots of chi-squared samples on the diagonal, normal ones below.
+        # Bartlett decomposition: roots of chi-squared samples on the diagonal, normal samples below
+        # it.
         degrees = self.df.unsqueeze(-1) - self._lower()
         diagonal = Gamma(0.5 * degrees, 0.5, False).rsample(sample_shape).sqrt()
         noise: Tensor = self._empty(sample_shape, diagonal).normal_().tril(-1)

@@ -113,7 +113,8 @@ class Dirichlet(ExponentialFamily):
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        # Normalize logarithms: with small concentrations the samples would underflow to 0 / 0.
+        # Normalize the logarithms, because samples with small concentrations would underflow to 0 /
+        # 0.
         log_x = log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
         x = log_x.softmax(-1).to(self.concentration.dtype)
         return x.clamp(min=tiny(x))
@@ -176,7 +177,8 @@ class Beta(ExponentialFamily):
 
 
 class FisherSnedecor(Distribution):
-    """F-distribution: quotient of two chi-squared samples, each over its degrees of freedom."""
+    """F-distribution: the quotient of two chi-squared samples, each divided by its degrees of
+    freedom."""
 
     arg_constraints: Regions = {"df1": constraints.positive, "df2": constraints.positive}
     support: Constraint = constraints.positive
@@ -221,7 +223,7 @@ class ContinuousBernoulli(ByOdds, ExponentialFamily):
     """Distribution in [0, 1] with density proportional to probs ** x * (1 - probs) ** (1 - x).
 
     Args:
-        lims: probs between these bounds, around 1/2, are computed by series.
+        lims: between these bounds around 1/2, where the formulas cancel, series are used.
     """
 
     support: Constraint = constraints.unit_interval
@@ -239,8 +241,8 @@ class ContinuousBernoulli(ByOdds, ExponentialFamily):
     probs: Tensor = computed(lambda self: clamp_probs(self.logits.sigmoid()))
 
     def _regions(self) -> tuple[Tensor, Tensor]:
-        """Return a mask that is true where the formulas hold, and `probs` with a valid value
-        elsewhere."""
+        """Return a mask that is true where the formulas hold, and `probs`, replaced by a valid
+        value where they do not."""
         holds = (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
         return holds, where(holds, self.probs, self._lims[0])
 

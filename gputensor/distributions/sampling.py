@@ -1,7 +1,7 @@
-"""Samples of distributions that have no operator: gamma (with its derivative), Poisson, binomial.
+"""Samples of gamma (differentiable), Poisson and binomial distributions, which have no operator.
 
-The arithmetic is float64 for every dtype. The samples differ from PyTorch's, their distributions do
-not.
+The arithmetic is float64 for every dtype. Samples have PyTorch's distributions but not PyTorch's
+values.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ..tensor.tensor import Tensor
 def by_rejection(like: Tensor, propose: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
     """Draw one float64 number for each element of `like`.
 
-    propose: takes indices into the flattened `like`; returns proposals and a mask of accepted ones.
-    For an invalid parameter it must accept NaN, because the loop runs until every element is
-    accepted.
+    propose: takes indices into the flattened `like`; returns proposals and a mask of the accepted
+    ones. The loop runs until every element is accepted, so `propose` must accept NaN for an invalid
+    parameter.
     """
     drawn = empty(like.numel(), dtype=float64, device=like.device)
     pending = arange(like.numel(), device=like.device)
@@ -79,7 +79,7 @@ def _log_gamma_slope(log_x: Tensor, a: Tensor) -> Tensor:
         term = term * -small / n
         first, second = first + term / (a + n), second + term / (a + n).square()
     by_series = -small.exp() * (first * (log_x - digamma(a)) - second)
-    # For larger x: a difference quotient of fourth order, of P or 1 - P, whichever is smaller.
+    # for larger x: a difference quotient of fourth order of P or of 1 - P, whichever is smaller
     large = x.clamp(min=1.0)
     step = 1e-3 * a.clamp(max=1.0) * a.clamp(min=1.0).sqrt()
 
@@ -98,15 +98,16 @@ def _uniform(like: Tensor, generator: Any = None) -> Tensor:
 
 
 def log_standard_gamma(concentration: Tensor) -> Tensor:
-    """Draw the logarithm of Gamma(concentration, 1) samples, in float64: none underflows."""
+    """Draw the logarithm of Gamma(concentration, 1) samples. It is float64 and does not
+    underflow."""
     made: Tensor = _LogGamma.apply(concentration.to(float64))
     return made
 
 
-# Hörmann's constants hold for means from _LARGE upwards; `_by_counting` handles smaller means.
+# Hörmann's constants hold for means of at least _LARGE. `_by_counting` handles smaller means.
 _LARGE = 10.0
-# Poisson samples with a mean below _LARGE are below _MOST: the probability of a larger sample is
-# below the rounding error of the cdf.
+# A Poisson sample with a mean below _LARGE is less than _MOST, because the probability of a larger
+# sample is less than the rounding error of the cdf.
 _MOST = 100
 
 
@@ -125,7 +126,7 @@ class _Drawn(Function):
 
 @declares()
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Draw one Poisson sample for each rate; NaN for a rate that is negative or not finite.
+    """Draw one Poisson sample for each rate, or NaN for a rate that is negative or not finite.
 
     Samples have the rates' dtype; equal seeds give equal samples on every device.
 
@@ -138,7 +139,8 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 @declares()
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """Draw one binomial sample for each count and probability; NaN where one is out of range.
+    """Draw one binomial sample for each count and probability, or NaN if one of them is out of
+    range.
 
     Samples have the probabilities' dtype; equal seeds give equal samples on every device.
 
@@ -182,9 +184,9 @@ def _binomial(generator: Any, total_count: Tensor, probs: Tensor) -> Tensor:
 
 
 def _by_counting(term: Tensor, a: Tensor, b: Tensor, generator: Any) -> Tensor:
-    """Draw samples by inversion: subtract the cdf's terms from uniform numbers, until below 0.
+    """Draw samples by inversion: subtract the terms of the pmf from uniform numbers until below 0.
 
-    term: the probability of 0. The probability of k is (a + b / k) times that of k - 1.
+    term: the probability of 0. The probability of k is (a + b / k) times the probability of k - 1.
     """
     count = zeros_like(term)
     rest = 1 - _uniform(term, generator) - term
@@ -202,7 +204,7 @@ def _by_counting(term: Tensor, a: Tensor, b: Tensor, generator: Any) -> Tensor:
 
 
 def _poisson_by_rejection(mean: Tensor, generator: Any) -> Tensor:
-    """Draw Poisson samples of means of 10 and more.
+    """Draw Poisson samples with means of 10 or more.
 
     Source: Hörmann, The transformed rejection method for generating Poisson random variables, 1993,
     algorithm PTRS.
@@ -225,7 +227,7 @@ def _poisson_by_rejection(mean: Tensor, generator: Any) -> Tensor:
 
 
 def _binomial_by_rejection(count: Tensor, probability: Tensor, generator: Any) -> Tensor:
-    """Draw binomial samples of means of 10 and more, with probabilities up to 1/2.
+    """Draw binomial samples with means of 10 or more and probabilities of at most 1/2.
 
     Source: Hörmann, The generation of binomial random variates, 1993, algorithm BTRS.
     """

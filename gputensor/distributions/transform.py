@@ -1,4 +1,4 @@
-"""Base class of transforms, and transforms made of other transforms: inverse, composed, joined.
+"""Base class of transforms, and transforms composed of others: inverse, composition, cat, stack.
 
 Source: torch/distributions/transforms.py.
 """
@@ -24,8 +24,9 @@ class Transform:
     """A differentiable function of tensors, its inverse, and the logarithm of its derivative.
 
     Args:
-        cache_size: 1 keeps the last input and output, so that the inverse of the last output
-            returns the input itself; 0 keeps nothing.
+        cache_size: 1 keeps the last input and output, so that the inverse of that output is the
+        input
+            itself, without a computation; 0 keeps nothing.
 
     A subclass defines `domain`, `codomain` and `_call`; optionally `bijective`, `sign`, `_inverse`
     and `log_abs_det_jacobian`.
@@ -34,7 +35,7 @@ class Transform:
     bijective = False
     domain: Any
     codomain: Any
-    # True for a class without parameters, because all its objects are equal.
+    # True for a class without parameters, whose objects are all equal.
     _is_plain = False
 
     def __init__(self, cache_size: int = 0) -> None:
@@ -123,8 +124,8 @@ class Transform:
 
 
 class Composite(Transform):
-    """Base of transforms whose domain and codomain depend on the instance. `_region` returns
-    both."""
+    """Base of transforms whose domain and codomain depend on the instance. `_region` returns each
+    of them."""
 
     domain: Any = constraints.dependent_property(lambda self: self._region("domain"))
     codomain: Any = constraints.dependent_property(lambda self: self._region("codomain"))
@@ -134,7 +135,7 @@ class Composite(Transform):
 
 
 class _InverseTransform(Composite):
-    """The inverse of the transform `inv`. Both share a cache."""
+    """The inverse of the transform `inv`. Both transforms share a cache."""
 
     _inv: Transform
 
@@ -195,8 +196,8 @@ class ComposeTransform(Composite):
         return isinstance(other, ComposeTransform) and self.parts == other.parts
 
     def _region(self, name: str) -> Constraint:
-        """Return the first part's domain or the last part's codomain, with the event_dim of all
-        parts."""
+        """Return the first part's domain or the last part's codomain, with an event_dim that fits
+        all parts."""
         if not self.parts:
             return constraints.real
         parts, before, after = self.parts, "domain", "codomain"
@@ -256,7 +257,7 @@ class ComposeTransform(Composite):
 
 
 class IndependentTransform(Composite):
-    """`base_transform` with its last batch dimensions as event dimensions."""
+    """`base_transform`, applied with its last batch dimensions as event dimensions."""
 
     def __init__(
         self, base_transform: Any, reinterpreted_batch_ndims: int, cache_size: int = 0

@@ -1,4 +1,4 @@
-"""Distributions made of other distributions: transformed, independent, mixtures.
+"""Distributions composed of others: transformed, independent, mixtures.
 
 Source: torch/distributions/transformed_distribution.py, independent.py, mixture_same_family.py.
 """
@@ -19,10 +19,11 @@ from .utils import absent, all_instances, quantity, refused, sum_rightmost
 
 
 class Independent(Distribution):
-    """`base_distribution` with its last batch dimensions as event dimensions.
+    """`base_distribution`, with its last batch dimensions as event dimensions.
 
     Args:
-        reinterpreted_batch_ndims: number of these dimensions; log_prob and entropy sum over them.
+        reinterpreted_batch_ndims: the number of batch dimensions to convert. log_prob and entropy
+        sum over them.
     """
 
     arg_constraints: Regions = {}
@@ -149,7 +150,7 @@ class TransformedDistribution(Distribution):
         return made
 
     def _monotonized(self, cdf: Tensor) -> Tensor:
-        """Return cdf where the transforms increase, 1 - cdf where they decrease."""
+        """Return cdf where the transforms increase, and 1 - cdf where they decrease."""
         sign = ComposeTransform(self.transforms).sign
         return cdf if isinstance(sign, int) and sign == 1 else sign * (cdf - 0.5) + 0.5
 
@@ -163,10 +164,10 @@ class TransformedDistribution(Distribution):
 
 
 class MixtureSameFamily(Distribution):
-    """Mixture of distributions of one class; the components are the last batch dimension.
+    """Mixture of distributions of one class. The last batch dimension counts the components.
 
     Args:
-        mixture_distribution: probabilities of the components; its batch broadcasts with `batch`.
+        mixture_distribution: probabilities of the components; its batch broadcasts with *batch.
         component_distribution: the components, of batch_shape (*batch, components).
     """
 
@@ -199,7 +200,8 @@ class MixtureSameFamily(Distribution):
         return MixtureSameFamilyConstraint(self._component_distribution.support)
 
     def _weights(self) -> Tensor:
-        """Probabilities, (*batch, components), with a size 1 for each event dimension."""
+        """Return the probabilities (*batch, components), with one more dimension of size 1 for each
+        event dimension."""
         probs = self._mixture_distribution.probs
         return probs.reshape(*probs.shape, *(1 for _ in self._event_shape))
 

@@ -1,4 +1,4 @@
-"""Distributions that transform a simpler one, which provides their samples and densities.
+"""Distributions defined as a transform of a simpler distribution.
 
 Source: torch/distributions, a module for each class.
 """
@@ -58,7 +58,7 @@ class Gumbel(TransformedDistribution):
 
 
 class _Half(TransformedDistribution):
-    """Distribution of |x| for a symmetric distribution around 0."""
+    """Distribution of |x|, where x has a symmetric distribution around 0."""
 
     arg_constraints: Regions = {"scale": constraints.positive}
     support: Constraint = constraints.nonnegative
@@ -84,7 +84,7 @@ class _Half(TransformedDistribution):
 
 
 class HalfNormal(_Half):
-    """Distribution of |x| for a normal x with mean 0."""
+    """Distribution of |x|, where x has a normal distribution with mean 0."""
 
     _base = Normal
 
@@ -102,7 +102,8 @@ class HalfCauchy(_Half):
 
 
 class LogNormal(TransformedDistribution):
-    """Log-normal distribution: exp(x) for a normal x with mean loc and standard deviation scale."""
+    """Log-normal distribution of exp(x), where x is normal with mean loc and standard deviation
+    scale."""
 
     arg_constraints: Regions = LOCATION_SCALE
     support: Constraint = constraints.positive
@@ -125,7 +126,8 @@ class LogNormal(TransformedDistribution):
 
 
 class LogisticNormal(TransformedDistribution):
-    """Distribution on the simplex, (*, n + 1): stick breaking of normal vectors, (*, n)."""
+    """Distribution on the simplex, (*, n + 1): a stick-breaking transform of normal vectors, (*,
+    n)."""
 
     arg_constraints: Regions = LOCATION_SCALE
     support: Constraint = constraints.simplex
@@ -203,7 +205,8 @@ class Pareto(TransformedDistribution):
 
 
 class Weibull(TransformedDistribution):
-    """Weibull distribution: scale * x ** (1 / concentration) for an exponential x."""
+    """Weibull distribution of scale * x ** (1 / concentration), where x is exponential with rate
+    1."""
 
     arg_constraints: Regions = {
         "scale": constraints.positive,
@@ -241,7 +244,7 @@ class Weibull(TransformedDistribution):
 
 
 class Kumaraswamy(TransformedDistribution):
-    """Kumaraswamy distribution in [0, 1]: cdf 1 - (1 - x ** a) ** b.
+    """Kumaraswamy distribution in [0, 1] with the cdf 1 - (1 - x ** a) ** b.
 
     Args:
         concentration1, concentration0: a and b.
@@ -290,7 +293,7 @@ def _as_temperature(temperature: Parameter, like: Tensor) -> Tensor:
 
 
 class LogitRelaxedBernoulli(ByOdds):
-    """Log odds of a relaxed Bernoulli sample: (logits + logistic noise) / temperature."""
+    """Distribution of the logits of RelaxedBernoulli: (logits + logistic noise) / temperature."""
 
     support: Constraint = constraints.real
     has_rsample = True
@@ -317,7 +320,7 @@ class LogitRelaxedBernoulli(ByOdds):
 
 
 class RelaxedBernoulli(TransformedDistribution):
-    """Bernoulli distribution relaxed to (0, 1), differentiable in its parameters.
+    """Bernoulli distribution relaxed to (0, 1); samples are differentiable in its parameters.
 
     Args:
         temperature: near 0, samples are near 0 and 1.
@@ -340,7 +343,8 @@ class RelaxedBernoulli(TransformedDistribution):
 
 
 class ExpRelaxedCategorical(ByCategorical):
-    """Logarithm of a relaxed one-hot sample: (logits + Gumbel noise) / temperature, normalized."""
+    """Distribution of the logarithm of a relaxed one-hot vector: (logits + Gumbel noise) /
+    temperature, normalized."""
 
     support: Constraint = constraints.real_vector
     has_rsample = True
@@ -367,7 +371,7 @@ class ExpRelaxedCategorical(ByCategorical):
 
 
 class RelaxedOneHotCategorical(RelaxedBernoulli):
-    """One-hot categorical distribution relaxed to the simplex, differentiable in its parameters.
+    """One-hot distribution relaxed to the simplex; samples are differentiable in its parameters.
 
     Args:
         temperature: near 0, samples are near one-hot vectors.

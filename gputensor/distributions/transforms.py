@@ -1,5 +1,4 @@
-"""Transforms of numbers, vectors and matrices; transform.py has transforms made of other
-transforms.
+"""Transforms of numbers, vectors and matrices. transform.py has the transforms composed of others.
 
 Source: torch/distributions/transforms.py.
 """
@@ -116,7 +115,7 @@ class TanhTransform(_Monotone):
 
 
 class AbsTransform(Transform):
-    """y = |x|; the inverse is the non-negative x."""
+    """y = |x|. The inverse returns the non-negative x."""
 
     domain: Any = constraints.real
     codomain: Any = constraints.positive
@@ -130,7 +129,7 @@ class AbsTransform(Transform):
 
 
 class _Parametrized(Transform):
-    """Base of transforms with parameters, which broadcast with the input."""
+    """Base of transforms with parameters that broadcast with the input."""
 
     bijective = True
     _names: tuple[str, ...]
@@ -175,7 +174,7 @@ class PowerTransform(_Parametrized):
 
 
 class AffineTransform(_Parametrized):
-    """y = loc + scale * x. event_dim: number of rightmost dimensions that make one event."""
+    """y = loc + scale * x. event_dim: the number of rightmost dimensions that form one event."""
 
     _names = ("loc", "scale")
     loc: Any
@@ -259,10 +258,10 @@ class ReshapeTransform(Composite):
 
 
 class CorrCholeskyTransform(Transform):
-    """Vector of D (D - 1) / 2 numbers to the Cholesky factor of a D x D correlation matrix.
+    """Map a vector of D (D - 1) / 2 numbers to the Cholesky factor of a D x D correlation matrix.
 
-    A row has length 1. The tanh of each number is the element's signed share of the row's remaining
-    length.
+    The squares of a row sum to 1. The tanh of a number is the fraction, with sign, that an element
+    takes of the length that is left in its row.
     """
 
     domain: Any = constraints.real_vector
@@ -314,7 +313,7 @@ class _OfVectors(Transform):
 
 
 class SoftmaxTransform(_OfVectors):
-    """y = exp(x), normalized along the last dimension; the inverse is log(y)."""
+    """y = exp(x), normalized along the last dimension. The inverse is log(y)."""
 
     def _call(self, x: Tensor) -> Tensor:
         return x.softmax(-1)
@@ -324,9 +323,10 @@ class SoftmaxTransform(_OfVectors):
 
 
 class StickBreakingTransform(_OfVectors):
-    """Vector of K numbers to K + 1 probabilities, each a share of the remaining probability.
+    """Map K numbers to K + 1 probabilities; each number gives the fraction of the remaining
+    probability.
 
-    The shares are sigmoids, shifted so that zeros give equal probabilities.
+    The fractions are sigmoids, shifted so that zeros give equal probabilities.
     """
 
     bijective = True
@@ -358,7 +358,7 @@ class StickBreakingTransform(_OfVectors):
 
 
 class LowerCholeskyTransform(Transform):
-    """Matrix to its lower triangle, with exp of the diagonal."""
+    """Map a matrix to its lower triangle with the exponential of its diagonal."""
 
     domain: Any = constraints.independent(constraints.real, 2)
     codomain: Any = constraints.lower_cholesky
@@ -372,7 +372,7 @@ class LowerCholeskyTransform(Transform):
 
 
 class PositiveDefiniteTransform(LowerCholeskyTransform):
-    """Matrix to L L^T, where L is its LowerCholeskyTransform."""
+    """Map a matrix to L L^T, where L is its LowerCholeskyTransform."""
 
     codomain: Any = constraints.positive_definite
 
@@ -385,7 +385,7 @@ class PositiveDefiniteTransform(LowerCholeskyTransform):
 
 
 class CumulativeDistributionTransform(Transform):
-    """y = cdf(x) of a distribution of numbers."""
+    """y = cdf(x) of a distribution of real numbers."""
 
     bijective = True
     codomain: Any = constraints.unit_interval

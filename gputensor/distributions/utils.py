@@ -1,4 +1,4 @@
-"""Broadcast parameters, convert probabilities and logits, pack triangles; lazy properties.
+"""Broadcasting of parameters, conversion of probabilities and logits, triangles, lazy properties.
 
 Source: torch/distributions/utils.py.
 """
@@ -30,7 +30,8 @@ euler_constant: float = 0.57721566490153286060
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     """Broadcast tensors and numbers with one another.
 
-    A number takes dtype and device of the first tensor, or the default dtype if all are numbers.
+    A number takes the dtype and device of the first tensor, or the default dtype if all are
+    numbers.
     Raises: ArgumentValueError for a value of another type.
     """
     for value in values:
@@ -50,16 +51,16 @@ def sum_rightmost(value: Tensor, dim: int) -> Tensor:
 
 
 def standard_normal(shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
-    """Standard normal numbers."""
+    """Draw standard normal numbers."""
     return empty(shape, dtype=dtype, device=device).normal_()
 
 
-# PyTorch's programs import these from torch.distributions.utils.
+# PyTorch programs import these names from torch.distributions.utils.
 _sum_rightmost, _standard_normal = sum_rightmost, standard_normal
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """Convert log odds (is_binary), or unnormalized log probabilities (*, k), to probabilities."""
+    """Convert log odds (is_binary) or unnormalized log probabilities, (*, k), to probabilities."""
     return logits.sigmoid() if is_binary else logits.softmax(-1)
 
 
@@ -70,13 +71,13 @@ def clamp_probs(probs: Tensor) -> Tensor:
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """Clamp probabilities; convert them to log odds (is_binary) or log probabilities."""
+    """Clamp probabilities, then convert them to log odds (is_binary) or to log probabilities."""
     clamped = clamp_probs(probs)
     return clamped.log() - (-clamped).log1p() if is_binary else clamped.log()
 
 
 class lazy_property(Generic[R]):
-    """A property that is computed at its first read and then stored in the instance."""
+    """A property that is computed when it is first read, and then stored in the instance."""
 
     wrapped: Callable[[Any], R]
 
@@ -115,7 +116,7 @@ def _triangle(size: int, diag: int, like: Tensor) -> Tensor:
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
-    """Return the elements on and below diagonal `diag` of (*, n, n), in row order: (*, m)."""
+    """Return the elements of (*, n, n) on and below diagonal `diag`, in row order: (*, m)."""
     size = mat.shape[-1]
     if not -size <= diag < size:
         raise errors.must("tril_matrix_to_vec", "diag", f"be in [{-size}, {size - 1}]", diag,
@@ -124,7 +125,8 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
-    """Return the matrix (*, n, n) with `vec`, (*, m), in row order on and below diagonal `diag`."""
+    """Return a matrix (*, n, n) that holds `vec`, (*, m), in row order on and below diagonal
+    `diag`."""
     offset, count = 1 + 2 * diag, vec.shape[-1]
     exact = (math.sqrt(offset**2 + 8 * count + 4 * abs(diag) * (diag + 1)) - offset) / 2
     size = round(exact)
@@ -142,7 +144,7 @@ def shifted(x: Tensor, left: int, right: int) -> Tensor:
 
 
 def tiny(x: Tensor) -> float:
-    """Smallest positive normal number of x's dtype."""
+    """Return the smallest positive normal number of x's dtype."""
     return finfo(x.dtype).tiny
 
 

@@ -1,1 +1,1 @@
-"""Exchange of data: other libraries' arrays, Python data, files."""
+"""Exchange of data with other libraries' arrays, Python objects and files."""

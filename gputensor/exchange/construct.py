@@ -1,6 +1,6 @@
-"""gt.tensor: a new tensor from numbers, nested sequences, arrays and tensors; it always copies.
+"""`gt.tensor`: a new tensor from numbers, nested sequences, arrays or tensors. It always copies.
 
-`asarray` shares memory instead. nested.py reads numbers.
+`asarray` shares memory if possible. nested.py converts nested sequences of numbers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def tensor(
     data: Any, *, dtype: dtype | None = None, device: device | str | None = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return a new tensor with the elements of `data`.
+    """Return a new tensor with a copy of the elements of `data`.
 
     Args:
         data: a number, nested lists or tuples of numbers, an array, or a tensor.
-        dtype: None takes it from data: bool, int64 for ints, the default dtype for floats, the
-        corresponding complex dtype for complex numbers; arrays and tensors keep theirs.
+        dtype: None derives it from data: bool, int64 for ints, the default dtype for floats, the
+        corresponding complex dtype for complex numbers. Arrays and tensors keep their dtype.
         device: None means the tensor's device, or the default device for other data.
         pin_memory: page-locked host memory, for asynchronous copies.
     Raises: ArgumentValueError for ragged lists; ArgumentTypeError for a non-number;
@@ -49,7 +49,7 @@ def tensor(
         dtype = element_type("tensor", dtype)
     made, is_fresh = _from(data, dtype)
     element = made._geometry.dtype if dtype is None else dtype
-    # A tensor keeps its device; other data goes to the default device.
+    # a tensor stays on its device; other data goes to the default device
     is_given = device is not None or is_fresh
     place = backend_select.resolve(_device(device)) if is_given else made._device
     if place is not made._device:
@@ -68,7 +68,8 @@ def tensor(
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | None = None) -> Tensor:
-    """Return `data` as a tensor, sharing memory if possible; PyTorch's name for `asarray`."""
+    """Return `data` as a tensor that shares its memory if possible. PyTorch's name for
+    `asarray`."""
     return asarray(data, dtype=dtype, device=device)
 
 
@@ -81,7 +82,7 @@ def asarray(
     Args:
         obj: a tensor, an array of any library (NumPy, DLPack, buffer protocol), a number, or nested
             sequences of numbers.
-        dtype, device: the result's; None keeps `obj`'s.
+        dtype, device: those of the result; None means those of `obj`.
         copy: True always copies, False raises if a copy is needed, None copies if needed.
     """
     if dtype is not None and type(dtype) is not _dtype:
@@ -100,7 +101,7 @@ def asarray(
 
 
 def _shared(obj: Any, dtype: dtype | None, device: Any) -> tuple[Tensor, bool]:
-    """Return a tensor over obj's memory and False, or a new tensor and True."""
+    """Return (a tensor over obj's memory, False) or (a new tensor, True)."""
     if isinstance(obj, Tensor):
         return obj, False
     if isinstance(obj, np.generic):
@@ -126,7 +127,8 @@ def _device(given: Any) -> device | None:
 
 
 def _copied(data: Any) -> np.ndarray[Any, Any]:
-    """A row-major copy of an array. A large copy is aligned, as results of loops are."""
+    """Return a row-major copy of an array. A large copy is aligned like the results of CPU
+    loops."""
     is_large = type(data) is np.ndarray and data.nbytes >= cpu.ALIGNED_FROM
     if not is_large or data.dtype.kind not in _PLAIN:
         return np.array(data, order="C", copy=True, subok=False)
@@ -136,7 +138,7 @@ def _copied(data: Any) -> np.ndarray[Any, Any]:
 
 
 def _from(data: Any, wanted: dtype | None) -> tuple[Tensor, bool]:
-    """Return the data as a tensor, and True if its memory is new."""
+    """Return the data as a tensor, and True if no other object uses its memory."""
     if type(data) is list or type(data) in PLAIN:
         return from_numbers(data, wanted), True
     if hasattr(data, "_geometry"):

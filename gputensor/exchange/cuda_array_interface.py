@@ -1,5 +1,5 @@
-"""The CUDA array interface, version 3, by which Numba, CuPy and others exchange arrays on a GPU.
-This module reads it from their arrays.
+"""Reading of the CUDA array interface, version 3, by which Numba, CuPy and other libraries describe
+arrays on a GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.memory_format import contiguous_strides
 
 
 class Described(NamedTuple):
-    """An array as described by its library; strides are in bytes and may be negative."""
+    """An array as its library describes it. Strides are in bytes and may be negative."""
 
     address: int
     is_readonly: bool
@@ -27,17 +27,17 @@ class Described(NamedTuple):
 
 
 def read(op: str, arg: str, x: Any) -> Described:
-    """Read `x.__cuda_array_interface__` and check each part before use.
+    """Read `x.__cuda_array_interface__`, and check each part before it is used.
 
     Raises: ArgumentTypeError for missing parts or wrong types; ArgumentValueError for impossible
-    numbers, a null pointer to elements, and stream 0.
+    numbers, a null pointer to existing elements, and stream 0.
     """
     given = x.__cuda_array_interface__
     if not isinstance(given, dict):
         raise _incomplete(op, arg, "a dict", given)
     sizes = _ints(op, arg, given, "shape")
     element = getattr(x, "dtype", None)
-    # for bfloat16 a library passes a dtype, because a typestr cannot express it
+    # a typestr cannot express bfloat16, so libraries give such an array a NumPy dtype
     if not isinstance(element, np.dtype):
         try:
             element = np.dtype(operator.getitem(given, "typestr"))
@@ -85,8 +85,8 @@ def _check_range(
 def _stream(op: str, arg: str, x: Any, given: dict[str, Any]) -> int | None:
     stream = given.get("stream")
     if isinstance(x, getattr(sys.modules.get("cupy"), "ndarray", ())):
-        # CuPy's current stream is also ours. It is the stream of the current device, even if the
-        # array is on another device.
+        # CuPy's current stream is also ours. It belongs to the current device, even if the array is
+        # on another device.
         return None
     if stream is None or isinstance(stream, int) and not isinstance(stream, bool) and stream > 0:
         return stream

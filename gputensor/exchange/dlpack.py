@@ -1,7 +1,7 @@
-"""from_dlpack: shares memory with all libraries that support DLPack, with their strides, for all
-dtypes.
+"""`from_dlpack`: tensors that share memory with arrays of other libraries, with their strides, for
+all dtypes.
 
-Each number in a foreign struct is checked before it is used.
+Each number in a struct of another library is checked before it is used.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def from_dlpack(ext: Any, *, device: Any = None, copy: bool | None = None) -> Te
     """Return a tensor over the memory of `ext`: an object with `__dlpack__`, or a DLPack capsule.
 
     Args:
-        device: the result's device; None for the memory's device. copy: True always copies, False
-        raises if a copy is needed, None copies if needed. Raises: ExchangeError for devices, dtypes
-        and negative strides that tensors do not have.
+        device: the device of the result; None means the device of the memory.
+        copy: True always copies, False raises if a copy is needed, None copies if needed.
+    Raises: ExchangeError for devices, dtypes and negative strides that tensors do not support.
     """
     if isinstance(ext, PyCapsule):
         found = _take(ext)
@@ -60,7 +60,7 @@ def _as_device(given: Any) -> device:
 
 
 def _ask(ext: Any) -> Any:
-    """Return the capsule of `ext`. Its memory is ready for later work on our current stream."""
+    """Return the DLPack capsule of `ext`, with memory that work on our current stream may use."""
     keywords: dict[str, Any] = {}
     given = ext.__dlpack_device__() if hasattr(ext, "__dlpack_device__") else (CPU_DEVICE, 0)
     try:
@@ -71,7 +71,7 @@ def _ask(ext: Any) -> Any:
         got = errors.Got(f"__dlpack_device__() of {errors.describe(given)}")
         raise _refused("name its device as two ints", got) from None
     if kind == CUDA_DEVICE:
-        # 1 means the legacy default stream; 0 is not allowed.
+        # 1 is the legacy default stream; DLPack does not allow 0
         keywords["stream"] = _real_cuda(index).current_stream(index).ptr or 1
     try:
         capsule = ext.__dlpack__(max_version=VERSION, **keywords)
@@ -98,7 +98,8 @@ def _real_cuda(index: int) -> Any:
 
 
 class _Owner:
-    """Returns a foreign struct to its producer when the last tensor over it is dropped."""
+    """Keeps a struct of another library. Returns it to its producer when the last tensor is
+    dropped."""
 
     __slots__ = ("address", "deleter", "__weakref__")
 
@@ -107,7 +108,8 @@ class _Owner:
         self.deleter: Any = None
 
     def consume(self, capsule: Any, name: bytes, deleter: int | None) -> None:
-        """Take over the struct: from now on this object, and not the capsule, must release it."""
+        """Take ownership of the struct: from now on this object releases it, and not the
+        capsule."""
         call = Deleter(deleter) if deleter else None
         set_name(capsule, USED[name])
         self.deleter = call
@@ -121,8 +123,8 @@ class _Owner:
 
 
 def _take(capsule: Any) -> Tensor:
-    """Consume a capsule. If this succeeds, the capsule is marked as consumed; otherwise its
-    producer keeps it."""
+    """Return the tensor that a capsule describes, and mark the capsule as consumed. After an error
+    the capsule is unchanged."""
     name = get_name(capsule)
     if name not in STRUCTS:
         got = errors.Got(f"a capsule named {(name or b'').decode(errors='replace')!r}")
@@ -143,15 +145,15 @@ def _take(capsule: Any) -> Tensor:
     pointer = _pointer_of(described, nbytes)
     owner = _Owner(address)
     if kind == CUDA_DEVICE:
-        # The CPU can read unaligned elements; on a GPU the access would fail and destroy the
-        # process's context.
+        # The CPU can read unaligned elements. On a GPU such an access fails and destroys the
+        # process's CUDA context.
         if nbytes and pointer % shape.dtype.itemsize:
             rule = f"begin at a multiple of {shape.dtype.itemsize} bytes"
             got = errors.Got(f"address {pointer:#x}")
             raise _refused(rule, got, "copy it in its library first")
         place, keys = device("cuda", index), TENSOR_KEYS["cuda"]
-        # Work on the memory may still be queued when the last tensor is dropped. The producer does
-        # not wait for this work.
+        # When the last tensor is dropped, work on the memory may still be queued, and the producer
+        # does not wait for it.
         memory = runtime.cuda().borrow(pointer, nbytes, index, owner.give_back)
         storage: Storage = SharedStorage.over(memory, nbytes, place)
     else:
@@ -176,7 +178,8 @@ _ADDRESSES = 1 << 8 * ctypes.sizeof(ctypes.c_void_p)
 
 
 def _geometry_of(described: Any) -> Any:
-    """Return the layout. Each number is checked before it is used."""
+    """Return the layout that a DLPack struct describes. Each number is checked before it is
+    used."""
     element = DTYPES.get((described.code, described.bits))
     if element is None or described.lanes != 1:
         got = f"code {described.code}, {described.bits} bits, {described.lanes} lanes"
@@ -198,7 +201,7 @@ def _checked(sizes: tuple[int, ...], strides: tuple[int, ...] | None, element: d
     if any(stride < 0 and size > 1 for size, stride in zip(sizes, strides)):
         got = errors.Got(f"strides {strides}")
         raise _refused("have no negative strides", got, "use .copy() first")
-    # The stride of a dimension of size 1 is not used, so its sign does not matter.
+    # the stride of a dimension of size 1 is never used, so its sign does not matter
     strides = tuple([abs(s) for s in strides])
     wrong = unholdable(sizes, strides, element.itemsize)
     if wrong:

@@ -1,9 +1,9 @@
-"""Arrays of other libraries: one description for all of them, and work on their streams.
+"""Arrays of other libraries: one class that describes them, and work on their streams.
 
-`described` finds the memory of an array of PyTorch, CuPy, NumPy, or any library with the CUDA array
-interface; `seen` also takes DLPack objects, and rejects arrays without a possible plan. Nothing is
-copied and the host does not wait. A library is recognised by its loaded modules, so nothing is
-imported here.
+`described` describes an array of PyTorch, CuPy, NumPy, or any library with the CUDA array
+interface. `seen` also accepts DLPack objects, and rejects arrays for which no plan can be made. No
+memory is copied, and the host does not wait. Libraries are recognised among the loaded modules, so
+this module imports none of them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .numpy.bridge import array_of
 
 
 class ForeignArray:
-    """Description of another library's array: the memory of its elements.
+    """The memory and the layout of another library's array.
 
     device_index: -1 for host memory. dtype: None for types that tensors lack, such as a NumPy
-    structure. stride_bytes: may be negative. array: for CPU memory, the ndarray; set by `seen`.
-    stream: the address of its library's stream, None if it is ours; stream_owner: keeps the stream
-    alive, if known. keeper: keeps the memory alive and readable. is_readonly: declared by its
-    library, or by `array`.
+    structure. stride_bytes: may be negative. array: the ndarray over CPU memory; set by `seen`.
+    stream: the address of the library's stream, or None if it is our stream. stream_owner: keeps
+    the stream alive, if known. keeper: keeps the memory alive. is_readonly: as declared by the
+    library or by `array`.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class ForeignArray:
 
     @property
     def _geometry(self) -> Geometry:
-        """Error messages read this attribute and `_device`, as for a tensor."""
+        """Same as `geometry`. Error messages read this attribute and `_device`, as for a tensor."""
         return self.geometry
 
     @property
@@ -79,14 +79,14 @@ class ForeignArray:
 
     @property
     def geometry(self) -> Geometry:
-        """The geometry for plans and flags. Strides may be negative."""
+        """The array's geometry, for plans and flags. Its strides may be negative."""
         size = self.itemsize
         return geometry(self.sizes, tuple([s // size for s in self.stride_bytes]), self.dtype)
 
     @property
     def address(self) -> int:
-        """Address of the first element. It is read only when needed, because it takes half of a
-        small copy's time."""
+        """The address of the first element. It is read when needed, because reading it takes half
+        of the time of a small copy."""
         if self._address is None:
             self._address = self.keeper.data_ptr()
         return self._address
@@ -110,7 +110,7 @@ class ForeignArray:
         return True
 
     def span(self) -> tuple[int, int]:
-        """Return the address of the first byte, and the address after the last one."""
+        """Return the addresses of the first byte and of the byte after the last one."""
         if 0 in self.sizes:
             return self.address, self.address
         ends = [(n - 1) * s for n, s in zip(self.sizes, self.stride_bytes)]
@@ -125,7 +125,7 @@ class ForeignArray:
 
 
 class _Bytes:
-    """An array's memory in the form that np.asarray takes. The result keeps the array's owner
+    """An array's memory in a form that np.asarray accepts. The resulting ndarray keeps the owner
     alive."""
 
     __slots__ = ("__array_interface__", "keeper")
@@ -139,8 +139,8 @@ class _Bytes:
 
 
 def library_of(x: Any) -> str:
-    """Return the name of an array's library: numpy, gputensor, torch, cupy, jax, or pil (an image,
-    not an array); "" for any other."""
+    """Return the name of an array's library: numpy, gputensor, torch, cupy, jax, pil for an image,
+    or "" for all other objects."""
     if isinstance(x, Tensor):
         return "gputensor"
     if isinstance(x, np.ndarray):
@@ -154,7 +154,7 @@ def library_of(x: Any) -> str:
 
 
 def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignArray | None:
-    """Describe `x` by its attributes. Return None if it has no attribute of a known library.
+    """Describe `x` by its attributes. Return None if `x` is not an array of a known library.
 
     library: `library_of(x)`, if the caller knows it. Raises: ArgumentValueError or
     ArgumentTypeError for a tensor whose memory does not contain its elements, and for an incomplete
@@ -162,7 +162,7 @@ def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignA
     """
     library = library_of(x) if library is None else library
     if library == "gputensor":
-        expose(x._get_storage())  # other code may write to its memory without an operator
+        expose(x._get_storage())  # from now on, code may write to its memory without an operator
         return _of_tensor(op, arg, x, x)
     if library == "numpy":
         found = _of_numpy(x)
@@ -176,9 +176,9 @@ def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignA
 
 
 def seen(op: str, arg: str, x: Any, writes: bool = False) -> ForeignArray:
-    """Describe `x`, with an ndarray on the CPU, for one call that reads or writes it.
+    """Describe `x` for one call that reads or writes it. `array` is set if `x` is on the CPU.
 
-    Raises: an ArgumentError for objects without strided memory.
+    Raises: an ArgumentError for an object without strided memory.
     """
     library = library_of(x)
     if library == "pil":
@@ -210,7 +210,7 @@ def seen(op: str, arg: str, x: Any, writes: bool = False) -> ForeignArray:
 
 
 def _check(op: str, arg: str, found: ForeignArray) -> None:
-    """Raise unless plans and copies can be made for the array."""
+    """Raise an error unless plans and copies can be made for the array."""
     element = found.dtype
     if element is None:
         if found.library == "numpy":
@@ -261,7 +261,7 @@ def _of_numpy(x: np.ndarray[Any, Any]) -> ForeignArray:
 
 
 def _of_image(op: str, arg: str, x: Any) -> ForeignArray:
-    """Copy PIL's pixels to (C, H, W), as torchvision does."""
+    """Describe PIL's pixels as (C, H, W), the order that torchvision uses."""
     pixels = array_of(op, arg, x)
     found = _of_numpy(pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels[None])
     _check(op, arg, found)
@@ -270,11 +270,11 @@ def _of_image(op: str, arg: str, x: Any) -> ForeignArray:
 
 
 def _is_plain(x: Any) -> bool:
-    """True if a torch tensor's attributes describe it completely. Reading them takes a fifth of the
-    time of a DLPack capsule.
+    """Return True if the attributes of a torch tensor describe it completely. Reading them takes a
+    fifth of the time that a DLPack capsule takes.
 
-    All other tensors are handled or rejected by DLPack: subclasses, other devices and layouts,
-    conjugated and negated views, tensors that require grad.
+    All other tensors go through DLPack, which may reject them: subclasses, other devices and
+    layouts, conjugated and negated views, tensors that require grad.
     """
     torch = sys.modules["torch"]
     known = type(x) is torch.Tensor and (x.is_cuda or x.is_cpu) and x.layout is torch.strided
@@ -324,7 +324,7 @@ def _is_our_cuda() -> bool:
 def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
     """Describe an array by its CUDA array interface.
 
-    Strides may be negative, and there is no device index.
+    Its strides may be negative, and the interface contains no device index.
     """
     given = cuda_array_interface.read(op, arg, x)
     element = dtypes.from_numpy(given.dtype)
@@ -337,8 +337,8 @@ def _of_interface(op: str, arg: str, x: Any, library: str) -> ForeignArray:
 
 
 def _index_of(op: str, arg: str, x: Any, address: int) -> int:
-    """Return the device of CUDA memory: from the array or, if the array has no device, from the
-    driver."""
+    """Return the device index of CUDA memory: the array's, or the driver's answer if the array has
+    none."""
     place = getattr(x, "device", None)
     index = getattr(place, "id", getattr(place, "index", None))
     if index is None:
@@ -354,7 +354,7 @@ def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:
     if stream is None:
         found = _of_tensor(op, arg, from_dlpack(x), x)
     else:
-        with on_stream(*stream):  # the producer does not synchronise streams
+        with on_stream(*stream):  # the producer does not synchronise our stream
             found = _of_tensor(op, arg, from_dlpack(x), x)
         found.stream = stream[1]
     found.is_readonly = library == "jax"
@@ -362,8 +362,8 @@ def _of_capsule(op: str, arg: str, x: Any, library: str) -> ForeignArray:
 
 
 def _stream_of(library: str, x: Any) -> tuple[int, int] | None:
-    """Return (device index, address) of PyTorch's current stream for a CUDA tensor; None to use our
-    stream."""
+    """Return (device index, address) of PyTorch's current stream for a CUDA tensor, or None if our
+    stream can be used."""
     if library != "torch" or not x.is_cuda:
         return None
     index = x.device.index
@@ -372,7 +372,8 @@ def _stream_of(library: str, x: Any) -> tuple[int, int] | None:
 
 @contextmanager
 def on_stream(index: int | None, address: int | None) -> Iterator[None]:
-    """Queue the block's work on this stream of the device; None means the current stream."""
+    """Queue the block's work on this stream of a device; an address of None means the current
+    stream."""
     cuda = runtime.cuda()
     if address is None or cuda.current_stream(index).ptr == (0 if address == 1 else address):
         yield

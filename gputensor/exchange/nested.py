@@ -1,4 +1,4 @@
-"""Tensors of numbers and nested sequences of numbers.
+"""Conversion of numbers and nested sequences of numbers to tensors.
 
 Source of the rules for dtypes and ranges: torch/csrc/utils/tensor_new.cpp.
 """
@@ -37,12 +37,12 @@ def _is_sequence(x: Any) -> bool:
 
 
 class _Numbers:
-    """The numbers of nested sequences, in order, and their dtypes."""
+    """The numbers of nested sequences, in order, and the dtypes that occur."""
 
     __slots__ = ("sizes", "flat", "kinds", "dtypes")
 
     def __init__(self, data: Any) -> None:
-        # As in PyTorch, the first elements at each depth give the sizes, and all others must agree.
+        # As in PyTorch, the first element at each depth gives the size, and all others must agree.
         sizes = []
         x = data
         while _is_sequence(x):
@@ -102,12 +102,12 @@ class _Numbers:
         self.flat.append(x)
 
     def meet(self) -> dtype:
-        """Return the promoted dtype of all numbers; without numbers, the default dtype."""
+        """Return the promoted dtype of all numbers, or the default dtype if there are none."""
         default = defaults.get_default_dtype()
         if len(self.kinds) == 1 and not self.dtypes:
             return number_dtype(next(iter(self.kinds)), default)
         found: dtype | None = None
-        # Sorted, so that the result does not depend on the order of a set.
+        # sorted, because promotion in the order of a set would not be reproducible
         for d in sorted(
             {number_dtype(k, default) for k in self.kinds} | self.dtypes, key=lambda d: d.code
         ):
@@ -128,8 +128,8 @@ def from_numbers(data: Any, wanted: dtype | None) -> Tensor:
     elif element.category == BOOL:
         wide, values = element, [bool(v) for v in numbers.flat]
     else:
-        # NumPy converts to the wide type with one rounding, and the copy kernel converts to 16
-        # bits. NumPy alone would round twice.
+        # NumPy rounds once to a wide dtype, and the copy kernel converts that to 16 bits. A
+        # conversion by NumPy alone would round twice.
         wide, values = _WIDE.get(element, element), numbers.flat
     try:
         with np.errstate(over="ignore"):
@@ -148,8 +148,8 @@ _CATEGORY = {bool: BOOL, int: INTEGER, float: FLOATING, complex: COMPLEX}
 
 
 def _integers(values: list[Any], element: dtype, given: int) -> list[int]:
-    """Return the numbers as integers of the dtype: fractions are cut off, and numbers out of range
-    raise. Negative integers wrap in uint8, uint16 and uint32, as in PyTorch."""
+    """Convert numbers to integers of a dtype. Fractions are cut off, and numbers out of range raise
+    an error. As in PyTorch, negative integers wrap around in uint8, uint16 and uint32."""
     if given == FLOATING:
         for v in values:
             if not fits(v, element):

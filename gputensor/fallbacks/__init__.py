@@ -1,2 +1,1 @@
-"""Fallback kernels that run between a call and its backend: for modes, subclasses and lazy
-views."""
+"""Fallback kernels that run before a backend's kernel: for modes, subclasses and lazy views."""

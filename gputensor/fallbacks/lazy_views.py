@@ -1,15 +1,16 @@
-"""Tensors whose memory does not hold their elements: conjugates, negatives and efficient zeros.
+"""Lazy tensors, whose memory does not hold their values: conjugates, negatives, efficient zeros.
 
 Note [Lazy views]
-`x.conj()` and `x.imag` of a conjugate are views with an additional bit in their key set (Conjugate,
-Negative); an efficient zero has the bit ZeroTensor and no memory at all. The bits are dispatch
-keys, so ordinary tensors pay nothing. Views of these tensors keep the bit. Every other operator
-reaches the fallback of the key, which passes it a materialised copy and writes changes back;
-exceptions are the operators registered here, and operators with the field `reads` in
-native_functions.yaml. Kernels never see a bit: they get `_as_it_lies`.
-Source: aten/src/ATen/native/MathBitsFallback.h, ZeroTensorFallback.cpp. Two differences: the keys
-stay active within a DispatchMode (PyTorch 2.13 reads conjugates unconjugated there), and x / zero
-is x / 0 instead of inf.
+`x.conj()`, and `x.imag` of a conjugate, are views with an additional bit in their key set
+(Conjugate, Negative). An efficient zero has the bit ZeroTensor and no memory. The bits are dispatch
+keys, so they cost ordinary tensors nothing. Views of lazy tensors keep the bit. Most other
+operators reach the fallback of the key, which passes a materialised copy to the operator and writes
+changes back. Exceptions are the operators registered here, and operators with the field `reads` in
+native_functions.yaml. A backend's kernel never sees a bit, because it gets the result of
+`_as_it_lies`.
+Source: aten/src/ATen/native/MathBitsFallback.h, ZeroTensorFallback.cpp. There are two differences.
+The keys stay active within a DispatchMode, where PyTorch 2.13 reads conjugates unconjugated. x /
+zero is x / 0; in PyTorch it is inf.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Kernel = Callable[..., Any]
 
 
 def install() -> None:
-    """Register the fallbacks of the three keys, and kernels of operators that need no fallback."""
+    """Register the fallbacks of the three keys, and kernels for operators that need no fallback."""
     fallback = dispatcher.register_fallback
     fallback(
         keys.key("Conjugate"), lambda table, key_set: _make(table, "Conjugate", CONJUGATE), "maker"
@@ -46,7 +47,7 @@ def install() -> None:
         keys.key("ZeroTensor"), lambda table, key_set: _make(table, "ZeroTensor", ZERO), "maker"
     )
     for key in ("Conjugate", "Negative", "ZeroTensor"):
-        # The kernel of clone calls copy_ with its own key set, which must keep the bits.
+        # the kernel of clone calls copy_ with its own key set, which must keep the bits
         dispatcher.register_behind("aten::clone", keys.key(key), None, "fallthrough")
     for name, key, kernel in (
         ("copy_", "Conjugate", _copy_turned),
@@ -68,7 +69,7 @@ def install() -> None:
 
 
 def _make(table: Table, key: str, bit: int) -> Kernel:
-    """Make the kernel of one operator at Conjugate, Negative or ZeroTensor."""
+    """Make an operator's kernel at the key Conjugate, Negative or ZeroTensor."""
     operator, below = table.operator, keys.below(key)
     if _passes(operator, bit):
 
@@ -105,9 +106,9 @@ def _make(table: Table, key: str, bit: int) -> Kernel:
 
 
 def _passes(operator: Operator, bit: int) -> bool:
-    """True for views, which keep the bit, and for operators that do not read elements.
+    """Return True for view operators, which keep the bit, and for operators that read no elements.
 
-    For zeros without memory, false also for operators that change storage or geometry.
+    For efficient zeros, return False for operators that access the storage, which does not exist.
     """
     tags = operator.tags
     if "reads_storage" in tags:
@@ -121,19 +122,19 @@ def _passes(operator: Operator, bit: int) -> bool:
 
 
 def clone_below(tensor: Tensor) -> Tensor:
-    """Return a materialised copy, made below autograd and the version counter."""
+    """Return a materialised copy. The operators run below autograd and count no versions."""
     key_set = _below(tensor._keys)
     return _operators.clone.redispatch_table[key_set](key_set, tensor, None)
 
 
 def _below(bits: int) -> int:
-    """Return the key set of a call below ADInplaceOrView. Modes still get the call."""
+    """Return the key set of a call below ADInplaceOrView, which modes still intercept."""
     include, keep = tls.state.get()
     return (bits | include) & keep & BELOW_ADINPLACEORVIEW
 
 
 def _zeros(tensor: Tensor) -> Tensor:
-    """Return zeros in memory: one element, expanded to the sizes."""
+    """Return zeros with memory: a tensor of one element, expanded to the sizes."""
     shape = tensor._geometry
     one = allocate(geometry((), (), shape.dtype), tensor._device)
     key_set = _below(one._keys)
@@ -142,7 +143,7 @@ def _zeros(tensor: Tensor) -> Tensor:
 
 
 def _write_back(original: Tensor, plain: Tensor) -> None:
-    if original._geometry.sizes != plain._geometry.sizes:  # the `out` has another size
+    if original._geometry.sizes != plain._geometry.sizes:  # an `out` argument was resized
         set_geometry(original, plain._geometry)
     key_set = _below(original._keys | plain._keys)
     _operators.copy_.redispatch_table[key_set](key_set, original, plain, False)
@@ -158,15 +159,15 @@ def _with_originals(result: Any, changed: list[tuple[Tensor, Tensor]]) -> Any:
 
 
 def _as_it_lies(tensor: Tensor) -> Tensor:
-    """Return a tensor over the same memory without the bits, for kernels."""
+    """Return a tensor without the bits over the same memory, for backends' kernels."""
     view = view_of(tensor, tensor._geometry, tensor._offset)
     view._keys &= ~LAZY
     return view
 
 
 def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """copy_ between tensors with different bits. It takes one pass if dtype and device are
-    equal."""
+    """Copy between tensors with different bits. If dtype and device are equal, this takes one
+    pass."""
     key_set &= ~LAZY
     differs = (self._keys ^ src._keys) & (CONJUGATE | NEGATIVE)
     to, source = _as_it_lies(self), _as_it_lies(src)
@@ -174,8 +175,8 @@ def _copy_turned(key_set: int, self: Tensor, src: Tensor, non_blocking: bool = F
     if turns and (
         to._geometry.dtype is not source._geometry.dtype or to._device is not source._device
     ):
-        # The copy is conjugated or negated before the cast, because the cast of -x may differ from
-        # the negated cast of x (to bool or unsigned types).
+        # Conjugate or negate before the cast, because for bool and unsigned dtypes the cast of -x
+        # may differ from the negated cast of x.
         fresh = clone_below(source)
         for turn in turns:
             _run(turn, key_set, fresh, fresh)
@@ -228,8 +229,7 @@ def _conj_physical_as_it_lies(key_set: int, self: Tensor) -> Tensor:
 
 
 def _neg_as_it_lies(key_set: int, self: Tensor) -> Tensor:
-    # This kernel only handles the Negative bit; for a conjugate the call continues to that key's
-    # fallback.
+    # This kernel handles the Negative bit only. A conjugate continues to the fallback of its key.
     view = view_of(self, self._geometry, self._offset)
     view._keys &= ~NEGATIVE
     key_set = key_set & ~NEGATIVE & BELOW_ADINPLACEORVIEW
@@ -243,7 +243,7 @@ _META_KEYS = keys.key_set(("Meta",))
 
 
 def _result(operator: Operator, self: Any, other: Any, *rest: Any) -> Tensor:
-    """Return an efficient zero with the sizes and dtype of the operator's result."""
+    """Return an efficient zero with the sizes and the dtype of the operator's result."""
     place = _common_device(operator, self, other)
     made = operator.redispatch_table[_META_KEYS](_META_KEYS, _on_meta(self), _on_meta(other), *rest)
     return zero_tensor(made._geometry, place)
@@ -258,7 +258,7 @@ def _on_meta(operand: Any) -> Any:
 
 
 def _common_device(operator: Operator, self: Any, other: Any) -> Any:
-    """Return the operands' device. A CPU scalar may be combined with an operand of another
+    """Return the operands' common device. A 0-d CPU tensor may be combined with operands of another
     device."""
     tensors = [x for x in (self, other) if hasattr(x, "_keys")]
     place = next((x._device for x in tensors if x._device is not CPU), CPU)

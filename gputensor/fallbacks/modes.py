@@ -1,4 +1,4 @@
-"""Python code that replaces operators: in a block (`DispatchMode`), or for a class of tensors.
+"""Replacement of operators by Python code: in a block (`DispatchMode`), or for a class of tensors.
 
     class Counting(gt.DispatchMode):
         def __gputensor_dispatch__(self, op, types, args=(), kwargs=None):
@@ -8,9 +8,9 @@
     with Counting():
         x + 1
 
-Both use the dispatch key Python, which a mode adds to the thread's state and a subclass to the key
-sets of its tensors; other calls pay nothing. Handlers run below autograd, with the innermost mode
-removed from the stack. Source: torch/csrc/autograd/python_fallback.cpp and
+Both use the dispatch key Python. A mode adds it to the thread's state, a subclass of Tensor adds it
+to its tensors' key sets, so all other calls have no extra cost. A handler runs below autograd, with
+the innermost mode removed from the stack. Source: torch/csrc/autograd/python_fallback.cpp and
 torch/utils/_python_dispatch.py. Unlike in PyTorch, conjugates stay lazy within a handler.
 """
 
@@ -30,17 +30,17 @@ from ..dispatch.tls import ExcludeDispatchKeys, unrecorded
 
 # The modes of this thread or task, innermost last.
 _modes: ContextVar[tuple[DispatchMode, ...]] = ContextVar("gputensor_modes", default=())
-# The keys below Python, and the keys of lazy views: a clone materialises its operand there.
+# The keys below Python, and the keys of lazy views, at which a clone materialises its operand.
 _BELOW = keys.below("Python") | keys.LAZY
-# Keys that are handled before a handler runs. The keys of lazy views are not among them, because
-# handlers may make views.
+# Keys whose kernels run before a handler. The keys of lazy views are not among them, because a
+# handler may make views.
 _ABOVE = tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD | tls.AUTOCAST
 
 
 class DispatchMode(Guard):
-    """Within `with Mode():`, every operator call of this thread or task goes to the mode first.
+    """Within `with Mode():`, the mode handles every operator call of this thread or task first.
 
-    Also a decorator of functions; a block may be left in any order.
+    The object is also a decorator of functions. Blocks may be left in any order.
     """
 
     def __gputensor_dispatch__(
@@ -50,11 +50,12 @@ class DispatchMode(Guard):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Handle a call of `op`. If the result is NotImplemented, the operands' types handle the
-        call.
+        """Handle a call of `op`. If the result is NotImplemented, the handlers of the operands'
+        classes are called next.
 
-        types: the operands' classes that have a handler. args, kwargs: the arguments, without the
-        last ones that equal their defaults. Calls that this method makes reach the next outer mode.
+        types: the operands' classes that have a handler. args, kwargs: the arguments, without
+        trailing arguments that equal their defaults. Calls made by this method go to the next outer
+        mode.
         """
         raise errors.must(
             "DispatchMode", "__gputensor_dispatch__", "be defined", errors.Got(type(self).__name__)
@@ -71,7 +72,7 @@ class DispatchMode(Guard):
             raise
 
     def _found(self) -> Any:
-        """Return the modes without this mode's innermost block."""
+        """Return the stack of modes without the innermost entry of this mode."""
         modes = _modes.get()
         at = len(modes) - 1
         while modes[at] is not self:
@@ -95,7 +96,7 @@ def current_modes() -> tuple[DispatchMode, ...]:
 
 
 class no_dispatch(ExcludeDispatchKeys):
-    """Disable modes and handlers of subclasses within the block."""
+    """Disable modes and the handlers of tensor classes within the block."""
 
     def __init__(self) -> None:
         super().__init__("Python")
@@ -107,14 +108,14 @@ def install() -> None:
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
-    """Make the kernel of one operator at the key Python."""
+    """Make an operator's kernel at the key Python."""
     operator, signature = table.operator, table.signature
     places = [n for n, a in enumerate(signature.schema.arguments) if a.type.has_tensor]
 
     def ask(key_set: int, *args: Any) -> Any:
         modes, handlers = _modes.get(), _handlers(args, places)
-        # Native kernels continue with their operands' keys and ignore the keys that the thread
-        # excludes. A view that they make of a subclass's tensor has the key, too.
+        # Native kernels continue with their operands' keys, even if the thread excludes some of
+        # them. So a view that they make of a subclass's tensor may arrive here, too.
         if not (modes or handlers) or not tls.state.get()[1] & PYTHON:
             key_set &= _BELOW
             return operator.redispatch_table[key_set](key_set, *args)
@@ -135,8 +136,8 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def _handlers(args: Sequence[Any], places: Sequence[int]) -> list[type]:
-    """Return the operands' classes that have a handler, in order, but subclasses before their
-    bases.
+    """Return the operands' classes that have a handler, in the order of the operands, but with
+    subclasses before their bases.
 
     Source: torch/csrc/utils/python_arg_parser.cpp, append_overloaded_arg.
     """
@@ -154,7 +155,7 @@ def _handlers(args: Sequence[Any], places: Sequence[int]) -> list[type]:
 
 
 def _call(who: Any, outer: tuple[DispatchMode, ...], given: tuple[Any, ...]) -> Any:
-    """Call a handler below autograd, with the modes outside of the innermost one active."""
+    """Call a handler below autograd. The modes in `outer` are active during the call."""
     include, keep = tls.state.get()
     include = include | PYTHON if outer else include & ~PYTHON
     modes, state = _modes.get(), tls.state.get()

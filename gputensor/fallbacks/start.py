@@ -1,4 +1,4 @@
-"""Imports of the kernels between calls and backends. The first call of the process runs it."""
+"""Registration of the fallback kernels, which the first operator call of a process starts."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Registration of tensors in libraries that have their own tables of array types: one module per
-library.
+"""Registration of tensors in libraries that keep their own tables of array types.
+
+Each library has a module here, its shim.
 
 Note [Clients]: most libraries accept objects with `__array_namespace__`, `__array__` or DLPack and
-need nothing here. Dask, einops, opt_einsum, torch.utils.data and xarray look up a tensor's type in
-their own tables and ignore types that are not in them. So `gputensor.__init__` adds a finder to
-`sys.meta_path`, which returns None for modules of other libraries. A module of these libraries is
-loaded by its own loader; then `register(module)` of the shim with the client's name runs. Clients
-imported before
-gputensor are registered at once. A shim imports nothing of its client and is loaded only with it.
+need no shim. Dask, einops, opt_einsum, torch.utils.data and xarray look up the type of an array in
+a table of their own. `gputensor.__init__` adds a finder to `sys.meta_path` that reacts to the
+import of these clients' modules, and to no other. The client's own loader loads the module, and
+then `register(module)` of the shim runs. Clients that were imported before gputensor are registered
+at once. A shim is loaded only with its client and imports nothing from it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def find_spec(finder: object, name: str, *where: Any) -> ModuleSpec | None:
-    """Return the spec of a client's module from the other finders, with a loader that also
-    registers."""
+    """Return the spec that the other finders have for a client's module, with a loader that also
+    registers tensors."""
     others = (f.find_spec(name, *where) for f in sys.meta_path if f is not finder)
     spec = next(filter(None, others), None)
     loader: Any = spec and spec.loader
@@ -35,15 +35,14 @@ def find_spec(finder: object, name: str, *where: Any) -> ModuleSpec | None:
         execute(module)
         register(module)
 
-    # Only the loader of this module is changed, so inspect and importlib.resources still see its
-    # class.
+    # Only this loader object is changed, so inspect and importlib.resources still see its class.
     loader.exec_module = exec_module
     return spec
 
 
 def register(client: ModuleType) -> None:
-    """Add tensors to the table of a client's module. If a later version of the client has another
-    kind of table, warn; the client then still works for other types."""
+    """Add tensors to the table of a client's module. If the table has another form in this version
+    of the client, warn; the client then works for its other types."""
     shim = import_module(f"{__name__}.{client.__name__.partition('.')[0]}")
     try:
         shim.register(client)

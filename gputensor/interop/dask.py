@@ -1,9 +1,9 @@
-"""Tensors as chunks of `dask.array`: entries for Dask's tables of array types.
+"""Tensors as chunks of `dask.array`: functions for Dask's tables of array types.
 
-For most work Dask calls NumPy's functions, which support tensors (exchange/numpy/protocol.py). This
-module has the functions that Dask looks up by type: joining, taking, products, counts and
-percentiles; the size of a chunk, which Dask reads to balance and spill; and a token, which is equal
-for equal tensors, so that they are one task. dask_backend.py is for
+Most of Dask's work calls NumPy's functions, which support tensors (exchange/numpy/protocol.py).
+This module has the functions that Dask looks up by type: joining, taking, products, counts and
+percentiles; the size of a chunk, by which Dask balances and spills; and a token. Tensors with equal
+tokens become one task. dask_backend.py implements
 `dask.config.set({"array.backend": "gputensor"})`.
 """
 
@@ -53,7 +53,7 @@ def _dtype_type() -> type:
 
 
 def token(x: Tensor) -> tuple[Any, ...]:
-    """Return a token. It is equal for equal elements, dtype, sizes and device, in any process."""
+    """Return a token that is equal for equal elements, dtype, sizes and device, in any process."""
     from ..core.device import META
     from ..tensor.base import materialised
 
@@ -67,13 +67,13 @@ def token(x: Tensor) -> tuple[Any, ...]:
 
 
 def size(x: Tensor) -> int:
-    """Return the bytes of the memory that a tensor keeps alive. Repeated elements count once."""
+    """Return the bytes of memory that a tensor keeps alive, with repeated elements counted once."""
     held = 0 if x.device.type == "meta" else x.untyped_storage().nbytes()
     return min(held, x.numel() * x.dtype.itemsize)
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C", **like: Any) -> Tensor:
-    """`np.empty` of tensors."""
+    """Same as `np.empty`, for tensors."""
     from .._generated.functions import empty
     from ..core.arguments import element_type
 
@@ -81,9 +81,9 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **like: Any) -> Tens
 
 
 def joined(tensors: Any, axis: Any = 0, **options: Any) -> Any:
-    """Do `np.concatenate`, but return a single tensor itself. Dask joins nested lists along one
-    axis after another, so an array that is divided along one axis has single tensors along all
-    others; copying these would be wasted.
+    """Same as `np.concatenate`, but return a single tensor itself, without a copy. Dask joins
+    nested lists along one axis after another, so an array that is divided along one axis gives
+    lists of a single tensor along all other axes.
     """
     if axis is not None and not options:
         if len(tensors) == 1:
@@ -96,8 +96,8 @@ def joined(tensors: Any, axis: Any = 0, **options: Any) -> Any:
 def count(
     x: Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = float, **options: Any
 ) -> Any:
-    """Return the number of elements that a sum along `axis` adds, in the sizes of that sum. For
-    chunks on the CPU it is a NumPy array, for chunks on other devices a tensor."""
+    """Return the number of elements in each sum along `axis`, in the sizes of the result. It is a
+    NumPy array for chunks on the CPU, a tensor for chunks on other devices."""
     sizes = x._geometry.sizes
     if axis is None and not keepdims:
         return np.prod(sizes, dtype=np.dtype(dtype))
@@ -110,7 +110,7 @@ def count(
         if keepdims or dim not in along
     ]
     if x.is_cpu:
-        # One number is expanded to the sizes, as np.broadcast_to does, in a third of its time.
+        # expand one number to the sizes, as np.broadcast_to does in three times as long
         one = np.array(added, np.dtype(dtype))
         seen: np.ndarray[Any, Any] = np.ndarray(kept, one.dtype, one, strides=[0] * len(kept))
         seen.flags.writeable = False
@@ -127,7 +127,8 @@ def _axes(axis: Any) -> tuple[int, ...]:
 
 
 def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:
-    """Do `np.einsum`. Options other than dtype do not change values and are ignored."""
+    """Same as `np.einsum`. All options except dtype are ignored, because they do not change
+    values."""
     from ..functional import einsum
 
     made = einsum(subscripts, *operands)
@@ -135,7 +136,7 @@ def einsum(subscripts: str, *operands: Any, **options: Any) -> Tensor:
 
 
 def to_numpy(x: Tensor, **options: Any) -> np.ndarray[Any, Any]:
-    """Return the chunk as an array, which shares the memory of a CPU tensor."""
+    """Return the chunk as a NumPy array, which shares the memory of a CPU tensor."""
     from ..tensor.base import materialised
 
     made: np.ndarray[Any, Any] = materialised(x.detach().cpu()).numpy()

@@ -1,7 +1,7 @@
-"""`dask.config.set({"array.backend": "gputensor"})`: Dask makes arrays whose chunks are tensors.
+"""`dask.config.set({"array.backend": "gputensor"})`: make Dask create arrays of tensors.
 
-Dask finds this module by the entry point `gputensor` of the group `dask.array.backends`. It imports
-the module when a program first names the backend.
+Dask finds this module by the entry point `gputensor` in the group `dask.array.backends`, and
+imports it when a program first names the backend.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ def _of_tensor(data: Tensor, **options: Any) -> Tensor:
     return data
 
 
-_of_name: Any = Dispatch  # the package has no type annotations
+_of_name: Any = Dispatch  # Any, because the package has no annotations
 to_gputensor = _of_name("to_gputensor")
 to_gputensor.register(np.ndarray, _of_numpy)
 to_gputensor.register(Tensor, _of_tensor)
 
 
 def _made(name: str, *args: Any, meta: Any = None, **options: Any) -> Any:
-    """Call Dask's function `name` with NumPy's backend and chunks like `meta`."""
+    """Call Dask's function `name` with NumPy's backend and with chunks of the type of `meta`."""
     meta = empty(()) if meta is None else meta
     with config.set({"array.backend": "numpy"}):
         return getattr(da, name)(*args, meta=meta, **options)
 
 
 class Backend(ArrayBackendEntrypoint):
-    """Dask's functions that make arrays, with CPU tensors as chunks.
+    """Dask's functions that create arrays, with CPU tensors as chunks.
 
-    NumPy's generators make random arrays: `da.random.default_rng(0)` within
+    Random arrays come from NumPy's generators: call `da.random.default_rng(0)` within
     `dask.config.set({"array.backend": "numpy"})`, then `.to_backend("gputensor")`.
     """
 
@@ -53,7 +53,7 @@ class Backend(ArrayBackendEntrypoint):
 
     @classmethod
     def to_backend(cls, data: Any, **options: Any) -> Any:
-        """Return the array with tensors as chunks, over the memory of its chunks."""
+        """Return the array with its chunks converted to tensors, which share the chunks' memory."""
         if isinstance(data._meta, Tensor):
             return data
         return data.map_blocks(cls.to_backend_dispatch(), **options)

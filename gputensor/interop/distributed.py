@@ -1,9 +1,9 @@
-"""How Dask's `distributed` sends tensors: as a header and one frame of memory. It also spills them
-in this form.
+"""Serialization of tensors for Dask's `distributed`, which sends and spills them as a header and
+one frame of memory.
 
-A CPU tensor is sent and received without a copy if its elements are dense in some order; other CPU
-tensors are copied once. A CUDA tensor goes through the host's memory. Tensors that require grad are
-pickled, because pickling.py has the rules for these.
+A CPU tensor is sent and received without a copy if its elements are dense in some order. All other
+CPU tensors are copied once. A CUDA tensor goes through host memory. Tensors that require grad are
+pickled by the rules in pickling.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def register(serialize: ModuleType) -> None:
-    """Register tensors. serialize: the module `distributed.protocol.serialize`."""
+    """Register functions for tensors. serialize: the module `distributed.protocol.serialize`."""
     from ..tensor.tensor import Tensor
 
     client: Any = serialize
@@ -51,7 +51,7 @@ def sent(x: Tensor) -> tuple[dict[str, Any], list[memoryview]]:
 
 
 def received(header: dict[str, Any], frames: list[Any]) -> Tensor:
-    """Return the tensor of a header and its frame. It lies over the frame's memory if that is
+    """Return the tensor for a header and its frame. It shares the frame's memory if that is
     writable.
 
     Raises: DeviceError if this process lacks the tensor's device.

@@ -1,4 +1,4 @@
-"""Support of tensors in einops. einops has no registry; it finds all classes derived from its
+"""Support of tensors in einops, which has no registry: it finds all subclasses of its
 AbstractBackend."""
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from typing import Any
 
 
 def register(backends: ModuleType) -> None:
-    """Add a backend for tensors. backends: the module `einops._backends`."""
+    """Define a backend for tensors. backends: the module `einops._backends`."""
 
     class GputensorBackend(backends.AbstractBackend):  # type: ignore[name-defined, misc]
-        # The backend uses only public names with PyTorch's semantics: `repeat` expands without a
-        # copy, and einops itself rejects `mean` of integers.
+        # The backend uses only public functions with PyTorch's semantics: `repeat` expands without
+        # a copy, and einops itself rejects `mean` of integers.
         framework_name = "gputensor"
 
         def __init__(self) -> None:
@@ -37,7 +37,7 @@ def register(backends: ModuleType) -> None:
             return self.functions.arange(start, stop)
 
         def reduce(self, x: Any, operation: str, axes: tuple[int, ...]) -> Any:
-            if operation == "prod":  # one dimension after another, the last one first
+            if operation == "prod":  # one dimension at a time, from the last to the first
                 for dim in sorted(axes, reverse=True):
                     x = x.prod(dim)
                 return x
@@ -67,5 +67,5 @@ def register(backends: ModuleType) -> None:
         def einsum(self, pattern: str, *x: Any) -> Any:
             return self.functional.einsum(pattern, *x)
 
-    # The list of derived classes has weak references, so a reference is kept here.
+    # Python's list of subclasses holds weak references, so keep a reference here.
     backends.GputensorBackend = GputensorBackend  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""Support of tensors in opt_einsum. It takes tensordot, transpose and einsum, in NumPy's form, from
-the package named at the beginning of a type's `__module__`, or from a module in its list of
-aliases.
-"""
+"""Support of tensors in opt_einsum, which calls tensordot, transpose and einsum, in NumPy's form.
+
+It looks for them in the package named at the beginning of a type's `__module__`, or in a module
+from its list of aliases. This module is such an alias."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def register(dispatch: ModuleType) -> None:
-    """Add the alias. dispatch: the module `opt_einsum.backends.dispatch`."""
+    """Add an alias from gputensor to this module. dispatch: the module
+    `opt_einsum.backends.dispatch`."""
     dispatch._aliases["gputensor"] = __name__
 
 

@@ -1,8 +1,7 @@
-"""Support of tensors in torch.utils.data: an entry in its map from types to functions that combine
-items into a batch.
+"""Support of tensors in torch.utils.data: a function that combines items into a batch.
 
-Batches are tensors of gputensor, stacked on the items' device. `default_collate`, and so a
-DataLoader without a `collate_fn`, rejects types that are not in the map.
+Batches are tensors of gputensor, stacked on the items' device. Without the entry in its table,
+`default_collate`, and so a DataLoader without a `collate_fn`, rejects tensors.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def register(collate: ModuleType) -> None:
-    """Register tensors. collate: the module `torch.utils.data._utils.collate`, which documents its
-    map."""
+    """Register tensors. collate: the module `torch.utils.data._utils.collate`, in which PyTorch
+    documents this table."""
     from ..tensor.tensor import Tensor
 
     collate.default_collate_fn_map[Tensor] = stacked

@@ -1,4 +1,4 @@
-"""`gt.layout`: layout copies at memory speed, also on arrays of other libraries.
+"""`gt.layout`: layout copies at memory speed, also for arrays of other libraries.
 
 gt.layout.contiguous(x, memory_format=, out=)      an array of x's type, dense in that format
 gt.layout.copy(dst, src)                           any layouts and dtypes, one device
@@ -24,13 +24,11 @@ __all__ = ["contiguous", "copy", "explain", "pack"]
 
 
 def explain(dst: Any, src: Any) -> Explanation:
-    """Explain a GPU's copy of `src` into `dst`: the walk, the kernel, its tiles, and the reasons.
+    """Explain how a GPU copies `src` into `dst`: the walk, the kernel, its tiles, and the reasons.
 
-    dst, src: arrays of any library on any device, `meta` too; neither is read or written. The plan
-    is for dst's GPU, or for an H200 if dst is not on a GPU. The result prints as a drawing;
-    `.to_dict()`
-    returns it as data.
-    """
+    dst, src: arrays of any library on any device, including `meta`; they are neither read nor
+    written. The plan is for dst's GPU, or for an H200 if dst is not on a GPU. `print` shows the
+    result as a drawing, `.to_dict()` returns it as data."""
     from ..kernels.cuda import copy_explain, copy_launch
 
     op = "layout.explain"

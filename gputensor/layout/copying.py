@@ -1,7 +1,7 @@
-"""`gt.layout.contiguous` and `copy`: layout copies on arrays of any library.
+"""`gt.layout.contiguous` and `copy`: layout copies of arrays of any library.
 
-The planner, the kernels and the CPU loops are those of `copy_`; arguments are not converted to
-tensors if their memory can be described without that. On a GPU the work is queued on the caller's
+They use the planner, the kernels and the CPU loops of `copy_`. An array is not converted to a
+tensor if its memory can be described without that. On a GPU the work is queued on the caller's
 current stream, and the host does not wait.
 """
 
@@ -23,20 +23,20 @@ from ..iterator.plan import build
 from ..kernels import stub
 from .new_array import as_format, empty, given
 
-# (geometries, device, alignments) -> launch. The whole table is cleared when it reaches its bound,
-# as for operators' plans.
+# (geometries, device, alignments) -> launch. The whole table is cleared when it reaches its maximum
+# size, as for operators' plans.
 launches: dict[tuple[Any, ...], Any] = {}
 _MOST_LAUNCHES = 4096
 
 
 def contiguous(x: Any, memory_format: Any = formats.contiguous_format, out: Any = None) -> Any:
-    """Return `x` with its elements dense in a memory format: `x` itself if they already are,
-    otherwise a new array.
+    """Return `x` with its elements dense in a memory format. If they already are, return `x`
+    itself, otherwise a new array.
 
     Args:
         x: an array of PyTorch, CuPy, JAX, NumPy, a tensor, or anything with DLPack or the CUDA
             array interface.
-        memory_format: gputensor's or PyTorch's, or its name.
+        memory_format: a format of gputensor or PyTorch, or its name.
         out: the array to write to, with x's sizes and dtype and any layout.
     Returns: an array of x's type on x's device, or `out`.
     """
@@ -56,7 +56,7 @@ def contiguous(x: Any, memory_format: Any = formats.contiguous_format, out: Any 
 
 
 def copy(dst: Any, src: Any) -> Any:
-    """Write the elements of `src`, broadcast and cast, into `dst`; returns `dst`.
+    """Write the elements of `src`, broadcast and cast, into `dst`. Return `dst`.
 
     dst, src: arrays on one device, with any strides; they may belong to different libraries.
     """
@@ -74,7 +74,7 @@ def check_out(op: str, out: ForeignArray, sizes: tuple[int, ...], element: Any) 
 
 
 def broadcast(op: str, dst: ForeignArray, src: ForeignArray) -> ForeignArray:
-    """Expand `src` to the sizes of `dst`; missing and 1-element dimensions are repeated."""
+    """Expand `src` to the sizes of `dst`: repeat dimensions of size 1 and add missing ones."""
     if src.sizes == dst.sizes:
         return src
     lead = len(dst.sizes) - len(src.sizes)
@@ -90,8 +90,8 @@ def broadcast(op: str, dst: ForeignArray, src: ForeignArray) -> ForeignArray:
 
 
 def _is_dense(x: ForeignArray, form: memory_format) -> bool:
-    """True if the strides are those of the format; the stride of a dimension of size 1 is
-    ignored."""
+    """Return True if the strides are those of the format. Strides of dimensions of size 1 do not
+    matter."""
     size = x.dtype.itemsize
     wanted = formats.strides_for("layout.contiguous", x.sizes, form)
     same = (n == 1 or s == w * size for n, s, w in zip(x.sizes, x.stride_bytes, wanted))
@@ -132,10 +132,10 @@ def remember(key: tuple[Any, ...], launch: Any) -> Any:
 def run(
     dst: ForeignArray, src: ForeignArray, launch: Any, operands: Callable[[], tuple[Any, ...]]
 ) -> None:
-    """Launch on the stream of dst's library, ordered after src's queued work and before src's later
-    work.
+    """Launch on the stream of dst's library, after src's queued work and before src's later work.
 
-    operands: called while that stream is current.
+    operands: a function that returns the launch's operands. It is called while that stream is
+    current.
     """
     index = dst.place.index
     if dst.stream == src.stream:
@@ -160,7 +160,8 @@ def check_writable(op: str, dst: ForeignArray) -> None:
 
 
 def check_overlap(op: str, dst: ForeignArray, src: ForeignArray) -> None:
-    """Raise if the operands share elements, because a device copies in no order."""
+    """Raise an error if the operands overlap, because a device copies elements in no fixed
+    order."""
     (low, high), (first, last) = dst.span(), src.span()
     same = dst.address == src.address and dst.stride_bytes == src.stride_bytes
     if low < last and first < high and not (same and dst.dtype is src.dtype):

@@ -1,4 +1,5 @@
-"""New arrays of a given array's library, and that library's names for dtypes and memory formats."""
+"""New arrays of a given array's library, and conversion of the library's dtypes and memory
+formats."""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ from ..tensor.make import allocate
 
 
 def empty(like: ForeignArray, sizes: tuple[int, ...], element: dtype, form: memory_format) -> Any:
-    """Return an uninitialised array of `like`'s library and device, dense in a memory format.
+    """Return an uninitialised array in the library and on the device of `like`, dense in a memory
+    format.
 
-    For an image, and for a library without a constructor or with immutable arrays, it is a tensor.
-    After it is written, `given` converts it.
+    The result is a tensor for an image, for a library without a constructor, and for a library with
+    immutable arrays. `given` converts the tensor after it was written.
     """
     order = range(len(sizes)) if form.order is None else form.order[::-1]
     strides = formats.strides_for("empty", sizes, form)
@@ -37,7 +39,7 @@ def empty(like: ForeignArray, sizes: tuple[int, ...], element: dtype, form: memo
 
 
 def _permuted(dense: Any, order: Any) -> Any:
-    """Return the dense array with its dimensions permuted back to their logical order."""
+    """Return the dense array with its dimensions permuted back to the logical order."""
     order = list(order)
     if order == sorted(order):
         return dense
@@ -45,14 +47,14 @@ def _permuted(dense: Any, order: Any) -> Any:
 
 
 def given(like: ForeignArray, made: Any) -> Any:
-    """Convert a written result of `empty` to an array of `like`'s library."""
+    """Convert a result of `empty` that has been written to an array of `like`'s library."""
     if like.library != "jax":
         return made
     return sys.modules["jax"].dlpack.from_dlpack(made)
 
 
 def as_dtype(op: str, value: Any) -> dtype:
-    """Return our dtype for a dtype of any library or for a name."""
+    """Return our dtype for a dtype of any library, or for its name."""
     if isinstance(value, dtype):
         return value
     name = str(value).rpartition(".")[2] if type(value).__module__ == "torch" else value
@@ -69,7 +71,7 @@ def as_dtype(op: str, value: Any) -> dtype:
 
 
 def as_format(op: str, value: Any) -> memory_format:
-    """Return our memory format for one of ours, for one of PyTorch's, or for a name."""
+    """Return our memory format for a format of gputensor or PyTorch, or for its name."""
     if isinstance(value, memory_format):
         return value
     name = value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""`gt.layout.pack`: scale, shift, cast and change the layout of an array in one read and one
+"""`gt.layout.pack`: scale, shift, cast and change the layout of an array, with one read and one
 write."""
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ def pack(
     memory_format: Any = formats.contiguous_format, out: Any = None, *, mean: Any = None,
     std: Any = None,
 ) -> Any:  # fmt: skip
-    """Compute `x * scale + bias` in another dtype and memory format, in one read and one write.
+    """Compute `x * scale + bias` in another dtype and memory format, with one read and one write.
 
     Args:
-        x: (N, C, …), or (C, H, W) for a single image; any strides, so NHWC pixels are given as
+        x: (N, C, …), or (C, H, W) for a single image, with any strides; so NHWC pixels are given as
             `pixels.permute(0, 3, 1, 2)`. A PIL image is read as (C, H, W), and the result is a
-            tensor. dtype: of the result; None for x's dtype, or for float32 if integers are
-            normalized. scale, bias:
-            a number, or one per channel; numbers, a list or an array on the host. mean, std:
-            numbers in the same form, instead of bias: `(x * scale - mean) / std`, as torchvision
-            normalizes pixels scaled to [0, 1] (scale=1 / 255). The two steps are one product and
-            one sum, so the last bit may differ.
-        memory_format: of the result: contiguous_format is NCHW, channels_last is NHWC.
+            tensor.
+        dtype: the dtype of the result; None means x's dtype, or float32 if integers are normalized.
+        scale, bias: a number, or one number per channel, as a list or an array on the host.
+        mean, std: numbers in the same form, in place of bias: `(x * scale - mean) / std`, as
+            torchvision normalizes pixels scaled to [0, 1] (scale=1 / 255). This is computed as one
+            product and one sum, so the last bit may differ.
+        memory_format: the format of the result: contiguous_format is NCHW, channels_last is NHWC.
         out: the array to write to.
-    Returns: an array of x's type on x's device, or `out`. Computed in f32, or in f64 if x or the
-        result is f64; integers are rounded to nearest even and saturated, NaN gives 0.
+    Returns: an array of x's type on x's device, or `out`. It is computed in f32, or in f64 if x or
+        the result is f64. Integers are rounded to nearest even and saturated; NaN gives 0.
     """
     op = "layout.pack"
     normal = mean is not None or std is not None
@@ -68,7 +68,7 @@ def pack(
 def _factors(
     op: str, src: ForeignArray, dst: ForeignArray, scale: Any, bias: Any, mean: Any, std: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the factor and the summand for x, as f64, one of each per channel."""
+    """Return the factor and the summand for each channel, as two f64 arrays."""
     if dst.place is not src.place:
         raise errors.mixed_devices(op, dst, "out", src, "x")
     if len(src.sizes) < 3:
@@ -106,14 +106,14 @@ def _scale(op: str, dst: ForeignArray, src: ForeignArray, by: np.ndarray, plus: 
     run(dst, src, launch, lambda: (dst.address, src.address, *_tables(dst, by, plus)))
 
 
-# Numbers for at most this many channels are launch parameters. For more channels they are a table
-# in device memory.
+# The numbers of at most this many channels are launch parameters. More numbers are stored in a
+# table in device memory.
 _INLINE_CHANNELS = 16
 
 
 class _Scaled:
-    """The layout of `pack` for binding.bind: any strides; the third operand is a table with one
-    entry per channel."""
+    """The layout of `pack` for binding.bind: any strides, and a table with one entry per channel as
+    the third operand."""
 
     __slots__ = ("shape", "stride_bytes", "dtypes", "common_dtype")
 
@@ -125,8 +125,8 @@ class _Scaled:
 
 
 def _tables(dst: ForeignArray, *tables: np.ndarray) -> Iterator[Any]:
-    """Return scale and bias, each as numbers, or as the address of an f32 table that is copied to
-    the device on the current stream."""
+    """Return scale and bias. Each is a tuple of numbers, or the address of an f32 table that is
+    copied to the device on the current stream."""
     for values in tables:
         if values.size <= _INLINE_CHANNELS:
             yield tuple(values.tolist())
@@ -137,7 +137,7 @@ def _tables(dst: ForeignArray, *tables: np.ndarray) -> Iterator[Any]:
 
 
 def _per_channel(op: str, arg: str, given: Any, src: ForeignArray, default: float) -> np.ndarray:
-    """Return one f64 number per channel."""
+    """Return one f64 number for each channel."""
     dim = 1 if len(src.sizes) > 3 else 0
     channels = src.sizes[dim]
     if given is None:
@@ -149,7 +149,7 @@ def _per_channel(op: str, arg: str, given: Any, src: ForeignArray, default: floa
     if values.size in (1, channels):
         return np.broadcast_to(values, channels)
     remedy = ""
-    if values.size == src.sizes[-1]:  # an array with these sizes is probably NHWC pixels
+    if values.size == src.sizes[-1]:  # the array is probably NHWC pixels
         last = len(src.sizes) - 1
         order = ", ".join(map(str, (*range(dim), last, *range(dim, last))))
         method = "transpose" if src.library in ("numpy", "cupy", "jax") else "permute"

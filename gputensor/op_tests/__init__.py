@@ -1,7 +1,7 @@
-"""Tests for authors of devices: operators are called with the samples of tests/rows, on the CPU and
-on the device.
+"""Tests for authors of devices: call each operator on the CPU and on the device with the same
+samples.
 
-`samples.json` has the calls; `python -m tests.freeze_samples` writes it from tests/rows. `check.py`
-runs them, and `gputensor backend check NAME` reports. The CPU's results are the reference; our own
-tests compare them with NumPy.
+`samples.json` contains the calls, which `python -m tests.freeze_samples` takes from tests/rows.
+`check.py` runs them, and `gputensor backend check NAME` prints the results. The reference is the
+CPU's result, which our own tests compare with NumPy.
 """

@@ -1,8 +1,8 @@
-"""The op tests: they run every sample on the CPU and on a device, compare the results, and report
-the kernel's source.
+"""The op tests: run every sample on the CPU and on a device, compare the results, and report where
+the device's kernels come from.
 
 A call is `native` if it stayed on the device, `fallback` if part of it ran on the CPU, `missing` if
-a kernel is missing, `failed` if its result differs from the CPU's.
+a kernel is missing, and `failed` if its result differs from the CPU's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WORST_LAST = (NATIVE, FALLBACK, MISSING, FAILED)
 
 
 class Outcome:
-    """The outcome for one operator: calls by status, fallbacks and missing kernels, and
+    """The result of one operator's tests: calls by status, fallbacks and missing kernels,
     failures."""
 
     __slots__ = ("name", "counts", "served_elsewhere", "failures")
@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def executed(self) -> int:
-        """Calls that returned a result, correct or not."""
+        """The number of calls that returned a result, correct or not."""
         return sum(self.counts.values()) - self.counts[MISSING]
 
     @property
@@ -62,7 +62,7 @@ class Outcome:
 
 
 def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[Outcome]:
-    """Yield the outcome of each row on a device. A sample runs with one dtype and one layout;
+    """Yield the outcome of each row on a device. A sample runs with one dtype and one layout, or,
     if `every` is true, with all dtypes and layouts.
     """
     with _Watch(place) as watch:
@@ -78,7 +78,7 @@ def check(rows: list[Samples], place: device, every: bool = False) -> Iterator[O
 
 
 class _Watch:
-    """Records the operators that used the device's fallback since `begin`."""
+    """Records the operators for which the device's fallback was used since `begin`."""
 
     def __init__(self, place: device) -> None:
         self.key = keys.runtime_key(BACKEND_OF_TYPE[place.type])
@@ -120,7 +120,7 @@ class _Case:
         return f"{self.row.name}{_shown(self.args)} [{self.dtype.short}, {self.layout}]"
 
     def build(self, place: device) -> tuple[list[Any], dict[str, Any], list[Tensor]]:
-        """Return (args, kwargs, tensors) on a device."""
+        """Return (args, kwargs, tensors) of the call on a device."""
         tensors: list[Tensor] = []
 
         def enter(x: Any) -> Any:
@@ -149,7 +149,7 @@ def _cases(row: Samples, every: bool) -> Iterator[_Case]:
                 for layout in layouts:
                     yield _Case(row, sample, of, layout)
         else:
-            # The number of dtypes and the number of layouts have no common factor, so all
+            # The number of dtypes and the number of layouts have no common divisor, so all
             # combinations occur.
             of = row.dtypes[number % len(row.dtypes)]
             yield _Case(row, sample, of, layouts[number % len(layouts)])
@@ -162,7 +162,7 @@ def _shown(x: Any) -> str:
 
 
 def _forms(name: str) -> list[Callable[..., Any]]:
-    """Return the public form of a row's operator, and its in-place form."""
+    """Return the public function of a row's operator and, if there is one, its in-place form."""
     found = [_main_form(name)]
     in_place = getattr(ops.aten, f"{name}_", None) if not name.endswith("_") else None
     return found if in_place is None else [*found, in_place]
@@ -181,7 +181,7 @@ def _run(
 ) -> None:
     expected, _, wanted = _call(case, form, device("cpu"))
     if isinstance(expected, errors.GpuTensorError) and form is not _main_form(case.row.name):
-        return  # the in-place form does not take these operands
+        return  # the in-place form does not support these operands
     watch.seen.clear()
     found, raised, tensors = _call(case, form, place)
     served_elsewhere = set(watch.seen)
@@ -189,7 +189,7 @@ def _run(
         if raised is not None:
             raise raised
         _compare(found, expected, case, place, bool(served_elsewhere))
-        # compare the operands too, because some operators write to them
+        # compare the operands, too, because some operators write to them
         for x, y in zip(tensors, wanted):
             _compare(x, y, case, place)
     except _Differs as difference:
@@ -228,8 +228,8 @@ class _Differs(Exception):
 def _compare(
     found: Any, expected: Any, case: _Case, place: device, is_copied: bool = False
 ) -> None:
-    """Compare a result with the CPU's. is_copied: a fallback copied the result to the device,
-    without gaps between elements."""
+    """Compare a result with the CPU's. is_copied: a fallback copied the result to the device, which
+    removed gaps between its elements."""
     if isinstance(expected, errors.GpuTensorError):
         raise _Differs(f"was not refused; the CPU says {expected}")
     if isinstance(expected, (list, tuple)):

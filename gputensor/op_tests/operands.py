@@ -1,8 +1,8 @@
-"""Tensors for the samples of tests/rows. Each has values of a given kind, and its own storage.
+"""Tensors for the samples of tests/rows, with values of a given kind and storages of their own.
 
-An operand's values do not depend on the device or layout, except that `expanded` repeats the first
-element of the first dimension. The gaps between elements are filled with ones, which reveals reads
-and writes outside of the elements.
+An operand's values do not depend on device and layout, except that the layout `expanded` repeats
+the first element of the first dimension. Gaps between elements contain ones, so that reads and
+writes outside the elements are detected.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LAYOUTS = ("contiguous", "transposed", "channels_last", "step 2", "expanded", "o
 
 
 class T:
-    """A tensor in a sample: its sizes and, if they matter, the kind of its values, its dtype and
-    its layout.
+    """A tensor in a sample: its sizes, and optionally the kind of its values, its dtype and its
+    layout.
 
-    values: `any` (edges of the dtype, NaN, infinities), `exact` (small, so that a few operations on
-    them are exact in every dtype), `nonzero` (exact without 0), `positive` (uniform in [0.5, 1), so
-    that sums do not cancel), `classes` (0, 1 or 2), `zeros`, `ones`.
-    dtype, layout: None for those of the test case. as_storage: the argument is the tensor's
-    storage.
+    values: `any` (extreme values of the dtype, NaN, infinities), `exact` (small numbers, for which
+    a few operations are exact in every dtype), `nonzero` (exact, without 0), `positive` (uniform in
+    [0.5, 1), so that sums do not cancel), `classes` (0, 1 or 2), `zeros`, `ones`.
+    dtype, layout: None means those of the test case. as_storage: pass the tensor's storage instead
+    of the tensor.
     """
 
     __slots__ = ("sizes", "values", "dtype", "layout", "as_storage")
@@ -56,7 +56,7 @@ _REALS = (
 
 @lru_cache(maxsize=4096)
 def values(sizes: tuple[int, ...], kind: str, of: dtype, position: int) -> np.ndarray:
-    """Return the values of the operand at index `position` in a sample; they are read-only."""
+    """Return the values of the operand at index `position` in a sample, as a read-only array."""
     random = np.random.default_rng([position, len(sizes), *sizes])
     count = math.prod(sizes)
     with np.errstate(all="ignore"):
@@ -94,7 +94,7 @@ def _any(random: np.random.Generator, count: int, of: dtype) -> np.ndarray:
         few += [-1, -2, -7, -100] if of.is_signed else []
         return np.array(few, of.np)[random.integers(0, len(few), count)]
     if of.category == COMPLEX:
-        # Products and quotients of infinite complex numbers differ between libraries.
+        # products and quotients of infinite complex numbers differ between libraries
         return _exact(random, count, of)
     edges = np.array(_REALS)
     start = int(random.integers(0, len(edges)))
@@ -141,7 +141,8 @@ _KINDS = {
 
 
 def strides_of(sizes: tuple[int, ...], layout: str) -> tuple[tuple[int, ...], int] | None:
-    """Return (strides, offset) in elements; None if the layout equals the contiguous one."""
+    """Return (strides, offset) in elements, or None if the layout would equal the contiguous
+    one."""
     dense = contiguous_strides(sizes)
     if layout == "contiguous":
         return dense, 0
@@ -166,7 +167,7 @@ def strides_of(sizes: tuple[int, ...], layout: str) -> tuple[tuple[int, ...], in
 
 @dataclass(slots=True, eq=False)
 class Built:
-    """A tensor made for one call, and the content of its whole storage before the call."""
+    """A tensor made for one call, and a copy of its whole storage from before the call."""
 
     tensor: Any
     before: np.ndarray
@@ -185,7 +186,7 @@ def layout_of(operand: T, layout: str) -> tuple[tuple[int, ...], int]:
 
 
 def array_of(operand: T, of: dtype, layout: str, position: int) -> np.ndarray:
-    """Return the values that `build` writes to the operand in this layout."""
+    """Return the values that `build` writes to the operand with this layout."""
     of = operand.dtype or of
     found = values(operand.sizes, operand.values, of, position)
     strides, _ = layout_of(operand, layout)

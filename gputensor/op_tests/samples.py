@@ -1,4 +1,4 @@
-"""Samples as text: conversion of calls to JSON and back."""
+"""Conversion of samples, the test calls of operators, to JSON and back."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Fill:
 
 
 class Samples:
-    """The calls of one operator, from its row.
+    """The test calls of one operator, taken from its row in tests/rows.
 
-    samples: (args, kwargs). dtypes: supported ones. has_values: False if the result's elements are
-    unspecified (`empty`). device_ulp: the allowed difference between devices.
+    samples: (args, kwargs) pairs. dtypes: the supported dtypes. has_values: False if the result's
+    elements are unspecified (`empty`). device_ulp: the accepted difference between devices.
     """
 
     __slots__ = ("name", "samples", "dtypes", "has_values", "device_ulp", "refuses_expanded")
@@ -46,7 +46,7 @@ class Samples:
 
 
 def load() -> list[Samples]:
-    """Return the frozen samples."""
+    """Return the samples in samples.json."""
     text = (files(__package__) / FILE).read_text(encoding="utf-8")
     return [
         Samples(
@@ -59,7 +59,7 @@ def load() -> list[Samples]:
 
 
 def dump(rows: list[Samples]) -> str:
-    """Return the text of samples.json, one line for each sample."""
+    """Return samples as the text of samples.json, with one line for each sample."""
     parts = []
     for row in rows:
         head = {

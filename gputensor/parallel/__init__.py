@@ -1,1 +1,1 @@
-"""Modules for data-parallel training: the names of `gt.nn.parallel`, and SyncBatchNorm."""
+"""Modules for data-parallel training: the classes of `gt.nn.parallel`, and SyncBatchNorm."""

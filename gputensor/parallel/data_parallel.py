@@ -1,4 +1,4 @@
-"""`DataParallel` for one device: a wrapper that calls the module."""
+"""`DataParallel` for one device: a module that calls the wrapped module."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from ..nn.modules.module import Module
 
 
 class DataParallel(Module):
-    """Wrap a module. Its parameters are named `module.…`. Inputs are not split over devices.
+    """Wrap a module. Its parameter names get the prefix `module.`. Inputs are not split over
+    devices.
 
     Args:
-        device_ids: a list of one device, to which the module is moved; None leaves it.
+        device_ids: a list of one device, to which the module is moved; None does not move it.
         output_device, dim: accepted without effect; results are on the module's device.
     """
 

@@ -27,15 +27,15 @@ from .hooks import reduction
 from .uneven import Uneven
 
 _NAME = "DistributedDataParallel"
-# Options of PyTorch that would change the reduced values, or the time at which they are reduced.
-# They are not supported.
+# Options of PyTorch that are not supported: they would change the reduced values or the time of the
+# reduction.
 _ABSENT = (
     "delay_all_reduce_named_params", "param_to_hook_all_reduce", "mixed_precision", "device_mesh",
 )  # fmt: skip
 
 
 class DistributedDataParallel(Module):
-    """Wrap a module; after backward its gradients are the means over all ranks.
+    """Wrap a module. After backward its gradients are the means over all ranks.
 
         model = gt.nn.parallel.DistributedDataParallel(model)
 
@@ -44,13 +44,15 @@ class DistributedDataParallel(Module):
     returns after the last reduction. Names of parameters and buffers begin with `module.`.
 
     Args:
-        device_ids: None, or a list of the module's one device; inputs are not moved.
+        device_ids: None, or a list of the one device of the module. Inputs are not moved.
         output_device, dim, gradient_as_bucket_view, check_reduction: accepted without effect.
         broadcast_buffers: copy rank 0's buffers in each forward with gradients.
         process_group: the ranks, by default all.
         bucket_cap_mb: size of a bucket in MiB, by default 25.
-        find_unused_parameters: if an output does not depend on a parameter, its gradient counts as
-            zeros; a parameter that no rank uses keeps its gradient. Without this option, a
+        find_unused_parameters: if an output does not depend on a parameter, the parameter's
+        gradient
+            counts as zeros. A parameter that no rank uses keeps its gradient. Without this option,
+            a
             parameter without a gradient raises an error in the next forward.
         static_graph: accepted; implies find_unused_parameters=True.
         init_sync: copy parameters and buffers of rank 0 in the constructor.
@@ -115,7 +117,7 @@ class DistributedDataParallel(Module):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without group and reducer. Unpickled modules make new ones."""
+        """Return the state without group and reducer, which an unpickled module makes anew."""
         left = "process_group", "_reducer"
         return {name: value for name, value in vars(self).items() if name not in left}
 
@@ -127,7 +129,7 @@ class DistributedDataParallel(Module):
             self._reducer.use_hook(*self._comm_hook)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Call the module. The following backward reduces gradients."""
+        """Call the module. A backward from its output reduces gradients."""
         reduces = self.require_backward_grad_sync and is_grad_enabled()
         self._reducer.check_ended()
         syncs, source = self.require_forward_param_sync and self.broadcast_buffers, 0
@@ -143,7 +145,7 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """In the block each rank accumulates its gradients without reduction.
+        """Within the block, each rank accumulates its own gradients without a reduction.
 
         The first backward after the block reduces the sums.
         """
@@ -155,7 +157,7 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """Reduce the gradients by `hook(state, bucket)` instead of the mean. May be called once.
+        """Replace the computation of means by `hook(state, bucket)`. May be called once.
 
         hook: receives a GradBucket and returns a Future of the tensor that replaces its gradients,
             such as `all_reduce(..., async_op=True).get_future()`. parallel/hooks.py has examples.
@@ -174,12 +176,14 @@ class DistributedDataParallel(Module):
     ) -> Iterator[None]:  # fmt: skip
         """Train in the block with a different number of batches on each rank.
 
-        A rank that leaves the block takes part with zeros in the reductions of other ranks. It then
-        gets the parameters and buffers of a rank that had the most batches. Do not use several
-        groups, or collectives of your own, in the block: ranks would wait for each other for ever.
+        A rank that leaves the block takes part in the other ranks' reductions with zeros. At the
+        end it receives the parameters and buffers of a rank that had the most batches. In the
+        block, do not use other groups or collectives of your own: ranks would wait for each other
+        for ever.
 
-        divide_by_initial_world_size: True for means over all ranks, False for means over ranks that
-        still have batches.
+        divide_by_initial_world_size: True for means over all ranks, False for means over the ranks
+        that
+            still have batches.
         throw_on_early_termination: raise on all ranks as soon as one rank has no more batches.
         """
         options = {
@@ -204,9 +208,8 @@ class DistributedDataParallel(Module):
             self._uneven, self._reducer.scale = None, 1.0
 
     def _follow(self, uneven: Uneven) -> None:
-        """Take part in the steps of other ranks; at the end, copy the parameters of a rank that
-        trained to the end.
-        """
+        """Take part in the other ranks' steps. At the end, copy the parameters of a rank that had
+        the most batches."""
         while (step := uneven.next()) is not None:
             reduces, syncs = step
             self._reducer.scale = uneven.scale
@@ -219,10 +222,10 @@ class DistributedDataParallel(Module):
 
 
 class _Reducer:
-    """Starts the reduction of each bucket when its gradients are complete. After starting the last
-    one, it waits for all.
+    """Starts the reduction of each bucket when its gradients are complete. When the last bucket was
+    started, it waits for all.
 
-    Buckets start in the same order on all ranks: from the last parameter to the first.
+    Buckets are started in the same order on all ranks: from the last parameter to the first.
     """
 
     def __init__(
@@ -247,17 +250,17 @@ class _Reducer:
         return mean(bucket, group)
 
     def use_hook(self, state: Any, hook: Any) -> None:
-        """Reduce buckets by a communication hook."""
+        """Reduce the buckets by a communication hook."""
         count = len(self._buckets)
         for n, bucket in enumerate(self._buckets):
             bucket.reduce = reduction(state, hook, n, n + 1 == count)
 
     def shadow(self) -> None:
-        """Take part in a backward of the other ranks, with zeros."""
+        """Take part in a backward of the other ranks, with gradients of zero."""
         shadow(self._group, self._buckets, self._finds_unused)
 
     def check_ended(self) -> None:
-        """Raise if the last backward left a parameter without a gradient."""
+        """Raise an error if the last backward left a parameter without a gradient."""
         if not (self._is_awaited and self._began):
             return
         names = [name for key, name in self._names.items() if key in self._missing]
@@ -269,9 +272,8 @@ class _Reducer:
         )  # fmt: skip
 
     def begin(self, output: Any) -> None:
-        """Expect gradients of all parameters that the output depends on.
-
-        None: expect no gradient.
+        """Expect gradients of all parameters on which `output` depends. For None, expect no
+        gradients.
         """
         self._is_awaited = output is not None
         if output is None:
@@ -301,7 +303,7 @@ class _Reducer:
         return made
 
     def _go_on(self) -> None:
-        """Start complete buckets; once all are started, wait for the means."""
+        """Start the complete buckets. When all are started, wait for the means."""
         self._started = start_ready(self._group, self._buckets, self._started)
         if self._started == len(self._buckets):
             self._is_awaited = False
@@ -309,7 +311,7 @@ class _Reducer:
 
 
 def _used(output: Any) -> set[int]:
-    """Return the ids of all leaves that an output, or a container of outputs, depends on."""
+    """Return the ids of all leaves on which an output, or the outputs in a container, depend."""
     leaves: set[int] = set()
     seen: set[int] = set()
     nodes: list[Any] = [x.grad_fn for x in _tensors(output) if x.grad_fn is not None]
@@ -341,7 +343,7 @@ def _tensors(found: Any) -> Iterator[Tensor]:
 
 def _trained(module: Any) -> list[Tensor]:
     """Return the parameters to train. Raises: ArgumentError for a module without parameters, or
-    with lazy parameters that have no sizes yet."""
+    with lazy parameters whose sizes are not known yet."""
     if not isinstance(module, Module):
         raise errors.wrong_type(_NAME, "module", "be a Module", module)
     if any(is_lazy(x) for x in (*module.parameters(), *module.buffers())):
@@ -354,7 +356,7 @@ def _trained(module: Any) -> list[Tensor]:
 
 
 def _check_devices(device_ids: Any, trained: list[Any]) -> None:
-    """Raise unless `device_ids` is the one device of all parameters."""
+    """Raise an error unless `device_ids` is a list of the device of all parameters."""
     if device_ids is None:
         return
     if not isinstance(device_ids, (list, tuple)) or len(device_ids) != 1:
@@ -367,7 +369,8 @@ def _check_devices(device_ids: Any, trained: list[Any]) -> None:
 
 
 def _check_same(module: Module, group: ProcessGroup) -> None:
-    """Raise, on all ranks, unless parameters and buffers have equal names, shapes and dtypes."""
+    """Raise an error on all ranks unless parameters and buffers have equal names, shapes and
+    dtypes."""
     held = [*module.named_parameters(), *module.named_buffers()]
     text = repr([(name, tuple(x.shape), str(x.dtype), x.requires_grad) for name, x in held])
     digest = zlib.crc32(text.encode())
@@ -380,7 +383,8 @@ def _check_same(module: Module, group: ProcessGroup) -> None:
 
 
 def _broadcast(tensors: Iterable[Tensor], group: ProcessGroup, source: int = 0) -> None:
-    """Copy the tensors of a rank to all ranks, in one message for each dtype and device."""
+    """Copy the tensors of rank `source` to all ranks, with one message for each dtype and
+    device."""
     kinds: dict[Any, list[Tensor]] = {}
     for x in tensors:
         kinds.setdefault((x.dtype, x.device), []).append(x)

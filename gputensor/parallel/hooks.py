@@ -1,7 +1,8 @@
 """Communication hooks of `DistributedDataParallel`: functions that reduce a bucket of gradients.
 
-A hook is called as `hook(state, bucket)`, in the same order on all ranks. It returns a Future of
-the tensor that replaces the bucket's gradients. state: the process group, None for the world.
+A hook is called as `hook(state, bucket)`, in the same order of buckets on all ranks. It returns a
+Future of the tensor that replaces the bucket's gradients. For the hooks of this module, state is
+the process group, or None for all ranks.
 
 Source: torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py.
 """
@@ -27,14 +28,14 @@ Hook = Callable[[Any, "GradBucket"], Future]
 
 
 class GradBucket:
-    """The gradients of some parameters, in one flat tensor."""
+    """The gradients of several parameters, in one flat tensor."""
 
     def __init__(self, bucket: Bucket, index: int, is_last: bool) -> None:
         self._bucket, self._index, self._is_last = bucket, index, is_last
         self._buffer: Tensor = bucket.flat
 
     def index(self) -> int:
-        """The bucket's index, in the order in which buckets are reduced."""
+        """Return the bucket's index in the order of reductions."""
         return self._index
 
     def is_last(self) -> bool:
@@ -42,7 +43,7 @@ class GradBucket:
         return self._is_last
 
     def buffer(self) -> Tensor:
-        """The flat tensor of all gradients."""
+        """Return the flat tensor of all gradients."""
         return self._buffer
 
     def set_buffer(self, buffer: Tensor) -> None:
@@ -53,18 +54,18 @@ class GradBucket:
         self._buffer = buffer
 
     def parameters(self) -> list[Tensor]:
-        """The parameters, in the order of the flat tensor."""
+        """Return the parameters, in the order of their gradients in the flat tensor."""
         return [*self._bucket.parameters]
 
     def gradients(self) -> list[Tensor]:
-        """The gradients of the parameters: views of the flat tensor."""
+        """Return the parameters' gradients, as views of the flat tensor."""
         found = self.parameters()
         parts = self._buffer.split([p.numel() for p in found])
         return [part.view(p.shape) for part, p in zip(parts, found)]
 
 
 def reduction(state: Any, hook: Hook, index: int, is_last: bool) -> Any:
-    """Return the function `Bucket.reduce` that calls a hook.
+    """Return a function for `Bucket.reduce` that calls a hook.
 
     Raises: TypeError, in backward, if the hook does not return a Future of a tensor that fits the
     bucket.
@@ -81,7 +82,7 @@ def reduction(state: Any, hook: Hook, index: int, is_last: bool) -> Any:
 
 
 def _checked(found: Any, flat: Tensor) -> Tensor:
-    """Return the tensor that a hook's future holds, alone or in a list."""
+    """Return the tensor from the value of a hook's future. It may be in a list of one item."""
     value = found[0] if isinstance(found, (list, tuple)) and len(found) == 1 else found
     if not isinstance(value, Tensor) or value.numel() != flat.numel():
         rule = f"return a Future of a tensor of {flat.numel()} elements"
@@ -90,7 +91,7 @@ def _checked(found: Any, flat: Tensor) -> Tensor:
 
 
 def _mean_of(group: Any, tensor: Tensor) -> Future:
-    """Start to replace a tensor by its mean over a group; return a Future of it."""
+    """Start to replace a tensor by its mean over a group. Return a Future of the mean."""
     where = group_of("all_reduce", group)
     work = all_reduce(tensor.div_(where.size()), group=where, async_op=True)
     assert work is not None
@@ -103,7 +104,8 @@ def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
 
 
 def _compressed(kind: dtype, hook: Hook) -> Hook:
-    """Return a hook that receives the gradients in another dtype; its results are cast back."""
+    """Return a hook that calls `hook` with gradients in another dtype, and casts the results
+    back."""
 
     def wrapped(state: Any, bucket: GradBucket) -> Future:
         whole = bucket.buffer()
@@ -119,12 +121,12 @@ def _compressed(kind: dtype, hook: Hook) -> Hook:
 
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:
-    """Return a hook that calls another one with gradients cast to float16."""
+    """Return a hook that calls `hook` with gradients cast to float16."""
     return _compressed(float16, hook)
 
 
 def bf16_compress_wrapper(hook: Hook) -> Hook:
-    """Return a hook that calls another one with gradients cast to bfloat16."""
+    """Return a hook that calls `hook` with gradients cast to bfloat16."""
     return _compressed(bfloat16, hook)
 
 

@@ -22,8 +22,9 @@ from ..nn.modules.norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _BatchNorm
 class SyncBatchNorm(_BatchNorm):
     """Batch norm of (N, C, *) over the batches of all ranks of a group, on any device.
 
-    In training all ranks must call forward and backward. Each does one collective of 2 C + 1
-    numbers. In evaluation, or without other ranks, it is a batch norm of this rank's batch.
+    In training, all ranks must call forward and backward. Each of these calls makes one collective
+    of 2 C + 1 numbers. In evaluation, or if there are no other ranks, it normalizes this rank's
+    batch alone.
 
     process_group: the ranks, by default all.
     """
@@ -75,7 +76,7 @@ class SyncBatchNorm(_BatchNorm):
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
         """Replace every BatchNorm in a module by a SyncBatchNorm with the same parameters.
 
-        Returns: the module, or the replacement if it is a BatchNorm itself.
+        Returns: the module, or its replacement if the module itself is a BatchNorm.
         """
         if not isinstance(module, Module):
             raise errors.wrong_type("convert_sync_batchnorm", "module", "be a Module", module)
@@ -101,9 +102,9 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _statistics(x: Tensor, group: ProcessGroup) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean, variance and number of elements of each channel over all ranks; differentiable.
+    """Return mean, variance and element count of each channel over all ranks. It is differentiable.
 
-    Each rank subtracts its own mean first, so that large means do not reduce accuracy.
+    Each rank first subtracts its own mean, so that large means do not reduce the accuracy.
     """
     channels = x.shape[1]
     dims = [0, *range(2, x.ndim)]

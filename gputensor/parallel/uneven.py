@@ -16,10 +16,9 @@ from ..exchange.construct import tensor
 
 
 class Uneven:
-    """One pass over the batches within `join`.
+    """The number of batches left on each rank, in one use of `join`.
 
-    divides_by_all: True for means over all ranks of the group, False for means over ranks that
-    divides_by_all: True for means over all ranks of the group, False for means over ranks that
+    divides_by_all: True for means over all ranks of the group, False for means over the ranks that
     still have batches. stops: raise on all ranks as soon as one rank has no more batches.
     """
 
@@ -27,11 +26,12 @@ class Uneven:
         self._group, self._device = group, device
         self._divides_by_all, self._stops = divides_by_all, stops
         self._steps: int = 0  # The number of forward calls of this rank.
-        # The number of ranks in the group with batches, from the last count.
+        # The ranks that had batches at the last count.
         self.active: list[int] = []
 
     def _count(self, is_active: bool, reduces: bool, syncs: bool) -> tuple[bool, bool]:
-        """Learn which ranks have batches. Return (reduces, syncs) of these ranks in this step."""
+        """Find out which ranks still have batches. Return (reduces, syncs) of their present
+        step."""
         size, rank = self._group.size(), self._group.rank()
         flags = [int(is_active and n == rank) for n in range(size)]
         counts = tensor([*flags, int(reduces), int(syncs)], device=self._device)
@@ -46,25 +46,24 @@ class Uneven:
         return bool(reducing), bool(syncing)
 
     def begin(self, reduces: bool, syncs: bool) -> None:
-        """Announce a forward of this rank. reduces: its backward reduces gradients; syncs: it
-        copies buffers.
-        """
+        """Announce a forward of this rank. reduces: its backward reduces gradients. syncs: it
+        copies buffers."""
         self._count(True, reduces, syncs)
         self._steps += 1
 
     def next(self) -> tuple[bool, bool] | None:
-        """Return (reduces, syncs) of the other ranks' next step; None once all ranks have ended."""
+        """Return (reduces, syncs) of the other ranks' next step, or None if no rank has batches."""
         found = self._count(False, False, False)
         return found if self.active else None
 
     @property
     def scale(self) -> float:
-        """The factor that turns means over all ranks into means over ranks that still have
+        """The factor that converts means over all ranks to means over the ranks that still have
         batches."""
         return 1.0 if self._divides_by_all else self._group.size() / len(self.active)
 
     def last(self) -> int:
-        """Return a rank that had the most batches, the same rank on all ranks."""
+        """Return a rank that had the most batches. The result is the same on all ranks."""
         size = self._group.size()
         found = tensor([self._steps * size + self._group.rank()], device=self._device)
         all_reduce(found, ReduceOp.MAX, self._group)
@@ -74,8 +73,8 @@ class Uneven:
 def Join(
     joinables: Any, enable: bool = True, throw_on_early_termination: bool = False, **kwargs: Any
 ) -> AbstractContextManager[None]:
-    """The context manager `joinables[0].join(...)` of one DistributedDataParallel, under PyTorch's
-    name.
+    """Return the context manager `joinables[0].join(...)`, for a list of one
+    DistributedDataParallel. The name is PyTorch's.
 
     kwargs: divide_by_initial_world_size.
     """

@@ -1,1 +1,1 @@
-"""Observation of calls: the profiler and the audit of copies."""
+"""Measurement of operator calls: the profiler, and the audit of copies."""

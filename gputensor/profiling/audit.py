@@ -1,9 +1,9 @@
-"""`with gt.audit_copies() as audit:` lists every copy, cast, transfer and lost memory format.
+"""`with gt.audit_copies() as audit:` lists copies, casts, transfers and lost memory formats.
 
-Each record has bytes, time and the line of the program that caused it. Copies are recorded in the
-kernel of `copy_`, which every copy calls, so internal copies of operators are included. Not
-recorded: kernels that read two dtypes without a temporary, which make no cast, and conversions of
-NumPy arrays, which do not pass through the dispatcher.
+Each record has the bytes, the time, and the program line that caused it. Copies are recorded in the
+kernel of `copy_`, through which operators also make their internal copies. Not recorded are kernels
+that read two dtypes without a temporary, because they make no cast, and conversions of NumPy
+arrays, because they do not pass through the dispatcher.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ class Record:
     """One copy, or one result whose memory format was lost.
 
     kind: copy, cast (to another dtype), transfer (to another device), or format (lost memory
-    format). op: the operator that the program called; path: the operators from there to the copy.
-    nbytes: bytes of the written elements. time_us: on the host, None for a format; device_us: on
-    the device, if it has events.
-    site: file:line of the program. what: source and destination.
-    """
+    format). op: the operator that the program called. path: the operators between `op` and the
+    copy. nbytes: the bytes of the written elements. time_us: host time, None for kind format.
+    device_us: device time, if the device has events. site: file:line in the program. what: source
+    and destination."""
 
     __slots__ = ("kind", "op", "path", "nbytes", "time_us", "device_us", "site", "what", "_events")
     kind: str
@@ -62,9 +61,9 @@ class Record:
 
 
 class audit_copies:
-    """Record the copies of the block, in all threads; `str(audit)` is a table of them.
+    """Record the copies made in the block by all threads. `str(audit)` formats them as a table.
 
-    records: in the order in which the copies ended.
+    records: the records, in the order in which the copies ended.
     """
 
     def __init__(self) -> None:
@@ -123,7 +122,7 @@ class audit_copies:
         return result
 
     def _compare_formats(self, operator: Operator, args: tuple[Any, ...], result: Any) -> None:
-        """Record a result that is row-major although an operand of the same rank was
+        """Record a row-major result of an operator whose operand of the same rank was
         channels_last."""
         if any(isinstance(a, formats.memory_format) for a in args):
             return  # the program requested this format
@@ -142,7 +141,7 @@ class audit_copies:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes written by copies, casts and transfers."""
+        """The number of bytes written by copies, casts and transfers."""
         return sum(r.nbytes for r in self.records if r.kind != "format")
 
     def __len__(self) -> int:
@@ -160,8 +159,8 @@ class audit_copies:
         return f"{columns(lines, left=4)}\n{total}"
 
 
-# Operators that may copy -> a function of the operators that led there, which returns True if a
-# copy is made. The operator that materialises a lazy conjugate copies it.
+# Operator that may copy -> a function of the running operators (the path), which returns True if a
+# copy is made. The operator that materialises a lazy conjugate is one that copies.
 _COPYING: dict[Operator, Callable[[tuple[Operator, ...]], bool]] = {
     _operators.copy_: lambda path: True,
     _operators.flip: lambda path: True,
@@ -190,7 +189,7 @@ def _layout(tensor: Tensor) -> str:
 
 
 def _site() -> str:
-    """Return file:line of the innermost frame outside of this package."""
+    """Return file:line of the innermost frame outside this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back

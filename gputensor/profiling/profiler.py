@@ -1,13 +1,13 @@
-"""Profiler: calls, host time and device time of every hop, by operator and dispatch key.
+"""Profiler: number of calls, host time and device time by operator and dispatch key.
 
     with gt.profiler.profile() as prof:
         (a @ b).sum()
     print(prof.table())
 
-Turning a profile on wraps every kernel of every table with a clock (`dispatcher.add_wraps`), in all
-threads; without a profile nothing here runs. A hop is a kernel that ran, so keys that fall through
-do not appear. A device time is the time between two events on the current stream; it is read at the
-end of the profile.
+Starting a profile wraps every kernel in every dispatch table with a clock (`dispatcher.add_wraps`),
+for all threads. Without a profile, none of this code runs. A hop is one run of a kernel, so keys
+that fall through do not appear. A device time is the time between two events on the current stream.
+It is read at the end of the profile.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Kernel = Callable[..., Any]
 
 @dataclass(slots=True, eq=False, repr=False)
 class Row:
-    """The costs of one operator at one key. Self times exclude the hops below it."""
+    """The times of one operator at one key. Self times exclude the kernels that it calls."""
 
     op: str
     key: str
@@ -49,8 +49,7 @@ class Row:
 
 
 class _Hop:
-    """A running kernel. It has the time of the kernels below it, and the mark of its device
-    time."""
+    """A running kernel, with the time of the kernels that it called, and its _Mark."""
 
     __slots__ = ("below_ns", "mark")
 
@@ -59,7 +58,7 @@ class _Hop:
 
 
 class _Mark:
-    """Two events around a kernel on a device, and the mark of the kernel above it."""
+    """Two events around a kernel on a device, and the mark of the calling kernel."""
 
     __slots__ = ("row", "above", "events", "device")
 
@@ -82,10 +81,10 @@ class _Mark:
 
 
 class profile:
-    """Measure the block. Profiles nest; each one measures all calls.
+    """Measure the calls within the block. Profiles nest, and each of them measures all calls.
 
     device_time: also record events on the devices that have them. nvtx: also push an NVTX range for
-    every hop, for Nsight; needs the package nvtx (`pip install gputensor[nvtx]`).
+    every hop, which Nsight shows; needs the package nvtx (`pip install gputensor[nvtx]`).
     """
 
     def __init__(self, *, device_time: bool = True, nvtx: bool = False) -> None:
@@ -160,7 +159,7 @@ class profile:
     # --- results --------------------------------------------------------------------------------
 
     def rows(self, sort_by: str = "host_self_us") -> list[Row]:
-        """The rows, largest first.
+        """Return the rows, sorted with the largest first.
 
         sort_by: calls, host_us, host_self_us, device_us, device_self_us, or op.
         """
@@ -171,7 +170,7 @@ class profile:
         return sorted(called, key=lambda row: getattr(row, sort_by), reverse=not is_text)
 
     def table(self, sort_by: str = "host_self_us", limit: int | None = None) -> str:
-        """The rows as a table, at most `limit` rows, and the sums."""
+        """Return the rows, at most `limit`, and their sums as a table."""
         rows = self.rows(sort_by)
         has_device = any(row.device_us for row in rows)
         head = ["op", "key", "calls", "host self us", "host us", "host us/call"]
@@ -196,7 +195,7 @@ class profile:
 
 
 def columns(lines: list[list[str]], left: int) -> str:
-    """Return lines of cells as a table. The first `left` columns are text, the others numbers."""
+    """Return rows of cells as a table. The first `left` columns are text, the others numbers."""
     widths = [max(map(len, column)) for column in zip(*lines)]
     text = []
     for line in lines:
@@ -208,7 +207,7 @@ def columns(lines: list[list[str]], left: int) -> str:
 
 
 def _device(key: DispatchKey, args: tuple[Any, ...]) -> tuple[Any, int] | None:
-    """Return (runtime, index) of the device on which a kernel at `key` works, if the device has
+    """Return (runtime, index) of the device on which a kernel at `key` runs, or None if it has no
     events."""
     for value in args:
         for x in value if isinstance(value, (list, tuple)) else (value,):

@@ -1,9 +1,10 @@
 """`gt.save` and `gt.load`: tensors, numbers, strings and containers in PyTorch's file formats.
 
-`save` writes files for `torch.load(weights_only=True)`; `load` reads files of `torch.save` (its zip
-format and the one before PyTorch 1.6), gputensor's first format (format1.py), and `.safetensors`.
-Shared storages stay shared. Saving a view saves its whole storage, as in PyTorch; save a `.clone()`
-to save the view alone. No code from a file runs (unpickle.py).
+`save` writes files for `torch.load(weights_only=True)`. `load` reads files of `torch.save` (the zip
+format and the format before PyTorch 1.6), gputensor's first format (format1.py), and
+`.safetensors`. Tensors that share a storage share it after loading. Saving a view saves its whole
+storage, as in PyTorch; to save only its elements, save a `.clone()`. No code from a file is run
+(unpickle.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = [
     "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",
 ]  # fmt: skip
 
-# zipfile and the readers are imported on first use, because `import gputensor` does not need them.
+# zipfile and the readers are imported on first use, to keep `import gputensor` fast.
 if TYPE_CHECKING:
     import zipfile
 
@@ -33,7 +34,7 @@ _ROOT = "archive"  # the folder in the archive, as in PyTorch's files without a 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date: equal content gives equal files
 _ALIGNED = 64  # storages begin at multiples of this number of bytes, so that they can be mapped
 _PADDING = b"FB"  # the kind of the extra field with which PyTorch pads zip entries
-# the bytes before an entry's name; the additional bytes for sizes above 4 GiB
+# the number of bytes before an entry's name, and of additional bytes for sizes above 4 GiB
 _LOCAL_HEADER, _ZIP64_EXTRA = 30, 20
 _SAFETENSORS = ".safetensors"
 
@@ -45,10 +46,11 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], pickle_module: Any = N
     """Write tensors, numbers, strings, and lists, tuples, dicts and sets of them to a file.
 
     Objects of classes that `gt.serialization.add_safe_globals` allows are written as pickle writes
-    them; with `pickle_module`, objects of any class. `load` builds objects of allowed classes only.
+    them. With `pickle_module`, objects of any class are written, but `load` builds objects of
+    allowed classes only.
 
     A named file is replaced atomically and keeps its mode; for a symbolic link, the target is
-    replaced. A name in .safetensors writes a dict of tensors in that format, by the
+    replaced. If the name ends in .safetensors, a dict of tensors is written in that format by the
     package safetensors. requires_grad is saved. Gradients, history, hooks (with a warning) and
     subclasses other than Parameter are not saved.
     Raises: ArgumentTypeError for a value of another type, with its place in `obj`.
@@ -109,7 +111,7 @@ def _write(file: IO[bytes], pickled: bytes, storages: list[Storage]) -> None:
 
 
 def _padding(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Return the extra field that aligns the entry's data."""
+    """Return an extra field of the zip entry that aligns the entry's data."""
     assert archive.fp is not None  # the archive is open
     before = archive.fp.tell() + _LOCAL_HEADER + len(entry.filename) + _ZIP64_EXTRA + 4
     count = -before % _ALIGNED
@@ -126,14 +128,14 @@ def load(
 ) -> Any:  # fmt: skip
     """Read a file of `save`, `torch.save` or safetensors. No code from the file runs.
 
-    map_location: a device for all tensors, a dict from saved to wanted device names, or a function
-    of (storage on the CPU, saved device name) that returns a storage or None; None loads to the
-    saved devices. mmap: map storages on the CPU from the file, whose pages are read on first use;
-    writes do not reach the file. `f` must be a path then. weights_only: accepted; no code from the
-    file runs, whatever its value.
-    Raises: FileFormatError for a damaged or truncated file, another format, or an object that is
-    not allowed: only tensors, parameters, numbers, strings, containers and the names given to
-    `add_safe_globals` are.
+    map_location: a device for all tensors, a dict from saved device names to others, or a function
+    of (storage on the CPU, saved device name) that returns a storage or None. None loads each
+    tensor to its saved device. mmap: map CPU storages from the file, whose pages are then read on
+    first use; writes do not reach the file, and `f` must be a path. weights_only: accepted without
+    effect.
+    Raises: FileFormatError for a damaged or truncated file, for another format, or for an object
+    that is not allowed. Allowed are tensors, parameters, numbers, strings, containers and the names
+    given to `add_safe_globals`.
     """
     flag("load", "weights_only", weights_only)
     if pickle_module is not None:
@@ -172,7 +174,7 @@ def _load(file: IO[bytes], name: Any, map_location: Any, mapped: str | None) -> 
         # errors about devices and arguments keep their class
         if isinstance(error, errors.GpuTensorError):
             raise
-        # zipfile raises it for a forged archive; other errors come from the file system.
+        # zipfile raises these for a forged archive; all other OSErrors come from the file system
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise errors.damaged_file("load", name, str(error) or type(error).__name__) from None

@@ -1,6 +1,7 @@
-"""Classes and functions of programs that `save` writes and `load` builds, in addition to tensors.
+"""Classes and functions that a program allows in its files, in addition to tensors.
 
-Only the program can allow them; a file cannot. Source: torch/_weights_only_unpickler.py.
+`save` writes their objects and `load` builds them. A file cannot allow anything itself. Source:
+torch/_weights_only_unpickler.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _names: dict[str, Any] = {}
 
 
 def names() -> dict[str, Any]:
-    """Return the allowed objects by the names under which pickles find them."""
+    """Return a dict of the allowed objects by the names that pickles contain."""
     return _names
 
 
@@ -26,7 +27,7 @@ def has(kind: Any) -> bool:
 
 
 def _named(op: str, entry: Any) -> tuple[str, Any]:
-    """Return ("module name", object) of an entry: an object, or a pair (object, its full name)."""
+    """Convert an entry, an object or a pair (object, full name), to ("module name", object)."""
     found, full = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, None)
     if not callable(found) or not isinstance(full, (str, type(None))):
         rule = "have classes and functions, or pairs (class, full name)"
@@ -40,9 +41,8 @@ def _named(op: str, entry: Any) -> tuple[str, Any]:
 def add_safe_globals(safe_globals: Sequence[Any]) -> None:
     """Allow classes and functions in files, until `clear_safe_globals`.
 
-    `load` then calls them with arguments from the file and sets the state of the made objects, as
-    pickle does, and `save` writes their objects. Allow only functions that are safe with any
-    argument.
+    As pickle does, `load` calls them with arguments from the file and sets the state of the created
+    objects, and `save` writes such objects. Allow only functions that are safe for all arguments.
     Raises: ArgumentTypeError for an entry that cannot be called.
     """
     _names.update([_named("add_safe_globals", entry) for entry in safe_globals])
@@ -54,7 +54,8 @@ def get_safe_globals() -> list[Any]:
 
 
 def clear_safe_globals() -> None:
-    """Allow only tensors, numbers, strings and containers again."""
+    """Remove all additional classes and functions: allow only tensors, numbers, strings and
+    containers."""
     _names.clear()
 
 
@@ -71,7 +72,7 @@ def safe_globals(safe_globals: Sequence[Any]) -> Iterator[None]:
 
 
 def built(made: Any, state: Any) -> None:
-    """Give an object of an allowed class its state, as pickle's BUILD does."""
+    """Set the state of an object of an allowed class, as pickle's BUILD does."""
     if hasattr(made, "__setstate__"):
         made.__setstate__(state)
         return

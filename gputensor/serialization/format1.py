@@ -1,12 +1,12 @@
-"""Reader of Note [Format 1], the format of the first `gt.save`.
+"""Reader of files in Format 1, which the first version of `gt.save` wrote.
 
 Note [Format 1]
-A zip archive. header.json: {"format": "gputensor", "version": 1, "byteorder": "little",
-"storages": [{"nbytes", "device"}], "tensors": [{"storage", "offset", "dtype", "sizes", "strides"}],
-"value": <value>}; `storages/<n>` holds the bytes of each storage. A tensor that requires grad also
-has "requires_grad": true. A value is null, true, false, a number, a string, a list, or an object
-whose one key names the kind: tensor, tuple, dict (a list of pairs), size, float (inf, nan), int
-(hexadecimal, beyond 64 bits), complex, dtype, device.
+The file is a zip archive. header.json contains {"format": "gputensor", "version": 1, "byteorder":
+"little", "storages": [{"nbytes", "device"}], "tensors": [{"storage", "offset", "dtype", "sizes",
+"strides"}], "value": <value>}. A tensor that requires grad also has "requires_grad": true.
+`storages/<n>` contains the bytes of a storage. A value is null, true, false, a number, a string, a
+list, or an object with one key, which names the kind: tensor, tuple, dict (a list of pairs), size,
+float (inf, nan), int (hexadecimal, for more than 64 bits), complex, dtype, device.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
         raise Damaged(f"it has {versions}")
     if header["byteorder"] != sys.byteorder:
         raise Damaged(f"its bytes are in {header['byteorder']}-endian order")
-    # Check the sum: entries may overlap, so it may be much larger than the file.
+    # Check the sum: entries may overlap, and then the sum may be much larger than the file.
     nbytes = [natural("nbytes", s["nbytes"]) for s in header["storages"] if s["device"] != "meta"]
     if sum(nbytes) > archive.start_dir:
         raise Damaged(f"its storages have {sum(nbytes)} bytes, and the file {archive.start_dir}")
@@ -59,7 +59,7 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 class _Reader:
-    """Builds the value of a header; each storage is read once, on first use."""
+    """Builds the value that a header describes. Each storage is read once, on first use."""
 
     def __init__(self, archive: zipfile.ZipFile, header: dict[str, Any], places: Places) -> None:
         self._archive, self._header, self._places = archive, header, places

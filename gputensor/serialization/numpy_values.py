@@ -1,7 +1,6 @@
-"""NumPy's arrays, numbers and dtypes in pickles, built without calling functions that the file
-names.
+"""NumPy arrays, numbers and dtypes in pickles, built without calling functions that the file names.
 
-The bytes of an array are in the pickle, so its size is bounded by the file's.
+The pickle contains an array's bytes, so the size of the file limits the size of the array.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 _CLASS = "numpy.ndarray"  # used instead of the class, because a file must not call the class itself
-# Booleans, numbers and strings of fixed width, but no objects.
+# booleans, numbers and strings of fixed width; no objects
 _TYPE = re.compile(r"[biufcSU]\d{1,9}")
 
 
@@ -27,7 +26,7 @@ def _dtype(text: Any, *flags: Any) -> np.dtype[Any]:
 
 
 def _array(kind: Any, shape: Any, code: Any) -> np.ndarray[Any, Any]:
-    """Return an empty array; `build` gives it shape, type and elements."""
+    """Return an empty array. `build` then sets its shape, dtype and elements."""
     if kind != _CLASS:
         raise Wrong("its pickle has an array of a class of its own")
     return np.empty(0, np.int8)
@@ -40,7 +39,7 @@ def _scalar(of: Any, data: Any) -> Any:
 
 
 def build(made: Any, state: Any) -> None:
-    """Give an array or dtype its state, as pickle's BUILD does, after checking it."""
+    """Check the state of an array or dtype and set it, as pickle's BUILD does."""
     if type(state) is not tuple:
         raise Wrong("its pickle has an array without a state")
     if isinstance(made, np.dtype):

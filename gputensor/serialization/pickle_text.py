@@ -1,7 +1,8 @@
-"""Write a value as `torch.save` pickles it, without PyTorch.
+"""Writer of values as `torch.save` pickles them, without PyTorch.
 
-The protocol is 2, as in PyTorch. A tensor is a call of `torch._utils._rebuild_tensor_v2` with a
-storage, which is a persistent id. Source: torch/serialization.py, torch/_tensor.py
+The protocol is 2, as in PyTorch. A tensor is written as a call of
+`torch._utils._rebuild_tensor_v2`, whose storage argument is a persistent id. Source:
+torch/serialization.py, torch/_tensor.py
 (`__reduce_ex__`).
 """
 
@@ -24,15 +25,15 @@ from ..tensor.storage import Storage
 from ..tensor.tensor import Tensor
 from . import allowed
 
-# dtype -> PyTorch's class of storages. Storages of other dtypes are written as bytes, and the dtype
-# is written separately.
+# dtype -> PyTorch's storage class. For all other dtypes the storage is written as bytes, and the
+# dtype separately.
 STORAGE_TYPES = {
     "float64": "DoubleStorage", "float32": "FloatStorage", "float16": "HalfStorage",
     "bfloat16": "BFloat16Storage", "int64": "LongStorage", "int32": "IntStorage",
     "int16": "ShortStorage", "int8": "CharStorage", "uint8": "ByteStorage", "bool": "BoolStorage",
     "complex64": "ComplexFloatStorage", "complex128": "ComplexDoubleStorage",
 }  # fmt: skip
-# a name and not the class, because programs without modules do not load nn
+# the name instead of the class, because programs without modules do not load nn
 _PARAMETER = "gputensor.nn.parameter.Parameter"
 _INT32 = range(-(2**31), 2**31)
 
@@ -40,7 +41,7 @@ _INT32 = range(-(2**31), 2**31)
 class Writer:
     """Writes the bytes of a pickle and lists its storages in order.
 
-    takes_any: write objects of any class, not only of allowed ones.
+    takes_any: write objects of any class, not only of allowed classes.
     """
 
     def __init__(self, takes_any: bool = False) -> None:
@@ -63,7 +64,7 @@ class Writer:
     def pickle(self, value: Any) -> bytes:
         """Return the pickle of a value.
 
-        Raises: ArgumentTypeError for a type that cannot be saved, with its place in `obj`.
+        Raises: ArgumentTypeError, with the place in `obj`, for a type that cannot be saved.
         """
         self._write(value, "obj")
         return bytes(self._out) + b"."
@@ -160,15 +161,15 @@ class Writer:
                 self._write(key, f"a key of {where}")
                 self._write(item, f"{where}[{key!r}]")
             self._add(b"u")
-        if is_ordered and vars(value):  # Module.state_dict's attribute _metadata
+        if is_ordered and vars(value):  # such as _metadata, which Module.state_dict sets
             self._write(vars(value), f"the attributes of {where}")
             self._add(b"b")
 
     # --- objects of other classes -----------------------------------------------------------------
 
     def _object(self, value: Any, where: str) -> None:
-        """Write an object as pickle does: the function and arguments that make it again, its state
-        and its items. A class or function is written by name."""
+        """Write an object as pickle does: the function and the arguments that create it, its state
+        and its items. A class or function is written as its name."""
         if self._recalls(value):
             return
         made = _reduced(value, where)
@@ -205,7 +206,8 @@ class Writer:
         self._name(module, name)
 
     def _recalls(self, value: Any) -> bool:
-        """If an object was written before, write its number in the memo. Otherwise return False."""
+        """Write the memo number of an object that was written before. Return False for a new
+        object."""
         known = self._memo.get(id(value))
         if known is not None:
             self._add(b"j" + struct.pack("<I", known))
@@ -244,8 +246,9 @@ class Writer:
         number = self._numbers.setdefault(id(storage), len(self._numbers))
         if number == len(self.storages):
             self.storages.append(storage)
-        # A storage is written as bytes if its size is not a multiple of the element's, or if the
-        # dtype has no class. Otherwise it gets the class of its first use, as in PyTorch.
+        # A storage is written as bytes if its size is not a multiple of the element size, or if the
+        # dtype has no storage class. Otherwise its class is that of the first tensor that uses it,
+        # as in PyTorch.
         size = shape.dtype.itemsize
         kind = STORAGE_TYPES.get(shape.dtype.name) if storage._nbytes % size == 0 else None
         if self._types.setdefault(id(storage), kind) != kind:
@@ -274,7 +277,7 @@ class Writer:
 
 
 def _reduced(value: Any, where: str) -> Any:
-    """Return the function and arguments that make an object again, or the name of a class or
+    """Return the function and arguments that create an object again, or the name of a class or
     function."""
     if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
         return value.__name__

@@ -1,4 +1,4 @@
-"""Storages of a file: they are read or mapped into memory, checked, and moved to their devices."""
+"""Storages of a file: reading or mapping them into memory, checks, and moves to their devices."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _LOCAL_HEADER = 30  # bytes of a zip entry before its name
 
 
 class Places:
-    """Reads storages and moves them to the devices of `map_location`, as in `gt.load`."""
+    """Reads storages and moves them to the devices that `map_location` gives, as for `gt.load`."""
 
     def __init__(self, map_location: Any) -> None:
-        # A device can be called, too: it decorates functions.
+        # a device is callable, too: it decorates functions
         is_function = callable(map_location) and not isinstance(map_location, device)
         self._moved = map_location if is_function else None
         self._map = None if is_function else map_location
@@ -54,7 +54,8 @@ class Places:
     def mapped(
         self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, nbytes: int, name: str
     ) -> np.ndarray[Any, Any]:
-        """Map an entry's bytes from the file; writes do not reach the file."""
+        """Map an entry's bytes from the file, copy-on-write, so that writes do not reach the
+        file."""
         self._check(archive, entry, nbytes)
         if not nbytes:
             return np.empty(0, np.uint8)
@@ -81,7 +82,7 @@ class Places:
             raise Damaged(f"{entry.filename} reaches beyond the file")
 
     def put(self, data: np.ndarray[Any, Any], saved_on: str) -> Storage:
-        """Return a storage of these bytes on the device of the map."""
+        """Return a storage with these bytes on the device that `map_location` gives."""
         if self._moved is not None:
             here = Storage.over(data, data.size, CPU)
             found = self._moved(here, saved_on)
@@ -117,7 +118,8 @@ def tensor_over(
     what: str, storage: Storage, offset: Any, sizes: Any, strides: Any, element: Any,
     requires_grad: Any,
 ) -> Tensor:  # fmt: skip
-    """Return a tensor over a storage. Raises: Damaged(what + ...) if it does not fit."""
+    """Return a tensor over a storage. Raises: Damaged(what + ...) if the tensor does not fit into
+    it."""
     shape = described(what, sizes, strides, element)
     offset = natural("offset", offset)
     if shape.extent and (offset + shape.extent) * element.itemsize > storage._nbytes:

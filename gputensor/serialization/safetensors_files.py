@@ -1,4 +1,4 @@
-"""Read and write `.safetensors` files by that package: `pip install 'gputensor[safetensors]'`."""
+"""Files in the format .safetensors, by its package: `pip install 'gputensor[safetensors]'`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _package(op: str) -> Any:
 
 
 def save(obj: Any, path: Any) -> None:
-    """Write a dict from names to tensors; each is written as a contiguous copy."""
+    """Write a dict from names to tensors. Each tensor is written as a contiguous copy."""
     package = _package("save")
     if not isinstance(obj, dict):
         raise errors.wrong_type("save", "obj", "be a dict of tensors for a .safetensors file", obj)

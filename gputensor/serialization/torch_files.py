@@ -1,7 +1,7 @@
-"""Reader of `torch.save` files: the zip format, and the one before PyTorch 1.6.
+"""Reader of `torch.save` files: the zip format, and the format before PyTorch 1.6.
 
-It reads tensors, parameters, NumPy's arrays, numbers, strings, containers, dtypes, sizes, devices
-and objects of allowed classes (allowed.py). Any other name in a file raises an error.
+It reads tensors, parameters, NumPy arrays, numbers, strings, containers, dtypes, sizes, devices and
+objects of allowed classes (allowed.py). All other names in a file raise an error.
 
 Source: torch/serialization.py, torch/_weights_only_unpickler.py, torch/_utils.py.
 """
@@ -30,7 +30,7 @@ from .unpickle import MOST_BYTES, Damaged, read
 if TYPE_CHECKING:
     import zipfile
 
-MAGIC = 0x1950A86A20F9469CFC6C  # first number of the format before PyTorch 1.6
+MAGIC = 0x1950A86A20F9469CFC6C  # the first number in a file of the format before PyTorch 1.6
 _LEGACY_PROTOCOL = 1001
 _DTYPES = {d.name: d for d in dtypes.HELD}
 _ELEMENTS = {f"torch {name}": _DTYPES[of] for of, name in STORAGE_TYPES.items()}
@@ -38,14 +38,14 @@ _BYTES = _DTYPES["uint8"]
 
 
 class _StorageType:
-    """Replaces one of PyTorch's storage classes, which determine the dtype of the elements."""
+    """Stands for one of PyTorch's storage classes, each of which determines a dtype."""
 
     def __init__(self, of: dtype) -> None:
         self.dtype = of
 
 
 class _Stored:
-    """A storage, and the dtype of its class in PyTorch."""
+    """A storage, and the dtype that its class in PyTorch determines."""
 
     def __init__(self, storage: Storage, of: dtype) -> None:
         self.storage, self.dtype = storage, of
@@ -66,7 +66,7 @@ def _tensor(
 
 
 def _with_bits(x: Tensor, metadata: Any) -> Tensor:
-    """Set a tensor's lazy conjugate and negative bits, which PyTorch stores outside of the
+    """Set a tensor's bits for lazy conjugation and negation, which PyTorch stores beside the
     tensor."""
     for name in ("conj", "neg"):
         if type(metadata) is dict and metadata.get(name):
@@ -96,7 +96,7 @@ def _parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = No
 
 
 def _from_type(rebuild: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    """Return a tensor of a subclass, or a tensor with attributes, as a plain tensor."""
+    """Return a plain tensor for a tensor of a subclass or with attributes."""
     if not callable(rebuild) or type(arguments) is not tuple:
         raise Damaged("a tensor has no storage")
     return rebuild(*arguments)
@@ -109,7 +109,7 @@ def _device(kind: Any, index: Any = None) -> device:
 
 
 def _encode(text: Any, encoding: Any) -> bytes:
-    """Decode bytes in pickles of protocol 2."""
+    """Restore bytes, which pickles of protocol 2 contain as text."""
     if type(text) is not str or encoding != "latin1":
         raise Damaged("its pickle has bytes that are no text")
     return text.encode("latin1")
@@ -153,14 +153,14 @@ def _described(persistent: Any) -> tuple[dtype, str, str, int]:
 
 
 def root_of(archive: zipfile.ZipFile) -> str | None:
-    """Return the folder of the archive with PyTorch's data.pkl, or None."""
+    """Return the archive's folder that contains data.pkl, PyTorch's pickle, or None."""
     found = [name for name in archive.NameToInfo if name.count("/") == 1]
     roots = [name[: -len("/data.pkl")] for name in found if name.endswith("/data.pkl")]
     return roots[0] if len(roots) == 1 else None
 
 
 def load_zip(archive: zipfile.ZipFile, root: str, places: Places, mapped: str | None = None) -> Any:
-    """Read a value from an archive. mapped: the file's name if storages are mapped, else None."""
+    """Read a value from an archive. mapped: the file's name, to map the storages, or None."""
     entry = archive.getinfo(f"{root}/data.pkl")
     if entry.compress_type != 0 or entry.compress_size != entry.file_size:
         raise Damaged("its data.pkl is not stored as it is")
@@ -178,7 +178,7 @@ def load_zip(archive: zipfile.ZipFile, root: str, places: Places, mapped: str | 
 
 
 class _Entries:
-    """The storages of an archive, each read once, on first use."""
+    """The storages of an archive. Each is read once, on first use."""
 
     def __init__(
         self, archive: zipfile.ZipFile, root: str, places: Places, is_turned: bool,
@@ -199,7 +199,7 @@ class _Entries:
 
     def _storage(self, key: str, location: str, nbytes: int, of: dtype) -> Storage:
         entry = self._archive.getinfo(f"{self._root}/data/{key}")
-        # Check the sum: entries may overlap, so it may be much larger than the file.
+        # Check the sum: entries may overlap, and then the sum may be much larger than the file.
         self._read += nbytes
         if self._read > self._archive.start_dir:
             raise Damaged("its storages have more bytes than the file")
@@ -217,14 +217,14 @@ class _Entries:
 
 
 def is_legacy(head: bytes) -> bool:
-    """Return True if a file begins like PyTorch's former format: with a pickle of MAGIC."""
+    """Return True if a file begins with a pickle of MAGIC, as in the format before PyTorch 1.6."""
     number = MAGIC.to_bytes(10, "little")
     return head[:1] == b"\x80" and number in head[:20]
 
 
 def load_legacy(file: IO[bytes], places: Places) -> Any:
-    """Read consecutive pickles: magic number, protocol, machine, value, keys of storages; then
-    size and bytes of each storage."""
+    """Read the consecutive pickles magic number, protocol, machine, value and storage keys, then
+    the size and the bytes of each storage."""
     data = file.read()
     at = 0
     head: list[Any] = []
@@ -235,8 +235,8 @@ def load_legacy(file: IO[bytes], places: Places) -> Any:
         raise Damaged("its version is unknown")
     if head[2].get("little_endian", True) != (sys.byteorder == "little"):
         raise Damaged(f"its bytes are not in {sys.byteorder}-endian order")
-    # Storages come after the value. So read the value once to find its storages, read these, and
-    # read the value again.
+    # Storages come after the value. So read the value once to find its storages, read the storages,
+    # and read the value again.
     asked: dict[str, tuple[dtype, str, int]] = {}
 
     def ask(persistent: Any) -> _Stored:
@@ -270,7 +270,7 @@ def _refuse(persistent: Any) -> Any:
 
 
 def _scan_names() -> dict[str, Any]:
-    """Return the names for a scan, in which constructors of tensors do nothing."""
+    """Return names for a first pass, in which the constructors of tensors do nothing."""
     known = NAMES | allowed.names()
     nothing: Callable[..., Any] = lambda *_: None  # noqa: E731
     return {key: nothing if "_rebuild" in key else value for key, value in known.items()}

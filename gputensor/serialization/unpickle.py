@@ -1,8 +1,8 @@
-"""Reader of pickles that runs none of their code: an interpreter of the opcodes in saved weights.
+"""Reader of pickles that runs none of their code: it interprets the opcodes that saved weights use.
 
 A pickle names the functions that build its objects. Only names in the caller's table are allowed,
-so no code from the file runs and no module is imported. The length of a pickle bounds the memory
-that reading it takes.
+so no code from the file runs and no module is imported. The memory used for reading is limited by
+the length of the pickle.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ import numpy as np
 
 from . import allowed, numpy_values
 
-# Limits the number of objects other than storages, so that a small file cannot fill the memory.
+# The maximum length of a pickle, which limits the number of its objects, so that a small file
+# cannot fill the memory.
 MOST_BYTES = 64 << 20
 
 
 class Refused(Exception):
-    """A name that is not in the table. str() is "module.name"."""
+    """The pickle contains a name that is not allowed. The text of the exception is
+    "module.name"."""
 
 
 class Damaged(Exception):
-    """A defect of a file; `load` completes the message."""
+    """A file is damaged. `load` completes the message."""
 
 
 def read(
     data: bytes, names: Mapping[str, Any], persistent: Callable[[Any], Any], begin: int = 0
 ) -> tuple[Any, int]:
-    """Return (value, position after it) of the pickle at `begin`.
+    """Return the value of the pickle at position `begin`, and the position after the pickle.
 
     names: "module name" -> object; objects that the pickle calls must be callable. persistent:
-    returns the object of a persistent id. Raises: Refused, Damaged; ValueError and LookupError for
-    a damaged pickle.
+    returns the object for a persistent id. Raises: Refused, Damaged, and for a damaged pickle also
+    ValueError and LookupError.
     """
     stream = io.BytesIO(data)
     stream.seek(begin)
@@ -50,7 +52,7 @@ def read(
         step = _STEPS.get(opcode.name)
         if step is None:
             raise Damaged(f"its pickle has the opcode {opcode.name}, which weights do not need")
-        if opcode.name == "GLOBAL":  # pickletools would decode a backslash as an escape
+        if opcode.name == "GLOBAL":  # pickletools would decode escapes in the name
             step(machine, (_line(stream), _line(stream)))
         else:
             step(machine, None if opcode.arg is None else opcode.arg.reader(stream))
@@ -71,7 +73,7 @@ def _line(stream: io.BytesIO) -> str:
 
 
 class _Machine:
-    """The pickle machine: a stack, the stacks below marks, and the memo."""
+    """The state of a pickle machine: a stack, the stacks below marks, and the memo."""
 
     def __init__(self, names: Mapping[str, Any], persistent: Callable[[Any], Any]) -> None:
         self.names, self.persistent = names, persistent
@@ -112,8 +114,8 @@ class _Machine:
         self.push(kind.__new__(kind, *arguments))
 
     def build(self, _: Any) -> None:
-        """Set the state of an allowed object, or the attributes of an OrderedDict, such as the
-        result of `Module.state_dict`."""
+        """Set the state of an object of an allowed class, or the attributes of an OrderedDict, such
+        as a result of `Module.state_dict`."""
         state, made = self.pop(), self.stack[-1]
         if allowed.has(type(made)):
             allowed.built(made, state)

@@ -1,4 +1,4 @@
-"""`gt.utils`: the names of `torch.utils`, such as `data` and `checkpoint`."""
+"""`gt.utils`: modules with the names of `torch.utils`, such as `data` and `checkpoint`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`torch.utils._pytree`: split nested containers into leaves and structure, and join them.
+"""`torch.utils._pytree`: conversion of nested containers to leaves and a structure, and back.
 
-A container is a dict, list, tuple, named tuple, OrderedDict, defaultdict or deque, the results of
-an operator with several, or an object of a class given to `register_pytree_node`. All other objects
-are leaves, including None.
+A container is a dict, list, tuple, named tuple, OrderedDict, defaultdict, deque, the tuple that an
+operator with several results returns, or an object of a class given to `register_pytree_node`. All
+other objects, including None, are leaves.
 Source: torch/utils/_pytree.py.
 """
 
@@ -16,14 +16,13 @@ from typing import Any, NamedTuple
 from ..core import errors
 from ..core.returns import Results
 
-# The types of flatten, (container) -> (children, context), and unflatten, (children, context) ->
-# container.
+# Flatten: container -> (children, context). Unflatten: (children, context) -> container.
 Flatten = Callable[[Any], tuple[list[Any], Any]]
 Unflatten = Callable[[Iterable[Any], Any], Any]
 
 
 class NodeDef(NamedTuple):
-    """How containers of a class are split and joined."""
+    """Functions that split and join the containers of a class."""
 
     flatten_fn: Flatten
     unflatten_fn: Unflatten
@@ -55,7 +54,8 @@ _RESULTS = NodeDef(lambda value: (list(value), type(value)), lambda parts, kind:
 class TreeSpec:
     """The structure of a nested container. type: the container's class, or None for a leaf.
 
-    context: the container's data beside its children. children_specs: the children's structures.
+    context: data of the container apart from its children. children_specs: the children's
+    structures.
     """
 
     __slots__ = ("type", "context", "children_specs", "num_leaves")
@@ -76,11 +76,11 @@ class TreeSpec:
         return 1 + sum([x.num_nodes for x in self.children_specs])
 
     def children(self) -> list[TreeSpec]:
-        """Return the structures of the container's direct children."""
+        """Return the structures of the direct children."""
         return list(self.children_specs)
 
     def child(self, index: int) -> TreeSpec:
-        """Return one of `children`."""
+        """Return the structure of one direct child."""
         return self.children_specs[index]
 
     def is_leaf(self) -> bool:
@@ -88,13 +88,14 @@ class TreeSpec:
         return self.type is None
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        """`tree_unflatten(leaves, self)`."""
+        """Return `tree_unflatten(leaves, self)`."""
         return tree_unflatten(leaves, self)
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """Return the parts of another container at the positions of this structure's leaves.
+        """Return the parts of another container that are at the places of this structure's leaves.
 
-        Dicts match by keys in any order; dict, OrderedDict and defaultdict match each other.
+        The keys of dicts may have any order, and dict, OrderedDict and defaultdict match each
+        other.
         Raises: ArgumentValueError if the structures differ.
         """
         if self.type is None:
@@ -118,7 +119,7 @@ class TreeSpec:
         )
 
     def __hash__(self) -> int:
-        # The context may be unhashable. It is left out: equal specs still have equal hashes.
+        # The context may be unhashable, so it is omitted. Equal specs still have equal hashes.
         return hash((self.type, *self.children_specs))
 
     def __repr__(self) -> str:
@@ -144,8 +145,8 @@ def register_pytree_node(
 ) -> None:
     """Register a class of containers.
 
-    flatten_fn: returns a list of children and a context. unflatten_fn: takes children and context.
-    names: accepted; PyTorch uses them for serialisation.
+    flatten_fn: returns a list of children and a context. unflatten_fn: takes both. names: accepted
+    without effect; PyTorch uses them for serialisation.
     """
     if not isinstance(cls, type):
         raise errors.wrong_type("register_pytree_node", "cls", "be a class", cls)
@@ -159,19 +160,19 @@ _register_pytree_node = register_pytree_node
 
 
 def _node(value: Any) -> tuple[Any, NodeDef | None]:
-    """Return the class of a value and how to split it; None for a leaf."""
+    """Return the class of a value and its NodeDef, which is None for a leaf."""
     kind = type(value)
     return kind, SUPPORTED_NODES.get(kind) or _node_of_tuples(kind)
 
 
 def _get_node_type(tree: Any) -> Any:
-    """Return the key of a value in SUPPORTED_NODES: its class, or `namedtuple`."""
+    """Return the key for a value in SUPPORTED_NODES: its class, or `namedtuple`."""
     kind = type(tree)
     return namedtuple if issubclass(kind, tuple) and hasattr(kind, "_fields") else kind
 
 
 def _node_of_tuples(kind: type) -> NodeDef | None:
-    """Return how to split named tuples and results of operators; None for other classes."""
+    """Return the NodeDef of a class of named tuples or operator results; None for other classes."""
     if not issubclass(kind, tuple):
         return None
     if issubclass(kind, Results):
@@ -200,7 +201,7 @@ def _flatten(tree: Any, is_leaf: Callable[[Any], bool] | None, leaves: list[Any]
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
-    """Return the nested container with these leaves.
+    """Return the nested container of this structure with these leaves.
 
     Raises: ArgumentValueError for a wrong number of leaves.
     """
@@ -232,23 +233,23 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> T
 def tree_map(
     func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
-    """Apply `func` to each leaf and to the parts of `rests` at the same place; return the container
-    of the results."""
+    """Apply `func` to each leaf, together with the parts of `rests` at the same place. Return the
+    results in a container of the same structure."""
     leaves, spec = tree_flatten(tree, is_leaf)
     others = [spec.flatten_up_to(x) for x in rests]
     return tree_unflatten([func(*xs) for xs in zip(leaves, *others)], spec)
 
 
 def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, **options: Any) -> Any:
-    """Call `func` for each leaf; return the original container."""
+    """Call `func` for each leaf. Return the original container."""
     tree_map(func, tree, *rests, **options)
     return tree
 
 
 def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any, **options: Any) -> Any:
-    """Apply `func` to some leaves, keep the others, and return the container.
+    """Apply `func` to the leaves of a kind and keep all others. Return the new container.
 
-    kind: the leaves' class or classes, or a function that returns True for them.
+    kind: a class, several classes, or a function that returns True for leaves of the kind.
     """
     if isinstance(kind, (type, tuple, UnionType)):
         return tree_map(lambda x: func(x) if isinstance(x, kind) else x, tree, **options)

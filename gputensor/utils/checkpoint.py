@@ -1,8 +1,8 @@
-"""`checkpoint`: backward recomputes the tensors that it needs, so they need not be saved.
+"""`checkpoint`: recomputes intermediate tensors in backward, so that they need not be saved.
 
-For each tensor that the function saves for backward, only a number is saved. When backward
-needs the first of these tensors, the function runs again and saves its tensors again, in the same
-order. Source: torch/utils/checkpoint.py.
+Instead of each tensor that the function saves for backward, a number is stored. When backward needs
+the first of these tensors, the function runs again and saves its tensors in the same order. Source:
+torch/utils/checkpoint.py.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential"]
 
 
 class CheckpointError(errors.AutogradError):
-    """A function under `checkpoint` saved different tensors in its second run."""
+    """The second run of a checkpointed function saved other tensors than the first."""
 
 
 class _Frame:
     """One checkpointed call of a function.
 
-    saved: shape, dtype and device of each tensor that the first run saved. found: tensors of the
-    second run that backward has not used yet.
+    saved: shape, dtype and device of each tensor that the first run saved. found: the tensors of
+    the second run that backward has not yet used.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class _Frame:
         ]  # fmt: skip
 
     def pack(self, x: Tensor) -> int:
-        """Record a tensor that the first run saves; return its number."""
+        """Record a tensor that the first run saves. Return its number."""
         self.saved.append(_described(x))
         return len(self.saved) - 1
 
     def unpack(self, number: int) -> Tensor:
-        """Return the tensor of this number; run the function again if it is not available."""
+        """Return the tensor with this number. If it is not available, run the function again."""
         if number not in self.found:
             self._run_again()
         return self.found.pop(number)
@@ -77,7 +77,7 @@ class _Frame:
         self.found = dict(enumerate(found))
 
     def _check(self, found: Sequence[Tensor]) -> None:
-        """Raise CheckpointError unless both runs saved the same tensors."""
+        """Raise CheckpointError unless the second run saved tensors like the first run."""
         if len(found) != len(self.saved):
             rule = f"save as many tensors each time it runs, {len(self.saved)}"
             raise _differs(rule, f"{len(found)}")
@@ -102,13 +102,14 @@ def checkpoint(
     context_fn: Any = None, determinism_check: str = "default", debug: bool = False,
     early_stop: bool = True, preserve_rng_state: bool = True, **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """Call a function without saving its intermediate results; backward computes them again.
+    """Call a function without saving its intermediate results. Backward computes them again.
 
     Args:
-        determinism_check: "default" compares shape, dtype and device of the saved tensors of both
+        determinism_check: "default" compares shape, dtype and device of the tensors saved by both
             runs; "none" compares only their number.
-        preserve_rng_state: draw the same random numbers in both runs, on every device.
-        use_reentrant, debug, early_stop: accepted; the second run is always complete.
+        preserve_rng_state: make both runs draw the same random numbers, on every device.
+        use_reentrant, debug, early_stop: accepted without effect; the second run is always
+        complete.
         context_fn: not supported.
 
     Raises: CheckpointError, in backward, if the second run saves other tensors.
@@ -131,7 +132,7 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Call functions in sequence, as `segments` parts that are checkpointed separately."""
+    """Call functions one after the other, divided into `segments` parts, each with a checkpoint."""
     listed = list(functions.children()) if hasattr(functions, "children") else list(functions)
     if not 0 < segments <= len(listed):
         rule = f"be from 1 to the number of functions, {len(listed)}"

@@ -1,10 +1,10 @@
-"""Count floating-point operations of matrix products and convolutions, forward and backward.
+"""Counter of floating-point operations in matrix products and convolutions, forward and backward.
 
     with FlopCounterMode() as counter:
         model(x).sum().backward()
     counter.get_total_flops()
 
-A multiplication and an addition count as two operations; other operators are not counted.
+A multiplication and an addition count as two operations. Other operators are not counted.
 Source: torch/utils/flop_counter.py.
 """
 
@@ -40,20 +40,20 @@ def _convolution_backward(
     grad: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int, output_mask: Any, result: Any,
 ) -> int:  # fmt: skip
-    """Return the number of operations: each of the two gradients takes as many as the
+    """Return the number of operations. Each of the two gradients takes as many as the
     convolution."""
     return int(sum(output_mask[:2])) * _convolution(x, weight, transposed, grad)
 
 
 def _recurrent(x: Any, of_input: Any, of_hidden: Any) -> int:
-    """Return the number of operations: the products of the input and of the hidden states, each row
-    once."""
+    """Return the number of operations in the products of the inputs and of the hidden states. Each
+    row is multiplied once."""
     return int(2 * math.prod(x.shape[:-1]) * (of_input.numel() + of_hidden.numel()))
 
 
 def _attention(products: int, q: Any, k: Any, v: Any) -> int:
-    """Return the number of operations of `products` matrix products of (L, E) and (E, S). Half of
-    them have the width of the values."""
+    """Return the number of operations in `products` matrix products of (L, E) and (E, S). E is the
+    width of the queries in half of them, and the width of the values in the others."""
     rows = math.prod(q.shape[:-1]) * k.shape[-2]
     of_values = products // 2
     return int(2 * rows * ((products - of_values) * q.shape[-1] + of_values * v.shape[-1]))
@@ -70,7 +70,7 @@ _FORMULAS: dict[str, Formula] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": lambda q, k, v, *rest, result: _attention(
         2, q, k, v
     ),
-    # Five products, because backward computes the scores again.
+    # five products, because backward computes the scores again
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": lambda grad, q, k, v, *rest,
     result: _attention(5, q, k, v),
     "aten::_attention_with_dropout": lambda q, k, v, *rest, result: _attention(2, q, k, v),
@@ -83,11 +83,11 @@ _FORMULAS: dict[str, Formula] = {
 
 
 class FlopCounterMode(DispatchMode):
-    """Count the operations of a block, for each module and operator.
+    """Count the operations in a block, by module and operator.
 
-    mods, depth, display: `display` prints `get_table(depth)` behind the block; `mods` is accepted
-    and unused. custom_mapping: operator -> function of its arguments and `out_val`, its result,
-    that returns a number of operations.
+    mods: accepted without effect. depth, display: `display` prints `get_table(depth)` at the end of
+    the block. custom_mapping: operator -> function that returns a number of operations; it takes
+    the operator's arguments, and the result as `out_val`.
     """
 
     flop_counts: dict[str, Counter[Any]]
@@ -148,7 +148,7 @@ class FlopCounterMode(DispatchMode):
         self._within.append(self._names.get(id(module), type(module).__name__))
 
     def _after(self, module: Module, args: Any, result: Any) -> None:
-        """Leave the module. Its gradients are counted for it, too."""
+        """Remove the module from the running modules. Its backward is counted for it, too."""
         name = self._within.pop()
         for x in [result] if isinstance(result, Tensor) else ():
             if x.grad_fn is not None:
@@ -161,15 +161,16 @@ class FlopCounterMode(DispatchMode):
             self._within.remove(name)
 
     def get_total_flops(self) -> int:
-        """Return the number of operations of the block."""
+        """Return the number of operations in the block."""
         return self.flop_counts["Global"].total()
 
     def get_flop_counts(self) -> dict[str, dict[Any, int]]:
-        """Return module name -> operator -> number of operations; "Global" for the block."""
+        """Return module name -> operator -> number of operations. "Global" stands for the whole
+        block."""
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth: int | None = None) -> str:
-        """Return a table of modules down to `depth` names, with their operators and shares."""
+        """Return a table of modules, down to `depth` levels, with their operators and shares."""
         levels = self.depth if depth is None else depth
         total = self.get_total_flops() or 1
         lines = [f"{'module':40} {'FLOP':>14} {'share':>8}"]

@@ -1,8 +1,8 @@
 """The device openreg for gputensor: two simulated devices, at the key PrivateUse1.
 
-`bring_up` is the entry point: an installed package is found when `gt.device("openreg")`,
-`gt.openreg` or `device="openreg"` is first used. `runtime.py` simulates the hardware, `kernels.py`
-has the kernels, and `operators.py` has the device's own operator.
+`bring_up` is the package's entry point. It is called when `gt.device("openreg")`, `gt.openreg` or
+`device="openreg"` is first used. `runtime.py` simulates the hardware, `kernels.py` has the kernels,
+and `operators.py` has an operator that only this device defines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from . import kernels, operators, runtime
 
 
 def bring_up(key: str = "PrivateUse1", cpu_fallback: bool = True) -> Any:
-    """Register the device; the handle's `remove()` undoes everything."""
+    """Register the device. The returned handle's `remove()` undoes all registrations."""
     device = gt.backend.register("openreg", key, runtime=runtime, cpu_fallback=cpu_fallback)
     device.register_stub("copy", kernels.bind_copy)
     device.register_stub("unary", kernels.bind_unary, "abs")

@@ -1,8 +1,8 @@
-"""The device's kernels, which get the coalesced plan and never a tensor.
+"""The device's kernels. They receive the coalesced plan of a call and never a tensor.
 
-`bind(op, plan)` is called once per layout and returns the function of a call: callable(device
-index, addresses with outputs first, scalars). Strides are arbitrary; operands are not made
-contiguous.
+`bind(op, plan)` is called once per layout. It returns the function that runs a call:
+callable(device index, addresses with outputs first, scalars). Strides are arbitrary, because
+operands are not made contiguous.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from . import runtime
 
 
 def operand(plan: Any, number: int, address: int, device_index: int) -> np.ndarray:
-    """One operand as an array over the device's memory, in the plan's shape. The plan's index 0 is
-    the fastest."""
+    """Return one operand as an array over the device's memory, in the plan's shape. Index 0 of the
+    plan is the fastest dimension."""
     dtype, strides = plan.dtypes[number], plan.stride_bytes[number]
     reaches = [(n - 1) * s for n, s in zip(plan.shape, strides)]
     low = sum(r for r in reaches if r < 0)
@@ -29,7 +29,7 @@ def operand(plan: Any, number: int, address: int, device_index: int) -> np.ndarr
 
 
 def elements(x: Any, device_index: int) -> np.ndarray:
-    """A tensor's elements in the device's memory, for a kernel without a plan."""
+    """Return a tensor's elements in the device's memory, for a kernel that has no plan."""
     strides = [stride * x.itemsize for stride in x.stride()]
     if not x.numel():
         return np.empty(tuple(x.shape), x.dtype.np)
@@ -47,11 +47,11 @@ def _launcher(plan: Any, work: Callable[[np.ndarray, np.ndarray], Any]) -> Calla
 
 
 def bind_copy(op: str, plan: Any) -> Callable[..., None]:
-    """Copies between any layouts and dtypes. The simulated hardware rounds like gputensor's CPU
-    loops."""
+    """Return a copy between any layouts and dtypes. The simulated hardware rounds like gputensor's
+    CPU loops."""
     return _launcher(plan, cast_and_copy)
 
 
 def bind_unary(op: str, plan: Any) -> Callable[..., None]:
-    """`abs`, the only op for which this family was registered."""
+    """Return the kernel of `abs`, the only operator of this family that is registered."""
     return _launcher(plan, lambda out, x: np.absolute(x, out=out))

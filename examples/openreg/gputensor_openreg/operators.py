@@ -1,8 +1,8 @@
-"""The device's own operator `gt.ops.openreg.axpy`, with a kernel for the CPU and one for the
+"""The operator `gt.ops.openreg.axpy`, which this package defines, with kernels for the CPU and the
 device.
 
-It is defined once, when the package is imported; its kernel for the device is registered and
-removed with the device (`bring_up`). `gt.library.opcheck` tests it.
+The operator is defined once, when the package is imported. Its kernel for the device is registered
+by `bring_up` and removed with the device. `gt.library.opcheck` tests the operator.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _work(out: np.ndarray, x: np.ndarray, y: np.ndarray, a: float) -> None:
 
 @gt.library.custom_op("openreg::axpy", mutates_args=(), device_types="cpu")
 def axpy(x: Tensor, y: Tensor, a: float = 1.0) -> Tensor:
-    """a · x + y, of one shape and dtype."""
+    """Return a · x + y for tensors of equal shape and dtype."""
     out = shape_of(x, y, a)
     _work(out.numpy(), x.numpy(), y.numpy(), a)
     return out

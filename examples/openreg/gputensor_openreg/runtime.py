@@ -1,8 +1,8 @@
 """Simulated hardware: memory that the host cannot access, streams that run late, events.
 
-Only this file knows the hardware; its names are those of gputensor's runtimes
-(`gputensor.runtime.REQUIRED` and `OPTIONAL`). Work runs only when something waits for its stream,
-so a missing wait becomes visible. An access outside of the device's memory raises a Fault.
+Only this module contains hardware-specific code; its functions have the names of gputensor's
+runtimes (`gputensor.runtime.REQUIRED` and `OPTIONAL`). Work runs only when something waits for its
+stream, so a missing wait becomes visible. An access outside the device's memory raises a Fault.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 
 DEVICES = 2
-OFFSET_BITS = 40  # bits of an offset; the bits above are the number of the allocation
+OFFSET_BITS = 40  # bits of an offset within an allocation; the bits above number the allocation
 _numbers = count(1)
 _memory: WeakValueDictionary[int, Memory] = WeakValueDictionary()
 _streams: WeakSet[Stream] = WeakSet()
@@ -28,7 +28,7 @@ _thread = threading.local()
 
 
 class Fault(RuntimeError):
-    """An access that would stop the hardware."""
+    """An access that real hardware would reject."""
 
 
 # --- devices ------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def current_device() -> int:
 
 
 def exchange_device(index: int) -> int:
-    """Make a device this thread's current one; returns the former."""
+    """Make a device current for this thread. Return the previous one."""
     if not 0 <= index < DEVICES:
         raise Fault(f"no device {index}; there are {DEVICES}")
     former, _thread.device = current_device(), index
@@ -51,7 +51,7 @@ def exchange_device(index: int) -> int:
 
 
 def synchronize(device_index: int) -> None:
-    """Run everything that was submitted to the device."""
+    """Run all work that was submitted to the device."""
     for stream in [s for s in _streams if s.device_index == device_index]:
         stream.synchronize()
 
@@ -64,7 +64,7 @@ class Memory:
 
     def __init__(self, nbytes: int, device_index: int) -> None:
         self.nbytes, self.device_index = nbytes, device_index
-        self.bytes = np.full(nbytes, 0xA5, np.uint8)  # reveals uses of uninitialised memory
+        self.bytes = np.full(nbytes, 0xA5, np.uint8)  # makes reads of uninitialised memory visible
         number = next(_numbers)
         self.ptr = number << OFFSET_BITS
         _memory[number] = self
@@ -79,7 +79,7 @@ def memory_allocated(device_index: int = 0) -> int:
 
 
 def reach(address: int, nbytes: int, device_index: int) -> np.ndarray:
-    """The bytes at an address, for a device; -1 is the host."""
+    """Return the bytes at an address of a device, or of the host for -1."""
     if device_index == -1:
         return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
     memory, begin = _memory.get(address >> OFFSET_BITS), address & ((1 << OFFSET_BITS) - 1)
@@ -99,7 +99,7 @@ def copy_async(
 
 
 class Stream:
-    """A queue of work; it runs, in order, when something waits for it."""
+    """A queue of work, which runs in order when something waits for it."""
 
     def __init__(self, device_index: int, priority: int = 0) -> None:
         self.device_index, self.priority = device_index, priority
@@ -118,7 +118,7 @@ class Stream:
         self.run_until(self.query)
 
     def query(self) -> bool:
-        """True if nothing is left to run."""
+        """Return True if no work is left to run."""
         return not self._work
 
     def record_event(self, event: Event | None = None) -> Event:
@@ -127,13 +127,13 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Let work submitted from now on run after the work before `event`."""
+        """Make work that is submitted from now on run after the work before `event`."""
         event.wait(self)
 
 
 class Event:
-    """A point in a stream. Uses of an unrecorded event, or of a time that was not measured,
-    raise."""
+    """A point in a stream. Using an event that was not recorded, or a time that was not measured,
+    raises an error."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         self.enable_timing = enable_timing
@@ -154,7 +154,7 @@ class Event:
         return self._stream, self._times
 
     def query(self) -> bool:
-        """True if the stream has passed the point."""
+        """Return True if the stream has passed the point."""
         return bool(self._recorded()[1])
 
     def synchronize(self) -> None:
@@ -166,7 +166,7 @@ class Event:
         (stream or current_stream()).submit(lambda: source.run_until(lambda: times))
 
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds from this event to `end`."""
+        """Return the milliseconds from this event to `end`."""
         if not (self.enable_timing and end.enable_timing and self.query() and end.query()):
             raise Fault("both events must be made with enable_timing=True, and have passed")
         return (end._times[0] - self._times[0]) * 1e3
@@ -180,13 +180,13 @@ def default_stream(device_index: int) -> Stream:
 
 
 def current_stream(device_index: int | None = None) -> Stream:
-    """The stream of this thread's work on a device, the current one by default."""
+    """Return the stream of this thread's work on a device, by default on the current device."""
     index = current_device() if device_index is None else device_index
     return getattr(_thread, "streams", {}).get(index) or default_stream(index)
 
 
 def set_stream(stream: Stream) -> Stream:
-    """Make a stream its device's current one in this thread; returns the former."""
+    """Make a stream current on its device, for this thread. Return the previous one."""
     former = current_stream(stream.device_index)
     _thread.streams = {**getattr(_thread, "streams", {}), stream.device_index: stream}
     return former

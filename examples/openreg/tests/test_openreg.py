@@ -1,5 +1,5 @@
-"""The device from a user's view: memory, streams, events, operators; and its removal leaves no
-trace."""
+"""Tests of the device as a user sees it: memory, streams, events, operators, and complete
+removal."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_autocast_knows_the_device(device):
         pytest.skip("autocast has a key for PrivateUse1 alone")
     x = matrix().requires_grad_()
     with gt.autocast("openreg"):
-        y = x.mm(x.t()).abs()  # mm in float16, and exp in float32 by the device's own choice
+        y = x.mm(x.t()).abs()  # mm in float16; abs in float32, by the device's own policy
         assert x.mm(x.t()).dtype is gt.float16 and y.dtype is gt.float32
         with gt.autocast("openreg", gt.bfloat16):
             assert x.mm(x.t()).dtype is gt.bfloat16

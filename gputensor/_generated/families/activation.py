@@ -314,7 +314,7 @@ op_hardshrink_out = _define(
     "aten::hardshrink.out(Tensor self, Scalar lambd=0.5, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def hardshrink(input, lambd=0.5, *, out=None):
-    """Each element; zero where it is in [-lambd, lambd].
+    """Each element, or zero where it is in [-lambd, lambd].
 
     Args:
         input: (*), floating.
@@ -335,7 +335,7 @@ def hardshrink(input, lambd=0.5, *, out=None):
     except Exception as error: return _refuse(error, "hardshrink", hardshrink, locals())
 
 def Tensor_hardshrink(self, lambd=0.5):
-    """Each element; zero where it is in [-lambd, lambd]. See gt.hardshrink."""
+    """Each element, or zero where it is in [-lambd, lambd]. See gt.hardshrink."""
     try:
         short = op_hardshrink.table.short.get(self._geometry)
         if short is not None and (made := short(self, lambd)) is not None:
@@ -441,7 +441,7 @@ op_threshold_out = _define(
     "aten::threshold.out(Tensor self, Scalar threshold, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def threshold(input, threshold, value, *, out=None):
-    """Each element; value where it is not above the threshold.
+    """Each element, or value where the element is not above the threshold.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -473,7 +473,8 @@ op_threshold_ = _define(
     "aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)",
     ("pointwise",))
 def threshold_(input, threshold, value):
-    """In place: Each element; value where it is not above the threshold. See gt.threshold."""
+    """In place: Each element, or value where the element is not above the threshold. See
+    gt.threshold."""
     try:
         short = op_threshold_.table.short.get(input._geometry)
         if short is not None and (made := short(input, threshold, value)) is not None:

@@ -16,7 +16,7 @@ op_argmax_out = _define(
     "aten::argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
-    """Index of the largest element, the first of equal ones, or of the first NaN. Over all
+    """Index of the largest element along dim, or of all elements in row-major order.
 
     Args:
         input: (*), any dtype but bool and complex; the result is int64.
@@ -24,7 +24,7 @@ def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
         keepdim: bool, default False.
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.argmax.
 
-    elements in row-major order, or along dim.
+    If several elements are equal, it is the index of the first; NaN counts as the largest.
 
     >>> gt.argmax(gt.tensor([[1, 3, 2], [9, 0, 9]]), 1)
     tensor([1, 0])"""
@@ -44,7 +44,7 @@ def argmax(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
     except Exception as error: return _refuse(error, "argmax", argmax, locals())
 
 def Tensor_argmax(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """Index of the largest element, the first of equal ones, or of the first NaN. Over all See
+    """Index of the largest element along dim, or of all elements in row-major order. See
     gt.argmax."""
     try:
         dim = dim if axis is None else _axis("argmax", dim, axis)
@@ -72,7 +72,7 @@ op_argmin_out = _define(
     "aten::argmin.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
     ("reduction",))
 def argmin(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
-    """Index of the smallest element, as argmax.
+    """Index of the smallest element along dim, or of all elements in row-major order.
 
     Args:
         input: (*), any dtype but bool and complex; the result is int64.
@@ -95,7 +95,8 @@ def argmin(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
     except Exception as error: return _refuse(error, "argmin", argmin, locals())
 
 def Tensor_argmin(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """Index of the smallest element, as argmax. See gt.argmin."""
+    """Index of the smallest element along dim, or of all elements in row-major order. See
+    gt.argmin."""
     try:
         dim = dim if axis is None else _axis("argmin", dim, axis)
         keepdim = keepdim if keepdims is None else keepdims
@@ -121,8 +122,8 @@ op_max_out = _define(
     "aten::max.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 Results_max = _named("max", "values indices")
 def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keepdims=None):
-    """Largest element of all; with dim also its index, the first of equal ones; or elementwise
-    maximum of two tensors.
+    """The largest of all elements; with dim, the largest along a dimension and its index; with
+    other, the elementwise maximum.
 
     Args:
         input: (*).
@@ -132,7 +133,7 @@ def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
     Gradient: value_selecting_backward(grad, dim, indices, input.shape, keepdim)
     Kernels: kernels/cpu/argreduce.py, kernels/cuda/argreduce.cu. Matches torch.max.
 
-    NaN if any element is NaN.
+    The index is that of the first of equal elements. The result is NaN if any element is NaN.
 
     >>> gt.max(gt.tensor([[1, 3, 2], [9, 0, 9]]), 1)[1]
     tensor([1, 0])"""
@@ -167,8 +168,8 @@ def max(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
     except Exception as error: return _refuse(error, "max", max, locals())
 
 def Tensor_max(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
-    """Largest element of all; with dim also its index, the first of equal ones; or elementwise
-    maximum of two tensors. See gt.max."""
+    """The largest of all elements; with dim, the largest along a dimension and its index; with
+    other, the elementwise maximum. See gt.max."""
     try:
         dim = dim if axis is None else _axis("max", dim, axis)
         keepdim = keepdim if keepdims is None else keepdims
@@ -208,8 +209,8 @@ op_min_out = _define(
     "aten::min.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 Results_min = _named("min", "values indices")
 def min(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keepdims=None):
-    """Smallest element of all; with dim also its index; or elementwise minimum of two tensors.
-    See max.
+    """The smallest of all elements; with dim, the smallest along a dimension and its index; with
+    other, the elementwise minimum.
 
     Args:
         input: (*).
@@ -249,8 +250,8 @@ def min(input, dim=None, keepdim=False, *, other=None, out=None, axis=None, keep
     except Exception as error: return _refuse(error, "min", min, locals())
 
 def Tensor_min(self, dim=None, keepdim=False, *, other=None, axis=None, keepdims=None):
-    """Smallest element of all; with dim also its index; or elementwise minimum of two tensors.
-    See max. See gt.min."""
+    """The smallest of all elements; with dim, the smallest along a dimension and its index; with
+    other, the elementwise minimum. See gt.min."""
     try:
         dim = dim if axis is None else _axis("min", dim, axis)
         keepdim = keepdim if keepdims is None else keepdims

@@ -9,7 +9,7 @@ from ...dispatch.tls import state as _state
 op_bmm = _define("aten::bmm(Tensor self, Tensor mat2) -> Tensor", ("core",))
 op_bmm_out = _define("aten::bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)")
 def bmm(input, mat2, *, out=None):
-    """Products of the matrices of two batches of one dtype.
+    """Products of the matrices of two batches, which must have the same dtype.
 
     Args:
         input, mat2: (*).
@@ -28,7 +28,7 @@ def bmm(input, mat2, *, out=None):
     except Exception as error: return _refuse(error, "bmm", bmm, locals())
 
 def Tensor_bmm(self, mat2):
-    """Products of the matrices of two batches of one dtype. See gt.bmm."""
+    """Products of the matrices of two batches, which must have the same dtype. See gt.bmm."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | mat2._keys | include) & keep
@@ -45,7 +45,7 @@ op_baddbmm = _define(
 op_baddbmm_out = _define(
     "aten::baddbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
-    """beta * input + alpha * (batch1 @ batch2), input broadcast; with beta 0 input is not read.
+    """beta * input + alpha * (batch1 @ batch2); input is broadcast, and is not read if beta is 0.
 
     Args:
         input, batch1, batch2: (*).
@@ -65,8 +65,8 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
     except Exception as error: return _refuse(error, "baddbmm", baddbmm, locals())
 
 def Tensor_baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
-    """beta * self + alpha * (batch1 @ batch2), self broadcast; with beta 0 self is not read. See
-    gt.baddbmm."""
+    """beta * self + alpha * (batch1 @ batch2); self is broadcast, and is not read if beta is 0.
+    See gt.baddbmm."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep
@@ -76,8 +76,8 @@ def Tensor_baddbmm(self, batch1, batch2, *, beta=1, alpha=1):
 op_baddbmm_ = _define(
     "aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
 def Tensor_baddbmm_(self, batch1, batch2, *, beta=1, alpha=1):
-    """In place: beta * self + alpha * (batch1 @ batch2), self broadcast; with beta 0 self is not
-    read. See gt.baddbmm."""
+    """In place: beta * self + alpha * (batch1 @ batch2); self is broadcast, and is not read if
+    beta is 0. See gt.baddbmm."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | batch1._keys | batch2._keys | include) & keep

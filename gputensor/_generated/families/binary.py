@@ -20,7 +20,7 @@ op_add_Scalar_out = _define(
     "aten::add.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def add(input, other, *, alpha=1, out=None):
-    """input + alpha * other of each pair of elements.
+    """input + alpha * other for each pair of elements.
 
     Args:
         input: (*), promoted to a common dtype.
@@ -60,7 +60,7 @@ def add(input, other, *, alpha=1, out=None):
     except Exception as error: return _refuse(error, "add", add, locals())
 
 def Tensor_add(self, other, *, alpha=1):
-    """self + alpha * other of each pair of elements. See gt.add."""
+    """self + alpha * other for each pair of elements. See gt.add."""
     try:
         try:
             if alpha is _ONE:
@@ -120,7 +120,7 @@ op_add__Scalar = _define(
     "aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_add_(self, other, *, alpha=1):
-    """In place: self + alpha * other of each pair of elements. See gt.add."""
+    """In place: self + alpha * other for each pair of elements. See gt.add."""
     try:
         try:
             if alpha is _ONE:
@@ -184,7 +184,7 @@ op_sub_Scalar_out = _define(
     "aten::sub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def sub(input, other, *, alpha=1, out=None):
-    """input - alpha * other of each pair of elements.
+    """input - alpha * other for each pair of elements.
 
     Args:
         input: (*), promoted to a common dtype; none may be bool.
@@ -221,7 +221,7 @@ def sub(input, other, *, alpha=1, out=None):
     except Exception as error: return _refuse(error, "sub", sub, locals())
 
 def Tensor_sub(self, other, *, alpha=1):
-    """self - alpha * other of each pair of elements. See gt.sub."""
+    """self - alpha * other for each pair of elements. See gt.sub."""
     try:
         try:
             if alpha is _ONE:
@@ -293,7 +293,7 @@ op_sub__Scalar = _define(
     "aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_sub_(self, other, *, alpha=1):
-    """In place: self - alpha * other of each pair of elements. See gt.sub."""
+    """In place: self - alpha * other for each pair of elements. See gt.sub."""
     try:
         try:
             if alpha is _ONE:
@@ -361,7 +361,7 @@ op_rsub_Scalar = _define("aten::rsub.Scalar(Tensor self, Scalar other, Scalar al
 op_rsub_Scalar_out = _define(
     "aten::rsub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)")
 def rsub(input, other, *, alpha=1, out=None):
-    """other - alpha * input of each pair of elements.
+    """other - alpha * input for each pair of elements.
 
     Args:
         input: (*), promoted to a common dtype; none may be bool.
@@ -1419,7 +1419,7 @@ op_floor_divide_Scalar = _define("aten::floor_divide.Scalar(Tensor self, Scalar 
 op_floor_divide_Scalar_out = _define(
     "aten::floor_divide.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)")
 def floor_divide(input, other, *, out=None):
-    """Quotient of each pair of elements, rounded down, as by the operator `//`.
+    """Quotient of each pair of elements, rounded down, like the operator `//`.
 
     Args:
         input, other: (*) or number, broadcast with the others.
@@ -1439,7 +1439,7 @@ def floor_divide(input, other, *, out=None):
     except Exception as error: return _refuse(error, "floor_divide", floor_divide, locals())
 
 def Tensor_floor_divide(self, other):
-    """Quotient of each pair of elements, rounded down, as by the operator `//`. See
+    """Quotient of each pair of elements, rounded down, like the operator `//`. See
     gt.floor_divide."""
     try:
         try:
@@ -1913,7 +1913,7 @@ op_ldexp_Tensor = _define("aten::ldexp.Tensor(Tensor self, Tensor other) -> Tens
 op_ldexp_out = _define(
     "aten::ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def ldexp(input, other, *, out=None):
-    """input * 2 ** other of each pair of elements.
+    """input * 2 ** other for each pair of elements.
 
     Args:
         input, other: (*).
@@ -1928,7 +1928,7 @@ def ldexp(input, other, *, out=None):
     except Exception as error: return _refuse(error, "ldexp", ldexp, locals())
 
 def Tensor_ldexp(self, other):
-    """self * 2 ** other of each pair of elements. See gt.ldexp."""
+    """self * 2 ** other for each pair of elements. See gt.ldexp."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
@@ -1937,7 +1937,7 @@ def Tensor_ldexp(self, other):
 
 op_ldexp_ = _define("aten::ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)", ("pointwise",))
 def ldexp_(input, other):
-    """In place: input * 2 ** other of each pair of elements. See gt.ldexp."""
+    """In place: input * 2 ** other for each pair of elements. See gt.ldexp."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
@@ -1950,7 +1950,7 @@ op_logaddexp_out = _define(
     "aten::logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def logaddexp(input, other, *, out=None):
-    """log(exp(input) + exp(other)) of each pair of elements, without their overflow.
+    """log(exp(input) + exp(other)) for each pair of elements, computed without overflow.
 
     Args:
         input: (*), promoted to a common dtype, floating or complex.
@@ -1977,7 +1977,7 @@ def logaddexp(input, other, *, out=None):
     except Exception as error: return _refuse(error, "logaddexp", logaddexp, locals())
 
 def Tensor_logaddexp(self, other):
-    """log(exp(self) + exp(other)) of each pair of elements, without their overflow. See
+    """log(exp(self) + exp(other)) for each pair of elements, computed without overflow. See
     gt.logaddexp."""
     try:
         short = op_logaddexp.table.short.get((self._geometry, other._geometry))
@@ -1993,7 +1993,7 @@ op_logaddexp2_out = _define(
     "aten::logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def logaddexp2(input, other, *, out=None):
-    """log2(2 ** input + 2 ** other) of each pair of elements, without their overflow.
+    """log2(2 ** input + 2 ** other) for each pair of elements, computed without overflow.
 
     Args:
         input: (*), promoted to a common dtype, which is floating.
@@ -2018,7 +2018,7 @@ def logaddexp2(input, other, *, out=None):
     except Exception as error: return _refuse(error, "logaddexp2", logaddexp2, locals())
 
 def Tensor_logaddexp2(self, other):
-    """log2(2 ** self + 2 ** other) of each pair of elements, without their overflow. See
+    """log2(2 ** self + 2 ** other) for each pair of elements, computed without overflow. See
     gt.logaddexp2."""
     try:
         short = op_logaddexp2.table.short.get((self._geometry, other._geometry))

@@ -14,7 +14,7 @@ op_frexp_Tensor_out = _define(
     ("pointwise",))
 Results_frexp = _named("frexp", "mantissa exponent")
 def frexp(input, *, out=None):
-    """Mantissas in [0.5, 1) and exponents of 2 whose product is input.
+    """Mantissas in [0.5, 1) and exponents, where input is mantissa * 2 ** exponent.
 
     Args:
         input: (*).
@@ -34,7 +34,8 @@ def frexp(input, *, out=None):
     except Exception as error: return _refuse(error, "frexp", frexp, locals())
 
 def Tensor_frexp(self):
-    """Mantissas in [0.5, 1) and exponents of 2 whose product is self. See gt.frexp."""
+    """Mantissas in [0.5, 1) and exponents, where self is mantissa * 2 ** exponent. See
+    gt.frexp."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep

@@ -175,7 +175,7 @@ def cumulative_trapezoid(y, x=None, *, dim=-1, dx=None, axis=None):
 op_trapz_x = _define("aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
 op_trapz_dx = _define("aten::trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor")
 def trapz(y, x=None, *, dim=-1, dx=None, axis=None):
-    """trapezoid, by NumPy's former name.
+    """NumPy's former name for trapezoid.
 
     Args:
         y: (*).

@@ -908,7 +908,8 @@ def Tensor_logical_xor_(self, other):
 op_isclose = _define(
     "aten::isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor")
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """True where abs(input - other) <= atol + rtol * abs(other). Both operands have one dtype.
+    """True where abs(input - other) <= atol + rtol * abs(other). Both operands must have the same
+    dtype.
 
     Args:
         input, other: (*).

@@ -9,7 +9,7 @@ op_convolution = _define(
     "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
     ("core",))
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
-    """The convolution over any number of dimensions; keeps channels_last.
+    """The convolution over any number of dimensions. It keeps the memory format channels_last.
 
     Args:
         input, weight, bias: (*).

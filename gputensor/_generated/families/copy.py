@@ -126,7 +126,7 @@ op_contiguous = _define(
     "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)"
 )
 def Tensor_contiguous(self, *, memory_format=_contiguous_format):
-    """self if it is dense in this memory format, else a dense copy in that format.
+    """self if it is dense in this memory format, otherwise a dense copy in this format.
 
     Args:
         self: (*).

@@ -12,8 +12,8 @@ op_ctc_loss_IntList = _define(
 def ctc_loss(
         log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1,
         zero_infinity=False):
-    """The negative log-probability of all alignments of each target sequence; their mean over
-    lengths, sum, or one for each.
+    """The negative log-probability of each target sequence, over all alignments, or the sum or
+    the mean over lengths of these.
 
     Args:
         log_probs, targets, input_lengths, target_lengths: (*).

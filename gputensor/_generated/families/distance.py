@@ -81,8 +81,7 @@ op_linalg_vector_norm_out = _define(
     ("reduction",))
 def linalg_vector_norm(
         input, ord=2, dim=None, keepdim=False, *, dtype=None, out=None, axis=None, keepdims=None):
-    """Norm of vectors along dimensions, of all elements without dim: the ord-th root of the sum
-    of
+    """Norm of the vectors along dim, or of all elements if dim is not given.
 
     Args:
         input: (*).
@@ -93,8 +92,9 @@ def linalg_vector_norm(
     Gradient: norm_backward(grad, input, ord, result, dim, keepdim)
     Native: native/distance.py. Matches torch.linalg.vector_norm.
 
-    their ord-th powers; the largest or smallest for inf and -inf, the number of nonzero elements
-        for 0.
+    It is the ord-th root of the sum of the ord-th powers of absolute values.
+    For inf and -inf it is the largest and the smallest absolute value, for 0 the number of
+        nonzero elements.
 
     >>> gt.linalg.vector_norm(gt.tensor([[3.0, 4.0], [0.0, 2.0]]), dim=1)
     tensor([5., 2.])"""

@@ -9,7 +9,8 @@ op_native_dropout = _define(
     "aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
     ("core", "nondeterministic_seeded",))
 def native_dropout(input, p, train):
-    """Elements kept with probability 1 - p and divided by it, and the mask of the kept elements.
+    """Each element, divided by 1 - p with probability 1 - p, otherwise zero; and the mask of the
+    kept elements.
 
     Args:
         input: (*).
@@ -116,7 +117,8 @@ op_alpha_dropout = _define(
     "aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor",
     ("maybe_aliasing_or_mutating", "nondeterministic_seeded",))
 def alpha_dropout(input, p, train):
-    """dropout to SELU's negative limit instead of zero, which keeps mean and variance.
+    """dropout that sets elements to SELU's negative limit instead of zero, to keep mean and
+    variance.
 
     Args:
         input: (*).

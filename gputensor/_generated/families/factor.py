@@ -20,7 +20,8 @@ op_linalg_lu_factor_ex_out = _define(
     "aten::linalg_lu_factor_ex.out(Tensor A, *, bool pivot=True, bool check_errors=False, Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info)")
 Results_linalg_lu_factor_ex = _named("linalg_lu_factor_ex", "LU pivots info")
 def linalg_lu_factor_ex(A, *, pivot=True, check_errors=False, out=None):
-    """L and U of a matrix packed in one, its pivots, and info, the index of a zero pivot or 0.
+    """L and U of a matrix, packed in one matrix, the pivots, and info (the index of a zero pivot,
+    or 0).
 
     Args:
         A: (*).
@@ -99,8 +100,8 @@ op_linalg_cholesky_ex_L = _define(
     "aten::linalg_cholesky_ex.L(Tensor self, *, bool upper=False, bool check_errors=False, Tensor(a!) L, Tensor(b!) info) -> (Tensor(a!) L, Tensor(b!) info)")
 Results_linalg_cholesky_ex = _named("linalg_cholesky_ex", "L info")
 def linalg_cholesky_ex(input, *, upper=False, check_errors=False, out=None):
-    """The Cholesky factor of a positive-definite matrix, and info, the order of the first minor
-    that is not positive-definite or 0.
+    """The Cholesky factor of a positive-definite matrix, and info (the order of the first minor
+    that is not positive-definite, or 0).
 
     Args:
         input: (*).
@@ -131,8 +132,8 @@ op_linalg_ldl_factor_ex_out = _define(
     "aten::linalg_ldl_factor_ex.out(Tensor self, *, bool hermitian=False, bool check_errors=False, Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info)")
 Results_linalg_ldl_factor_ex = _named("linalg_ldl_factor_ex", "LD pivots info")
 def linalg_ldl_factor_ex(input, *, hermitian=False, check_errors=False, out=None):
-    """L and D of a symmetric or Hermitian matrix packed in one, pivots, and info, the index of a
-    singular block or 0.
+    """L and D of a symmetric or Hermitian matrix, packed in one matrix, the pivots, and info (the
+    index of a singular block, or 0).
 
     Args:
         input: (*).
@@ -344,7 +345,7 @@ op_cholesky = _define("aten::cholesky(Tensor self, bool upper=False) -> Tensor")
 op_cholesky_out = _define(
     "aten::cholesky.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)")
 def cholesky(input, upper=False, *, out=None):
-    """Another name of gt.linalg.cholesky.
+    """Another name for gt.linalg.cholesky.
 
     Args:
         input: (*).
@@ -360,7 +361,7 @@ def cholesky(input, upper=False, *, out=None):
     except Exception as error: return _refuse(error, "cholesky", cholesky, locals())
 
 def Tensor_cholesky(self, upper=False):
-    """Another name of gt.linalg.cholesky. See gt.cholesky."""
+    """Another name for gt.linalg.cholesky. See gt.cholesky."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -373,7 +374,7 @@ op_linalg_lu_factor_out = _define(
     "aten::linalg_lu_factor.out(Tensor A, *, bool pivot=True, Tensor(a!) LU, Tensor(b!) pivots) -> (Tensor(a!) LU, Tensor(b!) pivots)")
 Results_linalg_lu_factor = _named("linalg_lu_factor", "LU pivots")
 def linalg_lu_factor(A, *, pivot=True, out=None):
-    """L and U of a matrix packed in one, and its pivots.
+    """L and U of a matrix, packed in one matrix, and the pivots.
 
     Args:
         A: (*).
@@ -419,7 +420,7 @@ op_linalg_ldl_factor_out = _define(
     "aten::linalg_ldl_factor.out(Tensor self, *, bool hermitian=False, Tensor(a!) LD, Tensor(b!) pivots) -> (Tensor(a!) LD, Tensor(b!) pivots)")
 Results_linalg_ldl_factor = _named("linalg_ldl_factor", "LD pivots")
 def linalg_ldl_factor(input, *, hermitian=False, out=None):
-    """L and D of a symmetric or Hermitian matrix packed in one, and pivots.
+    """L and D of a symmetric or Hermitian matrix, packed in one matrix, and the pivots.
 
     Args:
         input: (*).
@@ -491,7 +492,7 @@ op_orgqr = _define("aten::orgqr(Tensor self, Tensor input2) -> Tensor")
 op_orgqr_out = _define(
     "aten::orgqr.out(Tensor self, Tensor input2, *, Tensor(a!) out) -> Tensor(a!)")
 def orgqr(input, input2, *, out=None):
-    """Another name of gt.linalg.householder_product.
+    """Another name for gt.linalg.householder_product.
 
     Args:
         input, input2: (*).
@@ -506,7 +507,7 @@ def orgqr(input, input2, *, out=None):
     except Exception as error: return _refuse(error, "orgqr", orgqr, locals())
 
 def Tensor_orgqr(self, input2):
-    """Another name of gt.linalg.householder_product. See gt.orgqr."""
+    """Another name for gt.linalg.householder_product. See gt.orgqr."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | input2._keys | include) & keep

@@ -199,8 +199,8 @@ op_take_along_dim = _define(
 op_take_along_dim_out = _define(
     "aten::take_along_dim.out(Tensor self, Tensor indices, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)")
 def take_along_dim(input, indices, dim=None, *, out=None, axis=None):
-    """gather along dim, with input and indices broadcast in the other dimensions; over all
-    elements without dim.
+    """gather along dim, with input and indices broadcast in the other dimensions. Without dim,
+    indices count all elements in row-major order.
 
     Args:
         input, indices: (*).
@@ -217,8 +217,8 @@ def take_along_dim(input, indices, dim=None, *, out=None, axis=None):
     except Exception as error: return _refuse(error, "take_along_dim", take_along_dim, locals())
 
 def Tensor_take_along_dim(self, indices, dim=None, *, axis=None):
-    """gather along dim, with self and indices broadcast in the other dimensions; over all
-    elements without dim. See gt.take_along_dim."""
+    """gather along dim, with self and indices broadcast in the other dimensions. Without dim,
+    indices count all elements in row-major order. See gt.take_along_dim."""
     try:
         dim = dim if axis is None else _axis("take_along_dim", dim, axis)
         include, keep = _state.get()

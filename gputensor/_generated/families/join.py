@@ -95,7 +95,7 @@ op_concat = _define("aten::concat(Tensor[] tensors, int dim=0) -> Tensor")
 op_concat_out = _define(
     "aten::concat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
 def concat(tensors, dim=0, *, out=None, axis=None):
-    """cat by another name.
+    """Another name for cat.
 
     Args:
         tensors: Tensors.
@@ -115,7 +115,7 @@ op_concatenate = _define("aten::concatenate(Tensor[] tensors, int dim=0) -> Tens
 op_concatenate_out = _define(
     "aten::concatenate.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)")
 def concatenate(tensors, dim=0, *, out=None, axis=None):
-    """cat by another name.
+    """Another name for cat.
 
     Args:
         tensors: Tensors.
@@ -203,7 +203,7 @@ def column_stack(tensors, *, out=None):
 op_row_stack = _define("aten::row_stack(Tensor[] tensors) -> Tensor")
 op_row_stack_out = _define("aten::row_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)")
 def row_stack(tensors, *, out=None):
-    """vstack by another name.
+    """Another name for vstack.
 
     Args:
         tensors: Tensors.

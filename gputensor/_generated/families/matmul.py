@@ -57,7 +57,7 @@ op_matmul = _define("aten::matmul(Tensor self, Tensor other) -> Tensor")
 op_matmul_out = _define(
     "aten::matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
 def matmul(input, other, *, out=None):
-    """Product of two matrices, of vectors, or of batches of matrices, as by the operator @.
+    """Product of two matrices, of vectors, or of batches of matrices, like the operator @.
 
     Args:
         input, other: (*).
@@ -75,7 +75,7 @@ def matmul(input, other, *, out=None):
     except Exception as error: return _refuse(error, "matmul", matmul, locals())
 
 def Tensor_matmul(self, other):
-    """Product of two matrices, of vectors, or of batches of matrices, as by the operator @. See
+    """Product of two matrices, of vectors, or of batches of matrices, like the operator @. See
     gt.matmul."""
     try:
         include, keep = _state.get()
@@ -116,7 +116,7 @@ op_addmm = _define(
 op_addmm_out = _define(
     "aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
 def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
-    """beta * input + alpha * (mat1 @ mat2), input broadcast; with beta 0 input is not read.
+    """beta * input + alpha * (mat1 @ mat2); input is broadcast, and is not read if beta is 0.
 
     Args:
         input: (*), of one dtype.
@@ -144,7 +144,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
     except Exception as error: return _refuse(error, "addmm", addmm, locals())
 
 def Tensor_addmm(self, mat1, mat2, *, beta=1, alpha=1):
-    """beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is not read. See
+    """beta * self + alpha * (mat1 @ mat2); self is broadcast, and is not read if beta is 0. See
     gt.addmm."""
     try:
         short = op_addmm.table.short.get((self._geometry, mat1._geometry, mat2._geometry))
@@ -166,8 +166,8 @@ def call_addmm(self, mat1, mat2, beta=1, alpha=1):
 op_addmm_ = _define(
     "aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
 def Tensor_addmm_(self, mat1, mat2, *, beta=1, alpha=1):
-    """In place: beta * self + alpha * (mat1 @ mat2), self broadcast; with beta 0 self is not
-    read. See gt.addmm."""
+    """In place: beta * self + alpha * (mat1 @ mat2); self is broadcast, and is not read if beta
+    is 0. See gt.addmm."""
     try:
         short = op_addmm_.table.short.get((self._geometry, mat1._geometry, mat2._geometry))
         if short is not None and (made := short(self, mat1, mat2, beta, alpha)) is not None:

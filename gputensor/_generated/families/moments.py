@@ -26,8 +26,7 @@ op_std_correction_out = _define(
 def std(
         input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
         keepdims=None):
-    """Standard deviation of all elements, or along dimensions; the divisor is the number of
-    elements
+    """Standard deviation of all elements, or along dimensions.
 
     Args:
         input: (*).
@@ -38,7 +37,7 @@ def std(
     Gradient: std_backward(grad, result, input, dim, correction, keepdim)
     Native: native/moments.py. Matches torch.std.
 
-    minus correction, which is 1 by default.
+    The divisor is the number of elements minus correction, which is 1 by default.
 
     >>> gt.std(gt.tensor([1.0, 2.0, 3.0]))
     tensor(1.)"""
@@ -91,8 +90,7 @@ def std(
 
 def Tensor_std(
         self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
-    """Standard deviation of all elements, or along dimensions; the divisor is the number of
-    elements See gt.std."""
+    """Standard deviation of all elements, or along dimensions. See gt.std."""
     try:
         dim = dim if axis is None else _axis("std", dim, axis)
         keepdim = keepdim if keepdims is None else keepdims
@@ -207,7 +205,7 @@ op_var_correction_out = _define(
 def var(
         input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None, axis=None,
         keepdims=None):
-    """Variance of all elements, or along dimensions; the divisor is the number of elements
+    """Variance of all elements, or along dimensions.
 
     Args:
         input: (*).
@@ -218,7 +216,7 @@ def var(
     Gradient: var_backward(grad, input, dim, correction, keepdim)
     Native: native/moments.py. Matches torch.var.
 
-    minus correction, which is 1 by default.
+    The divisor is the number of elements minus correction, which is 1 by default.
 
     >>> gt.var(gt.tensor([[1.0, 3.0], [2.0, 6.0]]), 1)
     tensor([2., 8.])"""
@@ -271,8 +269,7 @@ def var(
 
 def Tensor_var(
         self, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, keepdims=None):
-    """Variance of all elements, or along dimensions; the divisor is the number of elements See
-    gt.var."""
+    """Variance of all elements, or along dimensions. See gt.var."""
     try:
         dim = dim if axis is None else _axis("var", dim, axis)
         keepdim = keepdim if keepdims is None else keepdims
@@ -413,8 +410,7 @@ def Tensor_nanmean(self, dim=None, keepdim=False, *, dtype=None, axis=None, keep
 op_cov = _define(
     "aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor")
 def cov(input, *, correction=1, fweights=None, aweights=None):
-    """Covariances of the rows of input, one variable each; observations may have counts (fweights)
-    and
+    """Covariances of the rows of input, each of which is a variable.
 
     Args:
         input: (*).
@@ -422,7 +418,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
         fweights, aweights: (*), optional.
     Native: native/moments.py. Matches torch.cov.
 
-    weights.
+    Observations, the columns, may have counts (fweights) and weights (aweights).
 
     >>> gt.cov(gt.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
     tensor([[ 1., -1.],
@@ -443,7 +439,7 @@ def call_cov(self, correction=1, fweights=None, aweights=None):
 
 op_corrcoef = _define("aten::corrcoef(Tensor self) -> Tensor")
 def corrcoef(input):
-    """Correlations of the rows of input, one variable each.
+    """Correlations of the rows of input, each of which is a variable.
 
     Args:
         input: (*).

@@ -10,13 +10,13 @@ op_nonzero = _define("aten::nonzero(Tensor self) -> Tensor", ("core", "dynamic_o
 op_nonzero_out = _define(
     "aten::nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("dynamic_output_shape",))
 def Tensor_nonzero(self):
-    """The indices of the nonzero elements, one row each, in row-major order; with
+    """The indices of the nonzero elements, one row each, in row-major order.
 
     Args:
         self: (*).
     Kernels: kernels/cpu/nonzero.py, kernels/cuda/nonzero.cu. Matches torch.Tensor.nonzero.
 
-    `as_tuple=True` a tensor for each dimension.
+    With `as_tuple=True`, one tensor for each dimension.
 
     >>> gt.tensor([[0, 1], [2, 0]]).nonzero()
     tensor([[0, 1],
@@ -89,7 +89,7 @@ def Tensor_nonzero_static(self, *, size, fill_value=-1):
 
 op_argwhere = _define("aten::argwhere(Tensor self) -> Tensor", ("dynamic_output_shape",))
 def argwhere(input):
-    """nonzero by NumPy's name.
+    """NumPy's name for nonzero.
 
     Args:
         input: (*).

@@ -16,8 +16,7 @@ op_median_dim_values = _define(
     "aten::median.dim_values(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_median = _named("median", "values indices")
 def median(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None):
-    """Median of all elements, or along a dimension with its index; the lower of two, or NaN if
-    any element
+    """Median of all elements, or along a dimension with its index.
 
     Args:
         input: (*).
@@ -26,7 +25,7 @@ def median(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
     Gradient: value_selecting_backward(grad, dim, indices, input.shape, keepdim)
     Native: native/order.py. Matches torch.median.
 
-    is NaN.
+    Of two middle elements it is the lower; it is NaN if any element is NaN.
 
     >>> gt.median(gt.tensor([3, 1, 4, 2]))
     tensor(2)"""
@@ -58,8 +57,7 @@ def median(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=None
     except Exception as error: return _refuse(error, "median", median, locals())
 
 def Tensor_median(self, dim=None, keepdim=False, *, axis=None, keepdims=None):
-    """Median of all elements, or along a dimension with its index; the lower of two, or NaN if
-    any element See gt.median."""
+    """Median of all elements, or along a dimension with its index. See gt.median."""
     try:
         dim = dim if axis is None else _axis("median", dim, axis)
         keepdim = keepdim if keepdims is None else keepdims
@@ -147,8 +145,8 @@ op_mode_values = _define(
     "aten::mode.values(Tensor self, int dim=-1, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_mode = _named("mode", "values indices")
 def mode(input, dim=-1, keepdim=False, *, out=None, axis=None, keepdims=None):
-    """The most frequent element along a dimension, the smallest if several are, and its last
-    index.
+    """The most frequent element along a dimension (the smallest if there are several), and its
+    last index.
 
     Args:
         input: (*).
@@ -174,8 +172,8 @@ def mode(input, dim=-1, keepdim=False, *, out=None, axis=None, keepdims=None):
     except Exception as error: return _refuse(error, "mode", mode, locals())
 
 def Tensor_mode(self, dim=-1, keepdim=False, *, axis=None, keepdims=None):
-    """The most frequent element along a dimension, the smallest if several are, and its last
-    index. See gt.mode."""
+    """The most frequent element along a dimension (the smallest if there are several), and its
+    last index. See gt.mode."""
     try:
         dim = dim if axis is None else axis
         keepdim = keepdim if keepdims is None else keepdims

@@ -120,7 +120,7 @@ op_addmv = _define(
 op_addmv_out = _define(
     "aten::addmv.out(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
 def addmv(input, mat, vec, *, beta=1, alpha=1, out=None):
-    """beta * input + alpha * (mat @ vec), input broadcast; with beta 0 input is not read.
+    """beta * input + alpha * (mat @ vec); input is broadcast, and is not read if beta is 0.
 
     Args:
         input, mat, vec: (*).
@@ -140,7 +140,7 @@ def addmv(input, mat, vec, *, beta=1, alpha=1, out=None):
     except Exception as error: return _refuse(error, "addmv", addmv, locals())
 
 def Tensor_addmv(self, mat, vec, *, beta=1, alpha=1):
-    """beta * self + alpha * (mat @ vec), self broadcast; with beta 0 self is not read. See
+    """beta * self + alpha * (mat @ vec); self is broadcast, and is not read if beta is 0. See
     gt.addmv."""
     try:
         include, keep = _state.get()
@@ -151,8 +151,8 @@ def Tensor_addmv(self, mat, vec, *, beta=1, alpha=1):
 op_addmv_ = _define(
     "aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
 def addmv_(input, mat, vec, *, beta=1, alpha=1):
-    """In place: beta * input + alpha * (mat @ vec), input broadcast; with beta 0 input is not read.
-    See gt.addmv."""
+    """In place: beta * input + alpha * (mat @ vec); input is broadcast, and is not read if beta is
+    0. See gt.addmv."""
     try:
         include, keep = _state.get()
         key_set = (input._keys | mat._keys | vec._keys | include) & keep
@@ -165,7 +165,7 @@ op_addr = _define(
 op_addr_out = _define(
     "aten::addr.out(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
 def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
-    """beta * input + alpha * outer(vec1, vec2), input broadcast; with beta 0 input is not read.
+    """beta * input + alpha * outer(vec1, vec2); input is broadcast, and is not read if beta is 0.
 
     Args:
         input, vec1, vec2: (*).
@@ -185,8 +185,8 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
     except Exception as error: return _refuse(error, "addr", addr, locals())
 
 def Tensor_addr(self, vec1, vec2, *, beta=1, alpha=1):
-    """beta * self + alpha * outer(vec1, vec2), self broadcast; with beta 0 self is not read. See
-    gt.addr."""
+    """beta * self + alpha * outer(vec1, vec2); self is broadcast, and is not read if beta is 0.
+    See gt.addr."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | vec1._keys | vec2._keys | include) & keep
@@ -196,8 +196,8 @@ def Tensor_addr(self, vec1, vec2, *, beta=1, alpha=1):
 op_addr_ = _define(
     "aten::addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)")
 def Tensor_addr_(self, vec1, vec2, *, beta=1, alpha=1):
-    """In place: beta * self + alpha * outer(vec1, vec2), self broadcast; with beta 0 self is not
-    read. See gt.addr."""
+    """In place: beta * self + alpha * outer(vec1, vec2); self is broadcast, and is not read if
+    beta is 0. See gt.addr."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | vec1._keys | vec2._keys | include) & keep
@@ -236,7 +236,7 @@ def Tensor_outer(self, vec2):
 op_ger = _define("aten::ger(Tensor self, Tensor vec2) -> Tensor")
 op_ger_out = _define("aten::ger.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)")
 def ger(input, vec2, *, out=None):
-    """Another name of outer.
+    """Another name for outer.
 
     Args:
         input, vec2: (*).
@@ -251,7 +251,7 @@ def ger(input, vec2, *, out=None):
     except Exception as error: return _refuse(error, "ger", ger, locals())
 
 def Tensor_ger(self, vec2):
-    """Another name of outer. See gt.ger."""
+    """Another name for outer. See gt.ger."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | vec2._keys | include) & keep
@@ -359,7 +359,7 @@ op_linalg_vecdot = _define("aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-
 op_linalg_vecdot_out = _define(
     "aten::linalg_vecdot.out(Tensor x, Tensor y, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)")
 def linalg_vecdot(x, y, *, dim=-1, out=None, axis=None):
-    """Dot products of vectors along a dimension, of the conjugate of x with y.
+    """Dot products of the conjugate of x with y, for vectors along a dimension.
 
     Args:
         x, y: (*).
@@ -379,7 +379,7 @@ op_linalg_matmul = _define("aten::linalg_matmul(Tensor self, Tensor other) -> Te
 op_linalg_matmul_out = _define(
     "aten::linalg_matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)")
 def linalg_matmul(input, other, *, out=None):
-    """Another name of gt.matmul.
+    """Another name for gt.matmul.
 
     Args:
         input, other: (*).

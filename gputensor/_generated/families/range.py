@@ -151,7 +151,7 @@ op_linspace_Scalar_Tensor_out = _define(
 def linspace(
         start, end, steps, *, dtype=None, layout=None, device=None, pin_memory=None,
         requires_grad=False, out=None):
-    """steps numbers evenly spaced from start to end, both included.
+    """Evenly spaced numbers from start to end, both included; steps is how many.
 
     Args:
         start, end: number or Tensor.
@@ -240,7 +240,7 @@ op_logspace_Scalar_Tensor_out = _define(
 def logspace(
         start, end, steps, base=10.0, *, dtype=None, layout=None, device=None, pin_memory=None,
         requires_grad=False, out=None):
-    """base to the power of steps numbers evenly spaced from start to end.
+    """base to the power of `steps` numbers, which are evenly spaced from start to end.
 
     Args:
         start, end: number or Tensor.

@@ -53,7 +53,7 @@ op_roll_out = _define(
     "aten::roll.out(Tensor self, SymInt[1] shifts, int[1] dims=[], *, Tensor(a!) out) -> Tensor(a!)"
 )
 def roll(input, shifts, dims=(), *, out=None):
-    """Elements shifted along dims; elements past the end reappear at the front; without
+    """Elements shifted along dims; elements past the end reappear at the front.
 
     Args:
         input: (*).
@@ -61,7 +61,7 @@ def roll(input, shifts, dims=(), *, out=None):
     Gradient: roll_backward(grad, shifts, dims)
     Native: native/rearrange.py. Matches torch.roll.
 
-    dims over all elements in row-major order.
+    Without dims, all elements are shifted in row-major order.
 
     >>> gt.roll(gt.arange(4), 1)
     tensor([3, 0, 1, 2])"""
@@ -75,8 +75,7 @@ def roll(input, shifts, dims=(), *, out=None):
     except Exception as error: return _refuse(error, "roll", roll, locals())
 
 def Tensor_roll(self, shifts, dims=()):
-    """Elements shifted along dims; elements past the end reappear at the front; without See
-    gt.roll."""
+    """Elements shifted along dims; elements past the end reappear at the front. See gt.roll."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -218,7 +217,7 @@ def call_channel_shuffle(self, groups):
 op_native_channel_shuffle = _define(
     "aten::native_channel_shuffle(Tensor self, SymInt groups) -> Tensor")
 def native_channel_shuffle(input, groups):
-    """Another name of channel_shuffle.
+    """Another name for channel_shuffle.
 
     Args:
         input: (*).

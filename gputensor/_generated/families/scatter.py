@@ -141,7 +141,7 @@ op_scatter_value_reduce_out = _define(
     "aten::scatter.value_reduce_out(Tensor self, int dim, Tensor index, Scalar value, *, str reduce, Tensor(a!) out) -> Tensor(a!)")
 def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
     """A copy of input with each element of src written to its index along dim, at the same
-    position in the other dimensions;
+    position in the other dimensions.
 
     Args:
         input: (*).
@@ -155,7 +155,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
         src: scattered_src(grad, input, dim, index, src, reduce, True, result)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.scatter.
 
-    with reduce, added to or multiplied with the element there. src may be a number.
+    With reduce, it is added to, or multiplied with, the element there. src may be a number.
 
     >>> gt.scatter(gt.zeros(1, 3), 1, gt.tensor([[2, 0]]), gt.tensor([[1.0, 2.0]]))
     tensor([[2., 0., 1.]])"""
@@ -219,7 +219,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
 
 def Tensor_scatter(self, dim, index, src=None, *, value=None, reduce=None):
     """A copy of self with each element of src written to its index along dim, at the same
-    position in the other dimensions; See gt.scatter."""
+    position in the other dimensions. See gt.scatter."""
     try:
         if src is not None and not hasattr(src, "_keys"):
             src, value = None, src
@@ -283,7 +283,7 @@ op_scatter__value_reduce = _define(
     "aten::scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)")
 def Tensor_scatter_(self, dim, index, src=None, *, value=None, reduce=None):
     """In place: A copy of self with each element of src written to its index along dim, at the
-    same position in the other dimensions; See gt.scatter."""
+    same position in the other dimensions. See gt.scatter."""
     try:
         if src is not None and not hasattr(src, "_keys"):
             src, value = None, src
@@ -401,7 +401,7 @@ op_scatter_reduce_two_out = _define(
     "aten::scatter_reduce.two_out(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)")
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=None):
     """A copy of input in which each element is the sum, prod, mean, amax or amin of the elements
-    of src with its index,
+    of src with its index.
 
     Args:
         input: (*).
@@ -414,7 +414,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=Non
         src: scattered_src(grad, input, dim, index, src, reduce, include_self, result)
     Kernels: kernels/cpu/scatter.py, kernels/cuda/scatter.cu. Matches torch.scatter_reduce.
 
-    and of itself unless include_self is False.
+    The element of input itself is included unless include_self is False.
 
     >>> x = gt.tensor([1.0, 2.0])
     >>> gt.scatter_reduce(x, 0, gt.tensor([0, 0]), gt.tensor([3.0, 5.0]), "mean")
@@ -438,7 +438,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=Non
 
 def Tensor_scatter_reduce(self, dim, index, src, reduce, *, include_self=True):
     """A copy of self in which each element is the sum, prod, mean, amax or amin of the elements
-    of src with its index, See gt.scatter_reduce."""
+    of src with its index. See gt.scatter_reduce."""
     try:
         short = op_scatter_reduce_two.table.short.get((
             self._geometry, index._geometry, src._geometry))
@@ -466,7 +466,7 @@ op_scatter_reduce__two = _define(
     "aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)")
 def Tensor_scatter_reduce_(self, dim, index, src, reduce, *, include_self=True):
     """In place: A copy of self in which each element is the sum, prod, mean, amax or amin of the
-    elements of src with its index, See gt.scatter_reduce."""
+    elements of src with its index. See gt.scatter_reduce."""
     try:
         short = op_scatter_reduce__two.table.short.get((
             self._geometry, index._geometry, src._geometry))

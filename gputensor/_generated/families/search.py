@@ -15,8 +15,7 @@ op_searchsorted_Scalar = _define(
     "aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor")
 def searchsorted(
         sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None, out=None):
-    """The index at which each element keeps a sorted sequence (of its row) sorted, before equal
-    elements or with
+    """The index at which each element can be inserted into a sorted sequence (that of its row).
 
     Args:
         sorted_sequence, input: (*).
@@ -25,7 +24,7 @@ def searchsorted(
         sorter: (*), optional.
     Native: native/search.py. Matches torch.searchsorted.
 
-    right after them.
+    The index is before equal elements, or after them if right is True.
 
     >>> gt.searchsorted(gt.tensor([1, 3, 5]), gt.tensor([0, 3, 9]))
     tensor([0, 1, 3])"""
@@ -74,7 +73,8 @@ op_bucketize_Tensor_out = _define(
 op_bucketize_Scalar = _define(
     "aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor")
 def bucketize(input, boundaries, *, out_int32=False, right=False, out=None):
-    """The number of boundaries below each element, or not above it if right is True.
+    """For each element, the number of boundaries less than it, or not greater than it if right is
+    True.
 
     Args:
         input, boundaries: (*).

@@ -10,7 +10,7 @@ from ...dispatch.tls import state as _state
 op_narrow = _define(
     "aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)")
 def narrow(input, dim, start, length):
-    """The length indices of one dimension from start on.
+    """A view of `length` indices of one dimension, from start on.
 
     Args:
         input: (*).
@@ -39,7 +39,7 @@ def call_narrow(self, dim, start, length):
 op_select_int = _define(
     "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", ("core",))
 def select(input, dim, index):
-    """One index of a dimension; the dimension is dropped.
+    """A view of one index of a dimension, without that dimension.
 
     Args:
         input: (*).
@@ -73,7 +73,7 @@ op_select_copy_int_out = _define(
     "aten::select_copy.int_out(Tensor self, int dim, SymInt index, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def select_copy(input, dim, index, *, out=None):
-    """One index of a dimension; the dimension is dropped. A copy, row-major.
+    """A view of one index of a dimension, without that dimension. A copy, row-major.
 
     Args:
         input: (*).
@@ -226,7 +226,7 @@ Tensor_as_strided_ = as_strided_
 op_diagonal = _define(
     "aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", ("core",))
 def diagonal(input, offset=0, dim1=0, dim2=1):
-    """The diagonal of two dimensions, as the last dimension.
+    """A view with the diagonal of two dimensions as its last dimension.
 
     Args:
         input: (*).
@@ -262,7 +262,7 @@ op_diagonal_copy_out = _define(
     "aten::diagonal_copy.out(Tensor self, int offset=0, int dim1=0, int dim2=1, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def diagonal_copy(input, offset=0, dim1=0, dim2=1, *, out=None):
-    """The diagonal of two dimensions, as the last dimension. A copy, row-major.
+    """A view with the diagonal of two dimensions as its last dimension. A copy, row-major.
 
     Args:
         input: (*).
@@ -286,8 +286,8 @@ def call_diagonal_copy(self, offset=0, dim1=0, dim2=1):
 
 op_unfold = _define("aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)")
 def Tensor_unfold(self, dimension, size, step):
-    """Windows of size elements, step apart, along one dimension; the window is the last
-    dimension.
+    """A view of windows along one dimension, of `size` elements and `step` apart; the window is
+    the last dimension.
 
     Args:
         self: (*).
@@ -320,8 +320,8 @@ op_unfold_copy_out = _define(
     "aten::unfold_copy.out(Tensor self, int dimension, int size, int step, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def unfold_copy(input, dimension, size, step, *, out=None):
-    """Windows of size elements, step apart, along one dimension; the window is the last
-    dimension. A copy, row-major.
+    """A view of windows along one dimension, of `size` elements and `step` apart; the window is
+    the last dimension. A copy, row-major.
 
     Args:
         input: (*).
@@ -506,7 +506,7 @@ op_narrow_copy_out = _define(
     "aten::narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def narrow_copy(input, dim, start, length, *, out=None):
-    """A copy of the length indices of one dimension from start on.
+    """A copy of `length` indices of one dimension, from start on.
 
     Args:
         input: (*).
@@ -522,7 +522,7 @@ def narrow_copy(input, dim, start, length, *, out=None):
     except Exception as error: return _refuse(error, "narrow_copy", narrow_copy, locals())
 
 def Tensor_narrow_copy(self, dim, start, length):
-    """A copy of the length indices of one dimension from start on. See gt.narrow_copy."""
+    """A copy of `length` indices of one dimension, from start on. See gt.narrow_copy."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep
@@ -633,7 +633,7 @@ Tensor_dsplit = dsplit
 op_unsafe_split_Tensor = _define(
     "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]")
 def unsafe_split(input, split_size, dim=0, *, axis=None):
-    """split whose pieces autograd treats as copies.
+    """split into pieces that autograd treats as copies.
 
     Args:
         input: (*).
@@ -657,7 +657,7 @@ def call_unsafe_split_Tensor(self, split_size, dim=0):
 op_unsafe_split_with_sizes = _define(
     "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]")
 def unsafe_split_with_sizes(input, split_sizes, dim=0, *, axis=None):
-    """split_with_sizes whose pieces autograd treats as copies.
+    """split_with_sizes into pieces that autograd treats as copies.
 
     Args:
         input: (*).
@@ -683,7 +683,7 @@ op_unsafe_chunk = _define(
     "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
     ("maybe_aliasing_or_mutating",))
 def unsafe_chunk(input, chunks, dim=0, *, axis=None):
-    """chunk whose pieces autograd treats as copies.
+    """chunk into pieces that autograd treats as copies.
 
     Args:
         input: (*).

@@ -48,7 +48,7 @@ op_linalg_inv_ex_inverse = _define(
     "aten::linalg_inv_ex.inverse(Tensor A, *, bool check_errors=False, Tensor(a!) inverse, Tensor(b!) info) -> (Tensor(a!) inverse, Tensor(b!) info)")
 Results_linalg_inv_ex = _named("linalg_inv_ex", "inverse info")
 def linalg_inv_ex(A, *, check_errors=False, out=None):
-    """The inverse of a matrix, and info, the index of a zero pivot or 0.
+    """The inverse of a matrix, and info (the index of a zero pivot, or 0).
 
     Args:
         A: (*).
@@ -168,7 +168,7 @@ op_linalg_solve_ex_out = _define(
     "aten::linalg_solve_ex.out(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) info) -> (Tensor(a!) result, Tensor(b!) info)")
 Results_linalg_solve_ex = _named("linalg_solve_ex", "result info")
 def linalg_solve_ex(A, B, *, left=True, check_errors=False, out=None):
-    """The solution X of A X = B, and info, the index of a zero pivot of A or 0. Does not raise
+    """The solution X of A X = B, and info (the index of a zero pivot of A, or 0). Does not raise
     for a singular A.
 
     Args:
@@ -246,7 +246,7 @@ def call_linalg_inv(A):
 op_inverse = _define("aten::inverse(Tensor self) -> Tensor")
 op_inverse_out = _define("aten::inverse.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
 def inverse(input, *, out=None):
-    """Another name of gt.linalg.inv.
+    """Another name for gt.linalg.inv.
 
     Args:
         input: (*).
@@ -261,7 +261,7 @@ def inverse(input, *, out=None):
     except Exception as error: return _refuse(error, "inverse", inverse, locals())
 
 def Tensor_inverse(self):
-    """Another name of gt.linalg.inv. See gt.inverse."""
+    """Another name for gt.linalg.inv. See gt.inverse."""
     try:
         include, keep = _state.get()
         key_set = (self._keys | include) & keep

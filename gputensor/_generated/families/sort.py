@@ -19,7 +19,7 @@ op_sort_values_stable = _define(
     "aten::sort.values_stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)")
 Results_sort = _named("sort", "values indices")
 def sort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
-    """Sorted elements along a dimension and their indices; NaN counts as the largest, and equal
+    """Sorted elements along a dimension, and their indices.
 
     Args:
         input: (*).
@@ -30,7 +30,7 @@ def sort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
     Gradient: sort_backward(grad, dim, indices, input.shape)
     Native: native/sort.py. Matches torch.sort.
 
-    elements keep their order.
+    NaN counts as the largest element, and equal elements keep their order.
 
     >>> gt.sort(gt.tensor([3, 1, 2]), descending=True).indices
     tensor([0, 2, 1])"""
@@ -58,8 +58,7 @@ def sort(input, dim=-1, descending=False, *, stable=None, out=None, axis=None):
     except Exception as error: return _refuse(error, "sort", sort, locals())
 
 def Tensor_sort(self, dim=-1, descending=False, *, stable=None, axis=None):
-    """Sorted elements along a dimension and their indices; NaN counts as the largest, and equal
-    See gt.sort."""
+    """Sorted elements along a dimension, and their indices. See gt.sort."""
     try:
         dim = dim if axis is None else axis
         if stable is None:

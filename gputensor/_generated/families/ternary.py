@@ -27,7 +27,7 @@ op_addcmul_out = _define(
     "aten::addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def addcmul(input, tensor1, tensor2, *, value=1, out=None):
-    """input + value * tensor1 * tensor2 of each triple of elements.
+    """input + value * tensor1 * tensor2 for each triple of elements.
 
     Args:
         input: (*), promoted to a common dtype, which is not bool.
@@ -56,7 +56,7 @@ def addcmul(input, tensor1, tensor2, *, value=1, out=None):
     except Exception as error: return _refuse(error, "addcmul", addcmul, locals())
 
 def Tensor_addcmul(self, tensor1, tensor2, *, value=1):
-    """self + value * tensor1 * tensor2 of each triple of elements. See gt.addcmul."""
+    """self + value * tensor1 * tensor2 for each triple of elements. See gt.addcmul."""
     try:
         short = op_addcmul.table.short.get((self._geometry, tensor1._geometry, tensor2._geometry))
         if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
@@ -78,7 +78,7 @@ op_addcmul_ = _define(
     "aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_addcmul_(self, tensor1, tensor2, *, value=1):
-    """In place: self + value * tensor1 * tensor2 of each triple of elements. See gt.addcmul."""
+    """In place: self + value * tensor1 * tensor2 for each triple of elements. See gt.addcmul."""
     try:
         short = op_addcmul_.table.short.get((self._geometry, tensor1._geometry, tensor2._geometry))
         if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
@@ -95,7 +95,7 @@ op_addcdiv_out = _define(
     "aten::addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
-    """input + value * tensor1 / tensor2 of each triple of elements.
+    """input + value * tensor1 / tensor2 for each triple of elements.
 
     Args:
         input: (*), promoted to a common dtype, floating or complex.
@@ -121,7 +121,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1, out=None):
     except Exception as error: return _refuse(error, "addcdiv", addcdiv, locals())
 
 def Tensor_addcdiv(self, tensor1, tensor2, *, value=1):
-    """self + value * tensor1 / tensor2 of each triple of elements. See gt.addcdiv."""
+    """self + value * tensor1 / tensor2 for each triple of elements. See gt.addcdiv."""
     try:
         short = op_addcdiv.table.short.get((self._geometry, tensor1._geometry, tensor2._geometry))
         if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
@@ -135,7 +135,7 @@ op_addcdiv_ = _define(
     "aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
     ("pointwise",))
 def Tensor_addcdiv_(self, tensor1, tensor2, *, value=1):
-    """In place: self + value * tensor1 / tensor2 of each triple of elements. See gt.addcdiv."""
+    """In place: self + value * tensor1 / tensor2 for each triple of elements. See gt.addcdiv."""
     try:
         short = op_addcdiv_.table.short.get((self._geometry, tensor1._geometry, tensor2._geometry))
         if short is not None and (made := short(self, tensor1, tensor2, value)) is not None:
@@ -487,7 +487,7 @@ op_lerp_Scalar_out = _define(
     "aten::lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
     ("pointwise",))
 def lerp(input, end, weight, *, out=None):
-    """input + weight * (end - input) of each triple of elements.
+    """input + weight * (end - input) for each triple of elements.
 
     Args:
         input: (*), floating or complex.
@@ -521,7 +521,7 @@ def lerp(input, end, weight, *, out=None):
     except Exception as error: return _refuse(error, "lerp", lerp, locals())
 
 def Tensor_lerp(self, end, weight):
-    """self + weight * (end - self) of each triple of elements. See gt.lerp."""
+    """self + weight * (end - self) for each triple of elements. See gt.lerp."""
     try:
         try:
             short = op_lerp_Tensor.table.short.get((
@@ -554,7 +554,7 @@ op_lerp__Tensor = _define(
 op_lerp__Scalar = _define(
     "aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)", ("pointwise",))
 def Tensor_lerp_(self, end, weight):
-    """In place: self + weight * (end - self) of each triple of elements. See gt.lerp."""
+    """In place: self + weight * (end - self) for each triple of elements. See gt.lerp."""
     try:
         try:
             short = op_lerp__Tensor.table.short.get((

@@ -263,7 +263,7 @@ op_relu = _define("aten::relu(Tensor self) -> Tensor", ("core", "pointwise",))
 op_relu_out = _define(
     "aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("pointwise",))
 def relu(input, *, out=None):
-    """Each element; zero where it is negative. NaN stays NaN.
+    """Each element, or zero where it is negative. NaN stays NaN.
 
     Args:
         input: (*), any dtype but bool and complex.
@@ -289,7 +289,7 @@ def relu(input, *, out=None):
     except Exception as error: return _refuse(error, "relu", relu, locals())
 
 def Tensor_relu(self):
-    """Each element; zero where it is negative. NaN stays NaN. See gt.relu."""
+    """Each element, or zero where it is negative. NaN stays NaN. See gt.relu."""
     try:
         short = op_relu.table.short.get(self._geometry)
         if short is not None and (made := short(self)) is not None:
@@ -309,7 +309,7 @@ def call_relu(self):
 
 op_relu_ = _define("aten::relu_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def relu_(input):
-    """In place: Each element; zero where it is negative. NaN stays NaN. See gt.relu."""
+    """In place: Each element, or zero where it is negative. NaN stays NaN. See gt.relu."""
     try:
         short = op_relu_.table.short.get(input._geometry)
         if short is not None and (made := short(input)) is not None:

@@ -13,7 +13,7 @@ from ...dispatch.tls import state as _state
 op_view = _define("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)", ("core",))
 op_view_dtype = _define("aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)")
 def Tensor_view(self, *args, size=None, dtype=None):
-    """The same elements with another shape; never copies, so the strides must allow it.
+    """A view with another shape. It never copies, so the strides must allow the shape.
 
     Args:
         self: (*).
@@ -80,7 +80,7 @@ op_view_copy_dtype_out = _define(
     "aten::view_copy.dtype_out(Tensor self, ScalarType dtype, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def view_copy(input, size=None, *, dtype=None, out=None):
-    """The same elements with another shape; never copies, so the strides must allow it. A copy,
+    """A view with another shape. It never copies, so the strides must allow the shape. A copy,
     row-major.
 
     Args:
@@ -111,7 +111,8 @@ def view_copy(input, size=None, *, dtype=None, out=None):
 
 op_reshape = _define("aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)")
 def reshape(input, shape):
-    """The same elements with another shape; a view where the strides allow it, else a copy.
+    """The same elements with another shape, as a view if the strides allow it, otherwise as a
+    copy.
 
     Args:
         input: (*).
@@ -133,8 +134,8 @@ def reshape(input, shape):
     except Exception as error: return _refuse(error, "reshape", reshape, locals())
 
 def Tensor_reshape(self, *args, shape=None):
-    """The same elements with another shape; a view where the strides allow it, else a copy. See
-    gt.reshape."""
+    """The same elements with another shape, as a view if the strides allow it, otherwise as a
+    copy. See gt.reshape."""
     try:
         if len(args) == 1:
             (shape,) = args
@@ -184,7 +185,7 @@ op__reshape_alias_copy_out = _define(
 
 op_permute = _define("aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", ("core",))
 def permute(input, dims):
-    """The dimensions in another order.
+    """A view with the dimensions in another order.
 
     Args:
         input: (*).
@@ -208,7 +209,7 @@ def permute(input, dims):
     except Exception as error: return _refuse(error, "permute", permute, locals())
 
 def Tensor_permute(self, *args, dims=None):
-    """The dimensions in another order. See gt.permute."""
+    """A view with the dimensions in another order. See gt.permute."""
     try:
         if len(args) == 1:
             (dims,) = args
@@ -247,7 +248,7 @@ op_permute_copy_out = _define(
     "aten::permute_copy.out(Tensor self, int[] dims, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def permute_copy(input, dims, *, out=None):
-    """The dimensions in another order. A copy, row-major.
+    """A view with the dimensions in another order. A copy, row-major.
 
     Args:
         input: (*).
@@ -265,7 +266,7 @@ def permute_copy(input, dims, *, out=None):
 
 op_transpose_int = _define("aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
 def transpose(input, dim0, dim1):
-    """Two dimensions swapped.
+    """A view with two dimensions swapped.
 
     Args:
         input: (*).
@@ -299,7 +300,7 @@ op_transpose_copy_int_out = _define(
     "aten::transpose_copy.int_out(Tensor self, int dim0, int dim1, *, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def transpose_copy(input, dim0, dim1, *, out=None):
-    """Two dimensions swapped. A copy, row-major.
+    """A view with two dimensions swapped. A copy, row-major.
 
     Args:
         input: (*).
@@ -339,7 +340,7 @@ def call_transpose_(self, dim0, dim1):
 
 op_swapaxes = _define("aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)")
 def swapaxes(input, axis0, axis1):
-    """Two dimensions swapped; NumPy's name of transpose.
+    """A view with two dimensions swapped; NumPy's name for transpose.
 
     Args:
         input: (*).
@@ -416,7 +417,7 @@ def Tensor_t_(self):
 op_mT = _define("aten::mT(Tensor(a) self) -> Tensor(a)")
 @property
 def Tensor_mT(self):
-    """The last two dimensions swapped.
+    """A view with the last two dimensions swapped.
 
     Args:
         self: (*).
@@ -435,7 +436,7 @@ def call_mT(self):
 op_expand = _define(
     "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)", ("core",))
 def Tensor_expand(self, *args, size=None, implicit=False):
-    """Dimensions of size 1 repeated without a copy; -1 keeps a size.
+    """A view in which dimensions of size 1 are repeated; the size -1 keeps a dimension.
 
     Args:
         self: (*).
@@ -486,7 +487,8 @@ op_expand_copy_out = _define(
     "aten::expand_copy.out(Tensor self, SymInt[] size, *, bool implicit=False, Tensor(a!) out) -> Tensor(a!)",
     ("view_copy",))
 def expand_copy(input, size, *, implicit=False, out=None):
-    """Dimensions of size 1 repeated without a copy; -1 keeps a size. A copy, row-major.
+    """A view in which dimensions of size 1 are repeated; the size -1 keeps a dimension. A copy,
+    row-major.
 
     Args:
         input: (*).
@@ -505,7 +507,7 @@ def expand_copy(input, size, *, implicit=False, out=None):
 
 op_expand_as = _define("aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)")
 def Tensor_expand_as(self, other):
-    """expand to the shape of other.
+    """A view of self expanded to the shape of other.
 
     Args:
         self, other: (*).
@@ -518,7 +520,7 @@ def Tensor_expand_as(self, other):
 
 op_reshape_as = _define("aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)")
 def Tensor_reshape_as(self, other):
-    """reshape to the shape of other.
+    """self reshaped to the shape of other.
 
     Args:
         self, other: (*).
@@ -531,7 +533,7 @@ def Tensor_reshape_as(self, other):
 
 op_sum_to_size = _define("aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor")
 def Tensor_sum_to_size(self, *args, size=None):
-    """The sum along the dimensions in which these sizes are broadcast to self's.
+    """The sum over the dimensions that a broadcast from these sizes to self's sizes would expand.
 
     Args:
         self: (*).
@@ -560,7 +562,7 @@ def call_sum_to_size(self, size):
 
 op_view_as = _define("aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)")
 def Tensor_view_as(self, other):
-    """view with the shape of other.
+    """A view of self with the shape of other.
 
     Args:
         self, other: (*).
@@ -917,7 +919,7 @@ def alias_copy(input, *, out=None):
 
 op_detach = _define("aten::detach(Tensor(a) self) -> Tensor(a)")
 def detach(input):
-    """A view of input that autograd does not follow.
+    """A view of input without autograd history.
 
     Args:
         input: (*).
@@ -939,7 +941,7 @@ op_detach_copy = _define("aten::detach_copy(Tensor self) -> Tensor", ("view_copy
 op_detach_copy_out = _define(
     "aten::detach_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", ("view_copy",))
 def detach_copy(input, *, out=None):
-    """A view of input that autograd does not follow. A copy, row-major.
+    """A view of input without autograd history. A copy, row-major.
 
     Args:
         input: (*).
@@ -958,7 +960,7 @@ op_moveaxis_intlist = _define(
 op_moveaxis_int = _define(
     "aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)")
 def moveaxis(input, source, destination):
-    """movedim by NumPy's name.
+    """NumPy's name for movedim.
 
     Args:
         input: (*).
@@ -975,7 +977,7 @@ Tensor_moveaxis = moveaxis
 
 op_swapdims = _define("aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
 def swapdims(input, dim0, dim1):
-    """transpose by another name.
+    """Another name for transpose.
 
     Args:
         input: (*).
@@ -991,7 +993,7 @@ Tensor_swapdims = swapdims
 op_swapdims_ = _define(
     "aten::swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", ("inplace_view",))
 def Tensor_swapdims_(self, dim0, dim1):
-    """transpose_ by another name.
+    """Another name for transpose_.
 
     Args:
         self: (*).
@@ -1007,7 +1009,7 @@ def Tensor_swapdims_(self, dim0, dim1):
 op_swapaxes_ = _define(
     "aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)", ("inplace_view",))
 def Tensor_swapaxes_(self, axis0, axis1):
-    """transpose_ by another name.
+    """Another name for transpose_.
 
     Args:
         self: (*).
@@ -1064,7 +1066,7 @@ Tensor_ravel = ravel
 
 op_broadcast_to = _define("aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)")
 def broadcast_to(input, size):
-    """expand, as a function.
+    """A view of input expanded to these sizes, as by the method expand.
 
     Args:
         input: (*).
@@ -1077,7 +1079,7 @@ def broadcast_to(input, size):
     except Exception as error: return _refuse(error, "broadcast_to", broadcast_to, locals())
 
 def Tensor_broadcast_to(self, *args, size=None):
-    """expand, as a function. See gt.broadcast_to."""
+    """A view of self expanded to these sizes, as by the method expand. See gt.broadcast_to."""
     try:
         if len(args) == 1:
             (size,) = args
@@ -1199,7 +1201,7 @@ op__unsafe_view_out = _define(
 
 op_lift_fresh = _define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)")
 def lift_fresh(input):
-    """input; marks a tensor made from data for tracers.
+    """input. The call shows tracers that the tensor was made from data.
 
     Args:
         input: (*).

@@ -15,7 +15,7 @@ op_hann_window_periodic = _define(
 def hann_window(
         window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
         requires_grad=False):
-    """The Hann window; periodic leaves out the last element.
+    """The Hann window; periodic=True leaves out the last element.
 
     Args:
         window_length: int.
@@ -51,7 +51,7 @@ op_hamming_window_periodic_alpha_beta = _define(
 def hamming_window(
         window_length, periodic=None, alpha=None, beta=None, *, dtype=None, layout=None,
         device=None, pin_memory=None, requires_grad=False):
-    """The Hamming window; periodic leaves out the last element.
+    """The Hamming window; periodic=True leaves out the last element.
 
     Args:
         window_length: int.
@@ -90,7 +90,7 @@ op_blackman_window_periodic = _define(
 def blackman_window(
         window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
         requires_grad=False):
-    """The Blackman window; periodic leaves out the last element.
+    """The Blackman window; periodic=True leaves out the last element.
 
     Args:
         window_length: int.
@@ -122,7 +122,7 @@ op_bartlett_window_periodic = _define(
 def bartlett_window(
         window_length, periodic=None, *, dtype=None, layout=None, device=None, pin_memory=None,
         requires_grad=False):
-    """The Bartlett window, a triangle; periodic leaves out the last element.
+    """The Bartlett window, a triangle; periodic=True leaves out the last element.
 
     Args:
         window_length: int.
@@ -156,7 +156,8 @@ op_kaiser_window_beta = _define(
 def kaiser_window(
         window_length, periodic=None, beta=None, *, dtype=None, layout=None, device=None,
         pin_memory=None, requires_grad=False):
-    """The Kaiser window; a larger beta makes it narrower. periodic leaves out the last element.
+    """The Kaiser window; a larger beta makes it narrower. periodic=True leaves out the last
+    element.
 
     Args:
         window_length: int.

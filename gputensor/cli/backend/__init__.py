@@ -1,5 +1,4 @@
-"""`gputensor backend new|check|missing`: write the package of a new device, and check its
-progress."""
+"""`gputensor backend new|check|missing`: write the package of a new device, and test it."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> Arguments:
-    """Return the parser for calls without a valid command: it prints help or an error."""
+    """Return the parser for calls without a valid command. It prints help or an error."""
     lines = "; ".join(f"{name}: {text}" for name, text in COMMANDS.items())
     parser = Arguments("backend", f"A device of your own. {lines}.")
     parser.add_argument(

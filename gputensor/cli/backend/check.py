@@ -1,4 +1,5 @@
-"""`gputensor backend check NAME`: the op tests on a device, with the source of each kernel."""
+"""`gputensor backend check NAME`: run the op tests on a device, and show where its kernels come
+from."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def main(argv: list[str]) -> int:
 
 
 def device_of(name: str) -> Any:
-    """Load a device's package, given by name or folder, and return the device."""
+    """Load a device's package, given by its name or folder, and return the device."""
     try:
         if "/" in name or name in (".", ".."):
             name = _bring_up_from(Path(name))
@@ -74,7 +75,7 @@ def device_of(name: str) -> Any:
 
 
 def _bring_up_from(folder: Path) -> str:
-    """Load a package that is not installed. Returns the name of its device."""
+    """Load a package that is not installed. Return the name of its device."""
     try:
         project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         ((name, target),) = project["entry-points"][gt.backend.GROUP].items()

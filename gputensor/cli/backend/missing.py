@@ -1,7 +1,7 @@
 """`gputensor backend missing NAME SCRIPT`: operators that a script needs and a device lacks.
 
-The script runs on the CPU, unchanged; every kernel that it reaches is counted, with the bytes of
-its operands and results. The device must be registered but needs no kernels.
+The script runs on the CPU, unchanged. The command counts each kernel call, and the bytes of its
+operands and results. The device must be registered but needs no kernels.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from gputensor.tensor.base import tensors_of
 from .check import device_of
 from ..output import CHECK_FAILED, FINE, Arguments, Refusal, print_json, table
 
-# Composite operators that call a device's loop -> the operator that is called if the device has no
-# such loop (native/range.py). tests/backend/test_commands.py checks this.
+# Composite operators that call a device's loop (native/range.py) -> the operator that they call if
+# the device has no such loop. tests/backend/test_commands.py checks this.
 ASKS = {
     "aten::arange": "aten::arange.start_out", "aten::arange.start": "aten::arange.start_out",
     "aten::arange.start_step": "aten::arange.start_out", "aten::linspace": "aten::linspace.out",
@@ -35,7 +35,8 @@ _COPIES = ("aten::copy_", "aten::flip")
 
 @dataclass(slots=True)
 class Need:
-    """An operator that the script called: number of calls, and bytes read and written."""
+    """An operator that the script called, with its number of calls and the bytes that they
+    touch."""
 
     name: str
     calls: int = 0
@@ -77,7 +78,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(script: str, arguments: list[str]) -> None:
-    """Run the script as `python SCRIPT` does; its output goes to stderr."""
+    """Run the script as `python SCRIPT` does, with its output redirected to stderr."""
     before = sys.argv, sys.path[:]
     sys.argv, sys.path[:0] = [script, *arguments], [str(Path(script).resolve().parent)]
     try:
@@ -94,7 +95,8 @@ def run(script: str, arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def record() -> Iterator[dict[str, Need]]:
-    """Count the CPU kernels that run in the block, in all threads."""
+    """Count the CPU kernels that run in the block, in all threads, and the bytes that they
+    touch."""
     needs: dict[str, Need] = {}
     lock = threading.Lock()
     cpu = keys.runtime_key("CPU")
@@ -108,7 +110,7 @@ def record() -> Iterator[dict[str, Need]]:
 
         def counted(key_set: int, *args: Any) -> Any:
             result = kernel(key_set, *args)
-            # count an operand that is returned once
+            # an operand that is also the result counts once
             touched = {id(x): x for x in tensors_of((args, result))}
             nbytes = sum(x.nbytes for x in touched.values())
             with lock:
@@ -127,7 +129,7 @@ def record() -> Iterator[dict[str, Need]]:
 
 
 def status(name: str, backend: Any) -> str:
-    """Return the kernel's source on the device: `native`, `fallback` or `missing`."""
+    """Return where the device's kernel comes from: `native`, `fallback` or `missing`."""
     key = keys.runtime_key(backend.key)
     has_fallback = key in dispatcher.fallbacks()
     if name in _COPIES:

@@ -1,6 +1,6 @@
 """`gputensor backend new NAME`: write the package of a new device, with tests.
 
-The text is in template/; `examples/openreg` is the result for the name openreg.
+The files are made from template/. `examples/openreg` is the output for the name openreg.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gputensor.runtime.files import write_text
 
 from ..output import FINE, Arguments, Refusal, print_json
 
-# File of the template -> path in the package. {name} stands for the device's name.
+# File of the template -> path in the package, where {name} is the device's name.
 FILES = {
     "pyproject.toml.txt": "pyproject.toml", "readme.txt": "README.md",
     "init.py.txt": "gputensor_{name}/__init__.py", "runtime.py.txt": "gputensor_{name}/runtime.py",

@@ -1,1 +1,1 @@
-"""Pictures of the results of `explain` and `trace`: SVG, and one page with steps."""
+"""Pictures for `explain` and `trace`: SVG files, and HTML pages to step through."""

@@ -1,4 +1,4 @@
-"""The path of a call: operators as boxes that contain the visited keys in order."""
+"""Picture of a call's path: each operator is a box that contains the visited keys in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROW, _GAP, _INDENT, _PILL = 44, 8, 24, 22
 
 
 class Node(NamedTuple):
-    """A hop, and its child hops."""
+    """A hop and the hops that it caused."""
 
     number: int
     hop: dict[str, Any]
@@ -22,7 +22,7 @@ class Node(NamedTuple):
 
 
 def forest(hops: list[dict[str, Any]]) -> list[Node]:
-    """Build trees of hops by depth; hops without a traced parent are roots."""
+    """Build trees of hops from their depths. Hops without a traced parent are roots."""
     roots: list[Node] = []
     open_: list[Node] = []
     for number, hop in enumerate(hops):
@@ -35,19 +35,19 @@ def forest(hops: list[dict[str, Any]]) -> list[Node]:
 
 
 def reached(hop: dict[str, Any]) -> dict[str, str]:
-    """Return the slot that the hop reached."""
+    """Return the slot whose kernel the hop reached."""
     found = [slot for slot in hop["slots"] if slot["key"] == hop["key"]]
     return found[0] if found else {"kernel": "", "label": "no key has a kernel"}
 
 
 def passed(hop: dict[str, Any]) -> list[str]:
-    """Return the keys above the slot that fell through."""
+    """Return the keys before the reached slot, which have no kernel (they fall through)."""
     keys = [slot["key"] for slot in hop["slots"]]
     return keys[: keys.index(hop["key"])] if hop["key"] in keys else []
 
 
 def draw(title: str, lines: list[str], hops: list[dict[str, Any]]) -> str:
-    """Return the picture. lines: text below the title."""
+    """Return a call's picture as SVG. lines: text below the title."""
     about = (f"{hop['kind']} {hop['op']} at {hop['key']}" for hop in hops)
     picture = Picture(title, "; ".join(about))
     y = picture.head(lines) + 14
@@ -57,7 +57,7 @@ def draw(title: str, lines: list[str], hops: list[dict[str, Any]]) -> str:
 
 
 def steps(hops: list[dict[str, Any]]) -> list[str]:
-    """Return each hop as HTML: the arguments, the visited keys, and the kernel of each key."""
+    """Return HTML for each hop: the arguments, the visited keys, and the kernel of each key."""
     return [_step(hop) for hop in hops]
 
 
@@ -83,7 +83,7 @@ def _step(hop: dict[str, Any]) -> str:
 
 
 def _box(picture: Picture, node: Node, left: float, top: float, right: float) -> float:
-    """Draw an operator's box with the hops inside it. Return its lower end."""
+    """Draw an operator's box with the hops inside it. Return the y of its lower end."""
     at, hop = len(picture.parts), node.hop
     end = picture.text(left + 12, top + 21, hop["kind"], "dim mono", 12)
     picture.text(end + 6, top + 21, hop["op"], "ink mono bold", 13, right - end - 18)
@@ -93,7 +93,7 @@ def _box(picture: Picture, node: Node, left: float, top: float, right: float) ->
 
 
 def _row(picture: Picture, node: Node, left: float, top: float, right: float) -> float:
-    """Draw a key and its kernel, with the kernel's calls below."""
+    """Draw a key and its kernel, and below them the calls that the kernel makes."""
     hop, slot, steps = node.hop, reached(node.hop), (node.number,)
     pill = width(hop["key"], 12, "mono") + 18
     is_last = not node.below

@@ -1,4 +1,5 @@
-"""Chains of `gt.fuse`: memory traffic of the separate operators, and of the chain as one kernel."""
+"""Picture of chains of `gt.fuse`: the memory traffic of separate operators and of one fused
+kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _INSIDE = WIDTH - MARGIN - _RIGHT - 2 * _PAD
 
 
 def draw(title: str, found: dict[str, Any]) -> str:
-    """Return the picture of an explanation by `gt.fuse.explain`."""
+    """Return the picture of a result of `gt.fuse.explain` as SVG."""
     picture = Picture(title, "Bytes read and written by each operator alone, and by the chains.")
     total = f"{_plural(found['operators'], 'kernel')}, {_bytes(found['bytes_apart'])}"
     fused = f"{_plural(len(found['chains']), 'kernel')}, {_bytes(found['bytes_moved'])}"
@@ -28,7 +29,7 @@ def draw(title: str, found: dict[str, Any]) -> str:
 
 
 def steps(found: dict[str, Any]) -> list[str]:
-    """Return the page's HTML for each chain."""
+    """Return HTML for each chain."""
     return [
         f"chain {number}: {_plural(len(chain['operators']), 'operator')}, "
         f"{_bytes(chain['bytes_moved'])} in place of {_bytes(chain['bytes_apart'])}; "
@@ -38,7 +39,7 @@ def steps(found: dict[str, Any]) -> list[str]:
 
 
 def _chain(picture: Picture, y: float, number: int, chain: dict[str, Any], scale: float) -> float:
-    """Draw both columns of one chain from y on; returns the lower end."""
+    """Draw one chain in two columns, from y on. Return the y of the lower end."""
     sizes = " × ".join(map(str, chain["sizes"])) or "one element"
     words = f"chain {number}: {sizes} on {chain['device']}; it ran as {chain['why']}"
     picture.text(MARGIN, y, words, "ink bold", 13, WIDTH - 2 * MARGIN)
@@ -62,7 +63,7 @@ def _chain(picture: Picture, y: float, number: int, chain: dict[str, Any], scale
 
 
 def _ends(chain: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the values that a chain's kernel reads, and those that it stores."""
+    """Return the values that a chain's kernel reads and the values that it stores."""
     return [
         {"name": f"v{x['value']}", "bytes_read": x["bytes"], "bytes_written": 0}
         for x in chain["inputs"]
@@ -87,7 +88,7 @@ def _row(
 
 
 def _box(picture: Picture, y: float, names: list[str], step: int) -> float:
-    """Draw one kernel with its operators; returns the lower end."""
+    """Draw one kernel with its operators. Return the y of the lower end."""
     at, top = len(picture.parts), y
     x, y = _RIGHT + _PAD, y + 20
     for n, name in enumerate(names):
@@ -113,7 +114,7 @@ def _plural(count: int, what: str) -> str:
 
 
 def _bytes(count: int) -> str:
-    """Return a number of bytes as text: 12000 B, 84.0 MB."""
+    """Return a number of bytes as text, such as 12000 B or 84.0 MB."""
     if count < 100_000:
         return f"{count} B"
     for unit, size in (("kB", 10**3), ("MB", 10**6)):

@@ -1,5 +1,5 @@
-"""The walk of a copy: the memory of both operands as cells, the kernel and the reason for it, bytes
-and the lower bound."""
+"""Picture of a copy: the memory of both operands as cells, the kernel and the reason for it, the
+bytes, and the lower bound of the time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _ROOM = WIDTH - 2 * MARGIN
 
 
 def draw(picture: Picture, y: float, found: dict[str, Any]) -> tuple[float, list[str]]:
-    """Draw an explanation of `gt.layout.explain` from y on; return the lower end and the steps."""
+    """Draw a result of `gt.layout.explain`, from y on. Return the lower end and the texts of the
+    steps."""
     if "walk" not in found:
         picture.text(MARGIN, y + 18, f"nothing to copy: {found['why']}", "ink", 13)
         return y + 30, []
@@ -34,7 +35,7 @@ def draw(picture: Picture, y: float, found: dict[str, Any]) -> tuple[float, list
 
 
 def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float) -> float:
-    """Draw the cells of one operand; returns their lower end."""
+    """Draw the memory cells of one operand. Return the y of their lower end."""
     name = {"src": "source", "dst": "destination"}[side.name]
     end = picture.text(left, top, name, "ink bold", 13)
     apart = side.strides[side.along]
@@ -76,7 +77,7 @@ def _memory(picture: Picture, shown: Plane, side: Side, left: float, top: float)
 
 
 def _places(indices: list[int], start: float, pitch: float) -> tuple[dict[int, float], list[float]]:
-    """Return the positions of the shown indices, and the middles of the gaps between them."""
+    """Return the position of each shown index, and the middle of each gap in the indices."""
     places: dict[int, float] = {}
     gaps = []
     for before, index in zip([indices[0], *indices], indices):
@@ -112,7 +113,7 @@ def _legend(picture: Picture, shown: Plane, y: float) -> float:
 
 
 def _choice(picture: Picture, found: dict[str, Any], y: float) -> float:
-    """Draw the coalesced dimensions, the kernel and its reason, bytes; return the lower end."""
+    """Draw the coalesced dimensions, the kernel, its reason and the bytes. Return the lower end."""
     walk = found["walk"]
     top, at = y, len(picture.parts)
     y += 26

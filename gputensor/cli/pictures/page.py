@@ -1,6 +1,7 @@
-"""One self-contained page: a picture with steps, chosen by button, slider or arrow key.
+"""A self-contained HTML page: a picture with steps, which a button, a slider or an arrow key
+selects.
 
-Without JavaScript all steps are below the picture.
+Without JavaScript the page shows all steps below the picture.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ _STEPS = """<section><nav hidden aria-label="steps">
 
 
 def page(title: str, picture: str, steps: Sequence[str]) -> str:
-    """Return the page as text. title: plain text. picture: an SVG. steps: the HTML of each step;
-    `data-steps` in the picture refers to them."""
+    """Return the HTML page. title: plain text. picture: an SVG. steps: HTML for each step;
+    attributes `data-steps` in the picture refer to their numbers."""
     items = "\n".join(f"<li>{step}</li>" for step in steps)
     stepped = _STEPS.format(last=len(steps) - 1, items=items, script=_SCRIPT) if steps else ""
     return (

@@ -1,8 +1,8 @@
-"""The part of a copy that fits on a page: memory cells of both operands, and the steps of the copy.
+"""The part of a copy that fits on a page: memory cells of both operands, and the copy's steps.
 
-Two dimensions are shown. x is dst's fastest dimension. y is src's fastest dimension; if x is that
-dimension too, y is dst's second fastest. Of a long dimension the beginning, an edge of a tile and
-the end are shown. The module has no I/O.
+Two dimensions are shown. x is dst's fastest dimension. y is src's fastest dimension, or dst's
+second fastest if src's fastest is x. For a long dimension, only the beginning, one edge between
+tiles and the end are shown. The module has no I/O.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-# characters of a line; cells of a line; cells of a shortened dimension
+# the maximum number of characters in a line, of cells in a line, of cells of a long dimension
 _CHARACTERS, _CELLS, _SHOWN = 45, 11, 8
-# Kernels that load all elements before they store; the others store each element directly.
+# Kernels that load a whole unit before they store it. All others copy element by element.
 UNITS = {"TILE": "tile", "PACK": "box", "SKINNY": "thread"}
 
 Place = tuple[int, int]  # indices along x and y; column and row on a side
@@ -21,10 +21,11 @@ Place = tuple[int, int]  # indices along x and y; column and row on a side
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """A square of the picture: the elements at one byte offset.
+    """A square of the picture, which shows the elements at one byte offset.
 
-    number: the number of its first element in dst's order. count: the number of its shown elements.
-    tint: 0 if it moves in the first step, 1 in the next. steps: the steps that touch it.
+    number: the number of its first element in dst's order. count: the number of elements that it
+    shows. tint: the index of the first box or line that contains it; it selects the colour. steps:
+    the steps that touch it.
     """
 
     number: int
@@ -35,10 +36,10 @@ class Cell:
 
 
 class Side:
-    """One operand's memory.
+    """The memory of one operand.
 
-    A line has the elements along dimension `along`; the lines follow each other along `across`.
-    columns, rows: the shown indices in the order of their addresses.
+    A line shows the elements along dimension `along`; the lines are stacked along dimension
+    `across`. columns, rows: the shown indices in the order of their addresses.
     """
 
     name: str
@@ -66,7 +67,8 @@ class Side:
         )
 
     def at(self, place: Place) -> Place:
-        """Return the column and row of an element. A repeated element has one cell."""
+        """Return the column and the row of an element. Repeated elements (stride 0) share one
+        cell."""
         i, j = (index * moves for index, moves in zip(place, self.moves))
         return (i, j) if self.along < self.across else (j, i)
 
@@ -89,7 +91,7 @@ class Plane:
         self.size: dict[int, int] = {d: [*self.sizes, 1, 1][d] for d in dims}
         self.box: dict[int, int] = {d: int([*found["box"], 1, 1][d]) for d in dims}
         last = self.number((self.size[self.x] - 1, self.size[self.y] - 1))
-        self.digits: int = len(str(last)) + (0 in strides)  # dots mark repeated elements
+        self.digits: int = len(str(last)) + (0 in strides)  # a dot marks a repeated element
         columns = min(_CELLS, int(_CHARACTERS / (self.digits + 1.3)))
         shown = [_shown(self.size[d], self.box[d], columns) for d in dims]
         self.places: list[tuple[int, int]] = [(i, j) for j in shown[1] for i in shown[0]]
@@ -102,7 +104,7 @@ class Plane:
         return place[0] + place[1] * prod(self.sizes[: self.y])
 
     def _walk(self) -> None:
-        """Set the steps and the tints, box by box in dst's order."""
+        """Fill in the steps and the cells' tints, box by box in dst's order."""
         width, height = self.box[self.x], self.box[self.y]
         boxes: dict[Place, list[Place]] = {}
         for i, j in self.places:
@@ -128,7 +130,8 @@ class Plane:
     def _touch(
         self, who: str, places: list[Place], sides: tuple[Side, ...], is_whole: bool, tint: int
     ) -> None:
-        """Add a step: the cells of a box, or of one of its lines, on each side."""
+        """Add a step in which the kernel reads or writes the cells of a box or of one line of
+        it."""
         words = []
         for side in sides:
             for cell in (side.cells[side.at(place)] for place in places):
@@ -148,8 +151,8 @@ class Plane:
 
 
 def _shown(size: int, box: int, columns: int) -> list[int]:
-    """Return the indices to show: all if they fit; otherwise the beginning, the edge of the first
-    box, and the end."""
+    """Return the indices to show: all if they fit, otherwise those at the beginning, at the edge of
+    the first box, and at the end."""
     if size <= columns:
         return list(range(size))
     room = min(columns, _SHOWN)

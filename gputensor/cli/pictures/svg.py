@@ -1,6 +1,7 @@
-"""SVG as text: shapes, texts with measured widths, light and dark colours.
+"""SVG as text: shapes, texts of measured width, and colours for light and dark mode.
 
-It is independent of operators. A picture has its own background, readable on any page.
+The module is independent of operators. A picture draws its own background, so it is readable on any
+page.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ STYLE = (
     f"@media(prefers-color-scheme:dark){{{_DARK}}}"
 )
 
-# Character widths in thousandths of the font size, for the widest of the fonts above. Other
+# Character widths in thousandths of the font size, for the widest font in the list above. All other
 # characters count as 700.
 _WIDTHS = {
     character: width
@@ -42,14 +43,14 @@ _MONO, _BOLD = 620, 1.08
 
 
 def width(text: str, size: float, kind: str = "") -> float:
-    """Return an upper bound of a text's width at this font size. kind: its classes."""
+    """Return an upper bound of a text's width at this font size. kind: the text's CSS classes."""
     mono = "mono" in kind
     units = sum(_MONO if mono else _WIDTHS.get(character, 700) for character in text)
     return units * size / 1000 * (_BOLD if "bold" in kind and not mono else 1)
 
 
 def cut(text: str, room: float, size: float, kind: str = "") -> str:
-    """Return the text, or the part of it that fits, followed by dots."""
+    """Return the text if it fits, otherwise the part that fits, followed by an ellipsis."""
     if width(text, size, kind) <= room:
         return text
     while text and width(text + "…", size, kind) > room:
@@ -58,13 +59,14 @@ def cut(text: str, room: float, size: float, kind: str = "") -> str:
 
 
 def escape(text: str) -> str:
-    """Escape for XML; characters that XML cannot represent are replaced."""
+    """Escape a text for XML. Replace characters that XML cannot represent."""
     known = re.sub("[^\t\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
     return saxutils.escape(known, {'"': "&quot;"})
 
 
 class Picture:
-    """A picture being drawn. steps: the numbers of the steps that a shape belongs to."""
+    """A picture under construction. steps: the numbers of the steps in which a shape is
+    highlighted."""
 
     title: str
     about: str
@@ -74,7 +76,7 @@ class Picture:
         self.parts: list[str] = []
 
     def head(self, lines: Sequence[str]) -> float:
-        """Draw the title and the lines below it. Return their lower end."""
+        """Draw the title and lines of text below it. Return the y of their lower end."""
         self.text(MARGIN, 36, self.title, "ink mono bold", 15, WIDTH - 2 * MARGIN)
         for number, line in enumerate(lines):
             self.text(MARGIN, 60 + 18 * number, line, "dim mono", 12, WIDTH - 2 * MARGIN)
@@ -84,7 +86,8 @@ class Picture:
         self, x: float, y: float, text: str, kind: str = "ink", size: float = 12,
         room: float = WIDTH, anchor: str = "start", steps: Sequence[int] = (),
     ) -> float:  # fmt: skip
-        """Write a text with baseline y, cut to `room`. Return a bound of its right end."""
+        """Write a text with baseline y, cut to the width `room`. Return an upper bound of its right
+        end."""
         if not text:
             return x
         shown = cut(text, room, size, kind)
@@ -101,7 +104,8 @@ class Picture:
         self, x: float, y: float, w: float, h: float, kind: str, radius: float = 4,
         steps: Sequence[int] = (), at: int | None = None,
     ) -> None:  # fmt: skip
-        """Draw a rectangle. at: its index among the parts, to draw it below other shapes."""
+        """Draw a rectangle. at: its index among the parts; an earlier part is drawn below later
+        ones."""
         self.parts.insert(
             len(self.parts) if at is None else at,
             f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="{radius:g}" '

@@ -1,4 +1,4 @@
-"""How a view splits dimensions: the coalesced dimensions, and below them the requested sizes."""
+"""Picture of a view: the coalesced dimensions, and below them the requested sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _HEIGHT, _GAP = 40, 8
 
 
 def draw(picture: Picture, y: float, found: dict[str, Any]) -> float:
-    """Draw the runs and, if the view is possible, its dimensions. Return the lower end."""
+    """Draw the coalesced dimensions and, if the view is possible, its sizes below. Return the lower
+    end."""
     total = len(found["in"]["sizes"])
     room = WIDTH - 2 * MARGIN - _GAP * (len(found["runs"]) - 1)
     cuts = _cuts(found)
@@ -36,7 +37,8 @@ def _words(picture: Picture, x: float, y: float, wide: float, above: str, below:
 
 
 def _cuts(found: dict[str, Any]) -> list[list[tuple[int, int]]]:
-    """Return the view's sizes and strides, grouped by the tensor's run that they split."""
+    """Return the view's (size, stride) pairs, grouped by the coalesced dimension that they
+    split."""
     if found["out"] is None:
         return [[] for _ in found["runs"]]
     dims = list(zip(found["out"]["sizes"], found["out"]["strides"]))

@@ -1,11 +1,10 @@
-"""`gt.library.opcheck`: check that an operator does what its registrations declare.
+"""`gt.library.opcheck`: test whether an operator does what its registrations declare.
 
-Four tests on sample arguments: memory is written and shared as the schema declares (memory.py); a
-derivative is registered at an autograd key; the Meta kernel returns the right shapes (fake.py); the
-derivative is correct (derivative.py). It works on copies, on any device. The first three tests have
-PyTorch's names; `test_gradcheck` replaces PyTorch's fourth test, which compiles the operator.
-Source:
-torch/testing/_internal/optests,
+There are four tests, each on copies of sample arguments, on any device. Memory is written and
+shared as the schema declares (memory.py). A derivative is registered at an autograd key. The Meta
+kernel returns the right sizes, strides and dtypes (fake.py). The derivative is correct
+(derivative.py). The first three tests have PyTorch's names; `test_gradcheck` replaces PyTorch's
+fourth test, which compiles the operator. Source: torch/testing/_internal/optests,
 torch/_subclasses/schema_check_mode.py.
 """
 
@@ -28,8 +27,8 @@ OpCheckError = errors.OpCheckError
 
 
 def _autograd_registration(call: Call) -> None:
-    """Raise if results require grad although no autograd key has a kernel. Then the kernel recorded
-    them below autograd."""
+    """Raise an error if results require grad although no autograd key has a kernel. In this case
+    the kernel itself called operators that recorded a graph."""
     operator = call.operator
     backends = {BACKEND_OF_TYPE[x.device.type] for x in call.tensors()}
     above = [keys.key(f"Autograd{b}") for b in backends]
@@ -68,18 +67,19 @@ def opcheck(
 ) -> dict[str, Any]:  # fmt: skip
     """Test an operator's registrations on these arguments, which are not changed.
 
-    Call it for representative arguments: every device, several layouts, tensors that require grad.
-    Returns test -> "SUCCESS" or the exception.
+    Call it with representative arguments: on every device, with several layouts, with tensors that
+    require grad. Returns test -> "SUCCESS" or the exception.
 
     Args:
         op: a result of `custom_op`, or an operator of `gt.ops`.
-        test_utils: some of `test_schema`: memory is written and shared as the schema says.
-            `test_autograd_registration`: derivatives are at autograd keys. `test_faketensor`: the
-            Meta kernel gives the sizes, strides and dtypes that the operator gives.
-            `test_gradcheck`: the derivative with respect to tensors that require grad agrees with
-            finite differences, in float64 if the kernel computes in it. raise_exception: raise
-            OpCheckError at the first failure, instead of returning it. atol, rtol: of
-            test_gradcheck; both or neither.
+        test_utils: one or several of
+            `test_schema`: memory is written and shared as the schema declares;
+            `test_autograd_registration`: derivatives are registered at autograd keys;
+            `test_faketensor`: the Meta kernel returns the operator's sizes, strides and dtypes;
+            `test_gradcheck`: the derivative for each tensor that requires grad agrees with finite
+            differences, in float64 if the kernel supports it.
+        raise_exception: raise OpCheckError at the first failure instead of returning it.
+        atol, rtol: tolerances of test_gradcheck. Give both or neither.
     Raises: OpCheckError; ArgumentValueError for an unknown op or test.
     """
     if (atol is None) != (rtol is None):
@@ -108,12 +108,12 @@ def opcheck(
 
 
 def _operator(op: Any) -> Operator:
-    """Return the overload to test."""
+    """Return the overload to test, given as an overload, a packet or a CustomOpDef."""
     if isinstance(op, CustomOpDef):
         return op._opoverload
     if isinstance(op, Operator):
         return op
-    # op is a packet of gt.ops, whose class this module must not import
+    # op is a packet of gt.ops; this module must not import the class of packets
     if hasattr(op, "overloads") and hasattr(op, "qualified_name"):
         names = op.overloads()
         if len(names) == 1:

@@ -1,4 +1,4 @@
-"""One call of an operator. It can copy its arguments and run again."""
+"""One call of an operator, which can be repeated with copied or changed arguments."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ...tensor.tensor import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One call. operator: the called operator. values: all arguments, with defaults filled in."""
+    """One call of an operator. values: all arguments, with defaults filled in."""
 
     operator: Operator
     values: list[Any]
 
     @staticmethod
     def of(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """Raises: ArgumentTypeError for arguments that do not fit the schema."""
+        """Make a Call from arguments. Raises: ArgumentTypeError if they do not fit the schema."""
         return Call(operator, operator.table.signature.arrange(operator, args, kwargs)[0])
 
     def run(self) -> Any:
@@ -33,17 +33,17 @@ class Call:
         return self.operator(*values[: signature.n_positional], **signature.keywords_of(values))
 
     def wrong(self, what: str, remedy: str) -> errors.OpCheckError:
-        """Make the error for a wrong registration, with its remedy."""
+        """Return the error for a wrong registration, with its remedy."""
         return errors.opcheck_found(self.operator, what, remedy)
 
     def results(self, result: Any) -> tuple[Any, ...]:
-        """Return one value for each return of the schema."""
+        """Return the result as a tuple with one value for each return of the schema."""
         count = len(self.operator.schema.returns)
         return () if count == 0 else (result,) if count == 1 else tuple(result)
 
     def named(self) -> Iterator[tuple[Argument, str, Tensor]]:
-        """Return (argument, its name in a message, tensor) for each tensor, where names are `'x'`
-        and `'xs'[1]`."""
+        """Return (argument, its name in messages, tensor) for each tensor. The name is `'x'`, or
+        `'xs'[1]` for a tensor in a list."""
         for argument, value in zip(self.operator.schema.arguments, self.values):
             if isinstance(value, (list, tuple)):
                 for number, item in enumerate(value):
@@ -61,7 +61,7 @@ class Call:
     def mapped(self, change: Callable[[Any], Any]) -> Call:
         """Return the call with `change` applied to each value.
 
-        A tensor that occurs twice is changed once.
+        `change` is called once for a tensor that occurs several times.
         """
         known: dict[int, Any] = {}
 
@@ -75,8 +75,8 @@ class Call:
         return Call(self.operator, [once(value) for value in self.values])
 
     def copied(self, with_grad: bool = False) -> Call:
-        """Return the call with copies of its tensors. They have the same layouts, and share memory
-        if the arguments do.
+        """Return the call with copies of its tensors. The copies have the same layouts, and share
+        memory where the tensors share it.
 
         with_grad: copies of tensors that require grad are leaves that require grad.
         """

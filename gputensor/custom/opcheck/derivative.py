@@ -1,9 +1,9 @@
 """Comparison of the derivative with finite differences along one random direction for each input.
 
-<u, f(x + eps v) - f(x - eps v)> / 2 eps must equal <grad, v>, where grad is the result of backward
-for u. This takes two calls and one backward for each input of any size. A derivative that is wrong
-in one element is detected for almost all u and v. Complex numbers follow PyTorch's convention: dL =
-Re(conj(grad) dz).
+<u, f(x + eps v) - f(x - eps v)> / 2 eps must equal <grad, v>, where v is a random direction and
+grad is backward's result for the random output gradient u. This takes two calls and one backward
+for each input, whatever its size. For almost all u and v it detects a derivative that is wrong in a
+single element. Complex numbers follow PyTorch's convention: dL = Re(conj(grad) dz).
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from ...tensor.tensor import Tensor
 from .call import Call
 
 Array = np.ndarray[Any, Any]
-# Precision of the results -> (eps, atol, rtol, the allowed rounding error relative to the sum of
-# all terms).
+# Bytes of a result's element -> (eps, atol, rtol, the accepted rounding error relative to the sum
+# of the absolute terms).
 _PRECISIONS = {8: (1e-6, 1e-6, 1e-4, 1e-9), 4: (1e-2, 1e-2, 2e-2, 1e-4)}
 
 
 def check(call: Call, rtol: float | None, atol: float | None) -> None:
-    """Raise OpCheckError for a wrong derivative; exceptions of backward are passed on."""
+    """Raise OpCheckError for a wrong derivative. Exceptions of the user's backward are not
+    caught."""
     if not call.requires_grad() or any(a.is_write for a in call.operator.schema.arguments):
         return
-    # The differences may exceed the range of a float.
+    # the differences may exceed the range of the dtype
     with enable_grad(), np.errstate(all="ignore"):
         if not _backward(call):
             return
@@ -50,7 +51,7 @@ def check(call: Call, rtol: float | None, atol: float | None) -> None:
 
 
 def _backward(call: Call) -> bool:
-    """Run backward once with the given arguments; return False if no result requires grad."""
+    """Run backward once with the original arguments. Return False if no result requires grad."""
     made = call.copied(with_grad=True)
     outputs = _outputs(made.run())
     if not outputs:
@@ -83,8 +84,8 @@ def _backward(call: Call) -> bool:
 
 
 def _precisions(call: Call) -> Iterator[tuple[Call, int]]:
-    """Return pairs (call, precision in bytes). The first is the call in double precision, 8 bytes.
-    If the kernel does not compute in double precision, add the original call, 4 bytes."""
+    """Return pairs (call, bytes of an element). The first call has arguments in double precision.
+    If the kernel does not compute in double precision, the original call follows."""
     wide = call.mapped(_double)
     try:
         outputs = _outputs(wide.copied().run())
@@ -110,7 +111,8 @@ def _double(value: Any) -> Any:
 
 
 def _nudged(value: Any, by: float = 1e-9) -> Any:
-    """Return values nearby. If they are doubles, single precision cannot represent them."""
+    """Return slightly different values. If they are doubles, single precision cannot represent
+    them."""
     if not isinstance(value, Tensor) or value.dtype.category < FLOATING:
         return value
     values = _array(value)
@@ -119,26 +121,25 @@ def _nudged(value: Any, by: float = 1e-9) -> Any:
 
 
 def _looks_single(y: Tensor) -> bool:
-    """True if single precision can represent the values. Then the kernel may compute in single
-    precision."""
+    """Return True if single precision can represent the values exactly. The kernel may then have
+    computed in single precision."""
     values = _array(y)
     single = values.astype(np.complex64 if y.is_complex() else np.float32)
     return np.array_equal(values, single, equal_nan=True)
 
 
 class _NoDifference(Exception):
-    """Raised if the function jumps or has a corner at these arguments, or is not finite around
-    them."""
+    """The function has a jump or a corner at these arguments, or is not finite near them."""
 
 
 def _compare_here_or_beside(
     call: Call, precision: tuple[float, ...], rtol: float | None, atol: float | None
 ) -> None:
-    """Compare at the arguments.
+    """Compare the derivatives at the arguments.
 
     If the differences are inconclusive, compare at nearby points on both sides, because one element
-    at a jump or a corner would prevent the check of all others. An operator that jumps everywhere,
-    such as rounding to a fine grid, is not reported.
+    at a jump or a corner would otherwise prevent the check of all others. An operator that jumps
+    everywhere, such as rounding to a fine grid, is not reported.
     """
     for steps in ((0.0,), (30.0, 170.0, 900.0), (-30.0, -170.0, -900.0)):  # the distance in eps
         for by in steps:
@@ -191,7 +192,7 @@ def _compare(
         numerical = (up - down) / (2 * eps)
         analytical = 0.0 if grad is None else float((np.conj(_array(grad)) * direction).real.sum())
         allowed = atol + rtol * max(abs(numerical), abs(analytical)) + rounding * size
-        # At a corner any value between the slopes of both sides is accepted.
+        # at a corner, any value between the slopes of the two sides is accepted
         sides = sorted(step / eps for step in far)
         if not sides[0] - allowed <= analytical <= sides[1] + allowed:
             raise call.wrong(
@@ -202,19 +203,19 @@ def _compare(
 
 
 def _is_smooth(far: tuple[float, float], near: tuple[float, float], noise: float) -> bool:
-    """True if there is no jump, corner or non-finite value nearby.
+    """Return True if the function has no jump, corner or non-finite value near the arguments.
 
-    far, near: the differences on both sides for a step and for an eighth of it. With the shorter
-    step, the difference shrinks to an eighth on a slope and to about a third at a root; at a jump
-    it stays. The difference between both sides shrinks to a 64th for a curved function, and to an
-    eighth at a corner.
+    far, near: (left, right) differences of the function, for a step and for an eighth of the step.
+    `near` is an eighth of `far` on a slope, about a third at a root, and equal at a jump. The
+    difference between left and right shrinks to a 64th for a curved function, and to an eighth at a
+    corner.
     """
     has_jump = not all(abs(n) <= 0.6 * abs(f) + 4 * noise for f, n in zip(far, near))
     return not has_jump and abs(near[0] - near[1]) <= abs(far[0] - far[1]) / 13 + 4 * noise
 
 
 def _moved(call: Call, made: Call, x: Tensor, step: Array) -> Call:
-    """Return the call with one input moved by a step. `x` is the copy of that input."""
+    """Return the call with `step` added to one input. `x` is the copy of that input in `made`."""
     pairs = zip(call.tensors(), made.tensors())
     original = next(a for a, b in pairs if b is x)
 
@@ -233,7 +234,7 @@ def _moved(call: Call, made: Call, x: Tensor, step: Array) -> Call:
 
 
 def _inputs(call: Call) -> list[Tensor]:
-    """Return the tensors that require grad, each once."""
+    """Return the tensors that require grad, without duplicates."""
     return list({id(x): x for x in call.tensors() if x.requires_grad}.values())
 
 
@@ -254,7 +255,7 @@ def _array(x: Tensor) -> Array:
 
 
 def _tensor(values: Array, like: Tensor) -> Tensor:
-    if not like.numel():  # NumPy's empty arrays have other strides
+    if not like.numel():  # NumPy gives empty arrays other strides
         return calls.zeros_like(like.detach())
     with no_grad():
         array = np.ascontiguousarray(values).reshape(like.shape)

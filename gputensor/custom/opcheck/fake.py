@@ -1,4 +1,4 @@
-"""Sizes, strides and dtypes: comparison of the Meta kernel's results with the operator's."""
+"""Comparison of the Meta kernel's result with the operator's: sizes, strides and dtypes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from .call import Call
 
 
 def check(call: Call) -> None:
-    """Run the call on copies, and on tensors of device meta. Raises: OpCheckError if the results
-    differ."""
+    """Run the call on copies and on meta tensors. Raises: OpCheckError if the results differ."""
     operator = call.operator
     with no_grad():
         real, metas = call.copied(), _on_meta(call)
@@ -46,9 +45,9 @@ def check(call: Call) -> None:
 
 
 def _on_meta(call: Call) -> Call:
-    """Return the call on meta tensors, with `device` arguments "meta".
+    """Return the call with meta tensors, and with "meta" for `device` arguments.
 
-    Shared memory stays shared.
+    Tensors that share memory share it on the meta device, too.
     """
     storages: dict[int, Storage] = {}
 
@@ -69,7 +68,7 @@ def _on_meta(call: Call) -> Call:
 
 
 def _at_meta(call: Call) -> Any:
-    """Call an operator without tensors directly at the Meta key."""
+    """Call the operator at the Meta key directly, because without tensors it has no device."""
     signature = call.operator.table.signature
     given = call.values
     return call.operator.redispatch(
@@ -78,7 +77,8 @@ def _at_meta(call: Call) -> Any:
 
 
 def _check_writes(metas: Call, before: dict[Tensor, int]) -> None:
-    """Check writes by versions, because meta tensors have no bytes to compare."""
+    """Detect undeclared writes by version counters, because meta tensors have no bytes to
+    compare."""
     written = {x._get_storage() for argument, _, x in metas.named() if argument.is_write}
     for argument, what, x in metas.named():
         if x._version != before[x] and x._get_storage() not in written:
@@ -104,7 +104,7 @@ def _compare(call: Call, number: int, y: Tensor, meta: Tensor) -> None:
 
 
 def _strides(x: Tensor) -> tuple[Any, ...]:
-    """Return the strides as text, with a star for dimensions of size 1."""
+    """Return the strides, with "*" for dimensions of size 1, whose strides do not matter."""
     if not x.numel():
         return ()
     return tuple(s if n > 1 else "*" for n, s in zip(x.shape, x.stride()))

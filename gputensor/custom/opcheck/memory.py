@@ -1,4 +1,4 @@
-"""Comparison of an operator's writes and shared memory with its schema."""
+"""Comparison of an operator's writes and shared memory with the declarations in its schema."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Bytes = np.ndarray[Any, Any]
 
 
 def check(call: Call) -> None:
-    """Run a copy of the call and compare it with the schema. Raises: OpCheckError for a
-    difference."""
+    """Run a copy of the call and compare its effects with the schema. Raises: OpCheckError if they
+    differ."""
     call = call.copied()
     before = [_Before(argument, what, x) for argument, what, x in call.named()]
     bytes_before = {id(b.storage): (b.storage, _bytes(b)) for b in before}
@@ -47,7 +47,7 @@ class _Before:
         self.offset = tensor._offset
 
     def reach(self, nbytes: int) -> Bytes:
-        """Return a mask of the storage's bytes that the tensor covers."""
+        """Return a mask of the storage's bytes, true for the bytes of the tensor's elements."""
         mask = np.zeros(nbytes, np.bool_)
         shape, size = self.geometry, self.geometry.dtype.itemsize
         if shape.numel:
@@ -58,8 +58,8 @@ class _Before:
 
 
 def _bytes(before: _Before) -> Bytes | None:
-    """Return a copy of the storage's bytes; None for meta tensors and efficient zeros, which have
-    none."""
+    """Return a copy of the storage's bytes, or None for meta tensors and efficient zeros, which
+    have no memory."""
     if before.tensor.is_meta or before.tensor._keys & ZERO:
         return None
     return host_bytes(before.storage).copy()
@@ -112,9 +112,10 @@ def _check_writes(call: Call, here: list[_Before], was: Bytes, now: Bytes) -> No
 
 
 def check_results(call: Call, result: Any, whose: str = "result") -> None:
-    """Raise if a result is an argument, or shares memory, and the schema does not declare it.
+    """Raise an error if a result is an argument or shares memory although the schema does not
+    declare it.
 
-    whose: the name of a result in the message.
+    whose: the words for a result in the message.
     """
     returns = call.operator.schema.returns
     seen: list[tuple[Tensor, str, frozenset[str]]] = []
@@ -141,7 +142,7 @@ def _sets(type: Type) -> frozenset[str]:
 
 
 def _share(x: Tensor, y: Tensor) -> bool:
-    """True if two tensors are one object, have one storage, or overlap in memory."""
+    """Return True if two tensors are one object, have the same storage, or overlap in memory."""
     if x is y or x._get_storage() is y._get_storage():
         return True
     if x._device is not y._device or x.is_meta or not x.numel() or not y.numel():

@@ -7,9 +7,9 @@ results there. Before a launch the hosts agree on the call (distributed/records.
 for a GPU. distributed/watchdog.py reports collectives that never end. Data is transferred as bytes;
 distributed/nccl/reductions.py prepares reductions.
 
-Note [One seam to NCCL] `runtime.cuda().nccl()` returns CuPy's module of NCCL, or None on emulated
-devices. All calls of NCCL use this module. Tests replace it by an object with the signatures of
-CuPy's class. That object uses MPI on emulated memory, in the order of the emulator's streams.
+Note [One seam to NCCL] All calls of NCCL use the module that `runtime.cuda().nccl()` returns:
+CuPy's NCCL module, or None on emulated devices. Tests replace it by an object with the signatures
+of CuPy's class, which transfers emulated memory by MPI, in the order of the emulator's streams.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def unavailable_reason() -> str | None:
 
 
 def is_nccl_available() -> bool:
-    """Return True if backend "nccl" is available: with GPUs and NCCL, or on emulated devices, where
-    MPI is used instead."""
+    """Return True if the backend "nccl" is available. It needs GPUs and NCCL, or emulated devices,
+    which use MPI instead."""
     device_runtime = runtime.cuda()
     is_emulated = device_runtime.is_available() and device_runtime.is_emulated
     return bool(is_emulated or unavailable_reason() is None)
@@ -70,15 +70,15 @@ def library(op: str) -> Any:
 
 
 class Communicator:
-    """NCCL's communicator of a group on one device, and the stream of its calls."""
+    """The NCCL communicator of a group on one device, with the stream on which its calls run."""
 
     __slots__ = ("nccl", "stream", "index", "library")
 
     def __init__(self, op: str, group: ProcessGroup, index: int) -> None:
         self.library: Any = library(op)
         self.index: int = index
-        # MPI sends the id, because waiting for MPI ends when a rank is lost, while waiting for NCCL
-        # does not.
+        # MPI sends the id: if a rank is lost, waiting for MPI ends by a timeout, but waiting for
+        # NCCL never ends.
         records.settle()
         name = bytearray(_UNIQUE_ID_BYTES)
         if group.rank() == 0:
@@ -98,7 +98,7 @@ class Communicator:
 
 
 def communicator(op: str, group: ProcessGroup, x: Tensor) -> Communicator:
-    """Return the group's communicator. All ranks create it in their first collective."""
+    """Return the group's communicator. The first collective creates it, on all ranks."""
     index = x._device.index or 0
     found: Communicator | None = group.nccl
     if found is None:
@@ -124,7 +124,7 @@ def _start(
     op: str, group: ProcessGroup, x: Tensor, call: Call | None, finish: Callable[[], None] | None,
     held: tuple[Any, ...],
 ) -> Work:  # fmt: skip
-    """Launch a call, or add it to the batch. call: None if there is nothing to move."""
+    """Launch a call, or add it to the current batch. call: None if no data must be transferred."""
     by = communicator(op, group, x)
     current = runtime.cuda().current_stream(by.index)
     if capture.of(current) is not None:
@@ -161,8 +161,8 @@ def _launch(
 
 @contextmanager
 def coalesced(op: str, group: ProcessGroup) -> Iterator[None]:
-    """Launch all calls of the block together, at its end. If the block raises, nothing is
-    launched."""
+    """Collect the block's calls and launch them together at its end. If the block raises, launch
+    none."""
     batch: list[tuple[Call | None, OnStream]] = []
     _local.batch = batch
     try:
@@ -239,7 +239,7 @@ def reduce(op: str, group: ProcessGroup, x: Tensor, out: Tensor | None, how: str
 
 
 def _apart(sent: Tensor, room: Tensor, place: int) -> Tensor:
-    """Return `sent`, or a copy of it if NCCL must not read it while it writes to `room`.
+    """Return `sent`, or a copy if NCCL must not read `sent` while it writes to `room`.
 
     If both share memory, NCCL requires that `sent` is the rank's own part of `room`, at `place`.
     Source: NCCL's User Guide, In-place Operations.
@@ -346,7 +346,7 @@ def send(op: str, group: ProcessGroup, x: Tensor, dst: int, tag: int) -> Work:
 def receive(
     op: str, group: ProcessGroup, out: Tensor, src: int | None, tag: int, came_from: list[int]
 ) -> Work:
-    """Receive from rank src. came_from: the sender's rank in the group is appended to this list."""
+    """Receive from rank src. When done, append the sender's rank in the group to `came_from`."""
     _check_tag(op, tag)
     if src is None:
         raise errors.must(op, "src", "be given between GPUs, where NCCL takes from one rank", src)

@@ -1,4 +1,4 @@
-"""Translation of reductions for NCCL, so that results equal the results of
+"""Translation of reductions to NCCL's, so that the results equal those of
 distributed/transport.py.
 
 | dtype | NCCL reduces |
@@ -10,7 +10,7 @@ distributed/transport.py.
 | bool | u8: MAX for any, MIN for all; XOR is the lowest bit of SUM |
 | complex | pairs of floats, for SUM and AVG |
 
-NCCL has no bitwise operators for integers and no product of complex numbers, so these raise.
+NCCL has neither bitwise operators for integers nor products of complex numbers; these raise.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ Recode = Callable[[Tensor], Tensor]
 
 
 class Reduction(NamedTuple):
-    """How NCCL reduces a dtype. code, op: names in CuPy's module. parts: the number of NCCL's
+    """How NCCL reduces a dtype. code, op: constants of CuPy's module. parts: the number of NCCL
     elements per element. encode: makes the contiguous tensor that NCCL reduces. decode: converts
-    its result."""
+    NCCL's result back."""
 
     code: str
     op: str
@@ -98,7 +98,7 @@ def reduction(op: str, how: str, dtype: Any) -> Reduction:
 def put(out: Tensor, made: Tensor) -> None:
     """Copy a result to `out`, which may have any strides and dtype, on the current stream.
 
-    The caller has counted the write to `out`.
+    The caller has already counted the write in `out`'s version.
     """
     with AutoDispatchBelowADInplaceOrView():
         out.copy_(made.view(out.shape))
@@ -120,7 +120,7 @@ def _lowest_bit(x: Tensor) -> Tensor:
 
 
 def _as_ordered(is_wide: bool, how: str) -> Recode:
-    """Return a function that maps floats to integers of the same order.
+    """Return a function that maps floats to integers with the same order.
 
     In negative floats, all bits except the sign are flipped. NaN becomes the smallest or the
     largest integer, so that the reduction returns it.

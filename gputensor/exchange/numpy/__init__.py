@@ -1,1 +1,1 @@
-"""NumPy: its arrays as tensors, and its functions and protocols for tensors."""
+"""NumPy: arrays as tensors, and NumPy's functions and protocols for tensors."""

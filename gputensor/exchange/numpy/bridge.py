@@ -1,4 +1,5 @@
-"""from_numpy: a tensor over a NumPy array's memory. tensor/export.py makes arrays of tensors."""
+"""`from_numpy`: a tensor over a NumPy array's memory. tensor/export.py converts tensors to
+arrays."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from ...tensor.tensor import Tensor
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """Return a CPU tensor that shares the array's memory and keeps its strides.
 
-    Writes to a tensor over a read-only array raise.
+    Writing to a tensor over a read-only array raises an error.
     Raises: ArgumentTypeError for dtypes that tensors do not have (object, text, swapped bytes);
-    ArgumentValueError for negative strides and for strides between elements.
+    ArgumentValueError for negative strides and for strides that are not whole elements.
     """
     if not isinstance(array, np.ndarray):
         remedy = "use gputensor.tensor(...) or gputensor.asarray(...)"
@@ -37,8 +38,8 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def over_copy(array: np.ndarray[Any, Any]) -> Tensor:
-    """Like `from_numpy`, for an array to which nothing else refers, so that no other code can write
-    to it."""
+    """Same as `from_numpy`, for an array without other references: no other code can write to
+    it."""
     made = from_numpy(array)
     if made._array is not None:
         made._storage = None
@@ -53,7 +54,7 @@ def frombuffer(
     """Return a 1-d CPU tensor over the memory of an object with Python's buffer protocol.
 
     Args:
-        count: the number of elements; all by default. offset: bytes before the first element.
+        count: the number of elements, by default all. offset: bytes before the first element.
     """
     try:
         array = np.frombuffer(buffer, dtype.np, count, offset)
@@ -66,7 +67,7 @@ def frombuffer(
 
 
 def array_of(op: str, arg: str, obj: Any) -> np.ndarray[Any, Any]:
-    """Return the ndarray that an object's buffer or array interface describes, over its memory.
+    """Return an ndarray over the memory that an object's buffer or array interface describes.
 
     Raises: ArgumentTypeError if NumPy cannot read the description, or if it describes no memory.
     """
@@ -84,7 +85,7 @@ def array_of(op: str, arg: str, obj: Any) -> np.ndarray[Any, Any]:
 
 
 def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
-    """Return the tensor dtype of a NumPy dtype, or an error text if there is none."""
+    """Return the tensor dtype of a NumPy dtype. Raise an error if there is none."""
     element = dtypes.from_numpy(np_type)
     if element is not None:
         return element
@@ -98,10 +99,10 @@ def element_of(op: str, np_type: np.dtype[Any]) -> dtypes.dtype:
 
 
 def element_strides(op: str, arg: str, sizes: Sizes, stride_bytes: Sizes, itemsize: int) -> Sizes:
-    """Return strides in elements. Raises for negative strides, and for strides that are no multiple
-    of an element.
+    """Convert strides from bytes to elements. Raise an error for negative strides, and for strides
+    that are not a multiple of the element's size.
 
-    The stride of a dimension of size 0 or 1 is never used, so it is replaced if necessary.
+    The stride of a dimension of size 0 or 1 is never used, so any value is accepted for it.
     """
     strides = []
     for size, stride in zip(sizes, stride_bytes):

@@ -1,4 +1,4 @@
-"""NumPy's functions that make an array like a tensor: `np.zeros_like(x)`, `like=x`."""
+"""NumPy's creation functions with a tensor as the prototype: `np.zeros_like(x)`, `like=x`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .bridge import from_numpy
 from .memory import by_numpy
 from .rule import check
 
-# Functions whose result is like their tensor argument -> NumPy's parameters in order.
+# Functions with a prototype argument -> the names of NumPy's parameters, in order.
 LIKE: dict[str, tuple[str, ...]] = {
     "empty_like": ("prototype", "dtype", "order", "subok", "shape", "device"),
     "full_like": ("a", "fill_value", "dtype", "order", "subok", "shape", "device"),
     "ones_like": ("a", "dtype", "order", "subok", "shape", "device"),
     "zeros_like": ("a", "dtype", "order", "subok", "shape", "device"),
 }
-# Functions that are called here only for `like=` and accept existing arrays.
+# Functions that accept existing arrays. They reach this module only through `like=`.
 _FROM = {"array", "asanyarray", "asarray", "ascontiguousarray"}
 MAKERS = _FROM | {"arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros"}
 
@@ -32,8 +32,8 @@ def beside(
     like: Tensor, name: str, function: Callable[..., Any], args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:  # fmt: skip
-    """Move NumPy's result to the device of `like`. If an argument is a tensor, its device is
-    used."""
+    """Return the result of a NumPy function with `like=`, on the device of `like`. A tensor
+    argument must be on this device."""
     x = args[0] if args else None
     if isinstance(x, (list, tuple)) and x and all([isinstance(y, Tensor) for y in x]):
         x = calls.stack(x, 0)
@@ -51,10 +51,10 @@ def beside(
 
 
 def made_like(name: str, given: dict[str, Any]) -> Tensor:
-    """Return a new tensor. Sizes, dtype and device are those of the given tensor, unless they are
+    """Return a new tensor with the sizes, dtype and device of a prototype, except those that are
     given."""
     x = given[LIKE[name][0]]
-    if not isinstance(x, Tensor):  # the caller fills the tensor
+    if not isinstance(x, Tensor):  # the prototype is an array; a tensor is the fill value
         x = from_numpy(np.asarray(x))
     gt = import_module("gputensor")
     named: dict[str, Any] = {"dtype": x.dtype, "device": given.get("device") or x.device}

@@ -1,4 +1,4 @@
-"""NumPy's own functions on the tensors' memory, with results as tensors."""
+"""Calls of NumPy's own functions on the memory of tensors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .bridge import from_numpy
 def by_numpy(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], writes: bool
 ) -> Any:
-    """Call NumPy's function on the tensors' memory; return its results as tensors."""
+    """Call NumPy's function on the tensors' memory, and return its results as tensors."""
     seen: dict[int, tuple[Any, Any]] = {}
 
     def lent(x: Any) -> Any:
         if isinstance(x, Tensor):
-            array = export.array(calls.detach(x))  # `check` has tested that no gradient is lost
+            array = export.array(calls.detach(x))  # `check` has excluded that a gradient is lost
             seen[id(array)] = array, x
             return array
         if isinstance(x, dtypes.dtype):
@@ -52,8 +52,8 @@ def by_numpy(
 
 
 def _tensor_of(x: Any) -> Any:
-    """Return a NumPy array as a tensor, over its memory if its strides allow that. An array of text
-    stays an array."""
+    """Return a NumPy array as a tensor, which shares its memory if the strides allow that. Return
+    an array without a tensor dtype, such as text, unchanged."""
     array = np.asarray(x)
     element = dtypes.from_numpy(array.dtype)
     if element is None:
@@ -65,8 +65,8 @@ def _tensor_of(x: Any) -> Any:
 
 
 def written_to(op: str, out: Any, found: Tensor) -> Any:
-    """Write the result to `out`, which must have its sizes. It is cast by NumPy's rule
-    ("same_kind")."""
+    """Write a result to `out`, which must have its sizes, and return `out`. The dtypes must allow
+    NumPy's cast "same_kind"."""
     target = out if isinstance(out, Tensor) else from_numpy(out)
     if not np.can_cast(found._geometry.dtype.np, target._geometry.dtype.np, "same_kind"):
         rule = f"have a dtype that {found._geometry.dtype} is cast to"

@@ -1,4 +1,4 @@
-"""Conversion of arguments of NumPy's functions to our operators' tensors, numbers and dtypes."""
+"""Conversion of arguments of NumPy functions to tensors, numbers and dtypes for our operators."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ...tensor import export
 from ...tensor.tensor import Tensor
 from .rule import BOOLEAN, check, get_numpy_on_devices
 
-# Types that are passed on unchanged: numbers and NumPy dtypes.
+# Types of arguments that need no conversion: numbers and NumPy dtypes.
 PLAIN = frozenset({bool, int, float, complex, str, type(None)}) | {
     type(element.np) for element in dtypes.ALL
 }
 
 
 def cast(x: Tensor, element: dtypes.dtype) -> Tensor:
-    """Cast x. Raises: KeyError for a cast that NumPy does not make implicitly."""
+    """Cast x to a dtype. Raises: KeyError for a cast that NumPy does not make implicitly."""
     if x._geometry.dtype is element:
         return x
     if not np.can_cast(x._geometry.dtype.np, element.np, "same_kind"):
@@ -31,7 +31,7 @@ def cast(x: Tensor, element: dtypes.dtype) -> Tensor:
 
 
 def operands(inputs: Any) -> list[Any]:
-    """Convert operands to tensors and numbers. Raises: KeyError for other objects."""
+    """Convert operands to tensors and numbers. Raises: KeyError for objects of other types."""
     return [operand(x) for x in inputs]
 
 
@@ -47,9 +47,9 @@ def operand(x: Any) -> Any:
 
 
 def as_tensors(given: list[Any]) -> list[Tensor]:
-    """Convert numbers to 0-d tensors.
+    """Convert the numbers among the operands to 0-d tensors.
 
-    Their dtype, if possible, leaves the result's dtype unchanged.
+    Their dtype is chosen so that the dtype of the operator's result does not change.
     """
     like = next(x for x in given if isinstance(x, Tensor))
     result_type = import_module("gputensor").result_type
@@ -62,7 +62,7 @@ def as_tensors(given: list[Any]) -> list[Tensor]:
 
 
 def taken(name: str, x: Any) -> Any:
-    """Return a checked argument for our function.
+    """Check an argument and convert it for our function.
 
     Raises: KeyError for a value that our function would ignore.
     """
@@ -82,7 +82,7 @@ def taken(name: str, x: Any) -> Any:
 
 
 def _argument(x: Any) -> Any:
-    """Convert an argument: arrays become tensors, also those in a list."""
+    """Convert arrays to tensors, also in lists, and NumPy scalars to numbers."""
     if isinstance(x, np.ndarray):
         return operand(x)
     if isinstance(x, np.generic):

@@ -1,16 +1,14 @@
-"""NumPy's protocols, which `np.sin(x)`, `ndarray + x` and `np.concatenate([x, ...])` call.
+"""NumPy's protocols, through which `np.sin(x)`, `ndarray + x` and `np.concatenate([x, ...])` work.
 
-The rule: the tensors must be on the CPU, and none may require grad while operations are recorded
-(except for functions that return bools, which have no gradient). If table.py has one of our
-operators for the function, and the operator accepts the call, the operator computes the result,
-with its own promotion and errors. Otherwise, for example if the operator lacks an argument or a
-dtype, NumPy computes on the tensors' memory. The result is a tensor in both cases; a given `out` is
-returned.
+By default the tensors must be on the CPU, and none may require grad while operations are recorded
+(except for functions that return bools, which have no gradient). table.py lists our operator for
+each NumPy function. If that operator accepts the call, it computes the result, with its own
+promotion and errors. Otherwise, for example if it lacks an argument or a dtype, NumPy computes on
+the tensors' memory. In both cases the result is a tensor, or the given `out`.
 
-With `set_numpy_on_devices(True)` our operators compute on any device. Calls that NumPy would have
-to compute still raise for devices other than the CPU. The result of `np.arange(3, like=x)` is then
-on
-the device of x.
+With `set_numpy_on_devices(True)` our operators compute on any device. On devices other than the
+CPU, calls that NumPy would have to compute still raise an error. The result of `np.arange(3,
+like=x)` is then on the device of x.
 
 A NumPy scalar counts as a Python number: `np.float32(2) * x` is `2.0 * x`, on any device and with
 its gradient.
@@ -37,7 +35,7 @@ from .memory import by_numpy, written_to
 from .operands import PLAIN, as_tensors, cast, operands, taken
 from .rule import BOOLEAN, check, get_numpy_on_devices, is_elsewhere, is_foreign
 
-# Functions that read no element, so that any tensor is allowed.
+# Functions that read no elements, and therefore accept any tensor.
 _FACTS: dict[str, Callable[[Tensor], Any]] = {
     "shape": lambda x: tuple(x.shape), "ndim": lambda x: x.ndim, "size": lambda x: x.numel(),
     "iscomplexobj": lambda x: x.is_complex(), "isrealobj": lambda x: not x.is_complex(),
@@ -50,7 +48,7 @@ _MISSING = object()
 def array_ufunc(
     tensor: Tensor, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
-    """`Tensor.__array_ufunc__`."""
+    """Handle `Tensor.__array_ufunc__`."""
     is_call = method == "__call__" and not options
     if is_call:
         found = _at_once(ufunc, inputs)
@@ -86,7 +84,7 @@ def array_ufunc(
 def array_function(
     tensor: Tensor, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """`Tensor.__array_function__`."""
+    """Handle `Tensor.__array_function__`."""
     call = _call_of(function, len(args), *kwargs)
     if call is not None:
         found = _answer(call, function, args, kwargs)
@@ -95,7 +93,7 @@ def array_function(
     name = _name_of(function)
     for x in kwargs.values():
         if x is np._NoValue:
-            # Placeholders that `np.ma` and pandas pass for omitted arguments.
+            # `np.ma` and pandas pass this placeholder for omitted arguments
             given = {key: x for key, x in kwargs.items() if x is not np._NoValue}
             return array_function(tensor, function, args, given)
     if name in _FACTS and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):
@@ -122,19 +120,20 @@ def _answers_with_bools(ufunc: np.ufunc) -> bool:
 
 @lru_cache(maxsize=1024)
 def _name_of(function: Callable[..., Any]) -> str:
-    """Return the function's name in the table's rows, such as `sum` or `linalg.svd`."""
+    """Return the function's name as written in the table, such as `sum` or `linalg.svd`."""
     module = function.__module__.removeprefix("numpy").lstrip(".")
     return f"{module}.{function.__name__}".lstrip(".")
 
 
 def _is_number_by_tensor(inputs: tuple[Any, ...]) -> bool:
-    """True if a NumPy number is combined with a tensor; False for dates and longdoubles."""
+    """Return True if one of two inputs is a NumPy number that Python can represent (no date, no
+    longdouble)."""
     of_numpy = [x for x in inputs if isinstance(x, np.generic)]
     return len(inputs) == 2 and len(of_numpy) == 1 and number(of_numpy[0]) is not None
 
 
 def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """Compute an operator on CuPy arrays and tensors, over their memory."""
+    """Compute a ufunc of CuPy arrays and tensors with our operator, on shared memory."""
     check(ufunc.__name__, inputs, False, any_device=True)
     ours = tuple([export.of_cupy(x) if export.is_of_cupy(x) else x for x in inputs])
     found = _tried(_operator_of, ufunc, ours)
@@ -142,8 +141,8 @@ def _beside_cupy(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def _tried(function: Callable[..., Any], *args: Any) -> Any:
-    """Return our operator's result; _MISSING if there is none, or if it lacks an argument or the
-    dtype."""
+    """Return our operator's result, or _MISSING if there is no operator or it lacks an argument or
+    a dtype."""
     try:
         return function(*args)
     except (KeyError, errors.DtypeError):
@@ -152,7 +151,8 @@ def _tried(function: Callable[..., Any], *args: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
-    """Return our operator or None, and True if one of its operands may be a number."""
+    """Return (our operator for a ufunc, True if it accepts numbers), or None if there is no
+    operator."""
     name = ufunc.__name__
     if getattr(np, name, None) is ufunc:
         if name in table.OPERATORS:
@@ -160,7 +160,7 @@ def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
         if name not in table.UFUNCS:
             return None
         return getattr(import_module("gputensor"), table.UFUNCS[name]), False
-    # Our functions have the names of SciPy's functions.
+    # Functions of gputensor.special have the names of SciPy's.
     special = sys.modules.get("scipy.special")
     ours = import_module("gputensor.special")
     if getattr(special, name, None) is not ufunc or name not in dir(ours):
@@ -169,7 +169,7 @@ def _operation(ufunc: np.ufunc) -> tuple[Callable[..., Any], bool] | None:
 
 
 def _at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """Return the result for plain tensors and numbers, otherwise _MISSING."""
+    """Return the result if all inputs are plain tensors and numbers, otherwise _MISSING."""
     known = _operation(ufunc)
     if known is None:
         return _MISSING
@@ -184,7 +184,8 @@ def _at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any = None) -> Any:
-    """Return our operator for a ufunc, in a dtype if given. Raises: KeyError if there is none."""
+    """Compute a ufunc with our operator, in a dtype if one is given. Raises: KeyError if there is
+    none."""
     known = _operation(ufunc)
     if known is None:
         raise KeyError(ufunc)
@@ -200,7 +201,7 @@ def _operator_of(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: Any = None) ->
 
 def _over_axis(name: str, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Compute `np.add.reduce(x, axis)` as `np.sum(x, axis)`, with axis 0 by default. Return
-    _MISSING if there is no operator, or if it lacks an option."""
+    _MISSING if there is no operator or it lacks an option."""
     row = (table.REDUCTIONS if method == "reduce" else table.RUNNING).get(name)
     if row is None or len(inputs) > 3:
         return _MISSING
@@ -221,15 +222,15 @@ def _call_of(function: Callable[..., Any], count: int, *keywords: str) -> table.
 
 
 def _by_row(name: str, is_elsewhere: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function by its row of the table. Return _MISSING without a row, or for an unsupported
-    argument."""
+    """Call a function as its row of the table describes. Return _MISSING if there is no row or an
+    argument is not supported."""
     call = _call(name, is_elsewhere, len(args), *kwargs)
     return _MISSING if call is None else _answer(call, name, args, kwargs)
 
 
 def _answer(call: table.Call, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the operator's result, or _MISSING for an unsupported argument. op: NumPy's function,
-    or its name."""
+    """Return the operator's result, or _MISSING if an argument is not supported. op: NumPy's
+    function or its name."""
     try:
         given = []
         for x in (*args, *kwargs.values()):

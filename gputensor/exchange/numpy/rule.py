@@ -1,6 +1,6 @@
-"""Which tensors NumPy's functions accept: the setting, and the errors for other tensors.
+"""The tensors that NumPy's functions accept: a setting, and errors for all other tensors.
 
-protocol.py describes the rule.
+protocol.py states the rules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...core.arguments import flag
 from ...tensor import export
 from ...tensor.tensor import Tensor
 
-# Functions that return bools and are not ufuncs.
+# Functions, other than ufuncs, that return bools.
 BOOLEAN = {"all", "any", "allclose", "array_equal", "array_equiv", "isclose", "isin"}
 
 _VARIABLE = "GPUTENSOR_NUMPY_ON_DEVICES"
@@ -24,8 +24,8 @@ _on_devices: bool | None = None  # None until first read
 
 
 def get_numpy_on_devices() -> bool:
-    """True if NumPy's functions take tensors of any device. GPUTENSOR_NUMPY_ON_DEVICES=1 sets this
-    at the start."""
+    """Return True if NumPy's functions accept tensors on any device. The initial value comes from
+    GPUTENSOR_NUMPY_ON_DEVICES."""
     global _on_devices
     if _on_devices is None:
         given = os.environ.get(_VARIABLE, "0")
@@ -36,18 +36,18 @@ def get_numpy_on_devices() -> bool:
 
 
 def set_numpy_on_devices(on: bool) -> None:
-    """Let NumPy's functions compute on tensors of any device with our operators, for libraries such
-    as Dask that call them on any array. Functions without an operator still raise for devices other
-    than the CPU.
+    """Let NumPy's functions compute on tensors of any device by our operators, for libraries such
+    as Dask that call these functions on any array. A function without an operator still raises an
+    error for devices other than the CPU.
 
-    By default all functions raise for such tensors, as in PyTorch.
+    By default all functions raise an error for such tensors, as in PyTorch.
     """
     global _on_devices
     _on_devices = flag("set_numpy_on_devices", "on", on)
 
 
 def is_elsewhere(args: Iterable[Any]) -> bool:
-    """True if one of the tensors is on a device where NumPy cannot compute."""
+    """Return True if an argument is a tensor on a device whose memory NumPy cannot access."""
     return any(
         [
             not x.is_cpu if isinstance(x, Tensor)
@@ -58,13 +58,13 @@ def is_elsewhere(args: Iterable[Any]) -> bool:
 
 
 def is_foreign(x: Any) -> bool:
-    """True for an array whose library must handle the call."""
+    """Return True for an array of another library, which must handle the call itself."""
     return not isinstance(x, (Tensor, np.ndarray)) and hasattr(x, "__dlpack__")
 
 
 def check(op: str, given: Iterable[Any], is_boolean: bool, any_device: bool = False) -> None:
-    """Raise for a tensor that NumPy must not read. any_device: a gputensor operator computes the
-    result, so any device is allowed."""
+    """Raise an error for a tensor that NumPy must not read. any_device: an operator of gputensor
+    computes the result, so the tensor may be on any device."""
     for x in given:
         if isinstance(x, Tensor):
             if any_device:

@@ -1,4 +1,4 @@
-"""The table of our operators for NumPy's functions. protocol.py has the rule."""
+"""The table from NumPy's functions to our operators. protocol.py states the rules for its use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core import dtype as dtypes
 
-# Ufuncs that Python's operators such as `+` call; one operand may be a number.
+# Ufuncs that are Python operators, such as `+`. One operand may be a number.
 OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
     "divide": operator.truediv, "floor_divide": operator.floordiv, "remainder": operator.mod,
@@ -23,7 +23,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "right_shift": operator.rshift, "negative": operator.neg, "invert": operator.inv,
 }  # fmt: skip
 
-# The other ufuncs, by gputensor's names. Names that NumPy and gputensor share are listed once.
+# All other ufuncs -> names in gputensor. A name that is the same in both is listed once.
 UFUNCS = {
     name: name
     for name in """
@@ -38,18 +38,18 @@ UFUNCS = {
     "reciprocal": "reciprocal", "rint": "round",
 }  # fmt: skip
 
-# `ufunc.reduce` or `ufunc.accumulate` -> NumPy's function, which has a row below.
+# Ufunc -> the NumPy function that computes its `reduce` or `accumulate`; _ROWS has its row.
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
     "logical_or": "any",
 }  # fmt: skip
 RUNNING = {"add": "cumsum", "multiply": "cumprod"}
 
-# A row: NumPy's function, our function, and NumPy's parameters in order. Parameters before the
-# slash are passed by position, parameters after it by name; `theirs=ours` gives both names if they
-# differ. "-" marks a parameter that our function lacks; `-out` marks a missing `out`, which may be
-# given as None. Our function is the array API's if there is one (gputensor.array_api), otherwise
-# gt's.
+# A row has NumPy's function, our function, and NumPy's parameters in order. Parameters before the
+# slash are passed by position, parameters after it by name. `theirs=ours` gives both names if they
+# differ. "-" marks a parameter that our function lacks. `-out` marks a missing `out`, for which
+# NumPy's caller may pass None. Our function is the one in gputensor.array_api if there is one,
+# otherwise the one in gt.
 _ROWS = """
 all               all              a / axis -out keepdims
 amax              elsewhere.amax   a / axis -out keepdims
@@ -123,7 +123,7 @@ def _element(given: Any) -> dtypes.dtype:
 
 
 class Row:
-    """How calls of a NumPy function become calls of one of our functions."""
+    """One row of the table: how calls of a NumPy function become calls of our function."""
 
     __slots__ = ("_target", "_names", "_ours", "_first")
 
@@ -134,8 +134,8 @@ class Row:
         self._ours = {name.partition("=")[0]: name.partition("=")[2] for name in parameters}
 
     def call(self, count: int, keywords: tuple[str, ...]) -> Call | None:
-        """Return the Call for this number of positional arguments and these names; None if it is
-        unsupported."""
+        """Return the Call for this number of positional arguments and these keywords, or None if
+        our function lacks an argument."""
         if count > len(self._names):
             return None
         given = [
@@ -155,7 +155,7 @@ class Row:
         )  # fmt: skip
 
     def _found(self) -> Callable[..., Any]:
-        """Our function."""
+        """Return our function."""
         home, _, name = self._target.rpartition(".")
         standard: Any = import_module("gputensor.array_api")
         if home == "elsewhere":
@@ -170,11 +170,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A function of ours, and how NumPy's arguments become its arguments. There is one object for
-    all calls of one form."""
+    """A call of our function for one form of NumPy call: the number of positional arguments and the
+    keywords. One object serves all calls of this form."""
 
     target: Callable[..., Any]
-    order: list[int] | None  # positions of our arguments among NumPy's; None if they are equal
+    order: list[int] | None  # for each of our arguments, its position among NumPy's; None: as is
     absent: list[int]  # positions of NumPy's arguments that our function lacks
     dtype: int | None  # the position of the dtype argument, or None
     needs_dtype: bool
@@ -182,7 +182,7 @@ class Call:
     names: list[str]  # the names of the other arguments
 
     def __call__(self, given: list[Any]) -> Any:
-        """Call our function. Raises: KeyError for a value that it does not take."""
+        """Call our function. Raises: KeyError for an argument value that it does not support."""
         for place in self.absent:
             if given[place] is not None:
                 raise KeyError(place)
@@ -198,8 +198,8 @@ class Call:
         return self.target(*given[: self.first], **dict(zip(self.names, given[self.first :])))
 
 
-# Functions that NumPy computes on the CPU only; array_api/numpy_elsewhere.py computes them on other
-# devices.
+# Functions that array_api/numpy_elsewhere.py computes on devices other than the CPU. On the CPU,
+# NumPy computes them.
 _ROWS_ELSEWHERE = """
 angle             elsewhere.angle         z / deg
 argpartition      elsewhere.argpartition  a kth / axis

@@ -1,4 +1,4 @@
-"""`gt.utils.data`: datasets, samplers and data loaders with the names of `torch.utils.data`."""
+"""`gt.utils.data`: datasets, samplers and data loaders, as in `torch.utils.data`."""
 
 from __future__ import annotations
 

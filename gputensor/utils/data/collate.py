@@ -1,4 +1,4 @@
-"""Combination of items into a batch. Source: torch/utils/data/_utils/collate.py."""
+"""Functions that combine items into a batch. Source: torch/utils/data/_utils/collate.py."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .workers import get_worker_info
 
 
 def default_convert(data: Any) -> Any:
-    """Convert arrays to tensors, also in containers; return other values unchanged."""
+    """Convert arrays, also in containers, to tensors. Return other values unchanged."""
     if isinstance(data, (np.ndarray, np.generic)) and data.dtype.kind in "biufc":
         return as_tensor(data)
     return _within(data, default_convert)
 
 
 def _within(data: Any, change: Any) -> Any:
-    """Apply a function to the elements of a container."""
+    """Apply a function to each element of a container. Return a new container."""
     if isinstance(data, Mapping):
         return _rebuilt(data, {name: change(x) for name, x in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
@@ -38,7 +38,7 @@ def _within(data: Any, change: Any) -> Any:
 
 
 def _rebuilt(like: Any, made: Any) -> Any:
-    """Convert `made` to the class of `like` if possible."""
+    """Convert `made` to the class of `like` if the class allows it."""
     try:
         if isinstance(like, MutableMapping):  # a copy keeps a defaultdict's factory
             same = copy.copy(like)
@@ -55,10 +55,10 @@ default_collate_fn_map: dict[type | tuple[type, ...], Collate] = {}
 
 
 def collate(batch: Sequence[Any], *, collate_fn_map: dict[Any, Collate] | None = None) -> Any:
-    """Combine items by the map's function for their class or a base class. Combine mappings and
-    sequences of equal structure element by element.
+    """Combine items by the function that the map has for their class or a base class. Mappings and
+    sequences of equal structure are combined element by element.
 
-    Raises: ArgumentTypeError for items that are neither; ArgumentValueError for sequences of
+    Raises: ArgumentTypeError for items of other classes; ArgumentValueError for sequences of
     different lengths.
     """
     known = collate_fn_map or {}
@@ -86,39 +86,39 @@ def collate(batch: Sequence[Any], *, collate_fn_map: dict[Any, Collate] | None =
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """Combine items into a batch: stack tensors and arrays, make a tensor of numbers and a list of
-    strings, and combine containers of equal structure element by element."""
+    """Combine items into a batch. Tensors and arrays are stacked, numbers become a tensor, strings
+    stay in a list, and containers of equal structure are combined element by element."""
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
 def collate_tensor_fn(batch: Sequence[Tensor], *, collate_fn_map: Any = None) -> Tensor:
-    """Stack tensors."""
+    """Return the stacked tensors."""
     return _stacked(batch)
 
 
 def collate_numpy_array_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Tensor:
-    """Stack arrays and NumPy's numbers as tensors."""
+    """Return a tensor of stacked NumPy arrays or numbers."""
     if np.asarray(batch[0]).dtype.kind not in "biufc":
         raise _cannot(batch[0])
     return _stacked([as_tensor(np.asarray(x)) for x in batch])
 
 
 def collate_float_fn(batch: Sequence[float], *, collate_fn_map: Any = None) -> Tensor:
-    """Make a float64 tensor of floats."""
+    """Return a float64 tensor of these floats."""
     return tensor(batch, dtype=float64)
 
 
 def collate_int_fn(batch: Sequence[int], *, collate_fn_map: Any = None) -> Tensor:
-    """Make a tensor of integers."""
+    """Return a tensor of these integers."""
     return tensor(batch)
 
 
 def collate_str_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Sequence[Any]:
-    """Return the batch of strings unchanged."""
+    """Return the list of strings unchanged."""
     return batch
 
 
-# NumPy's numbers come first: its float64 is a Python float, too.
+# classes of NumPy numbers come first, because NumPy's float64 is a subclass of float
 default_collate_fn_map.update({
     Tensor: collate_tensor_fn, (np.ndarray, np.generic): collate_numpy_array_fn,
     float: collate_float_fn, int: collate_int_fn, str: collate_str_fn, bytes: collate_str_fn,
@@ -126,7 +126,7 @@ default_collate_fn_map.update({
 
 
 def _stacked(batch: Sequence[Any]) -> Tensor:
-    """Stack tensors; in a worker into memory shared with the main process."""
+    """Stack tensors. In a worker, the result is in memory shared with the main process."""
     first, out = batch[0], None
     if get_worker_info() is not None and all(
         isinstance(x, Tensor) and x.is_cpu and not x.requires_grad

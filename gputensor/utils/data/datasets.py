@@ -15,8 +15,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Base of datasets of items by key. A subclass defines `__getitem__`, usually `__len__`, and
-    optionally `__getitems__`, which takes a list of keys."""
+    """Base of datasets whose items are read by key. A subclass defines `__getitem__`, usually
+    `__len__`, and optionally `__getitems__`, which takes a list of keys."""
 
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError("a Dataset must define __getitem__")
@@ -27,7 +27,7 @@ class Dataset(Generic[T_co]):
 
 class IterableDataset(Dataset[T_co]):
     """Base of datasets that can only be iterated over. A subclass defines `__iter__`. Each worker
-    has a copy; `get_worker_info` tells the copies apart."""
+    has a copy of the dataset and can identify itself by `get_worker_info`."""
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError("an IterableDataset must define __iter__")
@@ -37,7 +37,7 @@ class IterableDataset(Dataset[T_co]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """Tensors with equal first dimension; an item is a tuple of one slice of each."""
+    """Tensors with equal first dimensions. An item is a tuple with one slice of each tensor."""
 
     tensors: tuple[Tensor, ...]
 
@@ -56,7 +56,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 def items(dataset: Any, indices: Sequence[int]) -> list[Any]:
-    """Return the items of a list of indices, in one call if the dataset has `__getitems__`."""
+    """Return the items at several indices, by one call if the dataset has `__getitems__`."""
     if callable(getattr(dataset, "__getitems__", None)):
         found: list[Any] = dataset.__getitems__(indices)
         return found
@@ -64,7 +64,8 @@ def items(dataset: Any, indices: Sequence[int]) -> list[Any]:
 
 
 class StackDataset(Dataset[Any]):
-    """Datasets of equal length side by side; items are tuples, or dicts if datasets have names."""
+    """Several datasets of equal length. An item is a tuple, or a dict if the datasets have
+    names."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if bool(args) == bool(kwargs):
@@ -83,8 +84,8 @@ class StackDataset(Dataset[Any]):
         return tuple([x[index] for x in self.datasets])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Return the items of a list of indices; a dataset with `__getitems__` is called once for
-        all of them."""
+        """Return the items at several indices. Each dataset that has `__getitems__` is called
+        once."""
         if isinstance(self.datasets, dict):
             parts = [items(x, indices) for x in self.datasets.values()]
             return [dict(zip(self.datasets, item)) for item in zip(*parts)]
@@ -95,7 +96,7 @@ class StackDataset(Dataset[Any]):
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Datasets one after the other. cumulative_sizes: where each one ends."""
+    """The concatenation of datasets. cumulative_sizes: the position at which each dataset ends."""
 
     datasets: list[Any]
     cumulative_sizes: list[int]
@@ -120,7 +121,7 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """IterableDatasets one after the other."""
+    """The concatenation of IterableDatasets."""
 
     datasets: list[Any]
 
@@ -136,7 +137,7 @@ class ChainDataset(IterableDataset[Any]):
 
 
 class Subset(Dataset[T_co]):
-    """The items of a dataset with the given indices."""
+    """The items of a dataset at the given indices."""
 
     dataset: Any
     indices: Sequence[int]
@@ -161,8 +162,8 @@ def random_split(
 ) -> list[Subset[Any]]:
     """Divide a dataset into random subsets without common items.
 
-    lengths: numbers of items, or fractions that add up to 1; the first subsets get items that
-    rounding leaves.
+    lengths: numbers of items, or fractions that add up to 1. With fractions, items that are left
+    after rounding go to the first subsets.
     """
     total = len(dataset)
     counts: list[Any] = list(lengths)

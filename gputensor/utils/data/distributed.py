@@ -1,4 +1,4 @@
-"""`DistributedSampler`: divides the indices among ranks."""
+"""`DistributedSampler`: a sampler that divides the indices of a dataset among ranks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["DistributedSampler"]
 
 
 class DistributedSampler(Sampler[int]):
-    """The indices of one rank of `num_replicas`; together the ranks have all indices.
+    """The indices for one of `num_replicas` ranks. Together the ranks have all indices.
 
-    shuffle: use a new order after each `set_epoch`. drop_last: leave out indices to make the parts
-    equal, instead of repeating the first ones.
+    shuffle: use a new order after each `set_epoch`. drop_last: make the parts equal by omitting
+    indices instead of repeating the first ones.
     """
 
     dataset: Any
@@ -53,7 +53,7 @@ class DistributedSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """Number of indices of each rank."""
+        """The number of indices for each rank."""
         count = len(self.dataset)
         if self.drop_last:
             return count // self.num_replicas
@@ -61,7 +61,7 @@ class DistributedSampler(Sampler[int]):
 
     @property
     def total_size(self) -> int:
-        """Number of indices of all ranks."""
+        """The number of indices for all ranks together."""
         return self.num_samples * self.num_replicas
 
     def __iter__(self) -> Iterator[int]:
@@ -79,7 +79,7 @@ class DistributedSampler(Sampler[int]):
 
     @declares(epoch="int", first=True)
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch. It is the seed of the order of the next passes."""
+        """Set the epoch, which is part of the seed for the order of the next passes."""
         self.epoch = epoch
 
 

@@ -27,9 +27,10 @@ from .workers import LOOK_AFTER, Ended, Raised, Requests, WorkerInfo, work
 
 
 class _Fetch:
-    """Fetches a batch of a dataset: by indices, or the next items of an iterable one.
+    """Fetches a batch of a dataset: the items at given indices, or the next items of an iterable
+    dataset.
 
-    size: batch size of an iterable dataset, None for single items.
+    size: batch size for an iterable dataset, or None to fetch single items.
     """
 
     def __init__(self, loader: DataLoader) -> None:
@@ -39,7 +40,8 @@ class _Fetch:
         self.collate = loader.collate_fn
 
     def __call__(self, dataset: Any, indices: Any, state: dict[str, Any]) -> Any:
-        """state: a dict kept between calls, with the iterator of an iterable dataset."""
+        """Return a batch. state: a dict kept between calls; it holds an iterable dataset's
+        iterator."""
         if not self.is_iterable:
             return self.collate(self._items(dataset, indices))
         if "items" not in state:
@@ -61,12 +63,13 @@ class DataLoader:
     """An iterable of batches of a dataset.
 
     Args:
-        batch_size: None for single items, which are converted and not collated.
+        batch_size: None for single items, which are converted but not combined.
         shuffle: use a random order. sampler, batch_sampler: give the order.
-        num_workers: number of processes that fetch batches; 0 for none. Batches keep their order.
-        collate_fn: makes a batch of a list of items.
+        num_workers: number of processes that fetch batches; 0 fetches them in this process. Batches
+            keep their order.
+        collate_fn: combines a list of items into a batch.
         pin_memory: move batches to page-locked memory if there is a GPU.
-        drop_last: leave out a last batch that is smaller.
+        drop_last: omit the last batch if it is smaller.
         timeout: seconds to wait for a worker's batch; 0 means no limit.
         worker_init_fn: called in each worker with its number.
         multiprocessing_context: how workers are started: "fork", "spawn", "forkserver", or a
@@ -74,7 +77,7 @@ class DataLoader:
         generator: draws the order and the workers' seed.
         prefetch_factor: number of batches requested from each worker in advance, by default 2.
         persistent_workers: keep the workers between passes.
-        in_order: accepted; batches always keep their order.
+        in_order: accepted without effect; batches always keep their order.
     """
 
     dataset: Any
@@ -166,14 +169,15 @@ class DataLoader:
         return whole + bool(rest and not self.drop_last)
 
     def _requests(self) -> Iterator[Any]:
-        """Return an iterator of requests, one for each batch; endless for an iterable dataset."""
+        """Return an iterator over requests, one for each batch. For an iterable dataset it is
+        endless."""
         if isinstance(self.dataset, IterableDataset):
             return iter(lambda: None, 0)
         return iter(self.batch_sampler if self.batch_sampler is not None else self.sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        # The seed is drawn in every pass, even without workers, so that the order of indices does
-        # not depend on them.
+        # Draw the seed in every pass, even without workers, so that the order of indices does not
+        # depend on the number of workers.
         seed = int(functions.randint(0, 2**62, (), generator=self.generator).item())
         if not self.num_workers:
             return self._here()
@@ -202,7 +206,8 @@ class DataLoader:
 
 
 def pin_memory(data: Any, device: Any = None) -> Any:
-    """Copy the tensors of a container to page-locked memory if there is a GPU. device: unused."""
+    """Copy a container's tensors to page-locked memory if there is a GPU. device: accepted without
+    effect."""
     return _pytree.tree_map_only(Tensor, _page_locked, data) if cuda().is_available() else data
 
 
@@ -213,7 +218,7 @@ def _page_locked(x: Tensor) -> Tensor:
 
 @contextmanager
 def _memory() -> Iterator[None]:
-    """Raise OutOfMemoryError if the system has no memory for a process or a mapping."""
+    """Raise OutOfMemoryError if the system has no memory for a new process or mapping."""
     try:
         yield
     except OSError as error:
@@ -242,13 +247,13 @@ class _Workers:
             process = context.Process(target=work, args=args, daemon=True)
             with _memory():
                 process.start()
-            reader.close()  # otherwise a write to a worker that has ended would block
+            reader.close()  # so that a write to a worker that has ended fails instead of blocking
             if theirs is not None:
                 theirs.close()
             self.channels.append(ours)
             self.processes.append(process)
             pipes.append(writer)
-        # Start threads after the last process: a forked process has no copies of threads.
+        # start threads after the last fork, because a forked process has no copies of threads
         self.requests = [Requests(pipe) for pipe in pipes]
         self.is_busy = False
         self.number = self.passes = 0
@@ -261,7 +266,7 @@ class _Workers:
         return self._end.alive
 
     def batches(self, loader: DataLoader) -> Iterator[Any]:
-        """Return the batches of one pass, in the order of the requests."""
+        """Yield the batches of one pass, in the order of the requests."""
         requests = loader._requests()
         waiting: dict[int, int] = {}  # number of a request -> number of its worker
         answers: dict[int, Any] = {}
@@ -307,7 +312,8 @@ class _Workers:
                 self.end()
 
     def _answer(self, number: int, answers: dict[int, Any], timeout: float) -> Any:
-        """Wait for the result of a request; keep results of other requests in `answers`."""
+        """Return the result of a request. Store results of other requests in `answers`
+        meanwhile."""
         waited = 0.0
         while number not in answers:
             step = min(LOOK_AFTER, timeout - waited) if timeout else LOOK_AFTER
@@ -329,7 +335,7 @@ class _Workers:
         return answers.pop(number)
 
     def _loaded(self, worker: int, answer: bytes) -> Any:
-        """Load a worker's result. If that fails, the batch is lost, so stop the workers."""
+        """Unpickle a worker's result. If this fails, the batch is lost, so end the workers."""
         try:
             with _memory():
                 return segments.loads(answer, self.channels[worker])
@@ -346,7 +352,7 @@ def _end(
 ) -> None:
     for x in requests:
         x.put(None)
-    # A worker that is blocked in a write to the queue does not read the request to stop.
+    # a worker that is blocked while writing to the queue does not read the request to end
     for process in processes:
         process.join(0.2)
         if process.is_alive():

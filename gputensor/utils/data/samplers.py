@@ -1,4 +1,4 @@
-"""Samplers: orders of indices. Source: torch/utils/data/sampler.py."""
+"""Samplers, which choose the order of indices. Source: torch/utils/data/sampler.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sampler(Generic[T_co]):
-    """Base of samplers. A subclass defines `__iter__` over indices or lists of indices."""
+    """Base of samplers. A subclass defines `__iter__`, which yields indices or lists of indices."""
 
     def __init__(self, data_source: Sized | None = None) -> None:
         pass
@@ -26,7 +26,7 @@ class Sampler(Generic[T_co]):
 
 
 def _drawn_generator() -> Generator:
-    """Return a generator for one pass, seeded from the global one."""
+    """Return a generator for one pass, seeded by the global generator."""
     seed = int(functions.randint(0, 2**62, ()).item())
     return Generator().manual_seed(seed)
 
@@ -89,7 +89,7 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """The given indices in a random order."""
+    """The given indices, in random order."""
 
     indices: Sequence[int]
     generator: Any
@@ -106,7 +106,7 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Random indices with probabilities proportional to `weights`."""
+    """Random indices, drawn with probabilities proportional to `weights`."""
 
     weights: Tensor
     num_samples: int
@@ -138,7 +138,7 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Lists of a sampler's indices. drop_last: leave out a last list that is shorter."""
+    """Lists of indices of another sampler. drop_last: omit the last list if it is shorter."""
 
     sampler: Iterable[int]
     batch_size: int

@@ -1,14 +1,14 @@
-"""Shared memory through which workers pass batches to the main process without a copy.
+"""Shared memory, by which workers pass batches to the main process without a copy.
 
 Note [How a batch travels]
 A worker puts each large storage of a batch into a segment: an unnamed file in memory, which the
-kernel frees when all processes that hold it have ended. `default_collate` makes batches directly
-in segments; other storages are copied into one. The files' descriptors go through the worker's
-socket before the pickled batch goes through the queue. The main process receives them in that
-order, maps and closes them, so that it can keep any number of batches. When it drops a batch, it
-tells the worker through the socket, and the worker reuses the segment: new pages would cost more
-than the copy. A segment that two processes have after a fork is not reused. Systems without
-such files pickle the whole batch.
+kernel frees when no process has it open any more. `default_collate` makes batches directly in
+segments; other storages are copied into a segment. The files' descriptors are sent through the
+worker's socket before the pickled batch is sent through the queue. The main process receives them
+in that order, maps and closes them, so it can keep any number of batches. When it drops a batch, it
+notifies the worker through the socket, and the worker reuses the segment, because new pages would
+cost more than the copy. A segment that two processes own after a fork is not reused. On systems
+without such files, the whole batch is pickled.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from ...tensor.pickling import over, reduce_storage
 from ...tensor.storage import ExposedStorage, SharedStorage, Storage
 from ...tensor.tensor import Tensor
 
-# Smaller storages are pickled: a segment costs some 60 us.
+# Smaller storages are pickled, because a segment costs about 60 us.
 LEAST_BYTES = 1 << 18
-# The kernel takes at most 253 descriptors in one message.
+# The number of descriptors sent in one message, of which the kernel accepts at most 253.
 _MOST = 128
 # Number of unused segments that a worker keeps.
 _MOST_SPARE = 4
@@ -51,7 +51,7 @@ if is_available:
 
 class _Segment:
     """A mapped segment. users: the number of arrays over it, plus one for each time that it was
-    sent. told: in the main process, the function that reports to the worker that the segment is
+    sent. told: in the main process, a function that reports to the worker that the segment is
     unused.
     """
 
@@ -66,18 +66,18 @@ class _Segment:
         self.users, self.forks, self.told = 0, _forks[0], told
 
     def storage(self, nbytes: int) -> Storage:
-        """Return a storage over the first bytes. It counts as a user until it is freed."""
+        """Return a storage over the first `nbytes` bytes. It counts as a user until it is freed."""
         memory: Any = (ctypes.c_uint8 * nbytes).from_address(self.address)
         self.users += 1
-        # Do not run at exit: threads may still read arrays.
+        # do not run the finalizer at exit, because other threads may still read arrays
         weakref.finalize(memory, self.left).atexit = False
         return Storage.over(np.frombuffer(memory, np.uint8), nbytes, CPU)
 
     def left(self) -> None:
-        """Remove a user.
+        """Subtract one user.
 
-        After the last user has gone, a worker keeps the segment as a spare one; the main process
-        returns it to the worker.
+        After the last user, a worker keeps the segment for reuse, and the main process returns it
+        to its worker.
         """
         self.users -= 1
         if self.users:
@@ -96,7 +96,7 @@ class _Segment:
             os.close(self.descriptor)
 
 
-# In a worker: unused segments, segments in the main process, and segments by storage.
+# In a worker: unused segments, segments that the main process has, and segments by storage.
 _spare: list[_Segment] = []
 # a segment is listed once for each time that it was sent and not yet returned
 _sent: dict[int, list[_Segment]] = {}
@@ -106,7 +106,8 @@ _received = threading.local()  # .storages: the storages of the batch that this 
 
 @cache
 def _library() -> ctypes.CDLL:
-    """Return the C library. Python's `mmap` would keep a descriptor open for each mapping."""
+    """Return the C library, because Python's `mmap` would keep a descriptor open for each
+    mapping."""
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
@@ -119,13 +120,14 @@ def _failed(code: int) -> OSError:
 
 
 def _allocate(nbytes: int) -> Storage:
-    """Return a storage in a spare or new segment. Raises: OSError without memory for a new one."""
+    """Return a storage in an unused or new segment. Raises: OSError if there is no memory for a new
+    one."""
     fit = [x for x in _spare if nbytes <= x.nbytes <= 2 * nbytes and x.forks == _forks[0]]
     if fit:
         segment = fit[0]
         _spare.remove(segment)
     else:
-        _close_spare(0)  # no spare segment has this size
+        _close_spare(0)  # no unused segment has this size
         segment = _made(nbytes)
     made = segment.storage(nbytes)
     _segments[made] = segment
@@ -140,7 +142,8 @@ def _close_spare(kept: int) -> None:
 def _made(nbytes: int) -> _Segment:
     descriptor = os.memfd_create("gputensor batch")
     try:
-        # Reserve all pages now. If memory is exhausted later, a write would be a fatal signal.
+        # Reserve all pages now: if memory were exhausted at a later write, a signal would end the
+        # process.
         os.posix_fallocate(descriptor, 0, nbytes)
         return _Segment(descriptor, nbytes)
     except BaseException:
@@ -158,9 +161,9 @@ def empty(sizes: Sequence[int], element: dtype) -> Tensor | None:
 
 
 def dumps(batch: Any, channel: Any) -> bytes:
-    """Pickle a batch; send its segments through `channel`, a connection over a socket.
+    """Pickle a batch. Send its segments through `channel`, a connection over a socket.
 
-    channel: None to pickle the whole batch.
+    channel: None means that all of the batch is pickled.
     """
     written = BytesIO()
     pickler = ForkingPickler(written, pickle.HIGHEST_PROTOCOL)
@@ -168,7 +171,7 @@ def dumps(batch: Any, channel: Any) -> bytes:
     if channel is not None:
 
         def reduce(storage: Storage) -> tuple[Any, ...]:
-            # Empty storages and those of other devices cannot be mapped.
+            # empty storages, and storages on other devices, cannot be mapped
             if storage.device is not CPU or storage._nbytes < LEAST_BYTES or len(sent) == _MOST:
                 return reduce_storage(storage)
             if storage not in _segments:
@@ -195,7 +198,7 @@ def dumps(batch: Any, channel: Any) -> bytes:
 
 
 def take_back(channel: Any) -> None:
-    """Receive the numbers of segments that the main process has dropped."""
+    """Receive the numbers of the segments that the main process no longer uses."""
     if channel is None or not _sent:
         return
     with _socket(channel) as through:
@@ -214,8 +217,8 @@ def take_back(channel: Any) -> None:
 
 
 def loads(pickled: bytes, channel: Any) -> Any:
-    """Inverse of `dumps`. channel: the other end of its connection. Batches must be loaded in the
-    order in which they were dumped."""
+    """Unpickle a result of `dumps`. channel: the other end of its connection. Batches must be
+    loaded in the order in which they were dumped."""
     storages: list[Storage] = []
     # `dumps` appends "+" if segments follow; a pickle itself ends with "."
     if pickled[-1:] == b"+":
@@ -262,7 +265,7 @@ class _Told:
 
 
 class _socket:
-    """The socket of a connection. The descriptor stays open."""
+    """The socket of a connection, as a context manager. The connection's descriptor stays open."""
 
     def __init__(self, channel: Any) -> None:
         self._socket = socket.socket(fileno=channel.fileno())

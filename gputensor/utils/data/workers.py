@@ -1,11 +1,11 @@
 """Processes that fetch batches for a DataLoader.
 
-Each worker has a pipe for requests. All workers share a queue of results. A result is (worker,
-number, batch), or the exception with its traceback as text. Large storages of a batch are sent
-separately: Note [How a batch travels] in utils/data/segments.py. Requests go to the workers one
-after the other; results are returned in the order of the requests. Requests and results are pickled
-before a thread writes them, so that a pickling error is raised in the thread that passed the
-object.
+Each worker has its own pipe for requests, and all workers share a queue for results. A result is
+(worker, number, batch), or the exception with its traceback as text. Large storages of a batch are
+sent separately: see Note [How a batch travels] in utils/data/segments.py. Requests are distributed
+to the workers in turn, and results are returned in the order of the requests. Requests and results
+are pickled before a thread writes them, so that a pickling error is raised in the thread that
+created the object.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ import numpy as np
 from ...structured.generator import manual_seed
 from . import segments
 
-# Seconds between two checks for processes that have ended, while a process waits.
+# Seconds between two checks whether a process has ended, while waiting for it.
 LOOK_AFTER = 2.0
 
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """A worker's description of itself. id: its number; seed: the seed of its random numbers."""
+    """Facts about a worker, for its own code. id: its number. seed: the seed of its random
+    numbers."""
 
     id: int
     num_workers: int
@@ -43,12 +44,12 @@ _here: list[WorkerInfo] = []
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Return the WorkerInfo of this process; None in the main process."""
+    """Return the WorkerInfo of this process, or None in the main process."""
     return _here[0] if _here else None
 
 
 class _Plain(str):
-    """A string that a KeyError shows without escaping line breaks."""
+    """A string whose repr keeps line breaks, because KeyError shows the repr of its text."""
 
     __slots__ = ()
 
@@ -58,7 +59,7 @@ class _Plain(str):
 
 @dataclass
 class Raised:
-    """An exception in a worker: class, text and traceback."""
+    """An exception raised in a worker: its class, text and traceback."""
 
     kind: type[BaseException]
     text: str
@@ -75,11 +76,12 @@ class Raised:
 
 
 class Ended:
-    """A worker's dataset has no more items."""
+    """Result that stands for the end of an iterable dataset."""
 
 
 class Requests:
-    """Sends requests to one worker. A thread writes them, so the main process does not wait."""
+    """Sends requests to one worker. A thread writes them, so that the main process does not
+    wait."""
 
     def __init__(self, pipe: Any) -> None:
         self._pipe = pipe
@@ -87,7 +89,8 @@ class Requests:
         threading.Thread(target=self._write, name="DataLoader requests", daemon=True).start()
 
     def put(self, request: Any) -> None:
-        """Send a request; None tells the worker to end. Raises if it cannot be pickled."""
+        """Send a request. None tells the worker to end. Raises an error if the request cannot be
+        pickled."""
         self._waiting.put((ForkingPickler.dumps(request), request is None))
 
     def _write(self) -> None:
@@ -102,7 +105,8 @@ class Requests:
 
 
 def _next_request(requests: Any, parent: int, channel: Any) -> Any:
-    """Return the next request; None to end, also if the main process has ended."""
+    """Return the next request, or None if the worker must end, for example because the main process
+    has."""
     while not requests.poll(LOOK_AFTER):
         segments.take_back(channel)
         if os.getppid() != parent:
@@ -152,7 +156,7 @@ def work(
             results.put((info.id, number, _pickled(answer, channel)))
             del answer  # releases the segments of the result
     except KeyboardInterrupt:
-        pass  # the main process gets the interrupt too, and ends the workers
+        pass  # the main process gets the interrupt, too, and ends the workers
     finally:
         if os.getppid() != parent:
             results.cancel_join_thread()  # no process reads the remaining results
@@ -164,11 +168,11 @@ def _raised(error: BaseException) -> Raised:
 
 
 def _pickled(answer: Any, channel: Any) -> bytes:
-    """Pickle a result, or the exception if the result cannot be pickled."""
+    """Return a pickled result, or the pickled exception if the result cannot be pickled."""
     try:
         return segments.dumps(answer, channel)
     except Exception as error:
-        if isinstance(answer, Raised):  # the exception's class cannot be pickled
+        if isinstance(answer, Raised):  # the class of the exception cannot be pickled
             text = f"{answer.kind.__name__}: {answer.text}"
             told = Raised(RuntimeError, text, answer.trace)
         else:
