@@ -53,7 +53,7 @@ class Pending(Storage):
 
 
 def _has_bytes(found: Any) -> bool:
-    """True if `found` is a value of `_array` in an ordinary Storage, not a pending one."""
+    """True if `found` is a value that `_array` can have in an ordinary Storage."""
     return found is None or type(found) is ndarray
 
 

@@ -74,7 +74,7 @@ class Recorder:
     def record(
         self, whats: list[Recorded], inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> list[Tensor]:
-        """Record an operator. Return its pending results, or an empty result if the operator must
+        """Record an operator. Return its pending results, or an empty list if the operator must
         run now.
         """
         if not whats[0].can_wait or self.runs_at_once(whats[0], inputs):
@@ -245,9 +245,7 @@ class Recorder:
                     recording.run(reason, is_last=True)
 
     def leave(self, reason: str) -> None:
-        """Run the recordings that read shared memory, before code outside of the block can write to
-        it.
-        """
+        """Run the recordings that read shared memory, before other code can write to it."""
         if self.is_alone:
             with lock:
                 for recording in [*self.pending]:

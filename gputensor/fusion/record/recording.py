@@ -145,8 +145,8 @@ class Recording:
     def append(
         self, other: Recording, numbers: Iterable[int], known: dict[int, int]
     ) -> dict[int, int]:
-        """Append steps of another recording. known: codes in that recording -> codes here. Return
-        it with the codes of the steps' operands and results added.
+        """Append steps of another recording. known: codes in that recording -> codes here. Return a
+        copy of `known` with the codes of the steps' operands and results added.
         """
         codes, steps = {**known}, other.settled()
 
