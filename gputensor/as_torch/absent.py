@@ -8,7 +8,9 @@ PAGE = "docs/programs.md"
 
 
 class _AbsentType(type):
-    """Metaclass of placeholders: a class that programs can derive from and pass to isinstance."""
+    """Metaclass of placeholders. Programs can derive from such a class and pass it to
+    isinstance.
+    """
 
     why: str
 
@@ -16,9 +18,9 @@ class _AbsentType(type):
         raise NotImplementedError(f"torch.{cls.__qualname__}: {cls.why} (see {PAGE})")
 
     def __getitem__(cls, item: Any) -> Any:
-        return cls  # annotations such as `Future[Tensor]`
+        return cls  # for annotations such as `Future[Tensor]`
 
-    def __iter__(cls) -> Any:  # iteration by __getitem__ would not end
+    def __iter__(cls) -> Any:  # iteration through __getitem__ would not end
         return cls()
 
     def __getattr__(cls, name: str) -> Any:

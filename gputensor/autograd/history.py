@@ -5,10 +5,11 @@ gradient.
 base or a tuple: see Note [Views]. Otherwise it is an AutogradMeta. Generated kernels check for None
 first and call this module in the other cases. Recording and Tensor's attributes are in variable.py.
 
-Note [Views] A view keeps `(base, creation, version, replay)`. base: the first tensor of the chain
-of views, which is not a view itself. creation: how the view was made, see Note [How a view was
-made]. version: the storage's version at that time. replay: a function that makes the view again
-from its base, or None if `as_strided` can make it. `as_strided` can make every view that does not
+Note [Views]
+A view keeps `(base, creation, version, replay)`. base: the first tensor of the chain of views,
+which is not a view itself. creation: how the view was made, see Note [How a view was made].
+version: the storage's version at that time. replay: a function that makes the view again from its
+base, or None if `as_strided` can make it. `as_strided` can make every view that does not
 reinterpret elements. Most views are simple: the base has no history, and the view was made while
 operations were recorded. Then `_autograd` is the base.
 

@@ -1,11 +1,11 @@
 """Guards: context managers that can also decorate functions, as PyTorch's do.
 
-Note [Leaving a guard] A guard must restore the state that it changed, even if it is interrupted.
-Python runs signal handlers, which may raise, only at the entry of a Python function and after a
-call of a C function. Operators therefore read their thread's state first and restore it by one C
-call, the first statement of a `finally`. `__exit__` computes the state to restore and then restores
-it. It repeats both steps if it was interrupted. Python does not guarantee that `__exit__` itself is
-entered.
+Note [Leaving a guard]
+A guard must restore the state that it changed, even if it is interrupted. Python runs signal
+handlers, which may raise, only at the entry of a Python function and after a call of a C function.
+Operators therefore read their thread's state first and restore it by one C call, the first
+statement of a `finally`. `__exit__` computes the state to restore and then restores it. It repeats
+both steps if it was interrupted. Python does not guarantee that `__exit__` itself is entered.
 """
 
 from __future__ import annotations

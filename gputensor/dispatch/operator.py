@@ -1,13 +1,14 @@
 """Operators: a definition, the kernels registered for it, and the table that calls go through.
 
-Note [Tables are swapped whole] A `Table` is made from a snapshot of the registrations, and the
-snapshot never changes. A registration builds a new table under the dispatcher's lock and stores it
-in the operator with one attribute store. So a call takes no lock, and it uses either the state
-before a registration or the state after it. All data derived from the registrations (key set ->
-kernel, and the iterator's plans) is kept on the table, so it cannot outlive them. A kernel reads
-the table before it reads any input of its plan, and stores the plan or short cut on that table. If
-the table was replaced in the meantime, the entry is never read. Taking the snapshot costs nothing,
-because `Operator.kernels` and the fallbacks are replaced, never changed in place.
+Note [Tables are swapped whole]
+A `Table` is made from a snapshot of the registrations, and the snapshot never changes. A
+registration builds a new table under the dispatcher's lock and stores it in the operator with one
+attribute store. So a call takes no lock, and it uses either the state before a registration or the
+state after it. All data derived from the registrations (key set -> kernel, and the iterator's
+plans) is kept on the table, so it cannot outlive them. A kernel reads the table before it reads any
+input of its plan, and stores the plan or short cut on that table. If the table was replaced in the
+meantime, the entry is never read. Taking the snapshot costs nothing, because `Operator.kernels` and
+the fallbacks are replaced, never changed in place.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Short cuts: a repeated call goes directly from the public function to the loop.
 
-Note [Short cuts] `a + b` of plain tensors passes a table, the Autograd kernel, the table again, and
-the plans of the backend's kernel. These steps are half of the call's cost. A kernel with a plan may
-store a function that does the whole call. It is stored on the operator's table, under the operands'
-geometries. The public function, native code's calls (codegen/gather.py) and `op(x)` look there
-first. The kernel stores it when a plan is used again, so a shape that is used once costs nothing
-extra. A short cut first checks that the call is the plain case, in which the kernels in between
-would do nothing. Otherwise it returns None. In the plain case,
+Note [Short cuts]
+`a + b` of plain tensors passes a table, the Autograd kernel, the table again, and the plans of the
+backend's kernel. These steps are half of the call's cost. A kernel with a plan may store a function
+that does the whole call. It is stored on the operator's table, under the operands' geometries. The
+public function, native code's calls (codegen/gather.py) and `op(x)` look there first. The kernel
+stores it when a plan is used again, so a shape that is used once costs nothing extra. A short cut
+first checks that the call is the plain case, in which the kernels in between would do nothing.
+Otherwise it returns None. In the plain case,
 
 - every operand has the plain keys of its device,
 - the thread's state is the state outside of every block (`tls.PLAIN`), or that state below
@@ -63,8 +64,8 @@ def plain(tensor_keys: int) -> int:
 
 # A call with one of these key sets makes a table ready to store short cuts. Each key set maps to
 # the devices for which short cuts are then allowed, each with the key set of a call that must lead
-# directly to a kernel. The key sets are those of calls with tensors (also below autograd) and of
-# factories without tensors. Kernels of other devices have no short cuts.
+# directly to a kernel. Calls with tensors (also below autograd) and calls of factories without
+# tensors have such key sets. Kernels of other devices have no short cuts.
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
 CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)

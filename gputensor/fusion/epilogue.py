@@ -1,11 +1,12 @@
 """Appending of operators that read a reduction's result to the chain of the reduction.
 
-Note [A chain that goes on over results] A reduction's result has fewer elements than its operand,
-so operators that read it are in another recording. When one of the two recordings has to run and
-the other still waits, the steps of the later recording are appended to the earlier one. The chain
-then ends with instructions that have the layout of the result. These instructions are the chain's
-tail. The reduction's kernel computes them while the result is in a register. Only CUDA's executor
-does this (cuda/reductions.py); on the CPU a separate chain costs no launch.
+Note [A chain that goes on over results]
+A reduction's result has fewer elements than its operand, so operators that read it are in another
+recording. When one of the two recordings has to run and the other still waits, the steps of the
+later recording are appended to the earlier one. The chain then ends with instructions that have the
+layout of the result. These instructions are the chain's tail. The reduction's kernel computes them
+while the result is in a register. Only CUDA's executor does this (cuda/reductions.py); on the CPU a
+separate chain costs no launch.
 """
 
 from __future__ import annotations

@@ -50,9 +50,9 @@ def rounded(value: Any, like: Any = None) -> Any:
     return value if number_dtype() is float64 else float(np.float32(value))
 
 
-# Note [Steps that are recorded] Steps work in place. If autograd records them, a node may save
-# operands or results, which must then not be overwritten. So `fresh` copies each operand that a
-# node may save.
+# Note [Steps that are recorded]
+# Steps work in place. If autograd records them, a node may save operands or results, which must
+# then not be overwritten. So `fresh` copies each operand that a node may save.
 
 
 def fresh(x: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
 """One run of the engine: from the results through the graph to the leaves. Each node runs once.
 
-A node takes its number after its edges are set, so its number is higher than those of all nodes to
-which it leads. So the reachable nodes run in descending order, and all parts of a node's gradient
-have arrived when it runs. A leaf has no number. The run counts the parts of its gradient that are
-missing, and finishes the leaf when none is missing. Everything runs in the calling thread without
-recursion, so chains may have any length. Source: torch/csrc/autograd/engine.cpp.
+A node takes its number after its edges are set, so its number is higher than the numbers of all
+nodes to which it leads. So the reachable nodes run in descending order, and all parts of a node's
+gradient have arrived when it runs. A leaf has no number. The run counts the parts of its gradient
+that are missing, and finishes the leaf when none is missing. Everything runs in the calling thread
+without recursion, so chains may have any length. Source: torch/csrc/autograd/engine.cpp.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ..node import AccumulateGrad, Edge, Node
 from ..streams import on_stream, wait
 
 # After this many nested backwards, the next one runs in a new thread with an empty stack. Each
-# nested backward takes a dozen frames, plus those of user code, and Python's limit is 1000 frames.
-# Source: torch/csrc/autograd/engine.cpp, MAX_DEPTH.
+# nested backward takes a dozen frames, plus the frames of user code, and Python's limit is 1000
+# frames. Source: torch/csrc/autograd/engine.cpp, MAX_DEPTH.
 NESTED_AT_MOST = 20
 _thread = threading.local()
 _number = attrgetter("sequence_nr")

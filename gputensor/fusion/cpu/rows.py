@@ -2,9 +2,9 @@
 
 A row goes through all steps while it is in the cache: elementwise loops, and the operators' own
 functions for reductions and softmax, over this row alone. The order in which a row is added up does
-not depend on other rows, so the bits equal those of operators that run one by one. A reduction to
-one element is cut into the runs that its function adds up separately (`CHUNK` and `PACKED` of
-loops/reduction.cpp). Their results are merged pairwise, as in that function.
+not depend on other rows, so the results have the same bits as if the operators ran one by one. A
+reduction to one element is cut into the runs that its function adds up separately (`CHUNK` and
+`PACKED` of loops/reduction.cpp). Their results are merged pairwise, as in that function.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def _fused(
         outputs = [what.geometry] * is_stored + [tail.chain.made(n) for n in tail.chain.stores]
         follows = follows._replace(stores=(0,) * is_stored + follows.stores)
         shapes = [*tail.chain.inputs[1:], *outputs]
-    # Strides over the dimensions of the reduction's plan: those of the result, of the inputs, and
+    # Strides over the dimensions of the reduction's plan: strides of the result, of the inputs, and
     # of the tail's operands, which broadcast to the result.
     seen = [_as_kept(x, what.geometry.ndim, step, part.walk) for x in (what.geometry, *shapes)]
     source = part.geometry(part.stores[0])
@@ -75,9 +75,7 @@ def _fused(
 def _search(
     part: Chain, step: Instruction, body: Body, packing: list[Any]
 ) -> Callable[..., None] | None:
-    """Return the launch of argmax, argmin, max or min. Its addresses are those of values, indices
-    and inputs.
-    """
+    """Return the launch of argmax, argmin, max or min. Addresses: values, indices, inputs."""
     what, assumed = step.what, step.what.entry.plan.walk
     source = part.geometry(part.stores[0])
     kept = tuple([1 if d in what.dims else n for d, n in enumerate(part.walk.sizes)])

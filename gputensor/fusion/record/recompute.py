@@ -62,8 +62,8 @@ class _Result(SavedResult):
 
 
 def keep(x: Tensor, number: int | None) -> SavedTensor | None:
-    """Return an object that autograd/saved.py saves in place of a pending tensor. Return None if the
-    tensor is not pending or must not be recomputed.
+    """Return an object that autograd/saved.py saves in place of a pending tensor. Return None if
+    the tensor is not pending or must not be recomputed.
     """
     now, storage = recorder.current.get(), x._storage
     if now is None or now.trace is not None or type(x) is not Tensor:

@@ -1,15 +1,15 @@
 """Analysis of a function's bytecode: does it allow calls that skip the function's Python?
 
-Note [What is replayed] A call is replayed if running the function's Python could have no other
-effect. Two analyses decide it. This module reads the bytecode: the function uses only tensors,
-numbers, strings, and tuples and lists of these; it applies only Python's operators, methods with
-names of our operators or layout properties, our functions, a few builtins, and functions that
-satisfy the same rules. It stores only to local variables. A value read from outside (global, cell,
-module attribute, default) is either a tensor, which is one more input, or is compared by identity
-in every call. Any unknown instruction rejects the function, so on a Python version with new
-instructions, fewer functions are replayed, but none wrongly. `is` and `in` are rejected, because
-the identity of operands is not part of a replay's key. `%` on a string is rejected too, because it
-may print a tensor.
+Note [What is replayed]
+A call is replayed if running the function's Python could have no other effect. Two analyses decide
+it. This module reads the bytecode: the function uses only tensors, numbers, strings, and tuples and
+lists of these; it applies only Python's operators, methods with names of our operators or layout
+properties, our functions, a few builtins, and functions that satisfy the same rules. It stores only
+to local variables. A value read from outside (global, cell, module attribute, default) is either a
+tensor, which is one more input, or is compared by identity in every call. Any unknown instruction
+rejects the function, so on a Python version with new instructions, fewer functions are replayed,
+but none wrongly. `is` and `in` are rejected, because the identity of operands is not part of a
+replay's key. `%` on a string is rejected too, because it may print a tensor.
 
 trace.py watches the operators of one call: each was recorded, or its result depends only on its
 operands; Python read no element, every operand is an input or was made in the call, and no existing

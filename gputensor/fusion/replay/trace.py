@@ -212,7 +212,7 @@ class Trace:
         return made
 
     def _check_draws(self) -> None:
-        """Raise Unlike if a generator gave numbers that no chain computes, such as those of a
+        """Raise Unlike if a generator gave numbers that no chain computes, such as the numbers of a
         composite operator. A replay would use the same numbers again.
         """
         for generator, (seed, position) in all_states().items():

@@ -59,7 +59,7 @@ def multi_head_attention_forward(
     """Compute `gt.nn.MultiheadAttention` for (L, N, E) or (L, E). Return the result and the
     weights.
 
-    static_k, static_v: keys and values that replace those of key and value, for each head: (N *
+    static_k, static_v: keys and values for each head, which replace key and value: (N *
     heads, S, E / heads).
     """
     op, is_alone, is_self = _HEADS, query.ndim == 2, query is key and key is value

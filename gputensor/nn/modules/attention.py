@@ -34,7 +34,7 @@ class MultiheadAttention(Module):
     q, k and v of the inputs.
 
     Parameters: in_proj_weight (3 E, E), or {q,k,v}_proj_weight if kdim or vdim differ from E, and
-    those of out_proj.
+    the parameters of out_proj.
     """
 
     embed_dim: int

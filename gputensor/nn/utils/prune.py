@@ -411,7 +411,7 @@ def global_unstructured(
     parameters: Iterable[tuple[Any, str]], pruning_method: Any,
     importance_scores: dict[tuple[Any, str], Tensor] | None = None, **kwargs: Any,
 ) -> None:  # fmt: skip
-    """Prune elements of several parameters. The elements are chosen among those of all the
+    """Prune elements of several parameters. They are chosen among the elements of all the
     parameters.
 
     Args:
