@@ -59,8 +59,7 @@ def is_installed() -> bool:
 
 class _Again:
     """Calls `install` in a process that `multiprocessing` starts with a new interpreter. The
-    process unpickles this object before it imports the program's module.
-    """
+    process unpickles this object before it imports the program's module."""
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return install, ()
@@ -96,8 +95,7 @@ def install() -> None:
 
 def uninstall() -> None:
     """Undo `install` and remove the `torch` modules. Objects that were imported before stay
-    usable.
-    """
+    usable."""
     if not is_installed():
         return
     sys.meta_path.remove(_finder)

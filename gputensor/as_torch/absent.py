@@ -9,8 +9,7 @@ PAGE = "docs/programs.md"
 
 class _AbsentType(type):
     """Metaclass of placeholders. Programs can derive from such a class and pass it to
-    isinstance.
-    """
+    isinstance."""
 
     why: str
 

@@ -33,8 +33,7 @@ def timer() -> float:
 
 def select_unit(t: float) -> tuple[str, float]:
     """Return the unit in which a time in seconds is printed, and the length of the unit in
-    seconds.
-    """
+    seconds."""
     return next((unit for unit in reversed(_UNITS) if t >= unit[1]), _UNITS[0])
 
 
@@ -242,8 +241,7 @@ class Timer:
 
 class Compare:
     """A table of medians for each label. Its rows are the sub labels, its columns the
-    descriptions.
-    """
+    descriptions."""
 
     def __init__(self, results: Iterable[Measurement]) -> None:
         self._results: list[Measurement] = []

@@ -39,8 +39,7 @@ class Facade(ModuleType):
 
     def _own(self, name: str) -> Any:
         """Return our object of this name. Return _NOTHING if there is none, or if it is a
-        module.
-        """
+        module."""
         for source in self._sources:
             found = getattr(importlib.import_module(source), name, _NOTHING)
             if found is not _NOTHING and not isinstance(found, ModuleType):
@@ -100,8 +99,7 @@ def _has_own(name: str) -> bool:
 
 class Finder(MetaPathFinder, Loader):
     """The import hook. It finds `torch`, `functorch` and their submodules, and reports `torch` as
-    an installed distribution.
-    """
+    an installed distribution."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if fullname.partition(".")[0] not in ("torch", "functorch"):
@@ -130,8 +128,7 @@ class Finder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill the module's `__dict__` if programs iterate over it. Otherwise names are looked up
-        when they are used.
-        """
+        when they are used."""
         if module.__name__ in _LISTED:
             module.__dict__.update({name: getattr(module, name) for name in module.__all__})
 

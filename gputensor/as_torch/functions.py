@@ -1,6 +1,5 @@
 """Functions of `torch` that have another name in gputensor, or that are composed of our
-functions.
-"""
+functions."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ from gputensor.dispatch.refusal import declares
 @declares()
 def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
     """Call `conv1d` for an input (time, batch, channels) and a weight (time, channels in, channels
-    out).
-    """
+    out)."""
     made = gt.nn.functional.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad)
     return made.permute(2, 0, 1)
 
@@ -40,8 +38,7 @@ def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
 @declares()
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
     """Return the norm over all dimensions except `dim`. If dim is -1, return the norm over all
-    dimensions.
-    """
+    dimensions."""
     others = None if dim == -1 else [n for n in range(v.ndim) if n != dim % v.ndim]
     return gt.linalg.vector_norm(v, pow, others, keepdim=dim != -1)
 
@@ -65,8 +62,7 @@ def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> Any:
 @declares()
 def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
     """Call `svd_lowrank` for matrices after subtracting their column means. q: by default at most
-    6.
-    """
+    6."""
     count = min(6, *A.shape[-2:]) if q is None else q
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, count, niter)
 
@@ -75,8 +71,7 @@ def from_file(
     filename: Any, shared: bool = False, size: int = 0, *, dtype: Any = None, **options: Any
 ) -> Any:
     """Map the first `size` elements of a file into memory. With `shared`, writes change the
-    file.
-    """
+    file."""
     element = gt.get_default_dtype() if dtype is None else dtype
     nbytes = (size * element.itemsize,)
     mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", shape=nbytes)

@@ -89,8 +89,7 @@ def get_backend(group: Any = None) -> str:
 
 class Backend(str):
     """The names of backends, in lower case. gputensor has groups of MPI (also under the name
-    "gloo") and NCCL.
-    """
+    "gloo") and NCCL."""
 
     UNDEFINED = "undefined"
     GLOO = "gloo"

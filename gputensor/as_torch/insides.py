@@ -49,8 +49,7 @@ def _in_place(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _part(argument: Any, n: int) -> Any:
     """Return the argument for the n-th tensor. If the argument is a list, it has one item for each
-    tensor.
-    """
+    tensor."""
     return argument[n] if isinstance(argument, (list, tuple)) else argument
 
 
@@ -95,8 +94,7 @@ class _PrintOptions:
 
 def tensor_str(tensor: Any, indent: int) -> str:
     """Return the text of a tensor's elements as `repr` writes it, for a line that begins at column
-    `indent`.
-    """
+    `indent`."""
     return printing._body(tensor.detach(), indent) if tensor.numel() else "[]"
 
 
@@ -118,8 +116,7 @@ def str_intern(inp: Any, *, tensor_contents: str | None = None) -> str:
 
 def get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
     """Return the index of a device. For None, if `optional`, return the index of the current
-    device.
-    """
+    device."""
     if isinstance(device, int):
         return device
     if device is None and optional:

@@ -1,6 +1,5 @@
 """`torch.FloatTensor` and similar classes, `Variable`, `UntypedStorage`, `autocast` for one device,
-and base classes of PyTorch's modules.
-"""
+and base classes of PyTorch's modules."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ _DTYPES = {
 
 class LegacyType(type):
     """Metaclass of `FloatTensor` and similar classes. isinstance tests a tensor's dtype and
-    device.
-    """
+    device."""
 
     dtype: gt.dtype
     place: str
@@ -190,8 +188,7 @@ class _OfDevice(gt.amp.autocast):
 
 def _amp(device: str) -> dict[str, Any]:
     """Return the functions of `torch.cuda.amp` or `torch.cpu.amp`, which have no argument for the
-    device.
-    """
+    device."""
 
     def custom_fwd(fwd: Any = None, *, cast_inputs: gt.dtype | None = None) -> Any:
         return gt.amp.custom_fwd(fwd, device_type=device, cast_inputs=cast_inputs)

@@ -143,8 +143,7 @@ def _given(values: Iterable[Any]) -> Iterator[Any]:
 
 def overloaded(values: Iterable[Any]) -> list[Any]:
     """Return one argument of each class that has a handler, in order, with subclasses before their
-    bases.
-    """
+    bases."""
     found: list[Any] = []
     if not is_enabled():
         return found
@@ -388,8 +387,7 @@ _NOT_OVERRIDDEN = {
 
 def _called(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the handler for a method. Within a public function, let that function call the
-    handler.
-    """
+    handler."""
     caller = sys._getframe(2)
     relevant = (*args, *kwargs.values())
     if has_torch_function(relevant):

@@ -121,8 +121,7 @@ class Averages(list[Average]):
         self, sort_by: str | None = None, row_limit: int = 100, *args: Any, **options: Any
     ) -> str:
         """Return a table of the rows as text. sort_by: an attribute of the rows; `cuda` in its name
-        is read as `device`.
-        """
+        is read as `device`."""
         rows = list(self)
         if sort_by is not None:
             name = sort_by.replace("cuda", "device")
@@ -250,8 +249,7 @@ def _no_timeline(name: str, path: Any) -> Exception:
 
 class autograd_profile(profile):
     """`torch.autograd.profiler.profile`: a profile without a schedule. enabled=False disables
-    it.
-    """
+    it."""
 
     def __init__(
         self, enabled: bool = True, *, use_cuda: bool = False, use_device: Any = None,

@@ -218,8 +218,7 @@ class _All(Future):
 
 def collect_all(futures: list[Future]) -> Future:
     """Return a future that ends when all the given futures have ended. Its value is the list of
-    these futures.
-    """
+    these futures."""
     return _All([*futures])
 
 
@@ -248,8 +247,7 @@ def group_tensors(tensorlistlist: Any, with_indices: bool = False) -> dict[Any, 
 
 class WeakIdKeyDictionary(MutableMapping[Any, Any]):
     """A dict whose keys are objects compared by identity. An entry is removed when its object is
-    freed.
-    """
+    freed."""
 
     def __init__(self, dict: Any = None, ref_type: Any = None) -> None:
         self._held: Any = {}
@@ -277,8 +275,7 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
 
 class DecoratorContextManager:
     """Base class of context managers that can also decorate functions. Each call gets its own
-    context manager.
-    """
+    context manager."""
 
     def clone(self) -> Any:
         return type(self)()
@@ -297,8 +294,7 @@ def swap_tensor(
     module: gt.nn.Module, name: str, tensor: gt.Tensor | None, allow_missing: bool = False
 ) -> gt.Tensor | None:
     """Replace a parameter or buffer by a tensor, and return the former tensor. None removes the
-    parameter or buffer.
-    """
+    parameter or buffer."""
     slots: Any = module._parameters
     if name not in slots:
         slots = module._buffers if name in module._buffers else module.__dict__
@@ -332,8 +328,7 @@ def grad_postprocess(inputs: Any, create_graph: bool) -> Any:
 
 def standard_basis(tensors: Any, tensor_numels: Any) -> Any:
     """Return for each tensor its columns of an identity matrix. The matrix has one row for each
-    element of all tensors.
-    """
+    element of all tensors."""
     rows = sum(tensor_numels)
     whole = [gt.eye(rows, dtype=x.dtype, device=x.device) for x in tensors]
     starts = [sum(tensor_numels[:n]) for n in range(len(tensor_numels))]
@@ -354,8 +349,7 @@ def _of_pickles(module: str) -> dict[str, Any]:
 
 def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
     """Call a function immediately. In PyTorch, torch.jit.fork calls a compiled function in another
-    thread.
-    """
+    thread."""
     future = Future()
     future.set_result(func(*args, **kwargs))
     return future
@@ -377,8 +371,7 @@ def strong_wolfe(
     c1: float = 1e-4, c2: float = 0.9, tolerance_change: float = 1e-9, max_ls: int = 25,
 ) -> tuple[Any, Any, Any, int]:  # fmt: skip
     """Return loss, gradient and length of a step along `d`, and the number of evaluations of the
-    loss.
-    """
+    loss."""
     count = 0
 
     def point(at: Any) -> lbfgs._Point:

@@ -1,6 +1,5 @@
 """Anomaly mode: an error in backward names the line of the forward call, and NaN gradients raise
-errors.
-"""
+errors."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ class detect_anomaly(Guard):
 
 class set_detect_anomaly(detect_anomaly):
     """Turn anomaly mode on or off, from this call on. As a context manager, change it for a
-    block.
-    """
+    block."""
 
     __slots__ = ()
 

@@ -50,8 +50,7 @@ class Context:
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Save arguments or results of forward for backward, which reads them as
-        `saved_tensors`.
-        """
+        `saved_tensors`."""
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
                 raise errors.wrong_type("save_for_backward", "tensors", "be Tensors or None", x)
@@ -66,8 +65,7 @@ class Context:
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Declare the arguments to which forward writes. forward must return them. The writes are
-        counted.
-        """
+        counted."""
         for x in tensors:
             if not isinstance(x, Tensor):
                 raise errors.wrong_type("mark_dirty", "tensors", "be Tensors", x)
@@ -93,8 +91,7 @@ class Context:
 
 class _FunctionNode(Node):
     """The node of a custom Function. Each Function has a subclass of it with the Function's
-    name.
-    """
+    name."""
 
     __slots__ = ("context", "places")
 
@@ -267,8 +264,7 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
 
 def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
     """Return a result without a gradient. If it requires grad, it is detached. A view of an
-    argument becomes a view that was made without recording.
-    """
+    argument becomes a view that was made without recording."""
     if not requires_grad(x):
         return _aliased(x) if is_input and not is_dirty else x
     if is_input:

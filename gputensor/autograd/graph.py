@@ -168,8 +168,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """Count a write that no operator made. Derivatives that saved the tensor then raise an
-    error.
-    """
+    error."""
     for x in (tensor,) if isinstance(tensor, Tensor) else tuple(tensor):
         if not isinstance(x, Tensor):
             raise errors.wrong_type("increment_version", "tensor", "hold Tensors", x)
@@ -180,8 +179,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 class _Gradients:
     """The gradients of several tensors in one backward: the expected number, and the gradients
-    computed so far.
-    """
+    computed so far."""
 
     __slots__ = ("expected", "found", "count")
 

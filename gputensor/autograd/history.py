@@ -135,8 +135,7 @@ def requires_grad(x: Tensor) -> bool:
 
 def history(x: Tensor) -> Edge | None:
     """Return the edge to x's node. For a view whose base was written to, the edge is derived
-    again.
-    """
+    again."""
     meta = x._autograd
     if meta is None:
         return None
@@ -153,8 +152,7 @@ def history(x: Tensor) -> Edge | None:
 
 def last_history(x: Tensor) -> Edge | None:
     """Return `history`. For a view whose history cannot be derived again, return its last
-    history.
-    """
+    history."""
     try:
         return history(x)
     except errors.AutogradError:
@@ -207,8 +205,7 @@ def is_leaf(x: Tensor) -> bool:
 
 def regenerate(x: Tensor) -> Edge | None:
     """Derive the history of a view again from its base's history, after a write to the base. Return
-    it.
-    """
+    it."""
     meta = meta_of(x)
     base, _, _, replay = meta.view
     check_creation(meta.view, "its base or another view of its base has been modified inplace")

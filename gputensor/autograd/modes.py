@@ -46,8 +46,7 @@ def set_mode(mode: int) -> None:
 
 def left(token: Token[int]) -> None:
     """Update the record of active modes after a mode was left. token: returned by
-    `grad_mode.set`.
-    """
+    `grad_mode.set`."""
     was = token.old_value
     if was is not Token.MISSING and was and unrecorded:
         unrecorded.pop()
@@ -109,8 +108,7 @@ class _Mode(Guard):
 
 class no_grad(_Mode):
     """Operations are not recorded in the block or function: `with gt.no_grad():` or
-    `@gt.no_grad()`.
-    """
+    `@gt.no_grad()`."""
 
     __slots__ = ()
 
@@ -125,8 +123,7 @@ class no_grad(_Mode):
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         """Do nothing. `__new__` does the work, because `@gt.no_grad` without parentheses returns
-        the function.
-        """
+        the function."""
 
     @staticmethod
     def _wanted() -> int:
@@ -158,16 +155,14 @@ class set_grad_enabled(_Mode):
 
     def _begin_block(self) -> None:
         """Record that the guard is used for a block, which restores the previous mode at its
-        end.
-        """
+        end."""
         if self._before[-1]:
             unrecorded.append(self._before[-1])
         self._is_set = False
 
     def __enter__(self) -> None:
         """Do nothing to the mode: the constructor has set it, and it may have been changed
-        since.
-        """
+        since."""
         if self._is_set and self._before:
             self._begin_block()
             if grad_mode.get() != self._mode:
@@ -244,8 +239,7 @@ _OFF = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 class _States(dict[tuple[int, int], tuple[int, int]]):
     """A cache: dispatch state (include, keep) -> the state without autograd's keys, or with
-    them.
-    """
+    them."""
 
     __slots__ = ("_make",)
 

@@ -95,8 +95,7 @@ class Node:
 
     def check_saved(self) -> None:
         """Unpack all saved tensors to check them, even those that are not used, as PyTorch's nodes
-        do.
-        """
+        do."""
         for name in self.saved:
             if hasattr(self, name):
                 getattr(self, name).unpack(self)
@@ -169,8 +168,7 @@ class HookDict(dict[int, Any]):
 
 class Hooks:
     """Hooks of a node. tensor: output number -> hooks of the tensor at this output. retained:
-    output number -> weak reference to the tensor whose `grad` is kept.
-    """
+    output number -> weak reference to the tensor whose `grad` is kept."""
 
     __slots__ = ("tensor", "retained", "before", "after")
 
@@ -253,8 +251,7 @@ class NotImplementedNode(Node):
 
 class WarnNotImplementedNode(NotImplementedNode):
     """The node of a user's operation without a derivative. In backward it issues a warning, and the
-    operands get no gradient.
-    """
+    operands get no gradient."""
 
     __slots__ = ()
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def current_stream(device: Any) -> Any:
     """Return the current stream of a device in this thread. Return None if the device has only one
-    stream.
-    """
+    stream."""
     module = runtime.with_streams(device.type)
     return None if module is None else module.current_stream(device.index)
 

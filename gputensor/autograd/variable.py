@@ -101,8 +101,7 @@ def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
 
 def is_written_unrecorded(x: Tensor) -> bool:
     """True if a write to a tensor only increments its version: nothing is recorded, and the tensor
-    is not a view.
-    """
+    is not a view."""
     meta = x._autograd
     return type(meta) is AutogradMeta and meta.view is None and grad_mode.get() != DEFAULT
 
@@ -129,8 +128,7 @@ def set_history(result: Any, node: Node) -> Any:
 
 def set_histories(results: Any, node: Node, of: tuple[int, ...] | None = None) -> Any:
     """Call `set_history` for an operator with several results or a list, which may contain None.
-    of: the numbers of the differentiable results; None for all.
-    """
+    of: the numbers of the differentiable results; None for all."""
     node.outputs = []
     for x in results:
         if x is None:
@@ -144,8 +142,7 @@ def set_histories(results: Any, node: Node, of: tuple[int, ...] | None = None) -
 
 def check_resize(op: str, *operands: Any) -> None:
     """Raise an error if a tensor that requires grad is about to get other sizes or another
-    storage.
-    """
+    storage."""
     if any_requires_grad(*operands):
         raise errors.cannot_resize_with_grad(op)
 

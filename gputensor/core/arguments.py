@@ -28,8 +28,7 @@ ONE = 1
 
 def number(value: Any) -> Any:
     """Convert a NumPy scalar, int enum or similar object to a Python number. Return None for
-    anything else.
-    """
+    anything else."""
     if isinstance(value, np.generic):
         value = value.item()
     kinds: tuple[Any, ...] = (bool, int, float, complex)
@@ -87,8 +86,7 @@ def axis(op: str, dim: Any, given: Any) -> Any:
 
 def exact(x: Any) -> Any:
     """Return x in a form for dict keys that distinguishes 1, 1.0 and True. Ints, tuples of ints and
-    None are returned unchanged.
-    """
+    None are returned unchanged."""
     kind = type(x)
     if kind is int or x is None:
         return x
@@ -102,8 +100,7 @@ def exact(x: Any) -> Any:
 
 def are_equal(given: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
     """True if `given` equals `known` in types and values, so 1, 1.0 and True differ, and 0.0 and
-    -0.0 differ too. given: any objects. known: numbers, strings, dtypes, and tuples of these.
-    """
+    -0.0 differ too. given: any objects. known: numbers, strings, dtypes, and tuples of these."""
     for x, y in zip(given, known):
         if x is y:
             continue
@@ -200,8 +197,7 @@ def real(op: str, arg: str, value: Any) -> float:
 
 def sequence(value: Any) -> Any:
     """Convert a list to a tuple and an int to `(value,)`. Other values are returned unchanged;
-    native code rejects them.
-    """
+    native code rejects them."""
     if isinstance(value, (tuple, list)):
         return tuple(value)
     return (value.__index__(),) if hasattr(value, "__index__") else value

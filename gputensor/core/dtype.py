@@ -98,8 +98,7 @@ class dtype:
     @property
     def kind(self) -> str:
         """NumPy's letter for the kind of the dtype: b (bool), i (signed), u (unsigned), f
-        (floating) or c (complex).
-        """
+        (floating) or c (complex)."""
         return "i" if self.category == INTEGER and self.is_signed else "bufc"[self.category]
 
     @property
@@ -110,8 +109,7 @@ class dtype:
     @property
     def to_real(self) -> dtype:
         """The dtype of the real and imaginary parts of a complex dtype. For other dtypes, the dtype
-        itself.
-        """
+        itself."""
         return _REAL.get(self, self)
 
     @property
@@ -190,6 +188,5 @@ def of_ours(array_type: np.dtype) -> dtype:
 
 def from_numpy(np_type: np.dtype) -> dtype | None:
     """Return the dtype for NumPy's `np_type` in native byte order. Return None for opaque bytes:
-    only arrays made by gputensor have a dtype for them.
-    """
+    only arrays made by gputensor have a dtype for them."""
     return _FROM_NUMPY.get(np_type)

@@ -142,8 +142,7 @@ _contiguous: dict[tuple[Sizes, _dtypes.dtype], Geometry] = {}
 
 def geometry(sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> Geometry:
     """Return the geometry for these sizes and strides: tuples of ints that the caller has
-    checked.
-    """
+    checked."""
     known = _interned.get((sizes, strides, element))
     if known is not None:
         return known
@@ -199,15 +198,13 @@ def contiguous_geometry(sizes: Sizes, element: _dtypes.dtype) -> Geometry:
 
 def reduced_sizes(sizes: Sizes, dims: Container[int], keepdim: bool) -> Sizes:
     """Return the sizes after a reduction over non-negative `dims`. keepdim keeps these dimensions
-    with size 1.
-    """
+    with size 1."""
     return tuple([1 if d in dims else n for d, n in enumerate(sizes) if keepdim or d not in dims])
 
 
 def _dense_in_order(sizes: Sizes, strides: Sizes, order: Iterable[int]) -> bool:
     """True if, along `order`, each stride is the product of the previous sizes. A dimension of size
-    1 may have any stride.
-    """
+    1 may have any stride."""
     expected = 1
     for dim in order:
         if sizes[dim] != 1:

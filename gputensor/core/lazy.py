@@ -42,8 +42,7 @@ def loaded(home: str, name: str) -> Any:
 
 def listed(namespace: dict[str, Any]) -> list[str]:
     """Return the names that `dir()` lists: the public names, and the dunder names that every module
-    has.
-    """
+    has."""
     special = [name for name in namespace if name.startswith("__") and name.endswith("__")]
     return sorted({*namespace["__all__"], *special})
 

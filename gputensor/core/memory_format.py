@@ -47,8 +47,7 @@ def _by_name(name: str) -> memory_format:
 
 def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides, in elements, of a row-major tensor. A size of 0 counts as 1, as in
-    PyTorch.
-    """
+    PyTorch."""
     strides = []
     running = 1
     for size in reversed(sizes):

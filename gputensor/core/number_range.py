@@ -61,8 +61,7 @@ def largest_float(of: dtype) -> float:
 
 def check(op: str, arg: str, value: complex, of: dtype) -> None:
     """Check that the number fits the dtype. Raises: NumberRangeError, which is a RuntimeError and
-    an OverflowError, if it does not.
-    """
+    an OverflowError, if it does not."""
     if not fits(value, of):
         raise errors.number_out_of_range(op, of, value, arg)
 

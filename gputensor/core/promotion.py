@@ -26,8 +26,7 @@ _BY_ITEMSIZE = {1: int8, 2: int16, 4: int32, 8: int64}
 
 def _integers(a: dtype, b: dtype) -> dtype:
     """Return the smallest type that can represent the values of both types, each uint8 or a signed
-    integer type.
-    """
+    integer type."""
     if a is uint8 or b is uint8:
         # uint8 and int8 need int16; wider signed types can represent uint8.
         other = b if a is uint8 else a
@@ -89,8 +88,7 @@ def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
 
 def can_cast(from_: dtype, to: dtype) -> bool:
     """True unless the cast goes to a lower category: complex to real, floating to integer, or
-    another type to bool.
-    """
+    another type to bool."""
     try:
         return from_.category <= to.category
     except AttributeError:

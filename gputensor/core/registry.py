@@ -1,6 +1,5 @@
 """A mapping whose registrations may be removed in any order. The value of a key is the newest
-one.
-"""
+one."""
 
 from __future__ import annotations
 

@@ -18,8 +18,7 @@ from . import keys
 
 class _Keys(dict[str, int]):
     """A dict: device type -> key set. Looking up a device type that is not registered raises an
-    error.
-    """
+    error."""
 
     def __missing__(self, device_type: str) -> int:
         raise errors.no_device(device_type, "no backend is registered under this name")
@@ -83,8 +82,7 @@ def remedy(key: keys.DispatchKey, operator: Any) -> str:
 
 def resolve(target: device | None) -> device:
     """Return the device for a factory's new tensor. None means the default device. The result has
-    an index if its device type has indices.
-    """
+    an index if its device type has indices."""
     if target is None:
         target = default_devices.get()[-1]
     if target.index is None and target.type in _current_index:

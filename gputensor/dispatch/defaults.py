@@ -16,8 +16,7 @@ _default = float32
 
 def get_default_dtype() -> dtype:
     """Return the dtype of Python floats, of factory results without a given dtype, and of quotients
-    of integers.
-    """
+    of integers."""
     return _default
 
 

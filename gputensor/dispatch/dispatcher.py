@@ -64,8 +64,7 @@ definition_hooks: list[Callable[[Operator], None]] = []
 
 class Handle:
     """A handle that undoes one registration. `remove` may be called twice, and handles may be
-    removed in any order.
-    """
+    removed in any order."""
 
     __slots__ = ("_undo",)
 
@@ -90,8 +89,7 @@ class Handle:
 
 def find(qualified_name: str) -> Operator:
     """Return the defined operator of a full name such as `aten::add.Tensor`. Raises: DispatchError
-    if it has no schema.
-    """
+    if it has no schema."""
     operator = get(qualified_name)
     if operator is None or operator.definition is None:
         raise errors.operator_not_found(qualified_name, operator)
@@ -104,8 +102,7 @@ copyreg.pickle(Operator, lambda operator: (find, (operator.qualified_name,)))
 
 def get(qualified_name: str) -> Operator | None:
     """Return the operator of this name, with or without a schema. Return None if nothing is
-    registered under the name.
-    """
+    registered under the name."""
     if not isinstance(qualified_name, str):
         rule = "be an operator's name"
         raise errors.wrong_type("dispatch", "name", rule, qualified_name)
@@ -119,15 +116,13 @@ def get(qualified_name: str) -> Operator | None:
 
 def qualified(name: str) -> str:
     """Return the full name of the operator that a user calls `abs`, `add.Tensor` or `mylib::scale`.
-    Without a namespace, the name is in `aten`, where our operators are.
-    """
+    Without a namespace, the name is in `aten`, where our operators are."""
     return name if "::" in name else f"aten::{name}"
 
 
 def operators() -> list[Operator]:
     """Return every operator with a schema or a kernel, including families that are not loaded
-    yet.
-    """
+    yet."""
     families.complete_all()
     found = list(_operators.values())
     for operator in found:
@@ -146,8 +141,7 @@ def overloads(name: str) -> list[Operator]:
 
 def _get_or_make(qualified_name: str) -> Operator:
     """Return the operator of a name, or make a new one. `_commit` later publishes a new
-    operator.
-    """
+    operator."""
     qualified_name = qualified_name.removesuffix(".default")
     families.complete(qualified_name)
     operator = _operators.get(qualified_name) or _unused.get(qualified_name)
@@ -366,8 +360,7 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
 
 def refresh(operator: Operator) -> None:
     """Compute an operator's slots again. Call this after a change of a condition that its kernel
-    makers read.
-    """
+    makers read."""
     with lock:
         _swap(operator)
 

@@ -58,16 +58,14 @@ _waiting: dict[str, list[Callable[[], object]]] = {}
 
 def note(undo: Callable[[], object]) -> None:
     """Register a function that undoes a change, for the case that the step fails. Call `note`
-    before the change, because Ctrl-C may come between any two lines.
-    """
+    before the change, because Ctrl-C may come between any two lines."""
     if _under_way:
         next(reversed(_under_way.values())).append(undo)
 
 
 def called(family: str) -> ModuleType:
     """Return the module with the family's operators, functions and methods. Load it if
-    necessary.
-    """
+    necessary."""
     module = f"{_GENERATED}.families.{family}"
     return _done.get(module) or _step(module, _name)
 
@@ -155,8 +153,7 @@ def complete_all() -> None:
 
 def behind(qualified_name: str, action: Callable[[], object]) -> None:
     """Run `action` as soon as the operator's family has registered its kernels. Run it immediately
-    if they are registered already.
-    """
+    if they are registered already."""
     family = family_of(qualified_name)
     with lock:
         if family is None or f"{_GENERATED}.kernels.{family}" in _done:
@@ -187,8 +184,7 @@ def _name(module: ModuleType) -> None:
 
 def lazy_functions(module: dict[str, Any]) -> Any:
     """Make `gputensor._generated.functions`, a module-like object with every public function as an
-    attribute.
-    """
+    attribute."""
     names = dict(index.FUNCTIONS)
     for name, of_module in index.MODULES.items():
         names |= zip(map(f"{name}_".__add__, of_module), of_module.values())
@@ -197,8 +193,7 @@ def lazy_functions(module: dict[str, Any]) -> Any:
 
 def lazy_module(module: dict[str, Any]) -> Any:
     """Make a public module such as `gputensor.linalg`. It has the functions `linalg_...` under
-    their short names, and the classes that the module imports.
-    """
+    their short names, and the classes that the module imports."""
     name = module["__name__"].rpartition(".")[2]
     found = _face(module, f"{name}_", index.MODULES[name], ModuleType)
     classes = {key: value for key, value in module.items() if isinstance(value, type)}
@@ -261,8 +256,7 @@ class _Stand(str):
 
 class Later(str):
     """A descriptor for a method of Tensor whose family is not loaded. The first use loads the
-    family and replaces the descriptor.
-    """
+    family and replaces the descriptor."""
 
     __slots__ = ()
 

@@ -48,8 +48,7 @@ class _Named:
 
 class DispatchKey(_Named):
     """A run-time key. It has a slot in every operator's table. `bits`: the smallest key set that
-    contains the key.
-    """
+    contains the key."""
 
     __slots__ = ("functionality", "backend", "bits", "index")
     functionality: str
@@ -136,8 +135,7 @@ def key(name: str) -> DispatchKey | AliasKey:
 
 def runtime_key(name: str) -> DispatchKey:
     """Return the run-time key called `name`. Raises: ArgumentError for an alias, because an alias
-    has no slot.
-    """
+    has no slot."""
     found = key(name)
     if isinstance(found, AliasKey):
         raise errors.alias_key(name)
@@ -146,8 +144,7 @@ def runtime_key(name: str) -> DispatchKey:
 
 def highest(key_set: int) -> DispatchKey:
     """Return the key whose slot is used by a call with this key set. Return UNDEFINED for a set
-    without a functionality.
-    """
+    without a functionality."""
     row = _rows[(key_set >> N_BACKENDS).bit_length()]
     if len(row) == 1:
         return row[0]
@@ -159,8 +156,7 @@ def highest(key_set: int) -> DispatchKey:
 
 def without_highest(key_set: int) -> int:
     """Return the set without its highest functionality. The backend bits stay in the set, as in
-    PyTorch.
-    """
+    PyTorch."""
     functionality = (key_set >> N_BACKENDS).bit_length()
     return key_set & ~(1 << (N_BACKENDS + functionality - 1)) if functionality else key_set
 
@@ -238,8 +234,7 @@ def iterate(bits: int) -> Iterator[DispatchKey]:
 
 def describe(bits: int) -> str:
     """Return a text such as `{AutogradCPU, ADInplaceOrView, CPU}`. `Autograd*` means that the set
-    contains all backends, or none.
-    """
+    contains all backends, or none."""
     names = []
     rest = bits
     while rest >> N_BACKENDS:
@@ -297,8 +292,7 @@ class KeySet(int):
 
     def after(self, name: str | DispatchKey) -> KeySet:
         """Return the keys of the set that are strictly below `name`. A kernel at `name`
-        redispatches with them.
-        """
+        redispatches with them."""
         found = runtime_key(name) if isinstance(name, str) else name
         return KeySet(int(self) & below(found.functionality))
 

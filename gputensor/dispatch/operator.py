@@ -70,8 +70,7 @@ class Kernel:
     @property
     def source(self) -> str:
         """Return the place of the function, or of its maker, as `gputensor/native/copy.py: clone`.
-        Return an empty text for a fallthrough.
-        """
+        Return an empty text for a fallthrough."""
         function = self.function
         if function is None:
             return ""
@@ -85,8 +84,7 @@ class Kernel:
 
 class Definition:
     """A schema's text with its registration site and tags. The parsed forms are made on first
-    use.
-    """
+    use."""
 
     __slots__ = ("text", "site", "tags", "alias_analysis", "numbers", "_schema", "_signature")
     text: str
@@ -208,8 +206,7 @@ class Table(dict[int, Callable[..., Any]]):
 
     def resolve(self, key_set: int) -> tuple[Callable[..., Any], DispatchKey]:
         """Return the kernel for a key set, and the key of that kernel's slot. Fallthroughs are
-        skipped.
-        """
+        skipped."""
         rest = key_set
         skipped: list[tuple[DispatchKey, Kernel]] = []
         while True:
@@ -238,8 +235,7 @@ class Table(dict[int, Callable[..., Any]]):
 
     def remember(self, key: Any, plan: Any) -> Any:
         """Store a plan in a plain dict, which is cleared when it is full. An LRU cache would take a
-        lock in every call.
-        """
+        lock in every call."""
         if not self.plans:
             called.add(self.operator)
         elif len(self.plans) >= PLANS_BOUND:

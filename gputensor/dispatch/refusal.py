@@ -71,8 +71,7 @@ def _overloads(op: str) -> list[Operator]:
 
 def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers in 0-d tensors that were passed for arguments declared as numbers, by
-    variable.
-    """
+    variable."""
     if not any(map(_is_single, given.values())):
         return {}
     found = {}
@@ -233,8 +232,7 @@ def _name_of(function: str, args: tuple[Any, ...]) -> str:
 
 def declare_constructor(kind: type, ours: str | tuple[str, ...], *, first: bool = False) -> None:
     """Apply `declares` to the constructor of a class in one of our packages. ours: the names in the
-    package.
-    """
+    package."""
     constructor = vars(kind).get("__init__")
     if constructor is not None and kind.__module__.startswith(ours):
         kind.__init__ = declares(first=first)(constructor)  # type: ignore[misc]
@@ -270,8 +268,7 @@ def read(
     kwargs: dict[str, Any], *, refuses: bool = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
     """Return the arguments with NumPy numbers converted. refuses: if True, raise the error for an
-    argument that does not fit.
-    """
+    argument that does not fit."""
     from .boxing import conversions
 
     try:
@@ -369,8 +366,7 @@ def _is_of_others(kind: Type, value: Any) -> bool:
 
 def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, Any]) -> None:
     """Correct the function's name in a message such as `empty: 'size' must …`, so that it is the
-    function that the user called.
-    """
+    function that the user called."""
     inner, colon, rest = str(error).partition(": '")
     name = rest.partition("'")[0]
     is_named = colon and inner.isidentifier() and name in given and name not in ("self", "input")
@@ -406,8 +402,7 @@ class _Fit:
 
 def _arguments(overloads: list[Operator]) -> dict[str, list[_Fit]]:
     """Return the declared types of each argument in all overloads: argument name -> types, in the
-    order of the schemas.
-    """
+    order of the schemas."""
     found: dict[str, list[_Fit]] = {}
     for operator in overloads:
         assert operator.definition is not None
@@ -420,8 +415,7 @@ def _arguments(overloads: list[Operator]) -> dict[str, list[_Fit]]:
 
 def _place(name: str, given: Mapping[str, Any]) -> str | None:
     """Return the name of the function's variable for a schema argument: `input` for `self`, `from_`
-    for `from`.
-    """
+    for `from`."""
     for variable in (name, f"{name}_", "input" if name == "self" else name):
         if variable in given:
             return variable

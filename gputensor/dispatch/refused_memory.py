@@ -32,8 +32,7 @@ def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[
 
 def refuse_opaque(error: Exception, op: str, given: Mapping[str, Any]) -> None:
     """Raise the error for complex32 or float8 in a loop that does not support it. Return if the
-    failure has another cause.
-    """
+    failure has another cause."""
     is_foreign = not isinstance(error, errors.GpuTensorError)
     is_of_array = isinstance(error, errors.NotComputedError) and str(error).startswith("array:")
     if is_of_array or is_foreign and isinstance(error, (TypeError, LookupError, ValueError)):
@@ -52,8 +51,7 @@ _NOT_WRITABLE = ("read-only", "output array is not acceptable")
 
 def is_of_the_host(error: Exception) -> bool:
     """True if Python or NumPy ran out of memory. Return False for errors of subclasses, which have
-    more specific messages.
-    """
+    more specific messages."""
     if type(error) is ValueError and any(words in str(error) for words in _TOO_LARGE):
         return True
     home = type(error).__module__.partition(".")[0]

@@ -93,8 +93,7 @@ jumped: dict[Operator, set[Operator]] = {}
 
 def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> None:
     """Declare the operators that a kernel's short cuts skip. over: returns these operators; called
-    before the first short cut is stored.
-    """
+    before the first short cut is stored."""
     _jumps[kernel] = over
 
 
@@ -126,8 +125,7 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
 
 def _leads(table: Table, kernel: Any, place: str) -> bool:
     """True if plain calls of all operators that the kernel's short cuts skip run the expected
-    kernels.
-    """
+    kernels."""
     with families.lock:
         for operator, key_set, there in _jumps[kernel]():
             operator.table.settle()
@@ -149,8 +147,7 @@ def comes_straight(operator: Operator, kernel: Callable[..., Any]) -> bool:
 
 def is_plain_thread() -> bool:
     """True if this thread is outside of every block. Running below autograd does not count as a
-    block.
-    """
+    block."""
     now = tls.state.get()
     return now is tls.PLAIN or now is tls.BELOW
 
@@ -173,8 +170,7 @@ LONG = object()
 def recording(table: Table, behind: tuple[Any, ...] = ()) -> tuple[Any, Any] | None:
     """Return (begin, finish) for a short cut whose operands may require grad. Return None if there
     can be no short cut. begin(*operands) returns a node or None; finish(result, node) sets the
-    result's history. behind: the arguments after the operands.
-    """
+    result's history. behind: the arguments after the operands."""
     kernel, _ = table.slot(_AUTOGRAD)
     if kernel is None or kernel.is_fallthrough:
         return _nothing, None
@@ -221,8 +217,7 @@ def left(table: Table, key: Any, at: device = CPU_DEVICE) -> ShortCut | None:
 
 def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
     """Return a short cut for operands of equal geometry on several devices. It calls the short cut
-    of the operands' device.
-    """
+    of the operands' device."""
     by_device = {getattr(before, "at", CPU_DEVICE): before} | getattr(before, "by_device", {})
     by_device.pop(None, None)
     by_device[at] = found
@@ -253,6 +248,5 @@ class Seen:
 
 def is_due(known: Seen | None, table: Table) -> TypeGuard[Seen]:
     """Return True if a call was seen before and its short cut is not on the table. Kernels that
-    test this at every call contain the test inline.
-    """
+    test this at every call contain the test inline."""
     return known is not None and known.short is not table.short

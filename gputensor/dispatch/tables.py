@@ -1,6 +1,5 @@
 """Text of registrations and computed tables, for `gt.dispatch.dump`, `dump_table` and similar
-functions.
-"""
+functions."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ def dump_table(name: str) -> str:
 
 def compute(operator: Operator, key: DispatchKey) -> tuple[Kernel | None, str]:
     """Return (kernel, label) of one slot of the operator's current table. The label is PyTorch's
-    name of the rule.
-    """
+    name of the rule."""
     return operator.table.slot(key)
 
 

@@ -108,8 +108,7 @@ class ExcludeDispatchKeys(_Guard):
 
 class AllowDispatchKeys(_Guard):
     """`with AllowDispatchKeys(...):` calls in the block do not exclude these keys. Autocast enables
-    its own key in this way.
-    """
+    its own key in this way."""
 
     def __init__(self, allowed: keys.Keys) -> None:
         super().__init__(allow=keys.bits_of(allowed))
@@ -206,7 +205,6 @@ def included() -> keys.KeySet:
 
 def excluded() -> keys.KeySet:
     """Return the keys that the current thread or task removes from every call. A functionality is
-    removed for all backends.
-    """
+    removed for all backends."""
     taken = ALL & ~state.get()[1]
     return keys.KeySet(taken | keys.BACKEND_MASK if taken else 0)

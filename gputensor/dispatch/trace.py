@@ -61,8 +61,7 @@ class Hop(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the hop as a dict of texts. slots: the kernel at each key of the set, highest key
-        first.
-        """
+        first."""
         from .table_text import way
 
         return {

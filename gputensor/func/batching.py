@@ -72,8 +72,7 @@ def _run(
     kwargs: dict[str, Any], out_dims: Any, randomness: str,
 ) -> tuple[list[Any], Any, list[Any]]:  # fmt: skip
     """Run the function. Return the leaves of the results, their tree, and the batch dimension of
-    each leaf.
-    """
+    each leaf."""
     level = VmapLevel(size, randomness)
     with level:
         given = [x if d is None else batched(level, x.movedim(d, 0)) for x, d in zip(leaves, dims)]

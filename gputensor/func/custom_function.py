@@ -134,8 +134,7 @@ class _Mapped(Function):
     @classmethod
     def setup_context(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """Run the Function's setup_context with tensors of the level. ctx saves the contents of
-        these wrappers.
-        """
+        these wrappers."""
         own = Context()
         with cls._level() as level:
             given = cls._entered(level, inputs)

@@ -88,8 +88,7 @@ class DualLevel(Level):
 
     def _entered(self, value: Any) -> Any:
         """Return an argument. If a value with a tangent was written to it, it is wrapped at this
-        level.
-        """
+        level."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entered(x) for x in value])
         t = self.tangent_of(value)
@@ -97,8 +96,7 @@ class DualLevel(Level):
 
     def has_rule(self, entry: Entry) -> bool:
         """Return False: no operator has a rule here, so composite operators run as their
-        composition.
-        """
+        composition."""
         return False
 
     def compute(self, entry: Entry, args: Sequence[Any]) -> Any:
@@ -153,8 +151,7 @@ class DualLevel(Level):
 
     def _inplace(self, entry: Entry, args: Sequence[Any], target: Any) -> Any:
         """Compute the functional form of an in-place operator. Write its primal and its tangent to
-        `target`.
-        """
+        `target`."""
         operator, x = entry.operator, args[0]
         if "inplace_view" in operator.tags and not self.owns(target):
             return call(operator, target, *args[1:])
@@ -279,8 +276,7 @@ class DualLevel(Level):
 def _apart(y: Any, tangent: Any, xs: Sequence[Any], ts: Sequence[Any]) -> Any:
     """Return the tangent of a result. The tangent gets memory of its own if the result has memory
     of its own, because both may be written to. (The formula of `clone` returns the operand's
-    tangent itself.)
-    """
+    tangent itself.)"""
     for x, t in zip(xs, ts):
         if tangent is not None and shares_memory(tangent, t) and not shares_memory(y, x):
             return tangent.clone()

@@ -1,6 +1,5 @@
 """`gt.autograd.forward_ad`: tensors with tangents, within a block. `gt.func.jvp` is the newer
-form.
-"""
+form."""
 
 from __future__ import annotations
 

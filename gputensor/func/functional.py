@@ -31,8 +31,7 @@ def _tensors(op: str, arg: str, value: Any) -> tuple[tuple[Tensor, ...], bool]:
 
 def _leaves(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
     """Return the tensors with respect to which to differentiate. With create_graph they keep the
-    inputs' history.
-    """
+    inputs' history."""
     if create_graph:
         return tuple([x.view_as(x) if x.requires_grad else _fresh(x) for x in inputs])
     return tuple([_fresh(x) for x in inputs])
@@ -168,8 +167,7 @@ def _differentiated(
     op: str, func: Function, inputs: Any, create_graph: bool, strict: bool
 ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...], bool]:
     """Return the function's value, the tensors with respect to which it is differentiated, its
-    recorded gradient, and whether the inputs are a tuple.
-    """
+    recorded gradient, and whether the inputs are a tuple."""
     given, is_tuple = _tensors(op, "inputs", inputs)
     xs = _leaves(given, create_graph)
     y = _number(op, func)(*xs)
@@ -190,8 +188,7 @@ def hvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """Return the output, and the matrix of second derivatives times v. If the second derivatives
-    are continuous, the matrix is symmetric; then `vhp` returns the same result at less cost.
-    """
+    are continuous, the matrix is symmetric; then `vhp` returns the same result at less cost."""
     with enable_grad():
         y, xs, first, is_tuple = _differentiated("hvp", func, inputs, create_graph, strict)
         us = tuple([_fresh(functions.zeros_like(x)) for x in xs])

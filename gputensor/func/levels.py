@@ -216,8 +216,7 @@ def held(level: Any, x: Any) -> Any:
 
 def aligned(value: Tensor, ndim: int, rank: int) -> Tensor:
     """Insert dimensions of size 1 after the batch dimension, so that entries with `ndim` dimensions
-    get `rank` dimensions.
-    """
+    get `rank` dimensions."""
     for _ in range(rank - ndim):
         value = value.unsqueeze(1)
     return value
@@ -261,8 +260,7 @@ def unfolded(level: Any, result: Any, outer: int) -> Any:
 
 def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
     """Return a tensor of a forward level with this primal and tangent. If the tangent is None,
-    which means zero, return the primal itself.
-    """
+    which means zero, return the primal itself."""
     if tangent is None:
         alone: Tensor = primal
         return alone

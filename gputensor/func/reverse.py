@@ -38,8 +38,7 @@ Function = Callable[..., Any]
 
 def alias(around: Levels, x: Tensor) -> Tensor:
     """Return an alias of the tensor within these levels. The function is differentiated with
-    respect to the alias.
-    """
+    respect to the alias."""
     if not around:
         if requires_grad(x):
             return x.view_as(x)
@@ -131,8 +130,7 @@ def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> 
 
 def settled(y: Any, is_tracked: bool) -> Any:
     """Return a result without its history if only the aliases have given it a history. Otherwise
-    return it unchanged.
-    """
+    return it unchanged."""
     return y if is_tracked or not isinstance(y, Tensor) else y.detach()
 
 
@@ -188,8 +186,7 @@ class Pulled:
 
     def pull(self, vs: Sequence[Any], create: bool | None = None) -> Any:
         """Return the gradients of all arguments, nested as the arguments are. A missing gradient is
-        replaced by zeros.
-        """
+        replaced by zeros."""
         if create is None:
             create = self.is_tracked or is_recorded(levels(), vs)
         found = pull(self.around, self.outputs, self.aliases, vs, create)

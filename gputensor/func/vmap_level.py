@@ -79,8 +79,7 @@ class VmapLevel(Level):
 
     def batch_of(self, x: Any) -> Tensor | None:
         """Return the entries of a tensor without a wrapper, if a spread tensor was written to it.
-        Otherwise return None.
-        """
+        Otherwise return None."""
         if not self.written or isinstance(x, Wrapper) or not isinstance(x, Tensor):
             return None
         found = self.written.get(id(x._storage))
@@ -111,8 +110,7 @@ class VmapLevel(Level):
 
     def _with_spread(self, entry: Entry, args: Sequence[Any]) -> Any:
         """Do the work of `_compute` for operands with spread batches, and mark the results as
-        spread, so that they can be written to tensors without a batch.
-        """
+        spread, so that they can be written to tensors without a batch."""
         given, target = [self._entered(x) for x in args], args[0]
         own: list[Any] = [x for x in tensors_in(given) if self.owns(x)]
         are_spread = all(x.is_spread for x in own)
@@ -153,8 +151,7 @@ class VmapLevel(Level):
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
         """Compute the functional form of an in-place operator and copy the result to self. If there
-        is no functional form, run entry by entry.
-        """
+        is no functional form, run entry by entry."""
         operator = entry.operator
         functional = functional_of(operator)
         if functional is None:

@@ -57,8 +57,7 @@ _places: WeakValueDictionary[Any, Place] = WeakValueDictionary()
 
 class Stream(NamedTuple):
     """The random numbers of one call, in the form of a scalar of a chain: the call's position in
-    the generator's stream, and the distribution's parameters.
-    """
+    the generator's stream, and the distribution's parameters."""
 
     seed: int
     block: int
@@ -152,8 +151,7 @@ class Recorded:
     @property
     def shown(self) -> str:
         """The geometry of the result, with its dimensions in the order in which readers see
-        them.
-        """
+        them."""
         if self.part:
             return f"{self.result}, {list(self.geometry.sizes)}, its result {self.part}"
         if self.reduces is None:
@@ -172,8 +170,7 @@ def _place(device: Any, shape: Geometry) -> Place:
 
 class Instruction(NamedTuple):
     """One operator applied to values. operands: the numbers of values; a number below 0 is a
-    scalar's. params: the numbers, below 0, of scalars that are not operands (alpha, bounds).
-    """
+    scalar's. params: the numbers, below 0, of scalars that are not operands (alpha, bounds)."""
 
     what: Recorded
     operands: tuple[int, ...]
@@ -183,8 +180,7 @@ class Instruction(NamedTuple):
 class Chain:
     """An immutable, hashable chain: see Note [A chain]. stores: the values to store, in the order
     of the outputs. The chain contains only operators that the stores need. walk: the sizes and
-    strides of elementwise results.
-    """
+    strides of elementwise results."""
 
     def __init__(
         self, place: device, inputs: tuple[Geometry, ...], scalars: tuple[Any, ...],
@@ -219,15 +215,13 @@ class Chain:
     @property
     def are_seen_otherwise(self) -> tuple[bool, ...]:
         """For each stored value, True if its tensor has its dimensions in another order than the
-        walk.
-        """
+        walk."""
         return tuple([self.made(x) is not self.geometry(x) for x in self.stores])
 
     @property
     def bytes_moved(self) -> int:
         """Return the bytes that one kernel reads and writes: each input once, and the stored
-        values.
-        """
+        values."""
         stored = sum([self.geometry(x).nbytes for x in self.stores])
         return stored + sum([unique_bytes(x) for x in self.inputs])
 
@@ -260,8 +254,7 @@ class Chain:
 
     def needed(self, wanted: Iterable[int], given: Iterable[int] = ()) -> list[int]:
         """Return these values and all values from which they are computed, in order. given: values
-        that are available without computation; they are left out.
-        """
+        that are available without computation; they are left out."""
         count, found, given = len(self.inputs), {*wanted}, {*given}
         for n in range(count + len(self.instructions) - 1, count - 1, -1):
             if n in found and n not in given:

@@ -76,8 +76,7 @@ class Tail(NamedTuple):
     """The end of a chain. chain: the tail as a chain of its own. takes: its inputs, as values of
     the whole chain; the last reduction's result is first, if the tail reads it. stores: the values
     that it stores. head: the chain before the tail, which stores its own outputs and then the
-    inputs of the tail.
-    """
+    inputs of the tail."""
 
     chain: Chain
     takes: list[int]

@@ -1,6 +1,5 @@
 """`gt.fuse`: a block, or a function, in which element-by-element operators run as chains.
-`gt.fuse.explain(f, *args)` shows the chains of a function's operators, and why each one ended.
-"""
+`gt.fuse.explain(f, *args)` shows the chains of a function's operators, and why each one ended."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as a dict. operators: the number of kernels that would run without
-        fusion.
-        """
+        fusion."""
         return {
             "chains": [_chain(chain, reason) for chain, reason in self.chains],
             "operators": sum([len(chain.instructions) for chain, _ in self.chains]),
@@ -56,8 +54,7 @@ class Explanation:
 
     def lines(self) -> list[str]:
         """Return lines of text: each chain with its source and the reason why it ended, and the
-        total bytes.
-        """
+        total bytes."""
         lines = []
         for number, (chain, reason) in enumerate(self.chains):
             count = len(chain.instructions)

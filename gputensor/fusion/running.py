@@ -76,8 +76,7 @@ def _prepared(chain: Chain) -> Run:
 
 def _drawn_first(chain: Chain) -> list[Stage]:
     """Return stages for executors that cannot draw random numbers within a chain: the first stages
-    draw the chain's random numbers, then the rest runs.
-    """
+    draw the chain's random numbers, then the rest runs."""
     stages, drawn = [alone(chain, n) for n in chain.drawn], chain.drawn
     if (rest := _without_draws(chain)) is not None:
         stores = [n for n in dict.fromkeys(chain.stores) if n not in drawn]
@@ -107,8 +106,7 @@ def _with_the_walks_dimensions(
 
 def _bound(chain: Chain, bind_op: stub.Bind) -> Run | None:
     """Return the launch of a device's own kernel for a chain. See Note [A device's stub for
-    chains].
-    """
+    chains]."""
     place = chain.device
     launch = bind_op(stub.CHAIN, chain)
     if launch is None:
@@ -260,8 +258,7 @@ def alone(chain: Chain, value: int) -> Stage:
 
 def results(chain: Chain, value: int) -> tuple[list[int], Callable[[Sequence[Any]], Sequence[Any]]]:
     """Return the values that an operator computes. Also return a function that completes the list
-    of these values with memory for further results, which nothing reads.
-    """
+    of these values with memory for further results, which nothing reads."""
     further = {
         x.what.part: n for n, x in enumerate(chain.instructions, len(chain.inputs))
         if x.what.part and x.operands[0] == value

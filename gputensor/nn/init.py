@@ -47,8 +47,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
     """Return (fan_in, fan_out): the number of inputs of each output, and of outputs of each
-    input.
-    """
+    input."""
     if tensor.ndim < 2:
         raise errors.wrong_shape(op, "tensor", "have at least two dimensions", tensor)
     field = math.prod(tensor.shape[2:])
@@ -82,8 +81,7 @@ def trunc_normal_(
     generator: Any = None,
 ) -> Tensor:  # fmt: skip
     """Fill with numbers of a normal distribution truncated to [a, b], computed by the inverse
-    distribution function.
-    """
+    distribution function."""
     given = (("mean", mean), ("std", std), ("a", a), ("b", b))
     mean, std, a, b = (real("trunc_normal_", arg, value) for arg, value in given)
     low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
@@ -164,8 +162,7 @@ def kaiming_normal_(
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with orthogonal rows or columns. All dimensions after the first one count as one
-    dimension of columns.
-    """
+    dimension of columns."""
     from .. import linalg
     from .._generated import functions
 
@@ -185,8 +182,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
 @no_grad()
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fill a convolution's weight (3 to 5 dimensions) so that the convolution copies channels
-    within each group.
-    """
+    within each group."""
     if not 3 <= tensor.ndim <= 5:
         raise errors.wrong_value("dirac_", "tensor", "have 3 to 5 dimensions", tensor)
     if type(groups) is not int or groups < 1 or tensor.shape[0] % groups:
@@ -204,8 +200,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 @no_grad()
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Fill a matrix with normally distributed numbers. A fraction `sparsity` of each column is
-    zero.
-    """
+    zero."""
     from .._generated import functions
 
     if tensor.ndim != 2:

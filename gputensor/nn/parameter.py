@@ -1,6 +1,5 @@
 """Parameter and Buffer: tensors that a Module registers under the attribute names to which they are
-assigned.
-"""
+assigned."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ def _parameter(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Param
 
 class Buffer(Tensor):
     """A tensor that a Module registers as a buffer. persistent: True if `state_dict()` contains
-    it.
-    """
+    it."""
 
     persistent: bool
 
@@ -84,8 +82,7 @@ class _Uninitialized:
 
     def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Change this object to an ordinary parameter or buffer of these sizes, with undefined
-        values.
-        """
+        values."""
         from .._generated.functions import empty
 
         made: Any = {"device": device or self.device, "dtype": dtype or self.dtype}

@@ -1,6 +1,5 @@
 """Adafactor: stores the average squares of a matrix's gradient as one row and one column. Source:
-torch/optim/_adafactor.py, the loop over single tensors.
-"""
+torch/optim/_adafactor.py, the loop over single tensors."""
 
 from __future__ import annotations
 

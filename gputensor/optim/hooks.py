@@ -99,8 +99,7 @@ class Hooked:
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(optimizer)` at the beginning of `state_dict`. prepend: run the hook before the
-        other hooks.
-        """
+        other hooks."""
         hooks = self._state_dict_hooks[0]
         return RemovableHandle(hooks, hook, "register_state_dict_pre_hook", prepend)
 
@@ -108,8 +107,7 @@ class Hooked:
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` at the end of `state_dict`. A result that is not None
-        replaces the dict. prepend: run the hook before the other hooks.
-        """
+        replaces the dict. prepend: run the hook before the other hooks."""
         hooks = self._state_dict_hooks[1]
         return RemovableHandle(hooks, hook, "register_state_dict_post_hook", prepend)
 
@@ -118,8 +116,7 @@ class Hooked:
     ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` at the beginning of `load_state_dict`, with a shallow
         copy of the dict. A result that is not None is loaded instead. prepend: run the hook before
-        the other hooks.
-        """
+        the other hooks."""
         hooks = self._load_state_dict_hooks[0]
         return RemovableHandle(hooks, hook, "register_load_state_dict_pre_hook", prepend)
 
@@ -127,7 +124,6 @@ class Hooked:
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(optimizer)` at the end of `load_state_dict`. prepend: run the hook before the
-        other hooks.
-        """
+        other hooks."""
         hooks = self._load_state_dict_hooks[1]
         return RemovableHandle(hooks, hook, "register_load_state_dict_post_hook", prepend)

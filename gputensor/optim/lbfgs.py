@@ -1,6 +1,5 @@
 """L-BFGS with an optional line search. Source: torch/optim/lbfgs.py and the code that it is based
-on: minFunc, and lswolfe.lua and polyinterp.lua of torch/optim.
-"""
+on: minFunc, and lswolfe.lua and polyinterp.lua of torch/optim."""
 
 from __future__ import annotations
 
@@ -88,8 +87,7 @@ class LBFGS(Optimizer):
 @dataclass(slots=True)
 class _Point:
     """A point along a direction: its distance from the start, and the loss, the gradient and the
-    slope there.
-    """
+    slope there."""
 
     at: Any
     loss: float
@@ -277,8 +275,7 @@ def strong_wolfe(
 def _minimum(one: _Point, two: _Point, reach: tuple[Any, Any] | None = None) -> Any:
     """Return the position, within `reach`, of the minimum of the cubic through two points with
     their slopes. If the cubic has no minimum, return the middle of `reach`. reach: by default the
-    interval between the points.
-    """
+    interval between the points."""
     left, right = reach or (min(one.at, two.at), max(one.at, two.at))
     near, far = (one, two) if one.at <= two.at else (two, one)
     # The operands are in PyTorch's order, so that rounding is equal.

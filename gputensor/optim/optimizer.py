@@ -92,8 +92,7 @@ class Optimizer(Hooked):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Do not count steps for a subclass without `_update`. Its own `step` counts them if
-        necessary.
-        """
+        necessary."""
         super().__init_subclass__(**kwargs)
         if cls._update is Optimizer._update:
             cls._numbers = ()
@@ -186,8 +185,7 @@ class Optimizer(Hooked):
 
     def _set_numbers(self, stepped: Stepped, numbers: State, group: Group) -> None:
         """Store the numbers of a state after a pass, and add the state to the optimizer. The value
-        None removes a number.
-        """
+        None removes a number."""
         p, _, state = stepped
         for name, number in numbers.items():
             if number is None:
@@ -228,8 +226,7 @@ class Optimizer(Hooked):
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
         """Return the gradient with weight decay added. If the decay is decoupled, shrink the
-        parameter instead.
-        """
+        parameter instead."""
         decay, is_decoupled = scalar(group.get("weight_decay")), group.get("decoupled_weight_decay")
         if not isinstance(decay, Tensor) and not decay:
             return grad
@@ -318,8 +315,7 @@ class Optimizer(Hooked):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes that are copied and pickled: all except hooks, which may refer to
-        any object.
-        """
+        any object."""
         hooks = vars(Hooked())
         return {name: value for name, value in vars(self).items() if name not in hooks}
 
@@ -354,8 +350,7 @@ class Optimizer(Hooked):
 
     def _begin(self, p: Tensor, group: Group) -> State:
         """Return the state of a parameter before its first step. Numbers of `_numbers` that are 0
-        may be left out.
-        """
+        may be left out."""
         return {}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
@@ -372,8 +367,7 @@ class Optimizer(Hooked):
 
     def _stepped(self, p: Tensor, state: State, group: Group) -> Any:
         """Return the number of this step, from 1. For a capturable group it is a tensor on the
-        device.
-        """
+        device."""
         if group.get("capturable"):
             self._to_device(p, state)
         step = state["step"]
@@ -403,8 +397,7 @@ class Optimizer(Hooked):
 
     def _check_capture(self) -> None:
         """Raise an error if a step is being captured whose replays would not continue from each
-        other: the host would count its steps, or the capture would make its state.
-        """
+        other: the host would count its steps, or the capture would make its state."""
         if capture.here() is None:
             return
         name = type(self).__name__

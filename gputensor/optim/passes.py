@@ -210,8 +210,7 @@ def _pass(
 
 def _program(chain: Chain, places: tuple[int, ...]) -> Run | None:
     """Return a chain's program, or None if the chain cannot be one program. places: the numbers of
-    the tensors that are the chain's stores, then of those that are its inputs.
-    """
+    the tensors that are the chain's stores, then of those that are its inputs."""
     made = _without_copies(chain)
     if made is None:
         return None
@@ -239,8 +238,7 @@ def _program(chain: Chain, places: tuple[int, ...]) -> Run | None:
 
 def _kernel(chain: Chain, places: tuple[int, ...]) -> Run | None:
     """Return a function that launches the chain on CUDA, or None if one kernel cannot compute
-    it.
-    """
+    it."""
     if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
         return None
     launch, index = body.over_lists(chain, places), chain.device.index
@@ -261,8 +259,7 @@ def _kernel(chain: Chain, places: tuple[int, ...]) -> Run | None:
 
 def _without_copies(chain: Chain) -> Chain | None:
     """Return the chain with its inputs in place of copies of them. Return None if a copy is stored,
-    or if two stores have the same value.
-    """
+    or if two stores have the same value."""
     count, origins = len(chain.inputs), chain.origins()
     stores = [origins[x] for x in chain.stores]
     if len({*stores}) < len(stores) or min(stores, default=-1) < count:

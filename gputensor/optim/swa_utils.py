@@ -73,8 +73,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
 
 def get_swa_avg_fn() -> Average:
     """Return a function (average, new, count) that computes the mean of count + 1 tensors from the
-    mean of the first `count` tensors and the new tensor.
-    """
+    mean of the first `count` tensors and the new tensor."""
 
     def swa(average: Tensor, new: Tensor, count: Any) -> Tensor:
         with no_grad():

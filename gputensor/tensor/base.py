@@ -1,6 +1,5 @@
 """TensorBase: the attributes of a tensor (storage, offset, geometry and key set), and access to its
-memory.
-"""
+memory."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ class TensorBase:
     _keys; _storage, made when first needed on the CPU (`_get_storage`); _offset in elements;
     _array, the ndarray of a CPU tensor, made when a kernel first needs it (`_get_array`);
     _autograd, None while nothing requires a gradient. `__dict__` holds attributes that programs
-    set, as on PyTorch's tensors.
-    """
+    set, as on PyTorch's tensors."""
 
     __slots__ = (
         "_geometry", "_keys", "_device", "_storage", "_offset", "_array", "_autograd",
@@ -113,8 +111,7 @@ class TensorBase:
 
     def storage_offset(self) -> int:
         """Return the number of elements from the start of the storage to the tensor's first
-        element.
-        """
+        element."""
         return self._offset
 
     def is_contiguous(self, memory_format: memory_format = formats.contiguous_format) -> bool:
@@ -179,8 +176,7 @@ class TensorBase:
 
     def _get_array(self) -> np.ndarray[Any, Any]:
         """Return the ndarray over a CPU tensor's elements. Calls return the same object until the
-        storage changes.
-        """
+        storage changes."""
         array: np.ndarray[Any, Any] | None = self._array
         if array is None:
             geometry, storage = self._geometry, self._storage
@@ -213,8 +209,7 @@ class TensorBase:
 
     def _get_storage(self) -> Storage:
         """Return the storage. If NumPy allocated the memory of a CPU tensor, the first call makes a
-        storage over that memory.
-        """
+        storage over that memory."""
         storage = self._storage
         if storage is None:
             storage = self._storage = storage_of_array(self._array)
@@ -225,8 +220,7 @@ class TensorBase:
 
     def _address(self) -> int:
         """Return the address of the first element of a tensor on a device with allocated memory.
-        Return 0 on meta.
-        """
+        Return 0 on meta."""
         data = self._storage._data
         if data is None and (data := self._storage.data) is None:
             return 0
@@ -243,8 +237,7 @@ class TensorBase:
 
     def _ptr(self) -> int:
         """Return the address of the first element for use inside this library. `data_ptr` is for
-        other code: it also reports to chains that other code can access the memory from now on.
-        """
+        other code: it also reports to chains that other code can access the memory from now on."""
         return self._get_storage().ptr + self._offset * self._geometry.dtype.itemsize
 
     def record_stream(self, stream: Any) -> None:
@@ -269,8 +262,7 @@ class TensorBase:
 
 def materialised(tensor: Any) -> Any:
     """Return the tensor, or, for a lazy conjugate, negative or zero, a copy that has its elements
-    in memory.
-    """
+    in memory."""
     return calls.clone(tensor) if tensor._keys & LAZY else tensor
 
 
@@ -284,8 +276,7 @@ def bump_version(tensor: TensorBase) -> None:
 
 def suggest_memory_format(tensor: TensorBase) -> memory_format:
     """Return the memory format that the strides suggest. Source: TensorImpl,
-    suggest_memory_format.
-    """
+    suggest_memory_format."""
     return suggested_format(tensor._geometry)
 
 
@@ -308,8 +299,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 class TensorType(type):
     """The type of Tensor, which handles calls of Tensor. (If Tensor had a `__new__` or `__init__`,
     Python would take 1.5 times as long to make a tensor by `blank`.) It also records which
-    attributes of Tensor were replaced, so that short cuts need not check for replaced methods.
-    """
+    attributes of Tensor were replaced, so that short cuts need not check for replaced methods."""
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any
@@ -330,8 +320,7 @@ class TensorType(type):
     @property
     def __signature__(cls) -> Any:
         """Return the signature of a subclass's `__new__`. Without this property, `inspect` would
-        show the signature of `__call__`.
-        """
+        show the signature of `__call__`."""
         own: Any = cls.__new__
         if own is object.__new__:
             raise AttributeError("__signature__")
@@ -356,8 +345,7 @@ class TensorType(type):
 
 class Constructed:
     """The first base of a subclass of Tensor. It runs the constructor for `super().__new__(cls,
-    x)`, and for a subclass without a `__new__`.
-    """
+    x)`, and for a subclass without a `__new__`."""
 
     __slots__ = ()
 

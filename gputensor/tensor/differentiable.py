@@ -54,8 +54,7 @@ class Differentiable(TensorBase):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that `backward` has accumulated. A tensor has one if it is a leaf or after
-        `retain_grad`.
-        """
+        `retain_grad`."""
         return None if self._autograd is None else variable.grad(self)
 
     @grad.setter

@@ -61,8 +61,7 @@ def of_cupy(x: Any) -> Tensor:
 
 def over_array(array: np.ndarray[Any, Any]) -> Tensor | None:
     """Make a tensor over an array's memory, or over a copy if the memory cannot be shared. Return
-    None if no tensor can represent the array.
-    """
+    None if no tensor can represent the array."""
     native = array.dtype.newbyteorder("=")
     element = from_numpy(native)
     if element is None:

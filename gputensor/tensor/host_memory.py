@@ -67,8 +67,7 @@ def pinned_empty(op: str, shape: Geometry, place: Any) -> Any:
 
 def pinned(op: str, x: Any) -> Any:
     """Return a CPU tensor if its memory is page-locked. Otherwise return a copy in page-locked
-    memory.
-    """
+    memory."""
     if x._device is not CPU:
         raise errors.must(op, "self", "be on the CPU", x)
     if is_pinned(x):
@@ -86,8 +85,7 @@ def is_shared(x: Any) -> bool:
 
 def share(x: Any) -> None:
     """Move the storage of a CPU tensor to shared memory. All views of the storage use the new
-    memory.
-    """
+    memory."""
     storage = x._get_storage()
     if is_shared(x) or not storage._nbytes:
         return
@@ -114,8 +112,7 @@ def _new_file(nbytes: int) -> int:
 
 def _let_processes_share() -> None:
     """Register with `multiprocessing` how to send storages: shared memory as a file descriptor,
-    other storages as bytes.
-    """
+    other storages as bytes."""
     from multiprocessing import reduction
 
     for kind in (Storage, SharedStorage, ExposedStorage):

@@ -78,8 +78,7 @@ def get(tensor: Tensor, index: Any) -> Any:
 
 def _only_picks(tensor: Tensor, index: tuple[Any, ...]) -> bool:
     """True if the index consists of integer tensors only, or of one mask. The operator `index`
-    accepts these without conversion: each tensor selects from the dimension at its position.
-    """
+    accepts these without conversion: each tensor selects from the dimension at its position."""
     count, ndim = len(index), tensor._geometry.ndim
     for i in index:
         shape = getattr(i, "_geometry", None)
@@ -97,8 +96,7 @@ _PICK = frozenset((int64, int32))
 
 def _parted(tensor: Tensor, index: tuple[Any, ...]) -> Any:
     """Return the view for a tuple of ints, slices, None and at most one Ellipsis, the most frequent
-    case. Return None for other indices, which `_applied` handles.
-    """
+    case. Return None for other indices, which `_applied` handles."""
     view: Any = tensor
     dim, ndim, specified, is_cut = 0, tensor._geometry.ndim, len(index), False
     for i in index:
@@ -237,8 +235,7 @@ def _put(view: Tensor, flipped: tuple[int, ...], indices: list[Any], value: Any)
 
 def _one_mask(view: Tensor, indices: list[Any]) -> Any:
     """Return the mask if it is the only index and its sizes broadcast to the view. Otherwise return
-    None.
-    """
+    None."""
     given = [i for i in indices if i is not None]
     mask, before = given[0], len(indices) - 1
     if len(given) > 1 or mask._geometry.dtype is not bool_:
@@ -373,8 +370,7 @@ def _plain(i: Any) -> Any:
 
 def _plain_array(i: Any) -> Any:
     """Convert a list, range or array to a tensor of int64 or bool. Convert a 0-d array to an int or
-    bool.
-    """
+    bool."""
     try:
         array = np.asarray(_numbers(i))
     except Exception:  # the lists have different lengths, or contain objects other than numbers
@@ -404,8 +400,7 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
 def _bound(value: Any) -> int | None:
     """Return a bound of a slice. Any object with `__index__` is accepted, such as a 0-d integer
-    tensor.
-    """
+    tensor."""
     if value is None or type(value) is int:
         return value
     try:

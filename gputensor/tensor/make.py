@@ -20,8 +20,7 @@ CPU_KEYS = TENSOR_KEYS["cpu"]
 
 def is_plain(x: Tensor) -> bool:
     """True if the operand can be read without autograd's record: it is not a view, or it is a view
-    of a tensor that does not require a gradient.
-    """
+    of a tensor that does not require a gradient."""
     base = x._autograd
     return base is None or type(base) is Tensor and base._autograd is None
 
@@ -76,8 +75,7 @@ def view_of(base: Tensor, geometry: Geometry, offset: int) -> Tensor:
 
 def allocate(geometry: Geometry, place: device) -> Tensor:
     """Make an uninitialised tensor of this geometry with offset 0, and allocate memory for its
-    extent.
-    """
+    extent."""
     if place is CPU and geometry.in_numpy:
         return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
     # `from_storage` is inlined, because every result on a device is made here (bench/overhead.py).

@@ -111,8 +111,7 @@ def _rebuild(
 
 def reduce_storage(storage: Storage) -> tuple[Any, ...]:
     """Return what pickle needs to rebuild a storage from its bytes and device. Sharing with other
-    libraries or processes is lost.
-    """
+    libraries or processes is lost."""
     data = None if storage.device is META else host_bytes(storage)
     return _rebuild_storage, (data, storage._nbytes, storage.device)
 

@@ -56,8 +56,7 @@ class Storage:
     @property
     def data(self) -> Any:
         """The bytes: a 1-d uint8 ndarray on the CPU, the allocator's object on other devices, None
-        on meta.
-        """
+        on meta."""
         data = self._data
         if data is None and self._array is not None:
             data = self._data = self._array.ravel("K").view(np.uint8)
@@ -123,8 +122,7 @@ class Storage:
 
     def __getitem__(self, index: Any) -> Any:
         """Return the byte at an index as an int. For a slice, return a storage over the bytes of
-        the slice.
-        """
+        the slice."""
         if not isinstance(index, slice):
             return _flat(self)[_at(index)].item()
         start, stop = _bounds(self, index)
@@ -159,8 +157,7 @@ class Storage:
 
     def resize_(self, size: int) -> Storage:
         """Change the number of bytes, for all tensors on this storage. Added bytes are
-        undefined.
-        """
+        undefined."""
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise errors.wrong_value("resize_", "size", "be a number of bytes, at least 0", size)
         if size != self._nbytes:
@@ -178,8 +175,7 @@ class Storage:
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Storage:
         """Return a copy on a CUDA device (the current one by default), or the storage itself if it
-        is on that device.
-        """
+        is on that device."""
         return self.to("cuda" if device is None else device, non_blocking)
 
     def is_pinned(self) -> bool:
@@ -210,8 +206,7 @@ class Storage:
 
     def is_twin(self, other: Any) -> bool:
         """True if both storages are over the same bytes. This works also for storages without
-        memory, as on meta.
-        """
+        memory, as on meta."""
         twins = getattr(other, "_twins", other)
         return other is not None and getattr(self, "_twins", self) is twins
 
@@ -231,8 +226,7 @@ class Storage:
 
     def move(self, data: Any) -> None:
         """Replace the memory by other memory that contains the same bytes. All tensors of this
-        storage then use it.
-        """
+        storage then use it."""
         _forget_arrays(self)
         self._put(data, self._nbytes)
 
@@ -258,8 +252,7 @@ class SharedStorage(Storage):
 
 class _Part:
     """The part of a device's memory that begins at a given byte. It keeps the whole memory
-    alive.
-    """
+    alive."""
 
     __slots__ = ("ptr", "whole")
 
@@ -315,8 +308,7 @@ def about_to_write(storage: Storage) -> None:
 
 def expose(storage: Storage) -> None:
     """Report that other code can access the bytes from now on, such as NumPy, another library, or
-    code that has their address.
-    """
+    code that has their address."""
     about_to_write(storage)
     if type(storage) is Storage:
         storage.__class__ = ExposedStorage
@@ -333,8 +325,7 @@ def _forget_arrays(storage: Storage) -> None:
 
 class _Counted:
     """Counts references to itself in the way `Storage.resize` does. The number depends on the
-    Python version.
-    """
+    Python version."""
 
     __slots__ = ("_storage",)
     _storage: _Counted
@@ -345,8 +336,7 @@ class _Counted:
 
 def _references_of_one() -> int:
     """Return the reference count that `Storage.resize` sees if only one tensor refers to the
-    storage.
-    """
+    storage."""
     owner = _Counted()
     owner._storage = _Counted()
     return owner._storage.count()
@@ -386,8 +376,7 @@ def register_allocator(
 
 def allocate_storage(nbytes: int, place: device) -> Storage:
     """Return a Storage of uninitialised bytes on a device. Raises: DeviceError if the device type
-    has no allocator.
-    """
+    has no allocator."""
     allocate = _allocators.get(place.type)
     if allocate is None:
         raise errors.no_device(place.type, "no allocator is registered for it")

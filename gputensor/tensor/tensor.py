@@ -148,8 +148,7 @@ class Tensor(
         device: Any = None,
     ) -> Any:  # fmt: skip
         """Make a tensor of a subclass without memory, for handlers that store their data
-        elsewhere.
-        """
+        elsewhere."""
         sizes = tuple(size)
         element = defaults.get_default_dtype() if dtype is None else dtype
         if not isinstance(element, dtypes.dtype):
@@ -236,8 +235,7 @@ class Tensor(
 
     def _foreign(self, op: str, other: Any) -> Any:
         """Return NotImplemented for an operand that we cannot convert. Raise an error if it has a
-        `__torch_function__`, which must be called first.
-        """
+        `__torch_function__`, which must be called first."""
         if overridable and hasattr(type(other), "__torch_function__"):
             raise errors.not_a_tensor(op, "other", "a Tensor", other)
         return NotImplemented
@@ -363,14 +361,12 @@ class Tensor(
 
     def cpu(self) -> Tensor:
         """Return a copy on the CPU, or the tensor itself if it is on the CPU. Waits for the
-        device.
-        """
+        device."""
         return self if self._device is CPU else calls.to_device(self, CPU, self._geometry.dtype)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
         """Return a copy on a CUDA device (the current one by default), or the tensor itself if it
-        is on that device.
-        """
+        is on that device."""
         target = _device("cuda" if device is None else device)
         return calls.to_device(self, target, self._geometry.dtype, non_blocking)
 
@@ -410,8 +406,7 @@ class Tensor(
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Tensor:
         """Call `self.to(dtype)` under NumPy's name. NumPy's dtypes and names such as "f4" are
-        accepted. The result is a copy, unless copy is False and the dtype is unchanged.
-        """
+        accepted. The result is a copy, unless copy is False and the dtype is unchanged."""
         element = element_type("astype", dtype, by_name=True)
         return calls.to_dtype(self, element, False, flag("astype", "copy", copy), None)
 
@@ -420,8 +415,7 @@ class Tensor(
         requires_grad: Any = False, pin_memory: Any = False,
     ) -> Tensor:  # fmt: skip
         """Call `gt.tensor(data)` with this tensor's dtype and device. The result is always a copy,
-        and a leaf.
-        """
+        and a leaf."""
         made: Tensor = import_module("gputensor.exchange.construct").tensor(
             data, dtype=self._geometry.dtype if dtype is None else dtype, pin_memory=pin_memory,
             device=self._device if device is None else device, requires_grad=requires_grad,
@@ -442,8 +436,7 @@ class Tensor(
     @property
     def T(self) -> Tensor:
         """A view with reversed dimensions. For more than two dimensions, it issues PyTorch's
-        warning.
-        """
+        warning."""
         if self._geometry.ndim > 2:
             rule = "have at most 2 dimensions"
             raise errors.must("T", "self", rule, self, remedy="use .mT or .permute(...)")

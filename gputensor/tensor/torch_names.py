@@ -1,6 +1,5 @@
 """Attributes of PyTorch's tensors that are not operators: flags of tensor kinds that gputensor
-lacks, methods for memory, and old names.
-"""
+lacks, methods for memory, and old names."""
 
 from __future__ import annotations
 
@@ -78,16 +77,14 @@ class TorchNames(TensorBase):
 
     def is_shared(self) -> bool:
         """True if processes that receive the tensor share its memory, which is always so on
-        CUDA.
-        """
+        CUDA."""
         from . import host_memory
 
         return host_memory.is_shared(self)
 
     def share_memory_(self) -> Self:
         """Move this CPU tensor's storage to shared memory. Forked processes, and processes to which
-        `multiprocessing` sends the tensor, then share its elements.
-        """
+        `multiprocessing` sends the tensor, then share its elements."""
         from . import host_memory
 
         host_memory.share(self)
@@ -95,8 +92,7 @@ class TorchNames(TensorBase):
 
     def storage(self) -> TypedStorage:
         """Return the storage with elements of this tensor's dtype. `untyped_storage()` returns its
-        bytes.
-        """
+        bytes."""
         from .typed_storage import TypedStorage
 
         return TypedStorage(self._get_storage(), self._geometry.dtype)
@@ -151,8 +147,7 @@ class TorchNames(TensorBase):
     @declares(x="Tensor", y="Tensor", callable="Callable")
     def map2_(self, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Self:
         """Replace each element of this CPU tensor by callable(element, element of `x`, element of
-        `y`).
-        """
+        `y`)."""
         return self._mapped("map2_", callable, x, y)
 
     def _mapped(self, op: str, function: Callable[..., Any], *others: Any) -> Self:
@@ -190,8 +185,7 @@ class TorchNames(TensorBase):
 
     def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
         """Call `gt.linalg.lu_factor` under PyTorch's old name. get_infos: also return the infos, as
-        `lu_factor_ex` does.
-        """
+        `lu_factor_ex` does."""
         tensor: Any = self
         pivots, infos = flag("lu", "pivot", pivot), flag("lu", "get_infos", get_infos)
         found = calls.linalg_lu_factor_ex(tensor, pivot=pivots, check_errors=not infos)

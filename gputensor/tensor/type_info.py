@@ -63,8 +63,7 @@ class finfo:
 
 class iinfo:
     """Limits of an integer dtype. Attributes: bits, max, min, and dtype, which is the dtype's
-    name.
-    """
+    name."""
 
     __slots__ = ("bits", "max", "min", "dtype")
 

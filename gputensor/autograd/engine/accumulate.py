@@ -31,8 +31,7 @@ _accumulating = threading.RLock()
 
 def _reset_after_fork() -> None:
     """Replace the lock in a forked child process, because a thread that exists only in the parent
-    may hold it.
-    """
+    may hold it."""
     global _accumulating
     _accumulating = threading.RLock()
 

@@ -89,8 +89,7 @@ class Careful:
 
     def _narrowed(self, node: Node) -> Node:
         """Return the node, or a copy with only the edges that lead to requested inputs, so that
-        formulas of other operands do not run. Source: engine.h, task_should_compute_output.
-        """
+        formulas of other operands do not run. Source: engine.h, task_should_compute_output."""
         needed = self.needed
         if needed is None or len(node.edges) < 2:
             return node
@@ -152,8 +151,7 @@ class Careful:
 
     def _replaced(self, hook: Any, values: tuple[Any, ...], *args: Any) -> tuple[Any, ...]:
         """Check the number and the properties of gradients that a node's hook returned. Return
-        them.
-        """
+        them."""
         changed = self._in_own_state(hook, *args)
         if changed is None:
             return values
@@ -173,8 +171,7 @@ class Careful:
 
     def finish_leaf(self, node: AccumulateGrad, buffer: Grads) -> None:
         """Accumulate a gradient into a leaf, or return it. buffer: a list that holds the gradient.
-        If nothing else refers to the gradient, the leaf takes it without a copy.
-        """
+        If nothing else refers to the gradient, the leaf takes it without a copy."""
         with on_stream(node):
             x = node.variable
             own = own_of(x)
@@ -216,8 +213,7 @@ class Careful:
 
 def _check_replacement(hook: Any, before: Any, after: Any) -> None:
     """Check a gradient that a hook returned. Raises: AutogradError if a property has changed that
-    must stay. Source: check_single_result.
-    """
+    must stay. Source: check_single_result."""
     if not isinstance(after, Tensor):
         rule = f"must return Tensors or None (got {type(after).__name__})"
         raise errors.wrong_hook(hook, rule, kind=errors.ArgumentTypeError)

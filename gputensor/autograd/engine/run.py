@@ -57,8 +57,7 @@ class Run(Careful):
 
     def run(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
         """Run backward and return the requested gradients. Deeply nested runs use the stack of
-        another thread.
-        """
+        another thread."""
         depth = getattr(_thread, "depth", 0)
         if depth >= NESTED_AT_MOST:
             return current.on_a_new_thread(self.run, roots, grads, wanted, accumulates)
@@ -184,8 +183,7 @@ class Run(Careful):
 
     def _order(self, roots: list[Edge]) -> list[Node]:
         """Return the reachable nodes in descending order of their numbers. Also count the edges to
-        each leaf.
-        """
+        each leaf."""
         missing = self.missing
         order: list[Node] = []
         seen: set[Node] = set()

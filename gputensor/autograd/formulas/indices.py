@@ -83,8 +83,7 @@ def slice_scatter_backward(
 
 class _Along:
     """The indexed positions of scatter_reduce or index_reduce. The derivatives of both use this
-    class.
-    """
+    class."""
 
     def __init__(self, name: str, dim: int, index: Tensor) -> None:
         self.dim, self.index, self.is_scatter = dim, index, name == "scatter_reduce"

@@ -72,8 +72,7 @@ def first_windows(
 
 def _statistics(x: Tensor, dims: Any, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
     """Return x normalised by the saved statistics, and the reciprocal deviation rstd. For second
-    derivatives, both are differentiable functions of x.
-    """
+    derivatives, both are differentiable functions of x."""
     mean, rstd = _wide(calls.detach(mean)), _wide(calls.detach(rstd))
     if calls.alias(x).requires_grad:
         now = _mean(x, dims)
@@ -247,8 +246,7 @@ def grid_sampler_gradients(
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Return the gradients of grid_sample. A loop computes them. If they are differentiated
-    themselves, operators compute them.
-    """
+    themselves, operators compute them."""
     given = (grad, input, grid, mode, padding, align_corners, wanted)
     if grad_mode.get() != DEFAULT:
         return calls._grid_sampler_backward(*given)
@@ -266,8 +264,7 @@ def attention_gradients(
     dropout_p: float = 0.0, seed: int = 0, block: int = 0,
 ) -> list[Tensor | None]:  # fmt: skip
     """Return the gradients of attention. A loop computes them tile by tile. If they are recorded
-    for differentiation, operators over all scores compute them.
-    """
+    for differentiation, operators over all scores compute them."""
     if grad_mode.get() != DEFAULT:
         given = (grad, query, key, value, output, logsumexp)
         found: tuple[Tensor, ...]
@@ -336,8 +333,7 @@ def recurrent_gradients(
 ) -> Sequence[Tensor | None]:  # fmt: skip
     """Return the gradients of a recurrent layer, from the values that the layer saved. If these
     gradients are differentiated themselves, or if nothing was saved, operators compute all steps
-    again.
-    """
+    again."""
     found = recurrent.Operands(
         input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx
     )  # fmt: skip

@@ -51,8 +51,7 @@ def angle_backward(grad: Tensor, self: Tensor) -> Tensor:
 
 def pow_backward_self(grad: Tensor, self: Any, exponent: Any) -> Any:
     """Return the gradient of the base of pow. Source: torch/csrc/autograd/FunctionsManual.cpp,
-    pow_backward and pow_backward_self.
-    """
+    pow_backward and pow_backward_self."""
     if type(exponent) in NUMBERS:
         if exponent == 0:
             return functions.zeros_like(grad)
@@ -62,8 +61,7 @@ def pow_backward_self(grad: Tensor, self: Any, exponent: Any) -> Any:
 
 def pow_backward_exponent(grad: Tensor, self: Any, exponent: Tensor, result: Tensor) -> Any:
     """Return the gradient of the exponent of pow. It is 0 where the base is 0 and the power is 0 or
-    1. `self` may be a number.
-    """
+    1. `self` may be a number."""
     if type(self) in NUMBERS:
         self = functions.full_like(result, self)
     real = functions.real(exponent) if exponent._geometry.dtype.is_complex else exponent
@@ -85,8 +83,7 @@ def copysign_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
     """Return the gradient of clamp. Source: torch/csrc/autograd/FunctionsManual.cpp, clamp_backward
-    and related functions.
-    """
+    and related functions."""
     is_kept: Any = True
     if min is not None:
         is_kept = (self >= min) & is_kept
@@ -97,8 +94,7 @@ def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
 
 def as_held(number: Any, x: Tensor) -> float:
     """Return the number, rounded to x's dtype, so that it equals the clamped elements of the
-    result.
-    """
+    result."""
     return float(x._geometry.dtype.np.type(number))
 
 

@@ -50,8 +50,7 @@ def extremum_backward(
 
 def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     """Return grad times the product of all other elements. This is also correct if elements are
-    zero.
-    """
+    zero."""
     x = calls.to_dtype(self, grad._geometry.dtype, False, False, None)
     if x._geometry.ndim == 0:
         return grad
@@ -166,8 +165,7 @@ def norm_backward(
     grad: Tensor, self: Tensor, p: float, result: Tensor, dim: Any, keepdim: bool
 ) -> Tensor:
     """Return the gradient of a norm. It is zero where the norm is zero. For the maximum norm, it is
-    divided evenly among the largest elements.
-    """
+    divided evenly among the largest elements."""
     ndim = self._geometry.ndim
     dims = tuple(range(ndim)) if dim is None or dim in ((), []) else dim
     grad, size = _with_dims(grad, ndim, dims, keepdim), _with_dims(result, ndim, dims, keepdim)
@@ -206,8 +204,7 @@ def cdist_backward(
     grad: Tensor, x1: Tensor, x2: Tensor, p: float, result: Tensor, is_second: bool
 ) -> Tensor:
     """Return the gradient of x1 or of x2, whose batches may be broadcast. A loop computes it,
-    unless it is differentiated itself.
-    """
+    unless it is differentiated itself."""
     if is_second:
         grad, x1, x2, result = grad.mT, x2, x1, result.mT
     if grad_mode.get() != DEFAULT:

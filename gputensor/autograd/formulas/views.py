@@ -195,8 +195,7 @@ def strided_scatter_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
     """Return the gradient of strided_scatter: zeros at the replaced elements, the incoming gradient
-    elsewhere.
-    """
+    elsewhere."""
     laid, replaced = _memory_of(grad, source, size, stride, storage_offset)
     calls.mul__Tensor(replaced, 0)
     return laid
@@ -209,8 +208,7 @@ def diagonal_scatter_backward(grad: Tensor, offset: int, dim1: int, dim2: int) -
 
 def sort_backward(grad: Tensor, dim: int, indices: Tensor, shape: Sizes) -> Tensor:
     """Return the gradient of sort: each incoming gradient at the source of its element, and zeros
-    elsewhere.
-    """
+    elsewhere."""
     if not shape:
         return grad
     return calls.scatter_src(_zeros_around(grad, shape), dim, indices, grad)

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 class _Family(NamedTuple):
     """A group of PyTorch's names that are left out for one reason. why: the reason. names: patterns
-    of names, by module. modules: modules that are left out completely, with their submodules.
-    """
+    of names, by module. modules: modules that are left out completely, with their submodules."""
 
     why: str
     names: dict[str, str]

@@ -10,8 +10,7 @@ from .base import ArgumentError, ArgumentValueError, GpuTensorError
 
 class AutocastWarning(UserWarning):
     """A warning: an autocast block was disabled because the device does not support the requested
-    dtype.
-    """
+    dtype."""
 
 
 class AutocastError(GpuTensorError, RuntimeError):

@@ -11,8 +11,7 @@ R = TypeVar("R")
 
 class GpuTensorError(Exception):
     """Base class of gputensor's exceptions. Each exception is also an instance of the builtin type
-    that PyTorch raises.
-    """
+    that PyTorch raises."""
 
 
 class ArgumentError(GpuTensorError, RuntimeError):
@@ -41,8 +40,7 @@ class IndexRangeError(GpuTensorError, IndexError):
 
 class BroadcastError(ArgumentError, ValueError):
     """Sizes do not broadcast. Of the two builtin base classes, PyTorch raises the first, NumPy the
-    second.
-    """
+    second."""
 
 
 class DtypeError(GpuTensorError, RuntimeError):

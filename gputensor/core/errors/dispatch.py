@@ -17,8 +17,7 @@ from .shapes import MissingAttribute
 
 def bad_schema(text: str, position: int, rule: str, got: str) -> SchemaError:
     """Make the error for a schema that does not parse. The message has the column (from 1) and the
-    whole text.
-    """
+    whole text."""
     return SchemaError(f"schema: column {position + 1} must {rule} (got {got!r}) in {text!r}")
 
 
@@ -64,8 +63,7 @@ def alias_key(name: str) -> GpuTensorError:
 
 def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> DispatchError:
     """Make the error for a call whose keys have no kernel. The message names the operator, the key,
-    the keys with kernels and a remedy. It also prints the computed table.
-    """
+    the keys with kernels and a remedy. It also prints the computed table."""
     return DispatchError(
         f"{operator.short_name}: no kernel for key {key} (kernels are registered at: "
         f"{_registered_at(operator)}){'; ' if remedy else ''}{remedy}{_table_of(operator, table)}"
@@ -107,8 +105,7 @@ def _table_of(operator: Any, table: str) -> str:
 
 def ambiguous_autograd_other(operator: Any, composite: Any, backends: Any) -> DispatchError:
     """Make the error for two kernels that conflict at AutogradOther. composite, backends: the keys
-    of these kernels.
-    """
+    of these kernels."""
     return DispatchError(
         f"{operator.short_name}: AutogradOther is ambiguous between "
         f"{_sites(operator, [composite])} and {_sites(operator, backends)}; register a kernel at "
@@ -122,8 +119,7 @@ def _schema_of(operator: Any) -> Any:
 
 def wrong_stack(operator: Any, rule: str, expected: int, got: int) -> DispatchError:
     """Make the error for a boxed kernel with a wrong number of values on the stack. rule: a clause
-    that precedes the expected number.
-    """
+    that precedes the expected number."""
     stack = f"{rule} {expected} values on the stack (got {got})"
     return DispatchError(f"{operator.qualified_name}: a boxed {stack}")
 
@@ -143,8 +139,7 @@ def _misfit(operator: Any, what: str) -> ArgumentTypeError:
 
 def wrong_argument(operator: Any, argument: Any, position: int, value: Any) -> ArgumentTypeError:
     """Make the error for an argument that does not fit its declared type. The message contains its
-    position.
-    """
+    position."""
     got = f"(got {type(value).__name__} {describe(value)} at position {position})"
     return _misfit(operator, f"'{argument.name}' must be {argument.type} {got}")
 
@@ -167,8 +162,7 @@ def argument_unknown(operator: Any, name: str) -> ArgumentTypeError:
 
 def no_overload_fits(name: str, reasons: list[str]) -> ArgumentTypeError:
     """Make the error for a call that no overload fits. The message has one line for each overload,
-    in the order in which they were tried.
-    """
+    in the order in which they were tried."""
     return ArgumentTypeError(f"{name}: no overload takes these arguments\n" + "\n".join(reasons))
 
 
@@ -212,8 +206,7 @@ def fallthrough_called() -> DispatchError:
 
 def wrong_registration(what: str, rule: str, site: str, remedy: str = "") -> RegistrationError:
     """Make the error for a call of Library that breaks a rule of registration. site: the file and
-    line of the call.
-    """
+    line of the call."""
     tail = f"; {remedy}" if remedy else ""
     return RegistrationError(f"{what} must {rule} (at {site}){tail}")
 
@@ -227,8 +220,7 @@ def second_library(namespace: str, first: str, second: str) -> RegistrationError
 
 def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
     """Make the error for a function whose annotations do not translate to a schema. got: the
-    annotation or its text.
-    """
+    annotation or its text."""
     shown = "none" if getattr(got, "__name__", "") == "_empty" else getattr(got, "__name__", got)
     if hasattr(got, "__args__"):
         shown = str(got)

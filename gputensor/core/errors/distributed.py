@@ -74,8 +74,7 @@ def ranks_differ(op: str, said: dict[int, str], differing: Sequence[int]) -> Gpu
 
 def timed_out(op: str, rank: int, seconds: float, missing: Sequence[int] | None) -> GpuTensorError:
     """Make the error for a call that has timed out. missing: the ranks that have not joined the
-    call, or None if they are unknown.
-    """
+    call, or None if they are unknown."""
     whom = "the others" if missing is None else _ranks(missing)
     tail = f"; {_DETAIL}" if missing is None else ""
     return DistributedError(f"{op}: rank {rank} waited {seconds:g} s for {whom}{tail}")

@@ -18,8 +18,7 @@ class ExchangeError(GpuTensorError, BufferError):
 
 class NoScalarError(ArgumentError, TypeError):
     """A tensor does not have exactly one element. In this case Python and NumPy raise a TypeError,
-    PyTorch a RuntimeError.
-    """
+    PyTorch a RuntimeError."""
 
 
 def not_one_element(op: str, tensor: Any) -> GpuTensorError:
@@ -55,8 +54,7 @@ def not_in_memory(
     op: str, tensor: Any, kind: type[GpuTensorError] = ArgumentError
 ) -> GpuTensorError:
     """Make the error for code outside the package that requests the memory of a lazy view. This
-    memory does not contain the elements.
-    """
+    memory does not contain the elements."""
     rule = "not be a lazy conjugate, negative or zero"
     return must(op, "self", rule, tensor, kind=kind, remedy="use .clone() first")
 

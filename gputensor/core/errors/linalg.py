@@ -25,8 +25,7 @@ _REASONS = {
 
 def not_solvable(api_name: str, info: int, number: int | None) -> LinAlgError:
     """Make the error for a matrix that cannot be solved. number: the matrix's index in the batch.
-    Source: _linalg_check_errors.
-    """
+    Source: _linalg_check_errors."""
     op = api_name.removeprefix("torch.")
     found = [text for part, text in _REASONS.items() if part in op]
     reason = (found or ["is singular (the diagonal element {} is zero)"])[0].format(info)

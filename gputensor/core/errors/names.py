@@ -1,6 +1,5 @@
 """Errors for names that Tensor or a public module does not have. The message is built only when it
-is read.
-"""
+is read."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ _TENSORS = ("torch.Tensor", "numpy.ndarray")
 
 def no_name(module: str, missing: str) -> str:
     """Return the message for a missing name. It lists similar names of the module, and the
-    libraries that have the name.
-    """
+    libraries that have the name."""
     place = module.removeprefix(_PACKAGE)
     # The public module gt.profiler is profiling/profiler.py. Other libraries use the public name.
     exported = {home: name for name, home in index.EXPORTS.items()}.get(f"{place[1:]}.")
@@ -34,8 +32,7 @@ def no_name(module: str, missing: str) -> str:
 
 def no_attribute(missing: str, known: list[str]) -> str:
     """Return the message for an attribute that only other libraries' tensors have. known: the
-    attributes of our class.
-    """
+    attributes of our class."""
     text = f"'Tensor' object has no attribute {missing!r}"
     if why := _why("torch.Tensor", missing):
         return f"{text}: {why}"
@@ -44,8 +41,7 @@ def no_attribute(missing: str, known: list[str]) -> str:
 
 def _why(place: str, missing: str) -> str:
     """Return the reason why a name of PyTorch is left out. Return "" for a name that PyTorch does
-    not have either.
-    """
+    not have either."""
     why = absent.why(place, missing)
     return why if why and (absent.why(f"{place}.{missing}") or theirs([place], missing)) else ""
 
@@ -68,8 +64,7 @@ def nearest(name: str, known: list[str]) -> str:
 
 def theirs(places: Iterable[str], name: str) -> list[str]:
     """Return the full names of the functions with this name in PyTorch and NumPy. places: modules
-    such as "torch" and "numpy.linalg".
-    """
+    such as "torch" and "numpy.linalg"."""
     found = []
     for line in _LISTS.read_text(encoding="utf-8").splitlines():
         module, _, names = line.partition(": ")

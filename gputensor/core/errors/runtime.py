@@ -21,8 +21,7 @@ def device_index_out_of_range(op: str, index: object, count: int) -> DeviceError
 
 def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOfMemoryError:
     """Make the error for exhausted device memory. The message has the request and the use in
-    bytes.
-    """
+    bytes."""
     parts = ", ".join(f"{name} {_size(figures[name])}" for name in figures)
     return OutOfMemoryError(
         f"{device}: cannot allocate {_size(requested)}{f' ({parts})' if parts else ''}"
@@ -31,8 +30,7 @@ def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOf
 
 def host_memory_exhausted(op: str, error: Exception) -> OutOfMemoryError:
     """Make the error for exhausted host memory. NumPy's error contains the requested size, Python's
-    does not.
-    """
+    does not."""
     return OutOfMemoryError(f"{op}: cpu: {str(error).rstrip('.') or 'cannot allocate'}")
 
 
@@ -50,8 +48,7 @@ def kernel_failed(entry: str, what: str) -> KernelError:
 
 def kernel_finding(sentence: str) -> KernelError:
     """Make the error for a fault that the emulator found in a kernel. sentence: contains the
-    place.
-    """
+    place."""
     return KernelError(sentence)
 
 
@@ -66,30 +63,26 @@ def library_failed(op: str, error: Exception) -> GpuTensorError:
 
 def is_of_a_kernel(found: Any) -> bool:
     """True for a KernelError. Used for `__tracebackhide__`, so that pytest shows a kernel's fault
-    at the line of its launch.
-    """
+    at the line of its launch."""
     return isinstance(found.value, KernelError)
 
 
 def kernel_not_compiled(title: str, defines: dict[str, object], log: str) -> KernelError:
     """Make the error for a kernel that does not compile. The message is a line with the kernel's
-    title and its defines, then the compiler's log.
-    """
+    title and its defines, then the compiler's log."""
     given = "".join(f" -D{name}={value}" for name, value in defines.items())
     return KernelError(f"{title}: does not compile{' with' if given else ''}{given}\n{log.strip()}")
 
 
 def capture_refused(op: str, why: str) -> DeviceError:
     """Make the error for a call that failed during the capture of a CUDA graph, or at its begin or
-    end. why: a clause.
-    """
+    end. why: a clause."""
     return DeviceError(f"{op}: cannot be captured into a CUDA graph: {why}")
 
 
 def unjoined_capture() -> DeviceError:
     """Make the error for a stream that took part in a capture without being joined: the capturing
-    stream did not wait for it.
-    """
+    stream did not wait for it."""
     return capture_refused(
         "capture_end", "the capture's stream has not waited for a stream that joined it"
     )
@@ -124,8 +117,7 @@ def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
 
 def old_library(name: str) -> MissingAttribute:
     """Make the error for a compiled library that lacks a function that this Python code calls. It
-    is an AttributeError, because tools such as pickle look up names in every module.
-    """
+    is an AttributeError, because tools such as pickle look up names in every module."""
     return MissingAttribute(
         f"the compiled loops are older than gputensor (they have no {name!r}); "
         "run: python build_library.py"
@@ -140,8 +132,7 @@ def no_kernel_cache(reason: str) -> str:
 
 def no_carried_cubins(reason: str) -> str:
     """Return the text of the warning that a folder of compiled kernels is not used. reason: a
-    clause.
-    """
+    clause."""
     return (
         f"carried cubins are not used: {reason}; copy the folder to one of your own and name it in "
         "GPUTENSOR_CARRIED_CUBINS"
@@ -191,8 +182,7 @@ def ragged(expected: int, dim: int, got: str) -> ArgumentValueError:
 
 def number_out_of_range(op: str, element: Any, number: Any, arg: str = "data") -> GpuTensorError:
     """Make the error with PyTorch's wording: value cannot be converted to type X without
-    overflow.
-    """
+    overflow."""
     needs_real = isinstance(number, complex) and not element.is_complex and number.imag != 0
     rule = f"be real for {element.short}" if needs_real else f"be in the range of {element.name}"
     return must(op, arg, rule, Got(_number(number)), kind=NumberRangeError)

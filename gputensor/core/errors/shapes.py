@@ -22,8 +22,7 @@ def dim_out_of_range(op: str, dim: int, ndim: int, arg: str = "dim") -> IndexRan
 
 def not_broadcastable(op: str, a: Any, b: Any, dim: int | None = None) -> ShapeError:
     """Make the error for tensors a and b whose sizes do not broadcast. The message contains
-    PyTorch's sentence.
-    """
+    PyTorch's sentence."""
     where = "" if dim is None else f"; they differ at dimension {dim}"
     got = f"(got self={describe(a)}, other={describe(b)})"
     return ShapeError(f"{op}: 'other' must broadcast with 'self' {got}{where}")
@@ -56,8 +55,7 @@ def wrong_numel(op: str, sizes: Any, numel: int) -> ShapeError:
 
 def no_device(kind: str, reason: str) -> DeviceError:
     """Make the error for a device that this machine does not have. The message has the reason; for
-    CUDA it refers to `gputensor doctor`.
-    """
+    CUDA it refers to `gputensor doctor`."""
     more = " (gputensor doctor says what is missing)" if kind == "cuda" else ""
     return DeviceError(f"{kind}: no device ({reason}); use device='cpu'{more}")
 
@@ -150,8 +148,7 @@ def not_exchangeable(op: str, arg: str, rule: str, got: Any, remedy: str = "") -
 
 class MissingAttribute(GpuTensorError, AttributeError):
     """A tensor or the library does not have the attribute. The class is an AttributeError, so
-    hasattr() returns False.
-    """
+    hasattr() returns False."""
 
 
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
@@ -213,8 +210,7 @@ def no_operands(op: str) -> ArgumentValueError:
 
 class Layout:
     """A geometry and a device. Messages describe it in place of an operand that is not a Tensor
-    object.
-    """
+    object."""
 
     __slots__ = ("_geometry", "_device")
 
@@ -226,8 +222,7 @@ def operands_do_not_broadcast(
     op: str, a: Any, a_arg: str, b: Any, b_arg: str, dim: int
 ) -> ShapeError:
     """Make the error for operands that do not broadcast. dim counts from the front of the longer
-    shape.
-    """
+    shape."""
     a_sizes, b_sizes = a[0].sizes, b[0].sizes
     back = dim - max(len(a_sizes), len(b_sizes))
     return ShapeError(
@@ -261,8 +256,7 @@ def dtypes_differ(op: str, arg: str, operand: Any, expected: Any) -> DtypeError:
 
 def cannot_cast_result(op: str, arg: str, result: Any, output: Any) -> DtypeError:
     """Make the error with PyTorch's wording: result type X can't be cast to the desired output type
-    Y.
-    """
+    Y."""
     return DtypeError(
         f"{op}: '{arg}' must be of a dtype that the result type {result.name} can be cast to "
         f"(got {describe(Layout(output))})"

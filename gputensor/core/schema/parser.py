@@ -255,8 +255,7 @@ class _Reader:
 
     def value(self) -> Any:
         """Parse a default. Return a Python value for literals and lists, and a `Name` for an
-        identifier.
-        """
+        identifier."""
         if self.accept("["):
             items: list[Any] = []
             while not self.peek("]"):

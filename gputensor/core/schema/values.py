@@ -49,8 +49,7 @@ class Frozen:
 
 class OperatorName(Frozen):
     """An operator's full name, such as `aten::add.Tensor`. The namespace and the overload may be
-    empty.
-    """
+    empty."""
 
     __slots__ = ("namespace", "base", "overload")
     namespace: str
@@ -180,8 +179,7 @@ class Argument(Frozen):
     @property
     def default_value(self) -> Any:
         """The default that is passed to a kernel. Names are resolved, and `int[2] x=1` becomes (1,
-        1).
-        """
+        1)."""
         if isinstance(self.default, Name):
             return _resolve(self.type.required.name, self.default)
         form = self.type.required

@@ -65,8 +65,7 @@ def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
 
 def _below(entry: Callable[..., Any]) -> Callable[..., Any]:
     """Return the entry in a form that excludes the autograd and ADInplaceOrView keys while it runs,
-    so that the operators it calls do not count a write again.
-    """
+    so that the operators it calls do not count a write again."""
     get, put = tls.state.get, tls.state.set
 
     def below(key_set: int, *args: Any) -> Any:

@@ -221,8 +221,7 @@ _DTYPES = {
 
 def named_default(type: Type, value: Any) -> Any:
     """Return the object that an identifier in a schema's default names, such as
-    `contiguous_format`, `long` or `Mean`.
-    """
+    `contiguous_format`, `long` or `Mean`."""
     if not isinstance(value, Name):
         return value
     kind = type.base

@@ -19,8 +19,7 @@ def check(
     operator: Operator, definition: Definition, kernel: Kernel, key: Key | None = None
 ) -> None:
     """Check one kernel. Raises: RegistrationError with operator, schema, signature, key,
-    registration sites and the mismatch.
-    """
+    registration sites and the mismatch."""
     reason = _mismatch(definition, kernel)
     if reason is not None:
         raise errors.kernel_does_not_fit(operator, definition, kernel, key, *reason)
@@ -28,8 +27,7 @@ def check(
 
 def _mismatch(definition: Definition, kernel: Kernel) -> tuple[str, str] | None:
     """Return the kernel's signature and a text that describes the mismatch. Return None if the
-    kernel fits, or if Python cannot read its signature.
-    """
+    kernel fits, or if Python cannot read its signature."""
     if kernel.convention not in ("user", "keyset", "boxed") or kernel.function is None:
         return None
     import inspect

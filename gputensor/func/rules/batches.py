@@ -37,8 +37,7 @@ def check_written(level: Any, entry: Entry, args: Args) -> None:
 
 def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch rule of operators whose operands broadcast: dimensions of size 1 are inserted after
-    the batch dimension.
-    """
+    the batch dimension."""
     tensors = [args[n] for n in entry.places if isinstance(args[n], Tensor)]
     rank = max(x._geometry.ndim for x in tensors)
     written = entry.kind == "inplace"
@@ -74,8 +73,7 @@ def _promoted(x: Any, tensors: list[Any]) -> Tensor:
 
 def _formats(entry: Entry, given: list[Any]) -> list[Any]:
     """Return the arguments without a channels-last format, because it describes the entries and not
-    the batch.
-    """
+    the batch."""
     n = entry.names.get("memory_format")
     if n is not None and given[n] is not None and "channels" in str(given[n]):
         given[n] = None
@@ -152,8 +150,7 @@ def _named(entry: Entry, args: Args, name: str) -> Any:
 
 def _none_means_none(entry: Entry, name: str) -> bool:
     """True if an empty list of dimensions stands for no dimension. Otherwise it stands for all
-    dimensions.
-    """
+    dimensions."""
     if "dims" in (name, entry.operator.overload):
         return True
     return families.family_of(entry.operator.qualified_name) == "fft"
@@ -266,8 +263,7 @@ def expand(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 def resized(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch rule of resize_: each entry keeps its elements, as far as they fit the new sizes.
-    PyTorch resizes the whole batch, so a smaller entry gets elements of other entries.
-    """
+    PyTorch resizes the whole batch, so a smaller entry gets elements of other entries."""
     x, wanted = args[0], tuple(args[1])
     check_resize("resize_", x)
     count, kept = prod(wanted), x._geometry.numel
@@ -331,8 +327,7 @@ def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 def as_strided(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch rule of as_strided: the strides apply within each entry, from its first element
-    on.
-    """
+    on."""
     x, wanted, strides, offset = args
     value = x.value
     offset = value._offset if offset is None else offset
@@ -377,6 +372,5 @@ def refused(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 def loop(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch rule that makes one call for each entry: for operators to which their family's rule
-    does not apply.
-    """
+    does not apply."""
     return NotImplemented

@@ -16,8 +16,7 @@ from .batches import dims, pointwise, shifted
 
 def index(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """The batch rule of `x[indices]` and `index_put`. A mask with a batch is rejected, because its
-    number of elements depends on values.
-    """
+    number of elements depends on values."""
     x, indices, *rest = args
     masks = [i for i in indices if i is not None and is_mask(i)]
     if any(level.owns(i) for i in masks):
@@ -56,8 +55,7 @@ def _aligned(level: Any, i: Any, rank: int) -> Any:
 
 def _own(level: Any, like: Any, rank: int, dtype: Any = None) -> Any:
     """Return the index of the batch dimension: the numbers of the entries, followed by `rank`
-    dimensions of size 1.
-    """
+    dimensions of size 1."""
     numbers = functions.arange(level.size, device=like.device, dtype=dtype)
     return numbers.reshape(level.size, *(1,) * rank)
 
@@ -89,8 +87,7 @@ def _put(level: Any, entry: Entry, x: Any, indices: Sequence[Any], rest: list[An
 
 def masked_select(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """The batch rule of masked_select with a mask without a batch: the number of selected elements
-    is the same for all entries.
-    """
+    is the same for all entries."""
     x, mask = args
     if level.owns(mask):
         raise errors.vmap_data_dependent(entry.operator.short_name)
@@ -112,8 +109,7 @@ def masked_fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) ->
 
 def fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """The batch rule of fill: if the number has a batch, each entry is filled with its own
-    number.
-    """
+    number."""
     x, value = args
     if not level.owns(value):
         return pointwise(level, entry, args, "")
@@ -124,8 +120,7 @@ def fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """The batch rule of `index_select`, `index_add` and similar operators. If the index has a
-    batch, they run as `gather` and `scatter`, which have an index for each element.
-    """
+    batch, they run as `gather` and `scatter`, which have an index for each element."""
     n = entry.names["index"]
     index, x, dim = args[n], args[0], args[1]
     value = args[entry.names["value"]] if "value" in entry.names else None
@@ -166,8 +161,7 @@ def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 def searchsorted(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """The batch rule of searchsorted: one sorted sequence for all entries, or rows of each
-    entry.
-    """
+    entry."""
     rows, x, *rest = args
     if not isinstance(x, Tensor):
         return NotImplemented
@@ -205,8 +199,7 @@ def isin(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 def unfold_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """The batch rule of unfold_backward: the sizes and the dimension among the arguments are those
-    of the input.
-    """
+    of the input."""
     grad, sizes, dim, *rest = args
     if not sizes:
         return grad.sum()

@@ -16,8 +16,7 @@ _NONE, _MEAN = 0, 1
 
 def loss(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """The batch rule of an elementwise loss: the unreduced loss, then a reduction for each
-    entry.
-    """
+    entry."""
     n = entry.names["reduction"]
     given = list(args)
     given[n] = _NONE
@@ -29,8 +28,7 @@ def loss(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 def nll(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """The batch rule of nll_loss: the batch is merged with the samples; then losses and weights are
-    added up for each entry.
-    """
+    added up for each entry."""
     x, target, weight, reduction, ignored = args
     if level.owns(weight):
         return NotImplemented
@@ -89,8 +87,7 @@ def cross_entropy(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     """The batch rule of a loss's gradient: the gradient of unreduced losses, from the gradient of
-    each entry's reduced loss.
-    """
+    each entry's reduced loss."""
     n = entry.names["reduction"]
     given = list(args)
     if args[n] == _MEAN:

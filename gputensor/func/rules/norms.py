@@ -27,8 +27,7 @@ def _by_channel(x: Any, *weights: Any) -> list[Any]:
 
 def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch rule of layer_norm: the batch is one more leading dimension. Weights with a batch
-    are applied afterwards.
-    """
+    are applied afterwards."""
     x, normal, weight, bias, eps = args
     if not level.owns(weight) and not level.owns(bias):
         value = physical(level, x)
@@ -39,8 +38,7 @@ def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 def layer_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch rule of layer_norm's gradients. The operator computes the gradient of the input.
-    The gradients of the weights are sums over all dimensions except the batch.
-    """
+    The gradients of the weights are sums over all dimensions except the batch."""
     grad, x, normal, mean, rstd, weight, _, mask = args
     of: Any = None
     if mask[0]:
@@ -73,8 +71,7 @@ def group_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 def group_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch rule of group_norm's gradients. The operator computes the gradient of the input.
-    The gradients of the weights are sums over all dimensions except the batch.
-    """
+    The gradients of the weights are sums over all dimensions except the batch."""
     grad, x, mean, rstd, weight, n, c, rest, group, mask = args
     of: Any = None
     if mask[0]:
@@ -94,8 +91,7 @@ def group_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> 
 
 def batch_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch rule of batch_norm's gradients: the batch is merged with the channels, whose
-    gradients are separate.
-    """
+    gradients are separate."""
     grad, x, *of_channels, train, eps, mask = args
     n, c, *inner = x._geometry.sizes
     given = [physical(level, s).transpose(0, 1).flatten(1, 2) for s in (grad, x)]

@@ -1,6 +1,5 @@
 """Random numbers within vmap. Depending on `randomness`, they are an error, equal in all entries,
-or different.
-"""
+or different."""
 
 from __future__ import annotations
 

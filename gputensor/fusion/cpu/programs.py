@@ -35,8 +35,7 @@ def stage(
 ) -> Stage:  # fmt: skip
     """Return the stage that makes one call of the library, `program(*makes, *takes, scalars,
     may_share)`. The call returns False if the library declines it; then nothing was written.
-    shapes: the shape in which the program takes each array, or None for the array's own shape.
-    """
+    shapes: the shape in which the program takes each array, or None for the array's own shape."""
     seen = [(n, shape) for n, shape in enumerate(shapes) if shape is not None]
 
     def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> bool:
@@ -50,8 +49,7 @@ def stage(
 
 def program(chain: Chain, first: int, last: int) -> Stage | None:
     """Return the program of the instructions `first` to `last`, or None if they cannot be one
-    program.
-    """
+    program."""
     count, steps = len(chain.inputs), chain.instructions
     own = range(count + first, count + last)
     read = [x for step in steps[first:last] for x in step.operands if x >= 0]
@@ -192,8 +190,7 @@ def _along(shape: Geometry) -> int:
 
 def _crosses(x: Geometry, walk: Geometry) -> bool:
     """True if the elements are contiguous along another dimension than the elements of `walk`, or
-    only in short runs along the same dimension.
-    """
+    only in short runs along the same dimension."""
     if x.sizes != walk.sizes or x.numel <= 1 or 0 in x.strides:
         return False
     if not x.is_non_overlapping_and_dense:

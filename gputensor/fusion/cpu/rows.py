@@ -143,8 +143,7 @@ class _Rows:
 
     def _said(self, value: int, step: Instruction) -> tuple[Any, ...]:
         """Return the step that computes this result, in the form that the library reads. Raises:
-        _Not.
-        """
+        _Not."""
         what, is_row = step.what, value in self.rows
         common, result = what.compute.code, what.result.code
         if what.part:
@@ -194,8 +193,7 @@ class _Rows:
         self, value: int, step: Instruction
     ) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
         """Return the function of layer_norm. Its weight, bias, mean and 1 / deviation are in f32,
-        or in f64.
-        """
+        or in f64."""
         of = float64 if step.what.kinds[0] is float64 else float32
         count, given = len(self.chain.inputs), step.operands[1:]
         if any([x >= count or self.chain.inputs[x].dtype is not of for x in given]):

@@ -34,8 +34,7 @@ def prepare(chain: Chain) -> Run | None:
 
 def _kernel(chain: Chain) -> tuple[Rows | Reduced | None, list[Tail]]:
     """Return the kernels of the chain's head, and the tails that run after these kernels. Return
-    None for the kernels if one kernel would have to read the rows again and cannot be generated.
-    """
+    None for the kernels if one kernel would have to read the rows again and cannot be generated."""
     head, tails = parted(chain)
     reads = reads_its_rows(head)
     if reads or computes_its_softmax(head):

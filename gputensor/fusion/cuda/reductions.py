@@ -37,8 +37,7 @@ def _fused(
     chain: Chain, step: Instruction, tail: Tail | None = None, is_stored: bool = False
 ) -> _Fused | None:
     """Return the kernel of a reduction, or None if it cannot be generated. is_stored: True if the
-    reduction's result is stored too.
-    """
+    reduction's result is stored too."""
     part, inputs = chain.part((step.operands[0],))
     written, what, plan = Written(part), step.what, step.what.entry.plan
     if written.body is None or what.family not in ("reduce", "argreduce"):
@@ -94,8 +93,7 @@ def _search(
 
 def row_strides(sizes: tuple[int, ...], of: dtype) -> tuple[int, ...]:
     """Return the strides in bytes of a dense value with one element per row. The stride is 0 along
-    dimensions of size 1.
-    """
+    dimensions of size 1."""
     strides = contiguous_geometry(sizes, of).stride_bytes
     return tuple([0 if n == 1 else s for n, s in zip(sizes, strides)])
 
@@ -133,8 +131,7 @@ def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[
 
 class Reduced:
     """A chain with reductions. One launch computes the stored values. Each reduction is one launch,
-    which computes the reduction's operand itself if nothing else needs the operand.
-    """
+    which computes the reduction's operand itself if nothing else needs the operand."""
 
     def __init__(
         self, chain: Chain, tails: Sequence[Tail] = (), stored: Sequence[int] = ()
@@ -190,8 +187,7 @@ class Reduced:
 
     def _with_operand(self, n: int) -> Stage:
         """Return a reduction whose kernel computes the operand, and the tail if it runs in the same
-        kernel.
-        """
+        kernel."""
         one, tail = self.fused[n], self.tails.get(n)
         makes, all_results = results(self.chain, n)
         takes, index = list(one.inputs), self.chain.device.index or 0

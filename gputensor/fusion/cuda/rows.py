@@ -135,8 +135,7 @@ class Rows:
     def _walks(self, step: Instruction, sizes: Any) -> Any:
         """Return the sizes of the walk (the number of elements in a row, then the kept dimensions)
         and three groups of strides in bytes: of full outputs, of inputs, and of outputs with one
-        element per row.
-        """
+        element per row."""
         chain, what = self.chain, step.what
         row = row_strides(sizes, bool_)
         full = [chain.geometry(n).stride_bytes for n in self.full]

@@ -36,8 +36,7 @@ _BOUND = 1 << 11
 
 def is_one(operator: Operator) -> bool:
     """True for the functional form of a reduction that is implemented in
-    kernels/<device>/reduce.
-    """
+    kernels/<device>/reduce."""
     if operator not in bound or "reduction" not in operator.tags:
         return False
     factory = bound[operator][0]
@@ -47,8 +46,7 @@ def is_one(operator: Operator) -> bool:
 def has_short_rows(shape: Geometry, dims: tuple[int, ...], place: Any) -> bool:
     """True if operators that read the results for the rows may join the chain. On the CPU, each
     part of an operand along its slowest dimension must have whole rows over `dims`, and must be
-    short.
-    """
+    short."""
     strides, sizes = shape.strides, shape.sizes
     at = max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
     return place is CPU and at not in dims and shape.numel // sizes[at] <= SHORT

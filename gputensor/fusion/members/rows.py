@@ -43,8 +43,7 @@ class Output(NamedTuple):
 
 def _axes(shape: Geometry, dim: Any) -> tuple[int, ...] | None:
     """Return the dimensions in an argument `dim`, in order. Return None if the operator rejects the
-    argument.
-    """
+    argument."""
     dims, ndim = (dim,) if type(dim) is int else dim, shape.ndim
     if type(dims) not in (tuple, list) or not dims:
         return None
@@ -58,16 +57,14 @@ def _reduced(
     shape: Geometry, axes: tuple[int, ...], keepdim: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the sizes of a result with one element per row: with the walk's dimensions, and with
-    the result's dimensions.
-    """
+    the result's dimensions."""
     sizes = reduced_sizes(shape.sizes, axes, True)
     return sizes, sizes if keepdim else reduced_sizes(shape.sizes, axes, False)
 
 
 class Layout(NamedTuple):
     """Replaces a plan for operators that have no plan. It has the attributes that `Recorded` reads.
-    walk: the order in which the operator's kernel on a device visits the operand's elements.
-    """
+    walk: the order in which the operator's kernel on a device visits the operand's elements."""
 
     device: Any
     common_dtype: dtype
@@ -92,8 +89,7 @@ def recording(
 ) -> Callable[..., Any]:
     """Return the kernel of an operator over rows at key Fuse. is_own: returns True if calls on a
     device reach our kernel. Calls that are invalid or not recorded go to the kernel below, or to
-    the operators of which this operator is composed.
-    """
+    the operators of which this operator is composed."""
     make = MAKERS[operator.qualified_name]
     is_made_of_others = make is _layer_norm  # on devices
 
@@ -177,8 +173,7 @@ def _recorded(
     feeds: bool, seen: Geometry, sizes: tuple[int, ...],
 ) -> Recorded:  # fmt: skip
     """Return the `Recorded` of a result that has one or a few elements per row. seen: the result's
-    geometry with the walk's dimensions.
-    """
+    geometry with the walk's dimensions."""
     made = contiguous_geometry(sizes, seen.dtype)
     layout = entry.plan._replace(outputs=(Output(made), *entry.plan.outputs[1:]))
     one = Entry(entry.rule.family, entry.name, layout, entry.kinds, entry.write, entry.run)

@@ -248,8 +248,7 @@ class _Entry:
 
     def _now(self, inputs: tuple[Any, ...], out: Tensor | None = None) -> Any:
         """Return the entry that runs the operator now. It is found as in eager calls; on devices,
-        the addresses of the operands select it.
-        """
+        the addresses of the operands select it."""
         real = self.real
         if real.plan.device.type == "cpu":
             return real

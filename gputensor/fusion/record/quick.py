@@ -48,8 +48,7 @@ _LAST = LONGEST - 1
 
 def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
     """Return the function that a table stores in place of its kernel. plain: the key set without
-    Fuse.
-    """
+    Fuse."""
     arguments = table.operator.schema.arguments
     inputs = [n for n, a in enumerate(arguments) if a.type.has_tensor]
     if (
@@ -168,8 +167,7 @@ class _Known:
 
 def _free_of_checks(kind: type, compute: dtype) -> float | None:
     """Return a bound: numbers of this type with a smaller magnitude need no check. None means that
-    every number needs a check.
-    """
+    every number needs a check."""
     if kind is bool:
         return 2
     if kind is int:
@@ -245,8 +243,7 @@ def _of_tensor(
     """Return the function for a tensor and a number (kind: NUMBER), or for a tensor alone (PARAMS).
     beside: the number or the parameters. With a bound, the function accepts all numbers between
     -bound and bound; without a bound, only the values in `beside`. is_first: the tensor is the
-    first operand.
-    """
+    first operand."""
     at, device, geometry, may_run = what.at, what.device, what.geometry, is_small(what)
 
     def record(a: Any, b: Any = beside) -> Any:

@@ -63,8 +63,7 @@ class _Result(SavedResult):
 
 def keep(x: Tensor, number: int | None) -> SavedTensor | None:
     """Return an object that autograd/saved.py saves in place of a pending tensor. Return None if
-    the tensor is not pending or must not be recomputed.
-    """
+    the tensor is not pending or must not be recomputed."""
     now, storage = recorder.current.get(), x._storage
     if now is None or now.trace is not None or type(x) is not Tensor:
         return None
@@ -103,8 +102,7 @@ def split(
 def _saved_tensors(held: Recording) -> tuple[dict[int, list[Tensor]], Counter[int]]:
     """Return, for each storage, the tensors that nodes hold, with the number of nodes for each
     tensor. This function drops its own references to the tensors when it returns, so `split` does
-    not count them.
-    """
+    not count them."""
     nodes = [kept.tensor for one in held.saved if (kept := one()) is not None]
     of: dict[int, list[Tensor]] = {}
     for x in {id(x): x for x in nodes}.values():
@@ -116,8 +114,7 @@ def move_on(
     held: Recording, stores: list[tuple[int, Pending]], leaves: list[tuple[int, Pending]]
 ) -> None:
     """Move the remaining pending values of a recording to another recording. Values that were
-    stored have their bytes already.
-    """
+    stored have their bytes already."""
     stored: dict[int, Any] = dict(stores)
     following = Recording(held.recorder, held.steps[leaves[0][0]][0])
     following.is_open = False
@@ -133,8 +130,7 @@ def move_on(
 
 def _recorded_again(x: Tensor) -> Tensor | None:
     """Record a tensor again, as a pending result. Return None if the tensor must not be
-    recomputed.
-    """
+    recomputed."""
     now, storage = recorder.current.get(), x._storage
     with lock:
         if now is None or type(storage) is not Pending or x._offset:
@@ -159,8 +155,7 @@ def _recorded_again(x: Tensor) -> Tensor | None:
 
 def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int] | None:
     """Return the steps that compute a value from memory, or None if a store and a load are
-    cheaper.
-    """
+    cheaper."""
     at = held.steps[number][0].at
     found: set[int] = set()
     read: dict[Any, int] = {}

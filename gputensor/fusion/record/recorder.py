@@ -75,8 +75,7 @@ class Recorder:
         self, whats: list[Recorded], inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> list[Tensor]:
         """Record an operator. Return its pending results, or an empty list if the operator must
-        run now.
-        """
+        run now."""
         if not whats[0].can_wait or self.runs_at_once(whats[0], inputs):
             return []
         with lock:
@@ -108,8 +107,7 @@ class Recorder:
     ) -> bool:
         """Record an operator that writes to `out`. It becomes a new value of a pending tensor, or
         the last instruction of a recording. Return False if it must run now; in this case, the
-        recordings that read `out` have run.
-        """
+        recordings that read `out` have run."""
         with lock:
             storage = out._get_storage()
             can_wait = what.can_wait and out._geometry is what.geometry
@@ -135,8 +133,7 @@ class Recorder:
         self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> tuple[Recording, int] | None:
         """Return the recording whose last step may write to existing memory, and the number of that
-        step.
-        """
+        step."""
         recording = self.open.get(what.at)
         storage = out._storage
         if recording is None or storage.is_exposed or not self.continues(what.at, *inputs):
@@ -203,8 +200,7 @@ class Recorder:
 
     def _goes_on_at(self, what: Recorded, recording: Recording) -> None:
         """Let a recording also take results of another layout, or results with one element per
-        row.
-        """
+        row."""
         at = what.also
         if what.reduces is None:
             recording.has_copies = True

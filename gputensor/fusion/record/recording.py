@@ -146,8 +146,7 @@ class Recording:
         self, other: Recording, numbers: Iterable[int], known: dict[int, int]
     ) -> dict[int, int]:
         """Append steps of another recording. known: codes in that recording -> codes here. Return a
-        copy of `known` with the codes of the steps' operands and results added.
-        """
+        copy of `known` with the codes of the steps' operands and results added."""
         codes, steps = {**known}, other.settled()
 
         def code_of(code: int) -> int:
@@ -195,8 +194,7 @@ class Recording:
     ) -> None:
         """Compute the wanted values, unless they are computed already. into: a step, and the tensor
         for its result. is_last: True if operands may change afterwards, so that no value may be
-        left for recomputation.
-        """
+        left for recomputation."""
         with lock:
             if self.is_run:
                 return
@@ -252,8 +250,7 @@ class Recording:
 
     def _run_what_it_reads(self) -> None:
         """Run the recordings that compute this recording's operands, dependencies first, without
-        recursion.
-        """
+        recursion."""
         waiting = [self]
         while waiting:
             deeper = [
@@ -291,8 +288,7 @@ class Recording:
     def _distinct(self) -> tuple[list[_Step], list[int]]:
         """Return the steps, and for each step the number of the first equal step, because equal
         steps are computed once. Copies are replaced by their operands: see Note [A chain of several
-        layouts].
-        """
+        layouts]."""
         steps: list[_Step] = []
         first: list[int] = []
         numbers: dict[_Step, int] = {}

@@ -103,8 +103,7 @@ class Outside:
 
     def given(self) -> tuple[Any, ...]:
         """Return the current values at the places of the tensors that the function reads from
-        outside.
-        """
+        outside."""
         return tuple([found_in(where, name) for where, name in self.tensors])
 
     def _read(self, function: FunctionType) -> None:
@@ -173,8 +172,7 @@ class Outside:
         self, code: CodeType, line: int | None, where: Any, name: str, found: Any, called: str
     ) -> ModuleType | None:
         """Record the place and the value of a read. Return the value if it is a module, because the
-        next instruction reads an attribute of it.
-        """
+        next instruction reads an attribute of it."""
         if type(found) is Tensor:
             if not any([x is where and said == name for x, said in self.tensors]):
                 self.tensors.append((where, name))
@@ -239,8 +237,7 @@ def is_constant(value: Any) -> bool:
 
 def key_of(value: Any) -> Any:
     """Return a value's part of a replay's key. For a tensor it is the geometry; equal constants
-    have equal keys. Mutable values have no key.
-    """
+    have equal keys. Mutable values have no key."""
     kind = type(value)
     if kind is Tensor:
         return value._geometry

@@ -39,8 +39,7 @@ class Replays:
     returns the call's result, or None if the Python must run. Until the second call of a kind, the
     plan is only the arguments of `_compiled`, because most calls occur once. why: the reason why
     the last call that ran the Python cannot be replayed, as a clause after "it"; None if it can be
-    replayed.
-    """
+    replayed."""
 
     outside: Outside | None
     why: str | None
@@ -164,8 +163,7 @@ def _unlike(x: Tensor) -> str | None:
 
 def replays_of(function: Callable[..., Any]) -> Replays | None:
     """Return the replays of a fused function, or new ones for a plain function. Return None for
-    generators, coroutines and callables that are not Python functions.
-    """
+    generators, coroutines and callables that are not Python functions."""
     found: Replays | None = getattr(function, "_replays", None)
     if found is None and type(function) is FunctionType and not function.__code__.co_flags & LATER:
         found = Replays(function)
@@ -243,8 +241,7 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
 
 def _reading(place: str, where: Any, name: str, names: dict[str, Any]) -> str:
     """Return an expression, as source text, that reads a value from outside. See
-    `purity.Outside`.
-    """
+    `purity.Outside`."""
     names[place] = where.get if type(where) is dict else where
     if type(where) is dict:
         return f"{place}({name!r}, MISSING)"

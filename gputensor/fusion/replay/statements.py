@@ -40,8 +40,7 @@ class Statements:
     """The source of a call's computation. lines: statements that run all steps; afterwards each
     wanted value is a tensor. Names of variables: `t` and a value's number is its tensor, `v` and
     the number its array, `x` and a place among the values a given tensor. names: the objects to
-    which the lines refer.
-    """
+    which the lines refer."""
 
     def __init__(self, trace: Trace, wanted: list[int], values: list[Any]) -> None:
         self.lines: list[str] = []
@@ -314,7 +313,6 @@ def _filled(arguments: Any, tensors: tuple[Tensor, ...]) -> Any:
 
 def _undone(states: list[tuple[Generator, Any]]) -> None:
     """Write statements that reset the generators, for the case that the call runs the function's
-    Python instead.
-    """
+    Python instead."""
     for generator, state in reversed(states):
         generator.set_state(state)

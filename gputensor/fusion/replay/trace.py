@@ -35,8 +35,7 @@ class Unlike(Exception):
 
 class Taken(NamedTuple):
     """A placeholder for a tensor among the arguments of an operator: the tensor at this place in
-    `takes` of the step.
-    """
+    `takes` of the step."""
 
     place: int
 
@@ -61,8 +60,7 @@ class Step:
 
 class Trace:
     """A trace of one call. why: the reason why the call cannot be replayed, or None. draws: the use
-    of generators, in order: the stream, the generator and the number of random numbers.
-    """
+    of generators, in order: the stream, the generator and the number of random numbers."""
 
     why: str | None
 
@@ -147,8 +145,7 @@ class Trace:
         self, operator: Operator, stream: Stream, source: tuple[Generator, int], waits: bool
     ) -> None:
         """Called when a part of a generator's stream is taken. waits: True if a chain computes the
-        numbers later.
-        """
+        numbers later."""
         if waits and not self._within:
             self.draws.append((stream, *source))
         else:
@@ -213,8 +210,7 @@ class Trace:
 
     def _check_draws(self) -> None:
         """Raise Unlike if a generator gave numbers that no chain computes, such as the numbers of a
-        composite operator. A replay would use the same numbers again.
-        """
+        composite operator. A replay would use the same numbers again."""
         for generator, (seed, position) in all_states().items():
             before = self._generators.get(generator, (seed, 0))
             blocks = sum([-(-count // 4) for _, of, count in self.draws if of is generator])
@@ -223,8 +219,7 @@ class Trace:
 
     def _order(self) -> None:
         """Sort the steps by dependencies, because views may be recorded before their base is
-        computed.
-        """
+        computed."""
         there = set(range(self.n_given))
         waiting, self.steps = self.steps, []
         for step in waiting:

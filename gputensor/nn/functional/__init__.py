@@ -163,8 +163,7 @@ def fold(
     stride: Ints = 1,
 ) -> Tensor:  # fmt: skip
     """Return the sums of columns at the positions from which `unfold` reads: (N, C kh kw, L) to (N,
-    C, H, W).
-    """
+    C, H, W)."""
     return calls.col2im(input, output_size, kernel_size, dilation, padding, stride)
 
 

@@ -195,8 +195,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """Return log(1 + exp(beta * x)) / beta for each element x, and x where beta * x is above the
-    threshold.
-    """
+    threshold."""
     try:
         _tensor("softplus", input)
         return calls.softplus(input, beta, threshold)

@@ -123,8 +123,7 @@ def _projections(
     is_separate: bool,
 ) -> Sequence[Tensor]:  # fmt: skip
     """Project query, key and value. given: contains only the query if all three are one tensor.
-    weights: the common weight, then the weight of each projection.
-    """
+    weights: the common weight, then the weight of each projection."""
     whole, *separate = weights
     if is_separate:
         for arg, weight in zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), separate):

@@ -87,8 +87,7 @@ def _of_channels(
     op: str, input: Tensor, p: float, training: bool, inplace: bool, alone: int
 ) -> Tensor:
     """Drop whole channels. alone: the number of dimensions of an input that has no batch
-    dimension.
-    """
+    dimension."""
     if not isinstance(input, Tensor):
         raise errors.not_a_tensor(op, "input", "a Tensor", input)
     if input.ndim not in (alone, alone + 1):

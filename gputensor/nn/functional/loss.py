@@ -106,8 +106,7 @@ def l1_loss(
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the absolute differences. weight: a factor for each element; the mean is weighted
-    too.
-    """
+    too."""
     try:
         number = _reduction("l1_loss", reduction, size_average, reduce)
         x, y = _together("l1_loss", input, target, weight)
@@ -123,8 +122,7 @@ def mse_loss(
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the squared differences. weight: a factor for each element; the mean is weighted
-    too.
-    """
+    too."""
     try:
         number = _reduction("mse_loss", reduction, size_average, reduce)
         x, y = _together("mse_loss", input, target, weight)
@@ -160,8 +158,7 @@ def smooth_l1_loss(
     reduction: str = "mean", beta: float = 1.0,
 ) -> Tensor:  # fmt: skip
     """Return abs(d) - beta / 2 for each difference d, and d**2 / (2 * beta) where abs(d) is below
-    beta.
-    """
+    beta."""
     number = _reduction("smooth_l1_loss", reduction, size_average, reduce)
     x, y = _together("smooth_l1_loss", input, target, None)
     beta = real("smooth_l1_loss", "beta", beta)

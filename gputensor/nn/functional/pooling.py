@@ -243,8 +243,7 @@ def fractional_max_pool2d(
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
     """Return maxima over windows at random positions. output_size or output_ratio gives the number
-    of windows.
-    """
+    of windows."""
     return _fractional(
         2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )
@@ -267,8 +266,7 @@ def fractional_max_pool3d(
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
     """Return maxima over windows at random positions. output_size or output_ratio gives the number
-    of windows.
-    """
+    of windows."""
     return _fractional(
         3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )

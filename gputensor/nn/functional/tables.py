@@ -36,8 +36,7 @@ def embedding_bag(
     include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the mean, sum or max of the rows of weight in each bag of indices. Bags are the rows
-    of a 2-d input, or the parts of a 1-d input that begin at offsets.
-    """
+    of a 2-d input, or the parts of a 1-d input that begin at offsets."""
     op = "embedding_bag"
     modes = {"sum": 0, "mean": 1, "max": 2}
     if mode not in modes:

@@ -22,8 +22,7 @@ from .norm import LayerNorm
 
 class _Projection(Linear):
     """The output projection of MultiheadAttention. A class of its own, so that it prints as in
-    PyTorch.
-    """
+    PyTorch."""
 
     def _get_name(self) -> str:
         return "NonDynamicallyQuantizableLinear"
@@ -154,8 +153,7 @@ class _Layer(Module):
 
     def _step(self, n: int, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
         """Return x plus a branch of x. Normalise the branch's input, or, without norm_first, the
-        sum.
-        """
+        sum."""
         norm, drop = getattr(self, f"norm{n}"), getattr(self, f"dropout{n}")
         found: Tensor = x + drop(branch(norm(x))) if self.norm_first else norm(x + drop(branch(x)))
         return found
@@ -196,8 +194,7 @@ class TransformerEncoderLayer(_Layer):
 
 class TransformerDecoderLayer(_Layer):
     """A TransformerEncoderLayer that also attends to a memory, between self-attention and
-    perceptron.
-    """
+    perceptron."""
 
     norms = 3
 

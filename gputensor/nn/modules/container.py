@@ -74,8 +74,7 @@ class _Numbered(Module):
 
 class Sequential(_Numbered):
     """Modules called one after the other. Make it by `Sequential(a, b)`, or from a dict of
-    modules.
-    """
+    modules."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -135,8 +134,7 @@ class _Named(Module):
 
     def update(self, parts: Any) -> None:
         """Set several parts. parts: a mapping or a module with names, or pairs of a name and a
-        part.
-        """
+        part."""
         try:
             given = [*(parts.items() if hasattr(parts, "items") else parts)]
         except TypeError:
@@ -148,8 +146,7 @@ class _Named(Module):
 
     def pop(self, name: Any, *default: Any) -> Any:
         """Remove a part and return it. If there is no such part, return the default. Raises:
-        KeyError if there is no default.
-        """
+        KeyError if there is no default."""
         if name not in self and default:
             return default[0]
         part = self[name]
@@ -212,8 +209,7 @@ class ModuleDict(_Named):
 
 class ParameterList(Module):
     """A list of parameters. Tensors become Parameters. Other values are kept as attributes of the
-    list.
-    """
+    list."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -259,8 +255,7 @@ class ParameterList(Module):
 
 class ParameterDict(_Named):
     """A dict of parameters by name. Tensors become Parameters. Other values are kept as attributes
-    of the dict.
-    """
+    of the dict."""
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()
@@ -293,8 +288,7 @@ class ParameterDict(_Named):
 
     def update(self, parts: Any) -> None:
         """Set several parts: see `_Named.update`. Source: torch/nn/modules/container.py, which
-        sorts the names of a plain mapping.
-        """
+        sorts the names of a plain mapping."""
         if isinstance(parts, Mapping) and not isinstance(parts, OrderedDict):
             parts = sorted(parts.items())
         super().update(parts)
@@ -339,8 +333,7 @@ def _parameter(value: Any) -> Any:
 
 def _listed(values: Iterable[tuple[Any, Any]], kind: Callable[[Any], Any]) -> str:
     """Return a line of text for each value, in PyTorch's wording. kind: returns the dtype or the
-    type of a tensor as text.
-    """
+    type of a tensor as text."""
     lines = []
     for name, p in values:
         shown = f"Object of type: {type(p).__name__}"

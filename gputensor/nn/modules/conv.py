@@ -97,8 +97,7 @@ class _Conv(Module):
 
     def _around(self) -> list[int]:
         """Return the padding on both sides of each dimension, the last dimension first, as `pad`
-        takes it.
-        """
+        takes it."""
         found: list[int] = []
         for n in reversed(range(self.ndim)):
             if self.padding == "same":
@@ -140,8 +139,7 @@ class Conv3d(_Conv):
 
 class _ConvTranspose(_Conv):
     """A transposed convolution, which computes the gradient of a convolution with respect to its
-    input.
-    """
+    input."""
 
     transposed = True
 
@@ -159,8 +157,7 @@ class _ConvTranspose(_Conv):
 
     def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
         """Compute the transposed convolution. output_size: selects one of the possible sizes of the
-        result's last dimensions.
-        """
+        result's last dimensions."""
         convolve: Any = getattr(F, f"conv_transpose{self.ndim}d")
         left_open = self._open(input, output_size)
         rest = (self.stride, self.padding, left_open, self.groups, self.dilation)

@@ -16,8 +16,7 @@ _REQUIRED: Any = object()
 
 class _Signature:
     """Computes the signature that `inspect.signature` and `help` show for a class with fixed
-    options.
-    """
+    options."""
 
     def __get__(self, instance: object, kind: type[Fixed]) -> Signature:
 
@@ -270,8 +269,7 @@ class LogSoftmax(Fixed, function="log_softmax"):
 
 class RReLU(Fixed, function="rrelu"):
     """Multiply each negative element by a slope. In training, the slope is a random number between
-    lower and upper.
-    """
+    lower and upper."""
 
     lower: float = 1 / 8
     upper: float = 1 / 3

@@ -32,8 +32,7 @@ class FlaggedHooks(HookDict):
 
 def with_flags(hooks: dict[int, Any]) -> list[tuple[Any, int]]:
     """Return (hook, flag) of each hook. Also accepts a plain dict, because a program may have
-    replaced gputensor's dict.
-    """
+    replaced gputensor's dict."""
     flags = getattr(hooks, "flags", {})
     return [(hook, flags.get(key, 0)) for key, hook in hooks.items()]
 
@@ -105,14 +104,12 @@ class Hooks:
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata)` after `state_dict` has read the
-        module and its submodules. The hook may change state_dict.
-        """
+        module and its submodules. The hook may change state_dict."""
         return self._hook("_state_dict_hooks", hook)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Like `register_state_dict_post_hook`, but the hook may return another state dict, which
-        replaces the first.
-        """
+        replaces the first."""
         return self._hook("_state_dict_hooks", hook, False, True)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -120,8 +117,7 @@ class Hooks:
         unexpected_keys, error_msgs)` before `load_state_dict` reads names, for programs that rename
         entries of old files. state_dict: a copy, which the hook may change. prefix: the prefix of
         this module's names in state_dict. Entries that the hook adds to the three lists are
-        reported.
-        """
+        reported."""
         return self._hook("_load_state_dict_pre_hooks", hook, False, True)
 
     def _register_load_state_dict_pre_hook(
@@ -134,14 +130,12 @@ class Hooks:
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, incompatible_keys)` after `load_state_dict` has copied values. With
-        `strict`, names that the hook removes from the two lists are not reported.
-        """
+        `strict`, names that the hook removes from the two lists are not reported."""
         return self._hook("_load_state_dict_post_hooks", hook)
 
     def get_extra_state(self) -> Any:
         """Return state other than tensors, for `state_dict`. A class that overrides this method
-        must also override `set_extra_state`. Raises: NotImplementedError unless overridden.
-        """
+        must also override `set_extra_state`. Raises: NotImplementedError unless overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no get_extra_state")
 
     def set_extra_state(self, state: Any) -> None:
@@ -152,8 +146,7 @@ class Hooks:
         self, kind: str, hook: Any, prepend: bool = False, flag: int = False
     ) -> RemovableHandle:
         """Register a hook. flag: the options of the hook, such as `with_kwargs` or
-        `with_module`.
-        """
+        `with_module`."""
         hooks = self.__dict__.get(kind)
         if hooks is None:
             hooks = self.__dict__[kind] = FlaggedHooks()
@@ -165,8 +158,7 @@ class Hooks:
 
     def _finished(self, args: Any, kwargs: Any, result: Any, ran: list[Any]) -> Any:
         """Call the forward hooks and return the result, which they may replace. ran: a list to
-        which the called hooks are added.
-        """
+        which the called hooks are added."""
         for hook, flag in self._hooks("_forward_hooks"):
             ran.append(hook)
             given = (self, args, kwargs, result) if flag & _WITH_KWARGS else (self, args, result)
@@ -198,8 +190,7 @@ def _added(hooks: Any, hook: Any, prepend: bool, flag: int) -> RemovableHandle:
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, args)` before the `forward` of every module. It runs before the module's
-    own hooks.
-    """
+    own hooks."""
     return _added(Hooks._forward_pre_hooks, hook, False, False)
 
 
@@ -339,8 +330,7 @@ class BackwardHooks:
 
 class _Passed(Function):
     """The identity function in forward. In backward, it calls a function that may replace the
-    gradients.
-    """
+    gradients."""
 
     @staticmethod
     def forward(ctx: Any, take: Any, *tensors: Tensor) -> tuple[Tensor, ...]:

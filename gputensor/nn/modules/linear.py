@@ -26,8 +26,7 @@ class Identity(Module):
 
 class Linear(Module):
     """Return input @ weight.T + bias. Parameters: weight (out_features, in_features), bias
-    (out_features).
-    """
+    (out_features)."""
 
     in_features: int
     out_features: int
@@ -60,8 +59,7 @@ class Linear(Module):
 
 class Bilinear(Module):
     """Return input1 @ weight[k] @ input2 + bias[k] for each k. Parameters: weight (out, in1, in2),
-    bias (out).
-    """
+    bias (out)."""
 
     in1_features: int
     in2_features: int
@@ -169,8 +167,7 @@ class Embedding(Module):
 
 class EmbeddingBag(Embedding):
     """Return the mean, sum or max of the rows of a table in each bag of indices. Bags are the rows
-    of a 2-d input, or the parts of a 1-d input that begin at offsets.
-    """
+    of a 2-d input, or the parts of a 1-d input that begin at offsets."""
 
     mode: str
     include_last_offset: bool
@@ -217,8 +214,7 @@ class EmbeddingBag(Embedding):
 
 class PReLU(Module):
     """Multiply each negative element by a learned slope. Parameters: weight (num_parameters), the
-    slopes.
-    """
+    slopes."""
 
     num_parameters: int
     init: float

@@ -1,6 +1,5 @@
 """Loss modules: functions of gt.nn.functional with fixed options, and losses that have
-parameters.
-"""
+parameters."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ class _WithOptions(Fixed):
 
 class _Loss(_WithOptions):
     """Base class of losses with the option `reduction` and PyTorch's deprecated options
-    `size_average` and `reduce`.
-    """
+    `size_average` and `reduce`."""
 
     size_average: bool | None = None
     reduce: bool | None = None
@@ -105,8 +103,7 @@ class KLDivLoss(_Loss, function="kl_div"):
 
 class HuberLoss(_WithOptions, function="huber_loss"):
     """Half the squared difference if the difference is below delta, otherwise a linear function of
-    it.
-    """
+    it."""
 
     reduction: str = "mean"
     delta: float = 1.0
@@ -135,8 +132,7 @@ class PoissonNLLLoss(_WithOptions, function="poisson_nll_loss"):
 
 class MarginRankingLoss(_MarginLoss, function="margin_ranking_loss"):
     """max(0, -y (x1 - x2) + margin): x1 should rank above x2 for target y = 1, and below x2 for y =
-    -1.
-    """
+    -1."""
 
 
 class CosineEmbeddingLoss(_MarginLoss, function="cosine_embedding_loss"):
@@ -263,8 +259,7 @@ class LinearCrossEntropyLoss(Module):
 
 class AdaptiveLogSoftmax(NamedTuple):
     """The result of AdaptiveLogSoftmaxWithLoss: the log-probability of each target, and the
-    loss.
-    """
+    loss."""
 
     output: Tensor
     loss: Tensor
@@ -324,8 +319,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def forward(self, input_: Tensor, target_: Tensor) -> AdaptiveLogSoftmax:
         """Return the log-probability of each target, and the loss. input_: (N, in_features) or
-        (in_features). target_: classes, (N) or ().
-        """
+        (in_features). target_: classes, (N) or ()."""
         op, ndim = type(self).__name__, target_.ndim
         if ndim > 1 or input_.ndim != ndim + 1 or ndim and len(input_) != len(target_):
             rule = "be (N) for an input (N, in_features), or 0-d for one without N"
@@ -350,8 +344,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def _check(self, target: Tensor) -> None:
         """Raise an error for a target outside the classes. Waits for the values of the targets, as
-        PyTorch does.
-        """
+        PyTorch does."""
         outside = target[(target < 0) | (target >= self.n_classes)]
         if outside.numel():
             rule, got = f"hold classes in [0, {self.n_classes - 1}]", str(outside[0].item())

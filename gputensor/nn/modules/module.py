@@ -27,15 +27,13 @@ _KINDS = {"_parameters": Parameter, "_modules": None, "_buffers": Tensor}
 
 
 class Module(Hooks):
-    """Base class of all networks. A subclass assigns Parameters, Buffers and Modules to attributes
-    and defines `forward`.
+    """Base of all networks, which assign Parameters, Buffers and Modules and define `forward`.
 
     training: True after `train()`, False after `eval()`. Dropout and norms read it.
     """
 
     training: bool
-    # the version of the entries that the class saves, for `_load_from_state_dict`
-    _version: int = 1
+    _version: int = 1  # version of the entries that the class saves (`_load_from_state_dict`)
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
@@ -54,9 +52,7 @@ class Module(Hooks):
         declare_constructor(cls, _OURS)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the module's result. Raises: NotImplementedError unless a subclass overrides
-        it.
-        """
+        """Compute the module's result. Raises: NotImplementedError unless a subclass defines it."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -142,9 +138,7 @@ class Module(Hooks):
         return sorted({*super().__dir__(), *(name for kind in _KINDS for name in vars(self)[kind])})
 
     def _claim(self, what: str, name: str, kind: str) -> None:
-        """Free a name for a new attribute of this kind. Raises: ArgumentValueError for a name that
-        may not be used.
-        """
+        """Free a name for an attribute of this kind. Raises: ArgumentValueError for a bad name."""
         if not isinstance(name, str):
             raise errors.wrong_type(what, "name", "be a str", name)
         if not name or "." in name:
@@ -175,9 +169,7 @@ class Module(Hooks):
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Register a tensor that is not a parameter. `to()` moves it, and `state_dict()` contains
-        it.
-        """
+        """Register a tensor that is not a parameter. `to()` and `state_dict()` include it."""
         if tensor is not None and not isinstance(tensor, Tensor):
             raise errors.wrong_type("register_buffer", "tensor", "be a Tensor or None", tensor)
         self._claim("register_buffer", name, "_buffers")
@@ -280,7 +272,7 @@ class Module(Hooks):
         return found
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Replace the module at a path such as `layers.0`. With `strict`, the module must exist.
+        """Set the module at a path such as `layers.0`. With `strict`, the path must exist already.
 
         Raises: AttributeError if a part of the path is not a module. With `strict`, also if the
         path does not exist.
@@ -303,8 +295,7 @@ class Module(Hooks):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Replace the data of every parameter, gradient and buffer by `fn` of it. Parameters remain
-        the same objects.
-        """
+        the same objects."""
         for module in self.modules() if recurse else [self]:
             for param in module._parameters.values():
                 if param is not None:
@@ -384,9 +375,7 @@ class Module(Hooks):
         """Do nothing: modules are not compiled. PyTorch programs may call this method."""
 
     def train(self, mode: bool = True) -> Self:
-        """Set all modules to training mode, in which Dropout drops elements and norms use the
-        batch's statistics.
-        """
+        """Set training mode on all modules: Dropout drops, norms use the batch's statistics."""
         if not isinstance(mode, bool):
             raise errors.wrong_type("train", "mode", "be a bool", mode)
         for module in self.modules():
@@ -418,8 +407,7 @@ class Module(Hooks):
     ) -> dict[str, Any]:  # fmt: skip
         """Return parameters and persistent buffers by name. The values are the tensors themselves,
         detached unless `keep_vars`. `gt.save` and safetensors accept the result. Its attribute
-        `_metadata` has the version of each module's class.
-        """
+        `_metadata` has the version of each module's class."""
         if destination is None:
             made: Any = OrderedDict()
             made._metadata = OrderedDict()
@@ -430,8 +418,7 @@ class Module(Hooks):
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
         """Write the module's own entries, without those of its submodules, to a state dict. A class
-        may override it.
-        """
+        may override it."""
         save_own(self, destination, prefix, keep_vars)
 
     def _load_from_state_dict(
@@ -498,8 +485,7 @@ def parse_to(
     args: tuple[Any, ...], device: Any, dtype: Any, non_blocking: bool
 ) -> tuple[_device | None, _dtype | None, bool]:
     """Return device, dtype and non_blocking for the arguments of `to`. args: the positional
-    arguments. A tensor among them gives its device and dtype.
-    """
+    arguments. A tensor among them gives its device and dtype."""
     for given in args:
         if isinstance(given, Tensor):
             device, dtype = given.device, given.dtype

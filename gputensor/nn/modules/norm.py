@@ -21,8 +21,7 @@ def _sizes(given: Ints) -> tuple[int, ...]:
 
 class _Affine(Module):
     """Base class of norms with a weight and a bias for each feature. Both are None if `affine` is
-    False.
-    """
+    False."""
 
     def _register(self, wanted: bool, sizes: Any, bias: bool, device: Any, dtype: Any) -> None:
         made: Any = {"device": device, "dtype": dtype}
@@ -41,8 +40,7 @@ class _Affine(Module):
 class _BatchNorm(_Affine):
     """(x - mean) / sqrt(var + eps) * weight + bias for each channel. Training uses the batch's
     statistics, evaluation the running statistics. momentum: the weight of a batch in the running
-    averages; None means a cumulative average.
-    """
+    averages; None means a cumulative average."""
 
     ndims: ClassVar[tuple[int, ...]]
     _version = 2  # states of version 1 had no num_batches_tracked
@@ -75,8 +73,7 @@ class _BatchNorm(_Affine):
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
     ) -> None:
         """Load a state. A state of version 1 has no `num_batches_tracked`, so this entry is
-        added.
-        """
+        added."""
         name = prefix + "num_batches_tracked"
         if (local_metadata.get("version") or 1) < 2 and self.track_running_stats:
             state_dict.setdefault(name, self.num_batches_tracked)
@@ -89,8 +86,7 @@ class _BatchNorm(_Affine):
 
     def _average(self) -> float:
         """Return the weight of this batch in the running averages. In training, also count the
-        batch.
-        """
+        batch."""
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:

@@ -124,8 +124,7 @@ class LPPool3d(_LPPool, function="lp_pool3d"):
 
 class _MaxUnpool(_Windows, shown=("kernel_size", "stride", "padding")):
     """Base class of unpooling: elements are placed at the indices of a max pool. output_size
-    selects one of the possible sizes.
-    """
+    selects one of the possible sizes."""
 
     padding: Ints = 0
 
@@ -157,8 +156,7 @@ class MaxUnpool3d(_MaxUnpool, function="max_unpool3d"):
 
 class _FractionalMaxPool(Fixed, shown=()):
     """Maxima over windows at random positions. The positions are random for each plane, unless
-    _random_samples gives them.
-    """
+    _random_samples gives them."""
 
     kernel_size: Ints
     output_size: Ints | None = None

@@ -28,8 +28,7 @@ State = tuple[Tensor, ...]
 
 class _Kind(Module):
     """Base class of layers and cells. gates: the number of weight rows for each hidden unit.
-    is_lower: True if results on the CPU have autocast's dtype, as in PyTorch.
-    """
+    is_lower: True if results on the CPU have autocast's dtype, as in PyTorch."""
 
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
@@ -46,8 +45,7 @@ class _Kind(Module):
         sizes: Sequence[int],
     ) -> tuple[Tensor, State]:  # fmt: skip
         """Run one direction, for which the weights' names end in `name`. Return the output and the
-        last state. sizes: see `_rnn_layer`.
-        """
+        last state. sizes: see `_rnn_layer`."""
         weights: list[Any] = [getattr(self, f"weight_{kind}{name}") for kind in ("ih", "hh")]
         weights += [
             getattr(self, f"bias_{kind}{name}") if self.bias else None for kind in ("ih", "hh")
@@ -196,8 +194,7 @@ class RNNBase(_Kind):
         self, x: Tensor, hx: Any, batch: int, sizes: list[int] | None
     ) -> tuple[Tensor, list[Tensor]]:
         """Run all layers. sizes: the number of rows of each step if x is packed, with sizes (rows,
-        H).
-        """
+        H)."""
         count, out = len(self._directions()), self.proj_size or self.hidden_size
         shapes = [(count, batch, out), (count, batch, self.hidden_size)][: self.states]
         begun, last = self._begin(hx, shapes), list[State]()
@@ -268,8 +265,7 @@ class GRU(RNNBase):
 
 class RNNCellBase(_Kind):
     """Base class of cells, which compute a single step. Parameters: weight_ih, weight_hh, bias_ih
-    and bias_hh, as in a layer.
-    """
+    and bias_hh, as in a layer."""
 
     input_size: int
     hidden_size: int
@@ -327,8 +323,7 @@ class RNNCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         """Return the next state, (N, H) or (H). It calls separate operators, which take less time
-        than one call of a layer.
-        """
+        than one call of a layer."""
         self._checked(input, (1, 2))
         (state,) = self._begin(hx, [(*tuple(input.shape)[:-1], self.hidden_size)])
         if state is None:

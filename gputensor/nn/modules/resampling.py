@@ -1,6 +1,5 @@
 """Modules for images: resampling, padding, conversion of windows to columns, and shuffles of
-channels.
-"""
+channels."""
 
 from __future__ import annotations
 
@@ -105,8 +104,7 @@ class Fold(_Plain, function="fold"):
 
 class _Pad(Fixed, function="pad"):
     """Base class of paddings. padding: the numbers of elements before and after each dimension, the
-    last dimension first, or one number for all sides.
-    """
+    last dimension first, or one number for all sides."""
 
     padding: Ints
     mode: ClassVar[str]

@@ -61,8 +61,7 @@ def fuse_linear_bn_weights(
     bn_w: Tensor | None, bn_b: Tensor | None,
 ) -> Pair:  # fmt: skip
     """Return weight and bias of a linear layer that also computes a batch norm with these
-    values.
-    """
+    values."""
     named = "fuse_linear_bn_weights", "linear_w"
     return _fused(named, linear_w, linear_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), 0)
 
@@ -83,8 +82,7 @@ def _fused_module(op: str, layer: Any, bn: Any, channel: int) -> Any:
 @declares(conv="Callable", bn="Callable", transpose="bool")
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     """Return a copy of a convolution that also computes the batch norm after it. Both must be in
-    evaluation mode.
-    """
+    evaluation mode."""
     return _fused_module("fuse_conv_bn_eval", conv, bn, int(transpose))
 
 

@@ -25,8 +25,7 @@ __all__ = [
 
 def lists() -> Any:
     """Return the module lists.py. It is imported when gradients on CUDA are clipped, because it
-    imports fusion.
-    """
+    imports fusion."""
     return import_module(f"{__package__}.lists")
 
 
@@ -109,8 +108,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 @lru_cache(maxsize=16)
 def _bounds(most: float) -> tuple[float, float]:
     """Return -most and most. They are cached as objects, because short cuts compare numbers by
-    identity.
-    """
+    identity."""
     return -most, most
 
 

@@ -24,8 +24,7 @@ __all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weigh
 
 class _Norm:
     """A hook that computes the tensor `name` of a module from other parameters before each
-    forward.
-    """
+    forward."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -70,8 +69,7 @@ class SpectralNorm(_Norm):
 
 def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
     """Raise an error if `module` is not a Module, or if its parameter `name` does not have the
-    dimension.
-    """
+    dimension."""
     check_module(op, "module", module)
     weight = module._parameters.get(name)
     if dim is not None and weight is not None and not -weight.ndim <= dim < weight.ndim:
@@ -100,8 +98,7 @@ def _add(op: str, module: Module, hook: _Norm) -> Any:
 @declares(module="Callable", name="str", dim="int?")
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     """Replace a parameter by a magnitude for each index of `dim` and a direction. A hook computes
-    the parameter from them.
-    """
+    the parameter from them."""
     _check("weight_norm", module, name, dim)
     hook = WeightNorm(name, dim)
     weight = _add("weight_norm", module, hook)

@@ -31,8 +31,7 @@ def are_on() -> bool:
 
 def are_apart(lists: Sequence[tuple[Sequence[Tensor], Collection[int]]]) -> bool:
     """True if no tensor to be written overlaps another tensor. lists: pairs of tensors and the
-    positions of the tensors to be written.
-    """
+    positions of the tensors to be written."""
     tensors = [x for listed, _ in lists for x in listed]
     if len({id(x._get_storage()) for x in tensors}) == len(tensors):
         return True
@@ -53,8 +52,7 @@ def are_apart(lists: Sequence[tuple[Sequence[Tensor], Collection[int]]]) -> bool
 
 def norms(tensors: Sequence[Tensor], order: float) -> Tensor | None:
     """Return the norm of each tensor, as a vector. Return None if operators must compute the
-    norms.
-    """
+    norms."""
     if order != 2 or not _are_alike(tensors):
         return None
     first, of = tensors[0], tensors[0]._geometry.dtype
@@ -73,8 +71,7 @@ def norms(tensors: Sequence[Tensor], order: float) -> Tensor | None:
 
 def scale_(tensors: Sequence[Tensor], factor: Tensor) -> bool:
     """Multiply dense tensors by a 0-d tensor, in place. If operators must do this, return False and
-    write nothing.
-    """
+    write nothing."""
     operands = [*tensors, factor]
     if not _are_alike(operands) or not are_apart([(operands, range(len(tensors)))]):
         return False
@@ -115,8 +112,7 @@ def _product_of(inputs: tuple[int, int], of: dtype) -> Step:
 @cache
 def _squares(of: dtype, wide: dtype) -> reduce_lists_launch.Lists:
     """Return a function that launches sums of squares, computed in dtype `wide`, of elements of
-    dtype `of`.
-    """
+    dtype `of`."""
     cast = [] if wide is of else [Step("copy", "copy", of, wide, (0,), (), "aten::_to_copy")]
     x = len(cast)
     body = Body((of,), (*cast, _product_of((x, x), wide)), (x + 1,))

@@ -48,15 +48,13 @@ class _WeightNorm(Module):
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Learn a tensor as a magnitude for each index of `dim` and a direction. With dim=None there is
-    one magnitude.
-    """
+    one magnitude."""
     return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
     """View the weight as a matrix. Its rows are the indices of `dim`; all other dimensions form its
-    columns.
-    """
+    columns."""
     moved = weight if dim == 0 else weight.movedim(dim, 0)
     return moved.flatten(1)
 
@@ -76,8 +74,7 @@ def output_dim(module: Module, dim: int | None) -> int:
 
 class _SpectralNorm(Module):
     """The weight divided by its largest singular value, which is updated by power iterations in
-    training.
-    """
+    training."""
 
     def __init__(
         self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
@@ -144,8 +141,7 @@ def _made_orthogonal(a: Tensor) -> Tensor:
 
 class _Orthogonal(Module):
     """An orthogonal (unitary) matrix as a function of any matrix. If there is a `base`, the result
-    is multiplied by it.
-    """
+    is multiplied by it."""
 
     base: Tensor | None
 

@@ -112,8 +112,7 @@ class BasePruningMethod(ABC):
 
     def remove(self, module: Any) -> None:
         """Make the pruned parameter an ordinary parameter, which keeps its zeros. The hook is not
-        removed.
-        """
+        removed."""
         name, pruned = self._tensor_name, self.apply_mask(module)
         orig = module._parameters[f"{name}_orig"]
         orig.data = pruned.detach()
@@ -152,8 +151,7 @@ class PruningContainer(BasePruningMethod):
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """Apply the last pruning to the elements that `default_mask` keeps. Return the combined
-        mask.
-        """
+        mask."""
         return _combined(self._pruning_methods[-1], t, default_mask)
 
 
@@ -316,8 +314,7 @@ def _scores(op: str, given: Tensor | None, t: Tensor) -> Tensor:
 
 def _hook(module: Any, name: str) -> tuple[int, Any] | None:
     """Return the key of the hook that prunes a parameter, and the hook. Return None if there is no
-    hook.
-    """
+    hook."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return key, hook
@@ -401,8 +398,7 @@ def ln_structured(
 @declares(module="Callable", name="str", mask="Tensor")
 def custom_from_mask(module: Any, name: str, mask: Tensor) -> Any:
     """Prune the elements for which `mask` is 0. It has the parameter's sizes. Returns: the
-    module.
-    """
+    module."""
     CustomFromMask.apply(module, name, mask)
     return module
 

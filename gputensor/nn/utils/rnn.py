@@ -118,8 +118,7 @@ def pack_padded_sequence(
 
 def _counts(sizes: list[int]) -> list[int]:
     """Return the length of each sequence, the longest first. sizes: the number of sequences in each
-    step.
-    """
+    step."""
     return [sum(n > row for n in sizes) for row in range(sizes[0])]
 
 
@@ -152,8 +151,7 @@ def pad_sequence(
     padding_side: str = "right",
 ) -> Tensor:  # fmt: skip
     """Pad sequences (L_i, *) to the longest length and stack them: to (L, N, *), or to (N, L, *)
-    with batch_first.
-    """
+    with batch_first."""
     if padding_side not in ("left", "right"):
         raise errors.must("pad_sequence", "padding_side", "be 'left' or 'right'", padding_side)
     listed = list(sequences)

@@ -17,8 +17,7 @@ __all__ = ["functional_call"]
 
 def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
     """Return each parameter and buffer by its name relative to `module`, as the dict that holds it
-    and its key there.
-    """
+    and its key there."""
     found = {}
     for path, below in module.named_modules(remove_duplicate=False):
         for kind in (below._parameters, below._buffers):
@@ -29,8 +28,7 @@ def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
 
 def _tied(given: dict[str, Any], places: Mapping[str, Any]) -> dict[str, Any]:
     """Return `given` with additional entries for the other names of tensors that have several
-    names.
-    """
+    names."""
     values = {id(kind[name]): given[path] for path, (kind, name) in places.items()
               if path in given and kind[name] is not None}  # fmt: skip
     shared = {path: values[id(kind[name])] for path, (kind, name) in places.items()

@@ -24,8 +24,7 @@ def rate_of(group: dict[str, Any]) -> Any:
 
 def set_rate(group: dict[str, Any], rate: Any) -> None:
     """Set the learning rate of a group. A tensor is written in place, because a CUDA graph may read
-    it.
-    """
+    it."""
     own = group["lr"]
     if isinstance(own, Tensor):
         own.copy_(rate) if isinstance(rate, Tensor) else own.fill_(rate)

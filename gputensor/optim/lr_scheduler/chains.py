@@ -14,8 +14,7 @@ from .plateau import ReduceLROnPlateau
 
 class _Combined(LRScheduler):
     """Base of schedulers that combine others. The states of these schedulers are part of its
-    state.
-    """
+    state."""
 
     _schedulers: list[LRScheduler]
 
@@ -32,8 +31,7 @@ class _Combined(LRScheduler):
 
 class SequentialLR(_Combined):
     """Schedulers that run one after the other. milestones: the steps at which the next scheduler
-    begins.
-    """
+    begins."""
 
     optimizer: Optimizer
     last_epoch: int

@@ -196,8 +196,7 @@ class CyclicLR(LRScheduler):
 
     def scale_fn(self, x: float) -> float:
         """Return the factor of the amplitude. x: the cycle's number, from 1, or the step, depending
-        on scale_mode.
-        """
+        on scale_mode."""
         if self._scale_fn_custom is not None:
             found = self._scale_fn_custom(x)
             if not isinstance(found, Tensor) and number(found) is None:

@@ -117,8 +117,7 @@ class ConstantLR(LRScheduler):
 
 class LinearLR(LRScheduler):
     """Multiply the initial rate by a factor that goes linearly from start_factor to end_factor in
-    total_iters steps.
-    """
+    total_iters steps."""
 
     start_factor: float
     end_factor: float

@@ -83,8 +83,7 @@ def printoptions(**options: Any) -> Iterator[None]:
 
 def tensor_repr(tensor: Tensor) -> str:
     """Return a text such as `tensor([1., 2.])`. Device, dtype and size are shown if they are not
-    the default ones.
-    """
+    the default ones."""
     geometry, place = tensor._geometry, tensor._device
     name = type(tensor).__name__
     prefix = "tensor(" if name == "Tensor" else f"{name}("

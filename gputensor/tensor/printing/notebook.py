@@ -1,6 +1,5 @@
 """HTML of a tensor for notebooks: its values, its properties, and a small picture if it is an
-image.
-"""
+image."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ _CHANNELS = {1: 0, 3: 2, 4: 6}  # number of channels -> PNG's colour type
 
 def html(x: Tensor) -> str:
     """Return the lines of `repr(x)`, a line of properties, and a picture if `x` has the form of an
-    image.
-    """
+    image."""
     parts = [f"<pre>{_html.escape(repr(x))}</pre>"]
     if not type(x)._has_handler:
         facts = {
