@@ -1,4 +1,4 @@
-"""Running of unchanged PyTorch programs: after `install()`, `import torch` imports gputensor.
+"""Support for unchanged PyTorch programs: after `install()`, `import torch` imports gputensor.
 
 `gputensor run-as-torch script.py` installs it and runs a program. places.py maps PyTorch's
 modules to ours, stand_ins.py has replacements for names without a meaning in gputensor, and
@@ -23,7 +23,8 @@ __all__ = ["install", "is_installed", "uninstall"]
 
 _finder = Finder()
 _get_preparation_data = spawn.get_preparation_data
-# Types whose `__module__` must be PyTorch's, because packages read the module of a tensor's type.
+# The `__module__` of these types must be PyTorch's, because packages read the module of a tensor's
+# type.
 _TYPES = {kind: kind.__module__ for kind in (Tensor, Size, dtypes.dtype, device)}
 
 
@@ -57,8 +58,8 @@ def is_installed() -> bool:
 
 
 class _Again:
-    """Calls `install` in a process that `multiprocessing` starts with a new interpreter. The object
-    is unpickled there before the program's module is imported."""
+    """Calls `install` in a process that `multiprocessing` starts with a new interpreter. The
+    process unpickles this object before it imports the program's module."""
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return install, ()
@@ -93,7 +94,8 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undo `install` and forget the `torch` modules; objects imported before stay usable."""
+    """Undo `install` and remove the `torch` modules. Objects that were imported before stay
+    usable."""
     if not is_installed():
         return
     sys.meta_path.remove(_finder)

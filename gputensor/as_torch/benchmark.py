@@ -1,7 +1,7 @@
-"""`torch.utils.benchmark`: times of a statement, and tables of them.
+"""`torch.utils.benchmark`: measures the time of a statement, and prints tables of times.
 
-A statement runs on `num_threads` threads, by default one. Times include the device's work.
-Programs in C++ and counts of instructions are left out. Source: torch/utils/benchmark/utils.
+A statement runs on `num_threads` threads, by default one. Times include the work of the device.
+Statements in C++ and counts of instructions are not supported. Source: torch/utils/benchmark/utils.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import gputensor as gt
 from gputensor.core import errors
 
 _UNITS = (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0))
-# The share of the whole time that one block of runs takes. It is long enough to make the time of
-# the loop itself negligible.
+# The share of the whole time that one block of runs takes. A block is so long that the time of the
+# loop itself is negligible.
 _BLOCK = 1e-3
 
 
@@ -32,13 +32,14 @@ def timer() -> float:
 
 
 def select_unit(t: float) -> tuple[str, float]:
-    """The unit in which seconds are printed, and its length in seconds."""
+    """Return the unit in which a time in seconds is printed, and the length of the unit in
+    seconds."""
     return next((unit for unit in reversed(_UNITS) if t >= unit[1]), _UNITS[0])
 
 
 @contextlib.contextmanager
 def set_torch_threads(n: int) -> Iterator[None]:
-    """Compute on n threads in the block."""
+    """Use n threads for computations in the block."""
     before = gt.get_num_threads()
     gt.set_num_threads(n)
     try:
@@ -49,7 +50,7 @@ def set_torch_threads(n: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """The measured statement, and its names in tables."""
+    """The measured statement, and its labels in tables."""
 
     stmt: str
     setup: str
@@ -68,7 +69,7 @@ class TaskSpec:
         return self.stmt if "\n" not in self.stmt else f"stmt:\n{textwrap.indent(self.stmt, '  ')}"
 
     def summarize(self) -> str:
-        """Title, setup and description, a line each."""
+        """Return title, setup and description, one on each line."""
         lines = [self.title, self.description or ""]
         if self.setup != "pass":
             lines.append(f"setup: {self.setup}")
@@ -91,17 +92,17 @@ class Measurement:
 
     @property
     def times(self) -> list[float]:
-        """Times of one run."""
+        """The times of one run, in seconds."""
         return [t / self.number_per_run for t in self.raw_times]
 
     @property
     def median(self) -> float:
-        """Median time of a run."""
+        """The median time of a run."""
         return statistics.median(self.times)
 
     @property
     def mean(self) -> float:
-        """Mean time of a run."""
+        """The mean time of a run."""
         return statistics.fmean(self.times)
 
     def _quartiles(self) -> tuple[float, float]:
@@ -110,7 +111,7 @@ class Measurement:
 
     @property
     def iqr(self) -> float:
-        """Distance between the quartiles."""
+        """The distance between the first and the third quartile."""
         low, high = self._quartiles()
         return high - low
 
@@ -120,7 +121,7 @@ class Measurement:
 
     @property
     def has_warnings(self) -> bool:
-        """Return True if the times differ much."""
+        """True if the times differ much."""
         return not self.meets_confidence()
 
     @property
@@ -135,7 +136,7 @@ class Measurement:
 
     @staticmethod
     def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
-        """Join the measurements of equal statements."""
+        """Merge the measurements of equal statements."""
         groups: dict[TaskSpec, list[float]] = {}
         for one in measurements:
             groups.setdefault(one.task_spec, []).extend(one.times)
@@ -194,7 +195,7 @@ class Timer:
             return Measurement(number, [self._time(number)], self._spec)
 
     def _block(self, min_run_time: float) -> int:
-        """Number of runs in a block."""
+        """Return the number of runs in a block."""
         number = 1
         while self._time(number) < min_run_time * _BLOCK and number < 1_000_000_000:
             number *= 10
@@ -203,7 +204,7 @@ class Timer:
     def blocked_autorange(
         self, callback: Callable[[int, float], Any] | None = None, min_run_time: float = 0.2
     ) -> Measurement:
-        """Run blocks of the statement for `min_run_time` seconds at least.
+        """Run blocks of the statement for at least `min_run_time` seconds.
 
         callback: called with the number of runs and the seconds of each block.
         """
@@ -239,7 +240,8 @@ class Timer:
 
 
 class Compare:
-    """A table of medians for each label: rows by sub label, columns by description."""
+    """A table of medians for each label. Its rows are the sub labels, its columns the
+    descriptions."""
 
     def __init__(self, results: Iterable[Measurement]) -> None:
         self._results: list[Measurement] = []
@@ -258,10 +260,10 @@ class Compare:
         self._rounds = True
 
     def colorize(self, rowwise: bool = False) -> None:
-        """Does nothing: tables have no colours."""
+        """Do nothing, because tables have no colours."""
 
     def highlight_warnings(self) -> None:
-        """Does nothing: times with a large spread are not marked."""
+        """Do nothing: times with a large spread are not marked."""
 
     def print(self) -> None:
         """Print the tables."""

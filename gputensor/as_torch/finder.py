@@ -1,4 +1,4 @@
-"""The import hook for `torch`, and for `functorch`, which is installed with it."""
+"""The import hook for `torch`, and for `functorch`, which PyTorch installs too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _LISTED = ("torch.distributions", "torch.optim", "torch.optim.lr_scheduler")
 
 
 class Facade(ModuleType):
-    """A module under PyTorch's name. It looks names up in its stand-ins, then in our modules.
+    """A module under PyTorch's name. A name is looked up in the replacements of stand_ins.py, then
+    in our modules.
 
     Attributes that programs set are stored in this module, not in ours.
     """
@@ -36,7 +37,8 @@ class Facade(ModuleType):
         self.__dict__.update(extras)
 
     def _own(self, name: str) -> Any:
-        """Return our object of this name; _NOTHING if there is none, or if it is a module."""
+        """Return our object of this name. Return _NOTHING if there is none, or if it is a
+        module."""
         for source in self._sources:
             found = getattr(importlib.import_module(source), name, _NOTHING)
             if found is not _NOTHING and not isinstance(found, ModuleType):
@@ -49,10 +51,10 @@ class Facade(ModuleType):
         if name.startswith("__") and name != "__all__" and not is_module:
             raise AttributeError(name)
         found, is_module = self._own(name), is_module or _has_own(below)
-        # A function may have the same name as its module: nn.utils.weight_norm
+        # A function may have the same name as its module, such as nn.utils.weight_norm.
         if callable(found) or (found is not _NOTHING and not is_module):
             return found
-        if is_module:  # in PyTorch, submodules are attributes without an import of their own
+        if is_module:  # in PyTorch, submodules are attributes even if they were not imported
             return importlib.import_module(below)
         if why := absent.why(self.__name__, name):
             return Absent(below.removeprefix("torch."), why)
@@ -95,7 +97,8 @@ def _has_own(name: str) -> bool:
 
 
 class Finder(MetaPathFinder, Loader):
-    """Finds `torch`, `functorch` and submodules; reports `torch` as an installed distribution."""
+    """The import hook. It finds `torch`, `functorch` and their submodules, and reports `torch` as
+    an installed distribution."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if fullname.partition(".")[0] not in ("torch", "functorch"):
@@ -107,8 +110,8 @@ class Finder(MetaPathFinder, Loader):
                 name=fullname,
             )
         if fullname.startswith("torch.utils.tensorboard"):
-            # PyTorch without the package tensorboard raises this error too; programs then log in
-            # another way.
+            # PyTorch without the package tensorboard raises this error too, and programs then log
+            # in another way.
             raise ModuleNotFoundError(absent.why(fullname), name=fullname)
         return ModuleSpec(fullname, self, is_package=True)
 
@@ -123,7 +126,8 @@ class Finder(MetaPathFinder, Loader):
         return made
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fill the module's `__dict__` if programs iterate it; other names are looked up on use."""
+        """Fill the module's `__dict__` if programs iterate over it. Otherwise names are looked up
+        when they are used."""
         if module.__name__ in _LISTED:
             module.__dict__.update({name: getattr(module, name) for name in module.__all__})
 
@@ -131,7 +135,7 @@ class Finder(MetaPathFinder, Loader):
     def find_distributions(
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008
     ) -> Iterable[Distribution]:
-        """Return the distribution of `torch`; programs read its version."""
+        """Return the distribution of `torch`, because programs read its version."""
         return [_Distribution()] if context.name in (None, "torch") else []
 
 

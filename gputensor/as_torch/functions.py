@@ -1,4 +1,5 @@
-"""Functions of `torch` that have another name in gputensor, or are composed of our functions."""
+"""Functions of `torch` that have another name in gputensor, or that are composed of our
+functions."""
 
 from __future__ import annotations
 
@@ -16,26 +17,28 @@ from gputensor.dispatch.refusal import declares
 
 @declares()
 def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
-    """`conv1d` of input (time, batch, channels) and weight (time, channels in, channels out)."""
+    """Call `conv1d` for an input (time, batch, channels) and a weight (time, channels in, channels
+    out)."""
     made = gt.nn.functional.conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad)
     return made.permute(2, 0, 1)
 
 
 @declares()
 def frobenius_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    """Root of the sum of squares over `dim`, or over all elements."""
+    """Return the root of the sum of squares over `dim`, or over all elements."""
     return gt.linalg.vector_norm(input, 2, dim or None, keepdim)
 
 
 @declares()
 def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
-    """Sum of the singular values of matrices."""
+    """Return the sum of the singular values of matrices."""
     return gt.linalg.matrix_norm(input, "nuc", dim, keepdim)
 
 
 @declares()
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
-    """Norm over all dimensions but `dim`; over all dimensions if dim is -1."""
+    """Return the norm over all dimensions except `dim`. If dim is -1, return the norm over all
+    dimensions."""
     others = None if dim == -1 else [n for n in range(v.ndim) if n != dim % v.ndim]
     return gt.linalg.vector_norm(v, pow, others, keepdim=dim != -1)
 
@@ -58,7 +61,8 @@ def svd_lowrank(A: Any, q: int = 6, niter: int = 2, M: Any = None) -> Any:
 
 @declares()
 def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
-    """`svd_lowrank` of matrices after subtracting column means. q: by default at most 6."""
+    """Call `svd_lowrank` for matrices after subtracting their column means. q: by default at most
+    6."""
     count = min(6, *A.shape[-2:]) if q is None else q
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, count, niter)
 
@@ -66,7 +70,8 @@ def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 
 def from_file(
     filename: Any, shared: bool = False, size: int = 0, *, dtype: Any = None, **options: Any
 ) -> Any:
-    """Map the first `size` elements of a file into memory; with `shared`, writes reach the file."""
+    """Map the first `size` elements of a file into memory. With `shared`, writes change the
+    file."""
     element = gt.get_default_dtype() if dtype is None else dtype
     nbytes = (size * element.itemsize,)
     mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", shape=nbytes)
@@ -74,7 +79,7 @@ def from_file(
 
 
 def get_device_module(device: Any = None) -> Any:
-    """Return `torch.cuda` for a CUDA device, `torch.cpu` for the CPU."""
+    """Return `torch.cuda` for a CUDA device, and `torch.cpu` for the CPU."""
     from importlib import import_module
 
     kind = gt.get_default_device().type if device is None else gt.device(device).type
@@ -102,7 +107,7 @@ def cond(
 def while_loop(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]
 ) -> Any:
-    """Apply `body_fn` to the inputs while `cond_fn` is true; each test waits for the device."""
+    """Apply `body_fn` to the inputs while `cond_fn` is true. Each test waits for the device."""
     carried = tuple(carried_inputs)
     while cond_fn(*carried):
         made = body_fn(*carried)
@@ -118,7 +123,7 @@ def lu(A: gt.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 @declares()
 def split(tensor: gt.Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
-    """Return `tensor.split(...)`, under the argument names of torch.split."""
+    """Call `tensor.split(...)`, with the argument names of torch.split."""
     return tensor.split(split_size_or_sections, dim)
 
 

@@ -21,7 +21,7 @@ from gputensor.parallel import hooks
 
 # Backends that programs request for tensors on the CPU, alone or together with "cuda:nccl".
 _ON_CPU = ("gloo", "mpi")
-_asked: dict[str, str] = {}  # name of a group -> the backend that the program requested
+_asked: dict[str, str] = {}  # name of a group -> the backend that the program requested for it
 
 
 def _ours(op: str, backend: Any) -> str | None:
@@ -36,8 +36,8 @@ def _ours(op: str, backend: Any) -> str | None:
 
 
 def _check_size(world_size: int, rank: int) -> None:
-    """Raise if the number of processes is not the expected number. This happens if another launcher
-    than mpiexec started processes: MPI does not find them.
+    """Raise an error if the number of processes is not the expected number. This happens if a
+    launcher other than mpiexec started the processes, which MPI then does not find.
     """
     wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "-1"))
     found = distributed.get_world_size()
@@ -88,7 +88,8 @@ def get_backend(group: Any = None) -> str:
 
 
 class Backend(str):
-    """Names of backends, in lower case. gputensor has groups of MPI ("gloo" too) and NCCL."""
+    """The names of backends, in lower case. gputensor has groups of MPI (also under the name
+    "gloo") and NCCL."""
 
     UNDEFINED = "undefined"
     GLOO = "gloo"
@@ -120,7 +121,7 @@ def _unpacked(codes: Any) -> Any:
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Store each rank's object in the list. Objects are pickled, so trust all ranks."""
+    """Store each rank's object in the list. Objects are pickled, so all ranks must be trusted."""
     mine = _packed(obj)
     count = distributed.get_world_size(group)
     sizes = [gt.zeros(1, dtype=gt.int64) for _ in range(count)]
@@ -146,7 +147,7 @@ def gather_object(
 def broadcast_object_list(
     object_list: list[Any], src: int = 0, group: Any = None, device: Any = None
 ) -> None:
-    """Replace the objects by those of rank `src`."""
+    """Replace the objects in the list by the objects of rank `src`."""
     is_source = distributed.get_rank() == src
     codes = _packed(list(object_list)) if is_source else None
     size = gt.tensor([0 if codes is None else codes.numel()])

@@ -21,7 +21,8 @@ _FOREACH = (
     "erfc exp expm1 floor frac lerp lgamma log log10 log1p log2 max maximum minimum mul neg norm "
     "pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc zero_"
 ).split()
-# Operators whose last positional argument is a keyword argument of the tensor's method -> its name.
+# Operators in which a keyword argument of the tensor's method is the last positional argument ->
+# the argument's name.
 _LAST = {"addcdiv": "value", "addcmul": "value"}
 
 
@@ -47,7 +48,8 @@ def _in_place(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _part(argument: Any, n: int) -> Any:
-    """Return the argument for the n-th tensor. A list has one argument per tensor."""
+    """Return the argument for the n-th tensor. If the argument is a list, it has one item for each
+    tensor."""
     return argument[n] if isinstance(argument, (list, tuple)) else argument
 
 
@@ -72,7 +74,7 @@ def parse_to(
 
 
 def get_accelerator() -> Any:
-    """Return the device of CUDA, or the CPU where there is none."""
+    """Return the CUDA device, or the CPU if there is no CUDA device."""
     return gt.device("cuda" if gt.cuda.is_available() else "cpu")
 
 
@@ -80,7 +82,7 @@ def get_accelerator() -> Any:
 
 
 class _PrintOptions:
-    """The printing options as attributes; writing one changes how tensors print."""
+    """The print options as attributes. Setting an attribute changes how tensors print."""
 
     def __getattr__(self, name: str) -> Any:
         return printing.get_printoptions()[name]
@@ -91,17 +93,18 @@ class _PrintOptions:
 
 
 def tensor_str(tensor: Any, indent: int) -> str:
-    """Return the elements of a tensor as `repr` writes them, for a line that begins at `indent`."""
+    """Return the text of a tensor's elements as `repr` writes it, for a line that begins at column
+    `indent`."""
     return printing._body(tensor.detach(), indent) if tensor.numel() else "[]"
 
 
 def add_suffixes(tensor_str: str, suffixes: list[str], indent: int, force_newline: bool) -> str:
-    """Append `, suffix` for each suffix and `)`, on new lines where the line is full."""
+    """Append `, suffix` for each suffix, then `)`. Begin a new line where the line is full."""
     return printing._join(tensor_str, suffixes, indent)
 
 
 def str_intern(inp: Any, *, tensor_contents: str | None = None) -> str:
-    """Return `repr` of a tensor. tensor_contents: replaces its elements."""
+    """Return the `repr` of a tensor. tensor_contents: a text that replaces the elements."""
     text = printing.tensor_repr(inp)
     if tensor_contents is None:
         return text
@@ -112,7 +115,8 @@ def str_intern(inp: Any, *, tensor_contents: str | None = None) -> str:
 
 
 def get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
-    """Return the index of a device; that of the current device if None and `optional`."""
+    """Return the index of a device. For None, if `optional`, return the index of the current
+    device."""
     if isinstance(device, int):
         return device
     if device is None and optional:
@@ -131,7 +135,7 @@ def flatten_dense_tensors(tensors: Sequence[Any]) -> Any:
 
 
 def unflatten_dense_tensors(flat: Any, tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """Return parts of a flat tensor as views with the shapes of tensors."""
+    """Return the parts of a flat tensor as views with the sizes of the given tensors."""
     parts = flat.split([x.numel() for x in tensors])
     return tuple([part.view(x.shape) for part, x in zip(parts, tensors)])
 
@@ -140,7 +144,7 @@ def unflatten_dense_tensors(flat: Any, tensors: Sequence[Any]) -> tuple[Any, ...
 
 
 class TorchDispatchMode(gt.DispatchMode):
-    """A mode whose handler has PyTorch's name, `__torch_dispatch__`."""
+    """A mode whose handler has PyTorch's name `__torch_dispatch__`."""
 
     def __gputensor_dispatch__(
         self, op: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
@@ -157,9 +161,9 @@ def scaled_mm(
     self: Any, mat2: Any, scale_a: Any, scale_b: Any, bias: Any = None, scale_result: Any = None,
     out_dtype: Any = None, use_fast_accum: bool = False,
 ) -> Any:  # fmt: skip
-    """Return the product of matrices of float8, times their scales, plus a bias.
+    """Return the product of float8 matrices, times their scales, plus a bias.
 
-    Computed in float32 and rounded once.
+    The product is computed in float32 and rounded once.
 
     Args:
         self, mat2: (m, k) and (k, n), float8.
@@ -230,7 +234,7 @@ def vmap_(
     func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0,
     allow_none_pass_through: bool = False,
 ) -> Callable[..., Any]:  # fmt: skip
-    """Return `gt.func.vmap(func)`: vmap under its former, internal name."""
+    """Return `gt.func.vmap(func)`. This is a former, internal name of vmap."""
     return gt.func.vmap(func, in_dims, out_dims)
 
 

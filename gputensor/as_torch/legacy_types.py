@@ -1,5 +1,5 @@
-"""`torch.FloatTensor` and related classes, `Variable`, `UntypedStorage`; `autocast` of one device;
-bases of PyTorch's modules."""
+"""`torch.FloatTensor` and similar classes, `Variable`, `UntypedStorage`, `autocast` for one device,
+and base classes of PyTorch's modules."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _DTYPES = {
 
 
 class LegacyType(type):
-    """Metaclass of `FloatTensor` and others: isinstance tests a tensor's dtype and device."""
+    """Metaclass of `FloatTensor` and similar classes. isinstance tests a tensor's dtype and
+    device."""
 
     dtype: gt.dtype
     place: str
 
     @property
     def tensor_type(cls) -> str:
-        """The name that `Tensor.type` takes."""
+        """The type's name, which `Tensor.type` accepts."""
         return f"{cls.__module__}.{cls.__name__}"
 
     def __instancecheck__(cls, x: Any) -> bool:
@@ -70,8 +71,8 @@ class DefaultGenerators:
 
 
 def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
-    """`torch.Tensor(...)`: a tensor over another tensor's memory, of a sequence's elements, or
-    uninitialised with the given sizes; in the default dtype.
+    """`torch.Tensor(...)`: return a tensor over another tensor's memory, a tensor of a sequence's
+    elements, or an uninitialised tensor of the given sizes. Its dtype is the default dtype.
 
     Source: torch/csrc/utils/tensor_new.cpp, legacy_tensor_generic_ctor_new.
     """
@@ -89,7 +90,7 @@ def tensor(*args: Any, **kwargs: Any) -> gt.Tensor:
 
 
 def set_default_tensor_type(kind: Any) -> None:
-    """Set the default dtype to the dtype of a legacy class, which is given as class or name."""
+    """Set the default dtype to the dtype of a legacy class, given as the class or its name."""
     found = TYPES[kind.removeprefix("torch.")] if isinstance(kind, str) else kind
     gt.set_default_dtype(found.dtype)
 
@@ -103,11 +104,11 @@ class _VariableType(type):
 
 
 class Variable(metaclass=_VariableType):
-    """PyTorch's former wrapper of tensors with gradients. Every tensor is an instance."""
+    """PyTorch's former wrapper of tensors with gradients. Every tensor counts as an instance."""
 
 
 class _MadeByType(type):
-    """Metaclass of classes whose objects are made by one of our functions."""
+    """Metaclass of classes whose objects one of our functions makes."""
 
     make: Any
 
@@ -119,7 +120,7 @@ class _MadeByType(type):
 
 
 def made_by(name: str, make: Any) -> Any:
-    """Return a class for annotations and isinstance; a call of it calls `make`."""
+    """Return a class for annotations and isinstance. A call of the class calls `make`."""
     return _MadeByType(name, (), {"make": staticmethod(make), "__module__": "torch"})
 
 
@@ -147,11 +148,11 @@ class _StorageType(type):
 
 
 class UntypedStorage(metaclass=_StorageType):
-    """A class for isinstance of storages, and `from_file` for safetensors."""
+    """A class for isinstance tests of storages, with `from_file` for safetensors."""
 
     @staticmethod
     def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
-        """Map the first bytes of a file into memory; with `shared`, writes reach the file."""
+        """Map the first bytes of a file into memory. With `shared`, writes change the file."""
         return _FileBytes(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
 
 
@@ -173,7 +174,7 @@ def current_accelerator(check_available: bool = False) -> Any:
 
 
 class _OfDevice(gt.amp.autocast):
-    """`torch.cuda.amp.autocast`: `torch.autocast` of one device."""
+    """`torch.cuda.amp.autocast`: `torch.autocast` for a fixed device."""
 
     __slots__ = ()
     type_: str
@@ -186,7 +187,7 @@ class _OfDevice(gt.amp.autocast):
 
 
 def _amp(device: str) -> dict[str, Any]:
-    """Return the functions of `torch.cuda.amp` or `torch.cpu.amp`; they have no argument for the
+    """Return the functions of `torch.cuda.amp` or `torch.cpu.amp`, which have no argument for the
     device."""
 
     def custom_fwd(fwd: Any = None, *, cast_inputs: gt.dtype | None = None) -> Any:
@@ -257,7 +258,7 @@ BASES: dict[str, dict[str, Any]] = {
 
 
 class GraphModule(gt.nn.Module):
-    """A base of modules of packages that trace; making one raises."""
+    """A base class for packages that define traced modules. The constructor raises an error."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         why = absent.why("torch.fx", "GraphModule")

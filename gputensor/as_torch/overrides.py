@@ -35,16 +35,16 @@ _PACKAGE = __name__.partition(".")[0]
 _modes: ContextVar[tuple[TorchFunctionMode, ...]] = ContextVar("gputensor_overrides", default=())
 
 
-# The code of all functions that `declares` makes.
+# The code objects of all functions that `declares` makes.
 _DECLARED = refusal.declares()(lambda: None).__code__
 
 
 class Overridden(Exception):
-    """Ends a public function, so that it calls the handler."""
+    """Raised to end a public function, which then calls the handler."""
 
 
 class DisableTorchFunctionSubclass(tls.ExcludeDispatchKeys):
-    """No handler is called within the block."""
+    """A block in which no handler is called."""
 
     def __init__(self) -> None:
         super().__init__(OVERRIDES)
@@ -80,7 +80,7 @@ class TorchFunctionMode(Guard):
 
 
 def disabled(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-    """A `__torch_function__` of classes whose tensors are as plain tensors."""
+    """A `__torch_function__` for classes whose tensors behave like plain tensors."""
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
 
@@ -106,7 +106,7 @@ def _converted(result: Any, cls: Any) -> Any:
 
 
 def nowrap_functions() -> set[Any]:
-    """The functions whose results stay plain tensors."""
+    """Return the functions whose results stay plain tensors."""
     return {vars(_home(name))[name].__get__ for name in ("grad", "_base") if _home(name)}
 
 
@@ -118,7 +118,7 @@ def _home(name: str) -> Any:
 
 
 def is_enabled() -> bool:
-    """False in a block of DisableTorchFunctionSubclass."""
+    """Return False in a block of DisableTorchFunctionSubclass."""
     return bool(tls.state.get()[1] & OVERRIDES)
 
 
@@ -142,7 +142,7 @@ def _given(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def overloaded(values: Iterable[Any]) -> list[Any]:
-    """Return an argument of each class with a handler, in order, but subclasses before their
+    """Return one argument of each class that has a handler, in order, with subclasses before their
     bases."""
     found: list[Any] = []
     if not is_enabled():
@@ -191,7 +191,7 @@ def handle_torch_function(
 
 
 class _Outer:
-    """A block in which the modes outside of the innermost one are active."""
+    """A block in which all modes except the innermost one are active."""
 
     def __init__(self, outer: tuple[TorchFunctionMode, ...]) -> None:
         self.outer = outer
@@ -213,8 +213,8 @@ class _Outer:
 
 
 def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
-    """Call the handler of an argument or mode; None if there is none, or if a function further out
-    calls it.
+    """Call the handler of an argument or mode. Return None if there is none, or if an outer
+    function calls it.
 
     given: the function's arguments by name, with the defaults of those that were left out. Called
     by dispatch/refusal.py, three calls inside of the function.
@@ -246,8 +246,8 @@ def _is_method(function: Callable[..., Any]) -> bool:
     return getattr(function, "__qualname__", "").startswith("GeneratedMethods.")
 
 
-# Functions of torch.nn.functional that pass their arguments as they were given. The others pass
-# those with a default by keyword, because PyTorch has them in Python.
+# The functions of torch.nn.functional that pass their arguments as they were given. The other
+# functions pass arguments with a default by keyword, because they are written in Python in PyTorch.
 _LAYERS = f"{_PACKAGE}.nn.functional"
 _NATIVE = {
     "linear", "logsigmoid", "softplus", "softshrink", "gelu", "avg_pool1d", "avg_pool2d",
@@ -351,7 +351,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def _function(name: str) -> Any:
-    """Return the public function of an operator; None if there is none."""
+    """Return the public function of an operator, or None."""
     for home in (gt.nn.functional, gt, Tensor):
         if (found := getattr(home, name, None)) is not None:
             return found
@@ -360,7 +360,7 @@ def _function(name: str) -> Any:
 
 # --- methods and attributes of subclasses ---------------------------------------------------------
 
-# Python's operators whose function is a method of another name.
+# Operators of Python whose function is a method with another name.
 _PUBLIC = {
     "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div",
     "__mod__": "remainder", "__pow__": "pow", "__matmul__": "matmul", "__eq__": "eq",
@@ -386,7 +386,8 @@ _NOT_OVERRIDDEN = {
 
 
 def _called(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the handler for a method; in a public function, let that function call it."""
+    """Call the handler for a method. Within a public function, let that function call the
+    handler."""
     caller = sys._getframe(2)
     relevant = (*args, *kwargs.values())
     if has_torch_function(relevant):
@@ -434,7 +435,7 @@ def _attribute(name: str) -> property:
 
 
 def _members() -> dict[str, Any]:
-    """Return the methods and attributes of Tensor that call handlers."""
+    """Return the methods and attributes of Tensor in a form that calls handlers."""
     found: dict[str, Any] = {}
     for name in {name: None for kind in Tensor.__mro__[:-1] for name in vars(kind)}:
         value = vars(_home(name))[name]

@@ -1,8 +1,7 @@
 """`torch.multiprocessing.spawn` and similar functions: call a function in several processes.
 
-If a process raises, all other processes are ended, and the caller gets the exception with its
-traceback.
-Source: torch/multiprocessing/spawn.py.
+If the function raises in one process, the other processes are ended, and the caller gets the
+exception with its traceback. Source: torch/multiprocessing/spawn.py.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ STRATEGIES = {"file_descriptor", "file_system"}
 
 
 class ProcessException(Exception):
-    """A process has failed. error_index: its number; error_pid: its id."""
+    """A process has failed. error_index: the process's index. error_pid: its process id."""
 
     msg: str
     error_index: int
@@ -40,11 +39,11 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """The function has raised; the message has the traceback."""
+    """The function has raised an exception. The message contains its traceback."""
 
 
 class ProcessExitedException(ProcessException):
-    """A process ended by an exit code or a signal."""
+    """A process has ended by an exit code or a signal."""
 
     exit_code: int
     signal_name: str | None
@@ -65,18 +64,18 @@ def _end_with_parent(parent: Any) -> None:
     """End this process when the parent ends, even if it is killed."""
     connection.wait([parent])
     signal.raise_signal(signal.SIGINT)
-    time.sleep(_GRACE_S)  # the signal may be ignored
+    time.sleep(_GRACE_S)  # the process may ignore the signal
     os._exit(1)
 
 
 def _call(fn: Any, index: int, args: tuple[Any, ...], said: Any) -> None:
-    """Run the function in the new process; send the traceback if it raises."""
+    """Run the function in the new process. Send the traceback to the parent if it raises."""
     parent: Any = multiprocessing.parent_process()
     threading.Thread(target=_end_with_parent, args=(parent.sentinel,), daemon=True).start()
     try:
         fn(index, *args)
     except KeyboardInterrupt:
-        pass  # the parent has ended, or was interrupted too
+        pass  # the parent has ended, or was interrupted as well
     except Exception:
         said.send(traceback.format_exc())
         sys.exit(1)
@@ -102,7 +101,7 @@ class ProcessContext:
         return [int(process.pid) for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait until a process has ended; return True once all have.
+        """Wait until a process has ended. Return True when all processes have ended.
 
         timeout: seconds to wait. grace_period: seconds that the other processes have to end after
         one has failed, and again after SIGTERM.
@@ -194,7 +193,7 @@ def spawn(
     fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True,
     daemon: bool = False, start_method: str = "spawn",
 ) -> ProcessContext | None:  # fmt: skip
-    """`start_processes` by new interpreters; the function must be importable."""
+    """Call `start_processes` with new interpreters. The function must be importable."""
     return start_processes(fn, args, nprocs, join, daemon, "spawn")
 
 

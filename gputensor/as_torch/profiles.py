@@ -64,7 +64,7 @@ def schedule(
 
 @dataclass(eq=False, repr=False)
 class Average:
-    """The sums of one operator, or of one `record_function`. Times are in microseconds."""
+    """The sums of one operator, or of one block of `record_function`. Times are in microseconds."""
 
     key: str
     count: int = 0
@@ -86,7 +86,7 @@ class Average:
     def add(self, row: profiler.Row) -> None:
         """Add the row of one dispatch key.
 
-        Calls at several keys are nested, so only their own times are summed.
+        Calls at several keys are nested, so only the time of each key itself is added up.
         """
         self.count = max(self.count, row.calls)
         self.cpu_time_total = max(self.cpu_time_total, row.host_us)
@@ -120,8 +120,8 @@ class Averages(list[Average]):
     def table(
         self, sort_by: str | None = None, row_limit: int = 100, *args: Any, **options: Any
     ) -> str:
-        """Return the rows as a table. sort_by: an attribute of the rows; `cuda` in its name is read
-        as `device`."""
+        """Return a table of the rows as text. sort_by: an attribute of the rows; `cuda` in its name
+        is read as `device`."""
         rows = list(self)
         if sort_by is not None:
             name = sort_by.replace("cuda", "device")
@@ -142,7 +142,7 @@ class Averages(list[Average]):
 
 
 class profile:
-    """Measure operators in the block, or from `start` to `stop`, in the steps of a schedule.
+    """Measure operators in the block, or between `start` and `stop`, in the steps of a schedule.
 
     Args:
         activities: CPU, CUDA or both; both by default.
@@ -219,24 +219,24 @@ class profile:
             found.setdefault(row.op, Average(row.op)).add(row)
         return Averages(found.values())
 
-    # Events are sums too, because single calls are not recorded.
+    # The events are sums too, because single calls are not recorded.
     events = key_averages
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Does nothing: metadata belongs to a timeline, which this profiler does not write."""
+        """Do nothing: metadata belongs to a timeline, which this profiler does not write."""
 
     add_metadata_json = add_metadata
 
     def export_chrome_trace(self, path: Any) -> None:
-        """Raises an error: there is no timeline."""
+        """Raise an error, because there is no timeline."""
         raise _no_timeline("export_chrome_trace", path)
 
     def export_stacks(self, path: Any, *args: Any, **options: Any) -> None:
-        """Raises an error: single calls and their Python stacks are not recorded."""
+        """Raise an error, because single calls and their Python stacks are not recorded."""
         raise _no_timeline("export_stacks", path)
 
     def export_memory_timeline(self, path: Any, *args: Any, **options: Any) -> None:
-        """Raises an error: there is no timeline."""
+        """Raise an error, because there is no timeline."""
         raise _no_timeline("export_memory_timeline", path)
 
 
@@ -248,7 +248,8 @@ def _no_timeline(name: str, path: Any) -> Exception:
 
 
 class autograd_profile(profile):
-    """`torch.autograd.profiler.profile`: has no schedule. enabled=False disables it."""
+    """`torch.autograd.profiler.profile`: a profile without a schedule. enabled=False disables
+    it."""
 
     def __init__(
         self, enabled: bool = True, *, use_cuda: bool = False, use_device: Any = None,
@@ -263,7 +264,7 @@ class autograd_profile(profile):
         return self
 
     def table(self, *args: Any, **options: Any) -> str:
-        """`key_averages().table(...)`."""
+        """Return `key_averages().table(...)`."""
         return self.key_averages().table(*args, **options)
 
     def total_average(self) -> Average:
@@ -311,7 +312,7 @@ def supported_activities() -> set[ProfilerActivity]:
 
 
 def tensorboard_trace_handler(dir_name: Any, *args: Any, **options: Any) -> Callable[[Any], None]:
-    """Raises an error when a trace is ready: there is no timeline."""
+    """Return a handler that raises an error when a trace is ready, because there is no timeline."""
     return lambda running: running.export_chrome_trace(dir_name)
 
 

@@ -25,7 +25,7 @@ from gputensor.serialization.places import Places
 
 # --- torch.library --------------------------------------------------------------------------------
 
-# keeps operators alive that programs define without a library
+# Keeps operators alive that programs define without a Library object.
 _kept: list[library.Library] = []
 
 
@@ -43,7 +43,7 @@ def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> No
 
 
 def impl(qualname: str, types: Any, func: Any = None, *, lib: Any = None) -> Any:
-    """Register a kernel of an operator for device types, or for all by "default"."""
+    """Register a kernel of an operator for device types. "default" stands for all of them."""
     listed = (types,) if isinstance(types, str) else tuple(types)
     devices = None if "default" in listed else listed
     if func is None:
@@ -56,7 +56,7 @@ def impl(qualname: str, types: Any, func: Any = None, *, lib: Any = None) -> Any
 
 
 def unserializable_hook(f: Any) -> Any:
-    """Mark a hook, so that it is not saved with its tensor; returns the hook."""
+    """Mark a hook so that it is not saved with its tensor. Return the hook."""
     f.__torch_unserializable__ = True
     return f
 
@@ -67,7 +67,7 @@ def noop_context_fn() -> tuple[Any, Any]:
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the inputs with tensors detached."""
+    """Return the inputs with their tensors detached."""
     return tuple([
         x.detach().requires_grad_(x.requires_grad) if isinstance(x, gt.Tensor) else x
         for x in inputs
@@ -75,13 +75,13 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_backward_validity(inputs: Any) -> None:
-    """Warn if no input requires grad."""
+    """Issue a warning if no input requires grad."""
     if not any(x.requires_grad for x in inputs if isinstance(x, gt.Tensor)):
         warnings.warn("none of the inputs requires grad, so gradients will be None", stacklevel=2)
 
 
 def consume_prefix(state_dict: dict[str, Any], prefix: str) -> None:
-    """Remove a prefix, such as `module.`, from the names of a state, in place."""
+    """Remove a prefix, such as `module.`, from the names in a state dict, in place."""
     for name in [*state_dict]:
         if name.startswith(prefix):
             state_dict[name[len(prefix) :]] = state_dict.pop(name)
@@ -115,7 +115,7 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[str, Any], Any]
 
 
 class TorchVersion(str):
-    """A version: a string that compares with strings and tuples by its numbers."""
+    """A version: a string that is compared by its numbers, with strings and tuples."""
 
     __slots__ = ()
 
@@ -152,7 +152,7 @@ def _numbers(text: str) -> Any:
 def causal_upper_left(*size: int) -> Any:
     """Return a mask for scaled_dot_product_attention: query n attends to keys 0 to n.
 
-    size: numbers of queries and of keys.
+    size: the number of queries and the number of keys.
     """
     return gt.ones(*size, dtype=gt.bool).tril()
 
@@ -194,7 +194,7 @@ OF_GRAD: dict[str, Any] = {
 
 
 class _All(Future):
-    """A future that ends when all given futures have ended."""
+    """A future that ends when all the given futures have ended."""
 
     __slots__ = ("_parts",)
 
@@ -217,17 +217,18 @@ class _All(Future):
 
 
 def collect_all(futures: list[Future]) -> Future:
-    """Return a future that ends when all given futures have ended; its value is their list."""
+    """Return a future that ends when all the given futures have ended. Its value is the list of
+    these futures."""
     return _All([*futures])
 
 
 def wait_all(futures: list[Future]) -> list[Any]:
-    """Wait for the values of all; raise the first exception among them."""
+    """Wait for all futures and return their values. Raise the first exception among them."""
     return [future.wait() for future in futures]
 
 
 def load_from_bytes(b: bytes) -> Any:
-    """Read a storage within one of PyTorch's pickles."""
+    """Read a storage that is nested in one of PyTorch's pickles."""
     return torch_files.load_legacy(io.BytesIO(b), Places(None))
 
 
@@ -245,7 +246,8 @@ def group_tensors(tensorlistlist: Any, with_indices: bool = False) -> dict[Any, 
 
 
 class WeakIdKeyDictionary(MutableMapping[Any, Any]):
-    """A dict of objects by identity, each until it is freed."""
+    """A dict whose keys are objects compared by identity. An entry is removed when its object is
+    freed."""
 
     def __init__(self, dict: Any = None, ref_type: Any = None) -> None:
         self._held: Any = {}
@@ -272,7 +274,8 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
 
 
 class DecoratorContextManager:
-    """Base of context managers that also decorate functions; each call has its own manager."""
+    """Base class of context managers that can also decorate functions. Each call gets its own
+    context manager."""
 
     def clone(self) -> Any:
         return type(self)()
@@ -290,8 +293,8 @@ class DecoratorContextManager:
 def swap_tensor(
     module: gt.nn.Module, name: str, tensor: gt.Tensor | None, allow_missing: bool = False
 ) -> gt.Tensor | None:
-    """Put a tensor in the place of a parameter or buffer, and return the former one. None removes
-    it."""
+    """Replace a parameter or buffer by a tensor, and return the former tensor. None removes the
+    parameter or buffer."""
     slots: Any = module._parameters
     if name not in slots:
         slots = module._buffers if name in module._buffers else module.__dict__
@@ -309,7 +312,7 @@ def as_tuple(inp: Any, arg_name: Any = None, fn_name: Any = None) -> tuple[bool,
 
 
 def tuple_postprocess(res: Any, to_unpack: Any) -> Any:
-    """Undo `as_tuple`, for the outer and for the inner tuples."""
+    """Undo `as_tuple` for the outer tuple and for the inner tuples."""
     if isinstance(to_unpack, tuple):
         inner = res if to_unpack[1] else tuple([x[0] for x in res])
         return inner if to_unpack[0] else inner[0]
@@ -324,8 +327,8 @@ def grad_postprocess(inputs: Any, create_graph: bool) -> Any:
 
 
 def standard_basis(tensors: Any, tensor_numels: Any) -> Any:
-    """Return each tensor's columns of an identity matrix; the matrix has a row for each element of
-    all tensors."""
+    """Return for each tensor its columns of an identity matrix. The matrix has one row for each
+    element of all tensors."""
     rows = sum(tensor_numels)
     whole = [gt.eye(rows, dtype=x.dtype, device=x.device) for x in tensors]
     starts = [sum(tensor_numels[:n]) for n in range(len(tensor_numels))]
@@ -333,19 +336,20 @@ def standard_basis(tensors: Any, tensor_numels: Any) -> Any:
 
 
 def generate_state(base_seed: int, worker_id: int) -> list[int]:
-    """Return the seed of a worker for NumPy."""
+    """Return a worker's seed for NumPy."""
     entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
     return [int(x) for x in np.random.SeedSequence(entropy).generate_state(4)]
 
 
 def _of_pickles(module: str) -> dict[str, Any]:
-    """Return the functions of a module that pickles of PyTorch's call."""
+    """Return the functions of a module that PyTorch's pickles call."""
     names = [key for key in torch_files.NAMES if key.startswith(f"{module} _rebuild")]
     return {key.partition(" ")[2]: torch_files.NAMES[key] for key in names}
 
 
 def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
-    """Call a function at once; torch.jit.fork calls a compiled one in another thread."""
+    """Call a function immediately. In PyTorch, torch.jit.fork calls a compiled function in another
+    thread."""
     future = Future()
     future.set_result(func(*args, **kwargs))
     return future
@@ -357,7 +361,7 @@ def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
 def cubic_interpolate(
     x1: Any, f1: Any, g1: Any, x2: Any, f2: Any, g2: Any, bounds: Any = None
 ) -> Any:
-    """Return the minimum of the cubic through two points with slopes."""
+    """Return the position of the minimum of the cubic through two points with slopes."""
     one, two = lbfgs._Point(x1, f1, g1, g1), lbfgs._Point(x2, f2, g2, g2)
     return lbfgs._minimum(one, two, bounds)
 
@@ -366,7 +370,8 @@ def strong_wolfe(
     obj_func: Callable[..., Any], x: Any, t: Any, d: Any, f: Any, g: Any, gtd: Any,
     c1: float = 1e-4, c2: float = 0.9, tolerance_change: float = 1e-9, max_ls: int = 25,
 ) -> tuple[Any, Any, Any, int]:  # fmt: skip
-    """Return loss, gradient and length of a step along `d`, and the number of evaluations."""
+    """Return loss, gradient and length of a step along `d`, and the number of evaluations of the
+    loss."""
     count = 0
 
     def point(at: Any) -> lbfgs._Point:

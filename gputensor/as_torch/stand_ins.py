@@ -31,23 +31,23 @@ from . import (
     benchmark, functions, groups, insides, legacy_types, processes, profiles, small, windows,
 )  # fmt: skip
 
-# The version of PyTorch whose names and behaviour gputensor has. Programs compare it.
+# The version of PyTorch whose names and behaviour gputensor has. Programs compare versions with it.
 VERSION = "2.13.0"
 
 
 class Placement:
-    """Placement of a distributed tensor. Packages make placements when they are imported."""
+    """The placement of a distributed tensor. Packages make placements when they are imported."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.args: Any = args
 
 
 class ScriptModule(gt.nn.Module):
-    """Base of modules that are written for compilation. They run uncompiled."""
+    """Base class of modules that are written for compilation. They run uncompiled."""
 
 
 class _Required:
-    """The default of an optimizer's setting that a program must pass."""
+    """The default of an optimizer's option that a program must pass."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -57,7 +57,7 @@ required = _Required()
 
 
 def as_it_is(function: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Return the function unchanged; also usable as a decorator with arguments."""
+    """Return the function unchanged. It can also be used as a decorator with arguments."""
     return function if callable(function) else (lambda given: given)
 
 
@@ -77,12 +77,12 @@ def block(*args: Any, **kwargs: Any) -> Iterator[None]:
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """Return the value."""
+    """Return the value unchanged."""
     return the_value
 
 
 class _Operators:
-    """`torch.ops.aten`; operators that gputensor leaves out are placeholders."""
+    """`torch.ops.aten`. Operators that gputensor leaves out are placeholders."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -94,7 +94,7 @@ class _Operators:
 
 
 class Flags(SimpleNamespace):
-    """Flags that programs set and read."""
+    """Flags that programs set and read. They have no effect."""
 
 
 def _pair_of(count: int) -> Callable[[Any], Any]:
@@ -106,7 +106,7 @@ def _pair_of(count: int) -> Callable[[Any], Any]:
 
 
 def load_library(path: Any) -> None:
-    """Raise OSError; packages then continue without their compiled operators."""
+    """Raise OSError, after which packages continue without their compiled operators."""
     raise OSError(f"{path} is compiled against PyTorch")
 
 
@@ -121,7 +121,7 @@ def _assert(condition: Any, message: str = "") -> None:
 
 
 def compiled(model: Any = None, **options: Any) -> Any:
-    """Return `gt.fuse` of a function; return a module unchanged, without fusion."""
+    """Return `gt.fuse` of a function. Return a module unchanged, without fusion."""
     if model is None:
         return lambda given: compiled(given, **options)
     return model if isinstance(model, gt.nn.Module) else gt.fuse(model)
@@ -129,7 +129,7 @@ def compiled(model: Any = None, **options: Any) -> Any:
 
 def _has_levels() -> bool:
     """Return True inside `vmap` or a derivative of gt.func."""
-    # None if not loaded: then no transform is running
+    # None if the module is not loaded, in which case no transform is running
     func = sys.modules.get("gputensor.func.levels")
     return func is not None and bool(func.levels())
 

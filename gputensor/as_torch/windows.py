@@ -23,7 +23,7 @@ def _at(
     op: str, M: int, *, begin: float, step: float, requires_grad: bool = False,
     **options: Any,
 ) -> Any:  # fmt: skip
-    """Return M points, `step` apart, the first of them at `begin`.
+    """Return M points. The first is `begin`, and neighbours are `step` apart.
 
     Raises: ArgumentValueError if M is negative, or the dtype is not float32 or float64.
     """
@@ -40,7 +40,7 @@ def _at(
 
 
 def _steps(M: int, sym: bool) -> int:
-    """Number of steps between the first and the last value of the symmetric window."""
+    """Return the number of steps between the first and the last value of the symmetric window."""
     return max(M - 1 if sym else M, 1)
 
 
@@ -56,7 +56,7 @@ def _positive(op: str, name: str, value: float) -> None:
 def exponential(
     M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, **options: Any
 ) -> Any:
-    """exp(-|n - center| / tau). center: by default, and if sym is True, the middle."""
+    """Return exp(-|n - center| / tau). center: by default, and if sym is True, the middle."""
     _positive("exponential", "tau", tau)
     if sym and center is not None:
         raise errors.wrong_value("exponential", "center", "be None where sym is True", center)
@@ -66,13 +66,13 @@ def exponential(
 
 
 def cosine(M: int, *, sym: bool = True, **options: Any) -> Any:
-    """sin(pi (n + 1/2) / M), half a wave."""
+    """Return sin(pi (n + 1/2) / M), half a wave."""
     step = math.pi / (M + 1 if not sym and M > 1 else max(M, 1))
     return _at("cosine", M, begin=step / 2, step=step, **options).sin()
 
 
 def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> Any:
-    """exp(-(n - middle)^2 / (2 std^2))."""
+    """Return exp(-(n - middle)^2 / (2 std^2))."""
     _positive("gaussian", "std", std)
     step = 1 / (std * math.sqrt(2))
     points = _at("gaussian", M, begin=-_middle(M, sym) * step, step=step, **options)
@@ -80,7 +80,7 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> A
 
 
 def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> Any:
-    """I0(beta sqrt(1 - x^2)) / I0(beta) for x from -1 to 1."""
+    """Return I0(beta sqrt(1 - x^2)) / I0(beta) for x from -1 to 1."""
     if not beta >= 0:
         raise errors.wrong_value("kaiser", "beta", "not be negative", beta)
     if M == 1:
@@ -91,13 +91,13 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> A
 
 
 def bartlett(M: int, *, sym: bool = True, **options: Any) -> Any:
-    """A triangle that begins at 0."""
+    """Return a triangle that begins at 0."""
     begin = 0.0 if M == 1 else -1.0
     return 1 - _at("bartlett", M, begin=begin, step=2 / _steps(M, sym), **options).abs()
 
 
 def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: Any) -> Any:
-    """The sum of (-1)^i a_i cos(2 pi i n / (M - 1)) over the coefficients a."""
+    """Return the sum of (-1)^i a_i cos(2 pi i n / (M - 1)) over the coefficients a."""
     if not isinstance(a, Iterable):
         raise errors.wrong_type("general_cosine", "a", "be numbers", a)
     weights = [*a]
@@ -111,27 +111,27 @@ def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: A
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Any:
-    """`general_cosine` with the coefficients alpha and 1 - alpha."""
+    """Return `general_cosine` with the coefficients alpha and 1 - alpha."""
     return general_cosine(M, a=[alpha, 1 - alpha], sym=sym, **options)
 
 
 def hamming(M: int, *, sym: bool = True, **options: Any) -> Any:
-    """`general_hamming` of 0.54."""
+    """Return `general_hamming` for alpha = 0.54."""
     return general_hamming(M, sym=sym, **options)
 
 
 def hann(M: int, *, sym: bool = True, **options: Any) -> Any:
-    """`general_hamming` of 0.5: half of a cosine above zero."""
+    """Return `general_hamming` for alpha = 0.5, a cosine wave that is raised above zero."""
     return general_hamming(M, alpha=0.5, sym=sym, **options)
 
 
 def blackman(M: int, *, sym: bool = True, **options: Any) -> Any:
-    """`general_cosine` of Blackman's three coefficients."""
+    """Return `general_cosine` with Blackman's three coefficients."""
     return general_cosine(M, a=[0.42, 0.5, 0.08], sym=sym, **options)
 
 
 def nuttall(M: int, *, sym: bool = True, **options: Any) -> Any:
-    """`general_cosine` of Nuttall's four coefficients."""
+    """Return `general_cosine` with Nuttall's four coefficients."""
     return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, **options)
 
 

@@ -1,10 +1,10 @@
 """Automatic differentiation: `gt.autograd.grad`, `backward`, `Function`, `gradcheck` and the modes.
 
 node.py defines recorded operations, saved.py their saved values, and history.py the history of a
-tensor. variable.py has the tensor's attributes and recording, and inplace_or_view.py handles the
-effect of views and in-place operators on histories. formulas/ has the functions that derivatives
-of native_functions.yaml call. engine/ has the public functions, walks the graph (run.py), and
-handles hooks and other attachments (node.py). `_generated/kernels/` has the nodes of operators, and
+tensor. variable.py has the tensor's attributes and recording, and inplace_or_view.py updates
+histories for views and in-place operators. formulas/ has the functions that derivatives of
+native_functions.yaml call. engine/ has the public functions, walks the graph (run.py), and handles
+hooks and other attachments (node.py). `_generated/kernels/` has the nodes of operators, and
 makers/autograd.py makes the recording kernels.
 """
 

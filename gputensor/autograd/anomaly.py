@@ -1,4 +1,5 @@
-"""Anomaly mode: an error in backward names the line of the forward call, and NaNs are errors."""
+"""Anomaly mode: an error in backward names the line of the forward call, and NaN gradients raise
+errors."""
 
 from __future__ import annotations
 
@@ -9,15 +10,16 @@ from ..core import errors
 from ..core.arguments import flag
 from ..core.guard import Guard
 
-# Read when a node is made; see `Node.__init__`.
+# Nodes read this value when they are made; see `Node.__init__`.
 is_on = False
 checks_nan = True
 
 
 class detect_anomaly(Guard):
-    """`with gt.autograd.detect_anomaly():` covers forward and backward, in the whole process.
+    """Enable anomaly mode, for forward and backward, in the whole process: `with
+    gt.autograd.detect_anomaly():`.
 
-    check_nan: raise where a derivative is NaN. It makes every operation slower.
+    check_nan: raise an error when a gradient is NaN. This makes every operation slower.
     """
 
     __slots__ = ("_wanted", "_before")
@@ -49,7 +51,8 @@ class detect_anomaly(Guard):
 
 
 class set_detect_anomaly(detect_anomaly):
-    """Turn anomaly mode on or off, from this call on or, as a context manager, for a block."""
+    """Turn anomaly mode on or off, from this call on. As a context manager, change it for a
+    block."""
 
     __slots__ = ()
 
@@ -59,10 +62,10 @@ class set_detect_anomaly(detect_anomaly):
         self._enter()
 
     def __enter__(self) -> None:
-        """The mode was set when the guard was made."""
+        """Do nothing, because the constructor has set the mode."""
 
     def __call__(self, function: Any) -> Any:
-        self.__exit__()  # a decorator sets the mode only during calls
+        self.__exit__()  # a decorator sets the mode only during calls of its function
         return super().__call__(function)
 
 
@@ -82,7 +85,7 @@ def stack() -> str:
 
 
 def explain(node: Any) -> None:
-    """Warn with the call site of the operation whose derivative fails."""
+    """Issue a warning with the call site of the operation whose derivative fails."""
     import warnings
 
     if node.trace is not None:
@@ -91,7 +94,7 @@ def explain(node: Any) -> None:
 
 
 def check(node: Any, grads: Any) -> None:
-    """Raise if a gradient is NaN."""
+    """Raise an error if a gradient is NaN."""
     for number, grad in enumerate(grads):
         if grad is not None and grad._geometry.dtype.category > 1 and bool((grad != grad).any()):
             raise errors.nan_gradient(node.name(), number)

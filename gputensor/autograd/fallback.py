@@ -32,8 +32,8 @@ _BELOW = keys.below("AutogradOther")
 
 
 def set_autograd_fallback_mode(mode: str) -> None:
-    """Set what operators without a derivative do, in the whole process: "warn" (the default),
-    "error" or "nothing".
+    """Set for the whole process what happens at operators without a derivative: "warn" (the
+    default), "error" or "nothing".
 
     Raises: ArgumentError for any other mode.
     """
@@ -52,7 +52,7 @@ def set_autograd_fallback_mode(mode: str) -> None:
 
 
 def autograd_fallback_mode() -> str:
-    """Return what operators without a derivative do."""
+    """Return the mode for operators without a derivative."""
     dispatcher.fallbacks()
     return _mode
 
@@ -79,8 +79,8 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
             _warn_in_backward(operator, inputs, result, untouched)
         return result
 
-    # The most common forms are written out, because every user's operator without a derivative runs
-    # them (0.8x the time of a call, bench/dispatch.py).
+    # The most frequent numbers of arguments have their own code, because all users' operators
+    # without a derivative run it (0.8x the time of a call, bench/dispatch.py).
     def unrecorded_one(key_set: int, x: Any) -> Any:
         try:
             is_plain = x._autograd is None
@@ -109,7 +109,7 @@ vars(autograd_not_implemented)["kernel_convention"] = "maker"
 
 
 def _is_plain(places: Sequence[int], args: tuple[Any, ...]) -> bool:
-    """A fast test: if True, no operand requires grad."""
+    """Return True if certainly no operand requires grad. The test is fast."""
     try:
         for n in places:
             value = args[n]
@@ -119,13 +119,13 @@ def _is_plain(places: Sequence[int], args: tuple[Any, ...]) -> bool:
                         return False
             elif value._autograd is not None:
                 return False
-    except AttributeError:  # None, or a number
+    except AttributeError:  # an argument is None or a number
         return False
     return True
 
 
 def _recorded(places: Sequence[int], args: tuple[Any, ...]) -> list[Tensor]:
-    """Return the operands that require grad, if operations are recorded now."""
+    """Return the operands that require grad. Return none if operations are not recorded now."""
     if not is_grad_enabled():
         return []
     return [
@@ -141,9 +141,10 @@ def _listed(value: Any) -> Sequence[Any]:
 def _warn_in_backward(
     operator: Operator, inputs: list[Tensor], results: Any, untouched: list[Any]
 ) -> None:
-    """Make backward warn at these results, also if operators within the kernel recorded them.
+    """Let backward issue a warning at these results, even if operators within the kernel recorded
+    them.
 
-    untouched: operands that the operator only reads; if one of them is returned, it stays
+    untouched: operands that the operator only reads. If the operator returns one of them, it stays
     unchanged.
     """
     node = WarnNotImplementedNode(tuple([gradient_edge(x) for x in inputs]))

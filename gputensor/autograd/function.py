@@ -1,4 +1,5 @@
-"""autograd.Function: an operation with a derivative of its own, in Python.
+"""autograd.Function: the base class of operations with a derivative of their own, written in
+Python.
 
 Source: torch/autograd/function.py and torch/csrc/autograd/custom_function.cpp, _wrap_outputs.
 """
@@ -23,7 +24,7 @@ from .saved import save, save_result
 
 
 _TRANSFORMED = BATCHED | DUAL
-# The function that applies a Function to tensors of gt.func's transforms; gt.func sets it.
+# A function that applies a Function to tensors of gt.func's transforms. gt.func sets it.
 transform: list[Callable[..., Any]] = []
 
 
@@ -33,9 +34,10 @@ class Context:
     needs_input_grad: for each argument of forward, True if the argument's gradient is needed.
     """
 
-    # Class attributes until they are set, because most contexts change few of them.
+    # These are class attributes until they are set, because most contexts change only a few of
+    # them.
     needs_input_grad: tuple[Any, ...] = ()
-    # Set only while backward runs, so that context and node form no reference cycle.
+    # Set only while backward runs, because context and node would otherwise form a reference cycle.
     _node: _FunctionNode | None = None
     _to_save: tuple[Any, ...] = ()
     _dirty: tuple[Tensor, ...] = ()
@@ -43,32 +45,34 @@ class Context:
     _materializes = True
     _saved: Any = ()
     _for_forward: tuple[Any, ...] = ()
-    # The value of `saved_tensors` if there is no node: in `jvp` and in rules generated for vmap.
+    # The value of `saved_tensors` if there is no node: in `jvp`, and in rules that vmap generates.
     _at_hand: tuple[Any, ...] | None = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep arguments or results of forward for backward, as `saved_tensors`."""
+        """Save arguments or results of forward for backward, which reads them as
+        `saved_tensors`."""
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
                 raise errors.wrong_type("save_for_backward", "tensors", "be Tensors or None", x)
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keep arguments or results of forward for jvp, as `saved_tensors`."""
+        """Save arguments or results of forward for jvp, which reads them as `saved_tensors`."""
         for x in tensors:
             if x is not None and not isinstance(x, Tensor):
                 raise errors.wrong_type("save_for_forward", "tensors", "be Tensors or None", x)
         self._for_forward = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Name the arguments that forward writes to; it must return them. Writes are counted."""
+        """Declare the arguments to which forward writes. forward must return them. The writes are
+        counted."""
         for x in tensors:
             if not isinstance(x, Tensor):
                 raise errors.wrong_type("mark_dirty", "tensors", "be Tensors", x)
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Name results that have no gradient."""
+        """Declare results that have no gradient."""
         self._not_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -86,7 +90,8 @@ class Context:
 
 
 class _FunctionNode(Node):
-    """The node of a custom Function, which has a subclass of it with the Function's name."""
+    """The node of a custom Function. Each Function has a subclass of it with the Function's
+    name."""
 
     __slots__ = ("context", "places")
 
@@ -130,11 +135,12 @@ class _FunctionNode(Node):
 
 
 class Function:
-    """Base of operations with a derivative of their own. Call it as `MyFunction.apply(x, ...)`.
+    """Base class of operations with a derivative of their own. Call one as `MyFunction.apply(x,
+    ...)`.
 
-    A subclass defines static methods `forward(ctx, *args)`, or `forward(*args)` and
-    `setup_context(ctx, inputs, output)`; and `backward(ctx, *grads)`, which returns a gradient, or
-    None, for each argument of forward. For `gt.func` it may define `jvp` and `vmap`.
+    A subclass defines static methods. They are either `forward(ctx, *args)`, or `forward(*args)`
+    and `setup_context(ctx, inputs, output)`; and always `backward(ctx, *grads)`, which returns a
+    gradient, or None, for each argument of forward. For `gt.func` it may define `jvp` and `vmap`.
 
     generate_vmap_rule: True lets vmap make a rule of forward, setup_context, backward and jvp,
         which must work on tensors within vmap. The class then has no method vmap.
@@ -149,7 +155,7 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: Context, inputs: tuple[Any, ...], output: Any) -> None:
-        """Save on ctx what backward needs. Used if forward has no argument ctx."""
+        """Save on ctx the values that backward needs. Called if forward has no argument ctx."""
 
     @staticmethod
     def backward(*args: Any, **kwargs: Any) -> Any:
@@ -157,15 +163,15 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        """Return the tangent of each output, or None, from the tangents of forward's arguments."""
+        """Return the tangent of each output, or None, given the tangents of forward's arguments."""
         raise errors.wrong_function("a subclass must define the static method jvp")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        """Return (output, out_dims) for whole batches. in_dims: each argument's batch dimension, or
-        None.
+        """Return (output, out_dims) for whole batches. in_dims: the batch dimension of each
+        argument, or None.
 
-        info: has batch_size and randomness.
+        info: an object with the attributes batch_size and randomness.
         """
         raise errors.wrong_function(
             "a subclass must define the static method vmap, or have generate_vmap_rule=True"
@@ -208,7 +214,7 @@ class Function:
 
 
 def _node_class(function: type[Function]) -> type[_FunctionNode]:
-    """The class of a Function's nodes, made at its first call."""
+    """Return the class of a Function's nodes. It is made at the first call."""
     if "_node_class" not in vars(function):
         namespace = {"function": function, "__slots__": (), "__module__": __name__}
         function._node_class = type(f"{function.__name__}Backward", (_FunctionNode,), namespace)
@@ -229,7 +235,8 @@ def _check_dirty(context: Context, inputs: list[Tensor], outputs: tuple[Any, ...
 def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | Any) -> Any:
     """Return a result of forward with its history."""
     if not isinstance(x, Tensor):
-        if node is not None:  # the result still has a position among the gradients
+        # the result has a position among the gradients, although it has no gradient
+        if node is not None:
             node.outputs.append(None)
         return x
     is_input = any([x is given for given in inputs])
@@ -256,8 +263,8 @@ def _wrap(context: Context, x: Any, inputs: list[Tensor], node: _FunctionNode | 
 
 
 def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
-    """Return a result without a gradient. It is detached if it requires grad. A view of an argument
-    becomes a view that was made without recording."""
+    """Return a result without a gradient. If it requires grad, it is detached. A view of an
+    argument becomes a view that was made without recording."""
     if not requires_grad(x):
         return _aliased(x) if is_input and not is_dirty else x
     if is_input:
@@ -266,7 +273,7 @@ def _constant(x: Tensor, is_input: bool, is_dirty: bool) -> Tensor:
 
 
 def _aliased(x: Tensor) -> Tensor:
-    """Return another view of an argument; the argument keeps its own history."""
+    """Return another view of an argument, so that the argument keeps its own history."""
     mode = grad_mode.get()
     try:
         set_mode(NO_GRAD_MODE)
@@ -290,7 +297,7 @@ def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a `backward` that must not be differentiated itself."""
+    """Decorate a `backward` that cannot be differentiated itself."""
 
     @functools.wraps(backward)
     def wrapped(ctx: Context, *grads: Any) -> Any:

@@ -1,7 +1,7 @@
 """gradcheck and gradgradcheck: comparison of derivatives with finite differences.
 
-A complex number is treated as two reals, so a real Jacobian is compared for every dtype. With
-PyTorch's convention the gradient g of a real L with respect to z is such that dL = Re(conj(g) dz).
+A complex number is treated as two real numbers, so a real Jacobian is compared for every dtype. In
+PyTorch's convention, the gradient g of a real L with respect to z satisfies dL = Re(conj(g) dz).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def gradcheck(
     func: Function, inputs: Any, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
     raise_exception: bool = True,
 ) -> bool:  # fmt: skip
-    """True if the derivative of `func` at `inputs` agrees with central differences.
+    """Return True if the derivative of `func` at `inputs` agrees with central differences.
 
     Args:
         func: takes the inputs and returns a tensor or several.
@@ -55,9 +55,9 @@ def gradgradcheck(
     func: Function, inputs: Any, grad_outputs: Any = None, eps: float = 1e-6, atol: float = 1e-5,
     rtol: float = 1e-3, raise_exception: bool = True,
 ) -> bool:  # fmt: skip
-    """`gradcheck` of the derivative of `func`, with respect to inputs and incoming gradients.
+    """Call `gradcheck` for the derivative of `func`, with respect to inputs and incoming gradients.
 
-    grad_outputs: the gradients of the outputs; random ones unless given.
+    grad_outputs: the gradients of the outputs. They are random unless given.
     """
     given = _tuple(inputs)
     varied = [n for n, x in enumerate(given) if isinstance(x, Tensor) and x.requires_grad]
@@ -87,7 +87,7 @@ def _tuple(values: Any) -> tuple[Any, ...]:
 
 
 def _outputs(func: Function, inputs: tuple[Any, ...]) -> list[Tensor]:
-    """The results that have gradients."""
+    """Return the results that have gradients."""
     made = func(*inputs)
     return [y for y in _tuple(made) if isinstance(y, Tensor) and y.requires_grad]
 
@@ -123,7 +123,7 @@ def _compare(
 
 
 def _reals(array: Array) -> Array:
-    """Return real parts, then for complex numbers imaginary parts."""
+    """Return the real parts, followed by the imaginary parts for complex numbers."""
     flat = array.reshape(-1)
     return np.concatenate([flat.real, flat.imag]) if array.dtype.kind == "c" else flat
 
@@ -177,5 +177,5 @@ def _differentiable(func: Function, given: tuple[Any, ...]) -> list[Tensor]:
 
 
 def _put(x: Tensor, values: Array) -> None:
-    """Write into a tensor without incrementing its version."""
+    """Write to a tensor without incrementing its version."""
     calls.copy_(x.data, over_array(np.asarray(values, order="C")), False)

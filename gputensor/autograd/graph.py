@@ -33,18 +33,19 @@ __all__ = [
     "saved_tensors_hooks",
 ]  # fmt: skip
 
-# The reason why hooks are not allowed now, or None.
+# The reason why hooks are not allowed at present, or None.
 _forbidden: ContextVar[str | None] = ContextVar(
     "gputensor_saved_tensors_hooks_forbidden", default=None
 )
 
 
 class saved_tensors_hooks(Guard):
-    """Save `pack_hook(tensor)` instead of each tensor that the block saves. `unpack_hook` restores
-    the tensor.
+    """Save the result of `pack_hook(tensor)` in place of each tensor that autograd saves in the
+    block. `unpack_hook` restores the tensor.
 
     pack_hook must not write to the tensor. unpack_hook returns a tensor with the same elements. In
-    nested blocks the innermost hooks apply. A write after saving is not detected.
+    nested blocks the innermost hooks apply. Writes to the tensor after it was saved are not
+    detected.
     """
 
     __slots__ = ("pack_hook", "unpack_hook")
@@ -84,10 +85,10 @@ class saved_tensors_hooks(Guard):
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Keep tensors that the block saves on the CPU, and copy each one back when its derivative
-    runs.
+    """Keep the tensors that autograd saves in the block on the CPU. Copy each one back when its
+    derivative runs.
 
-    pin_memory: use page-locked memory, so that copies do not wait.
+    pin_memory: use page-locked memory, so that the host does not wait for the copies.
     """
 
     __slots__ = ()
@@ -107,9 +108,10 @@ class save_on_cpu(saved_tensors_hooks):
 
 
 class allow_mutation_on_saved_tensors(saved_tensors_hooks):
-    """Allow writes to tensors that the block saves: each tensor is copied when it is saved.
+    """Allow writes to tensors that autograd saves in the block. Each tensor is copied when it is
+    saved.
 
-    PyTorch copies only the tensors that are written to.
+    PyTorch copies only the tensors to which the program writes.
     """
 
     __slots__ = ()
@@ -153,7 +155,8 @@ class disable_saved_tensors_hooks(Guard):
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Return the graph edge of a tensor's gradient; `gt.autograd.grad` accepts it for the tensor.
+    """Return the graph edge of a tensor's gradient. `gt.autograd.grad` accepts it in place of the
+    tensor.
 
     Raises: AutogradError if the tensor does not require grad.
     """
@@ -164,7 +167,8 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Count a write that no operator made. Derivatives that saved the tensor then raise."""
+    """Count a write that no operator made. Derivatives that saved the tensor then raise an
+    error."""
     for x in (tensor,) if isinstance(tensor, Tensor) else tuple(tensor):
         if not isinstance(x, Tensor):
             raise errors.wrong_type("increment_version", "tensor", "hold Tensors", x)
@@ -174,8 +178,8 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 
 class _Gradients:
-    """The gradients of several tensors in one backward: their expected number, and those computed
-    so far."""
+    """The gradients of several tensors in one backward: the expected number, and the gradients
+    computed so far."""
 
     __slots__ = ("expected", "found", "count")
 
@@ -185,7 +189,7 @@ class _Gradients:
 
 
 class MultiHandle:
-    """Removes several hooks: by `remove`, or at the end of `with`."""
+    """A handle of several hooks. `remove`, or the end of a `with` block, removes them."""
 
     __slots__ = ("handles",)
 
@@ -207,7 +211,8 @@ class MultiHandle:
 def register_multi_grad_hook(
     tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all"
 ) -> MultiHandle:
-    """Call `fn` in each backward when the gradients of tensors have been computed.
+    """Register `fn`, which is called in each backward when the gradients of the tensors have been
+    computed.
 
     Args: tensors: tensors that do not require grad, or that the backward does not reach, are not
     awaited.

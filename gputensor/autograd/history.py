@@ -1,15 +1,17 @@
-"""The history of a tensor: the node that made it, the base of a view, and its gradient edge.
+"""The history of a tensor: the node that made it, the base of a view, and the edge for its
+gradient.
 
-`Tensor._autograd` is None without a history; the base, or a tuple, for a view without a history,
-see Note [Views]; otherwise an AutogradMeta. Generated kernels check for None first and call this
-module in the other cases. Recording and Tensor's attributes are in variable.py.
+`Tensor._autograd` is None for a tensor without a history. For a view without a history it is the
+base or a tuple: see Note [Views]. Otherwise it is an AutogradMeta. Generated kernels check for None
+first and call this module in the other cases. Recording and Tensor's attributes are in variable.py.
 
 Note [Views]
-A view keeps `(base, creation, version, replay)`: the first tensor of the chain, which is no view
-itself; how the view was made, see Note [How a view was made]; the storage's version at that time;
-and a function that makes the view again from its base, or None if `as_strided` can make it.
-`as_strided` can make every view that does not reinterpret elements. Most views are simple: the base
-has no history, and the view was made while operations were recorded. Then `_autograd` is the base.
+A view keeps `(base, creation, version, replay)`. base: the first tensor of the chain of views,
+which is not a view itself. creation: how the view was made, see Note [How a view was made].
+version: the storage's version at that time. replay: a function that makes the view again from its
+base, or None if `as_strided` can make it. `as_strided` can make every view that does not
+reinterpret elements. Most views are simple: the base has no history, and the view was made while
+operations were recorded. Then `_autograd` is the base.
 
 A write to a view is a write to its base. So the base's new history is a CopySlices. It passes the
 gradient of the written part through the operator's own node and leaves the rest unchanged. Every
@@ -38,11 +40,11 @@ _new = object.__new__
 
 
 class AutogradMeta:
-    """The history of a tensor, with users' hooks and gradient.
+    """The history of a tensor, with its gradient and the hooks that users registered.
 
-    edge: the node that made the tensor, and the output's number; None for a leaf. view: as in Note
-    [Views], or None. version: the storage's version when `edge` was set, for views. own: an `Own`,
-    or None if users attached nothing.
+    edge: the node that made the tensor, and the number of the node's output; None for a leaf. view:
+    as in Note [Views], or None. version: the storage's version when `edge` was set, for views. own:
+    an `Own`, or None if users attached nothing.
     """
 
     __slots__ = ("edge", "view", "version", "own")
@@ -54,9 +56,9 @@ class AutogradMeta:
 
 
 class Own:
-    """Users' attachments to a tensor, and the node that accumulates a leaf's gradient.
+    """Data that users attach to a tensor, and the node that accumulates a leaf's gradient.
 
-    since: the leaf's version when requires_grad was set.
+    since: the leaf's version at the time when requires_grad was set.
     """
 
     __slots__ = (
@@ -76,7 +78,7 @@ class Own:
 
 
 def meta_of(x: Tensor) -> AutogradMeta:
-    """Return the tensor's AutogradMeta. Make it if there is none."""
+    """Return the tensor's AutogradMeta. Make one if there is none."""
     known = x._autograd
     if type(known) is AutogradMeta:
         return known
@@ -89,7 +91,7 @@ def meta_of(x: Tensor) -> AutogradMeta:
 
 
 def _view_of(x: Tensor) -> Any:
-    """`view_of` for a tensor without an AutogradMeta."""
+    """Return `view_of` for a tensor without an AutogradMeta."""
     known = x._autograd
     if known is None or type(known) is tuple:
         return known
@@ -132,7 +134,8 @@ def requires_grad(x: Tensor) -> bool:
 
 
 def history(x: Tensor) -> Edge | None:
-    """Return the edge to x's node; it is new for a view of a base that was written to."""
+    """Return the edge to x's node. For a view whose base was written to, the edge is derived
+    again."""
     meta = x._autograd
     if meta is None:
         return None
@@ -148,7 +151,8 @@ def history(x: Tensor) -> Edge | None:
 
 
 def last_history(x: Tensor) -> Edge | None:
-    """Return `history`; for a view whose history cannot be derived again, its last one."""
+    """Return `history`. For a view whose history cannot be derived again, return its last
+    history."""
     try:
         return history(x)
     except errors.AutogradError:
@@ -157,7 +161,7 @@ def last_history(x: Tensor) -> Edge | None:
 
 
 def gradient_edge(x: Tensor) -> Edge | None:
-    """Return the edge for the gradient of x; None if x needs no gradient."""
+    """Return the edge for the gradient of x, or None if x needs no gradient."""
     meta = x._autograd
     if type(meta) is not AutogradMeta or meta.view is not None or meta.edge is not None:
         edge = history(x)
@@ -178,7 +182,7 @@ def accumulator(x: Tensor, own: Own) -> AccumulateGrad:
 
 
 def with_edge(x: Tensor, edge: Edge | None) -> Tensor:
-    """Set the edge of x; keep its hooks and gradient."""
+    """Set the edge of x. Its hooks and its gradient stay."""
     meta = meta_of(x)
     meta.edge = edge
     if meta.view is not None:
@@ -187,7 +191,7 @@ def with_edge(x: Tensor, edge: Edge | None) -> Tensor:
 
 
 def move_retained(x: Tensor, before: Edge | None, after: Edge) -> None:
-    """Make `retain_grad` follow a tensor to its new node. Other hooks stay with the old node."""
+    """Let `retain_grad` apply to a tensor's new node. Other hooks stay at the old node."""
     own = meta_of(x).own
     if own is not None and own.retains_grad:
         if before is not None and before[0].hooks is not None:
@@ -200,7 +204,8 @@ def is_leaf(x: Tensor) -> bool:
 
 
 def regenerate(x: Tensor) -> Edge | None:
-    """Return the history of a view after a write to its base, derived from the base's history."""
+    """Derive the history of a view again from its base's history, after a write to the base. Return
+    it."""
     meta = meta_of(x)
     base, _, _, replay = meta.view
     check_creation(meta.view, "its base or another view of its base has been modified inplace")
@@ -244,7 +249,7 @@ def check_creation(view: Any, what: str) -> None:
 
 
 class _CutOff(Node):
-    """The end of a view's history if the base no longer has one.
+    """The node at the end of a view's history if the base no longer has a history.
 
     PyTorch makes an as_strided node over the base, even if the base does not require grad.
     """

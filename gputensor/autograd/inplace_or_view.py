@@ -1,4 +1,5 @@
-"""Views and in-place operators: bases of views, and the effect of writes on histories.
+"""Autograd for views and in-place operators: the bases of views, and the effect of writes on
+histories.
 
 See Note [Views] in history.py.
 """
@@ -19,7 +20,7 @@ from .modes import MULTI_OUTPUT_NODE, grad_mode
 from .node import Node, add_output
 
 
-# A tensor without this key was made in inference mode: it has no versions and no histories.
+# A tensor without this key was made in inference mode. It has no version counter and no history.
 _TRACKED = tls.AD_INPLACE_OR_VIEW
 
 
@@ -29,8 +30,8 @@ _TRACKED = tls.AD_INPLACE_OR_VIEW
 def track_view(
     source: Tensor, result: Tensor, replay: Replay | None = None, creation: int | None = None
 ) -> Tensor:
-    """Record that `result` is a view of `source`. replay: makes the view again if as_strided
-    cannot.
+    """Record that `result` is a view of `source`. replay: a function that makes the view again, if
+    as_strided cannot.
     """
     storage = result._storage  # a view shares its source's storage object
     if result is source or storage is None or storage is not source._storage:
@@ -60,7 +61,7 @@ def _chain(source: Tensor, made_by: Replay | None, result: Tensor, replay: Repla
 
 
 def track_views(source: Tensor, results: Any) -> Any:
-    """`track_view` for an operator that returns a list of views."""
+    """Call `track_view` for an operator that returns a list of views."""
     creation = grad_mode.get() or MULTI_OUTPUT_NODE
     for x in results:
         track_view(source, x, None, creation)
@@ -83,7 +84,7 @@ def bump_version(x: Tensor) -> None:
 
 
 def check_inplace(self: Tensor) -> None:
-    """Raise if an operator that is being recorded must not write to self."""
+    """Raise an error if an operator that is being recorded must not write to self."""
     view = view_of(self)
     if view is not None:
         check_creation(view, "is being modified inplace")
@@ -94,7 +95,7 @@ def check_inplace(self: Tensor) -> None:
 
 
 def rebase_history(self: Tensor, node: Node) -> Tensor:
-    """Make `node` the history of a tensor that it wrote to, and of the tensor's base."""
+    """Make `node` the history of a tensor to which its operator wrote, and of the tensor's base."""
     view = view_of(self)
     if view is None:
         before = history(self)
@@ -108,7 +109,7 @@ def rebase_history(self: Tensor, node: Node) -> Tensor:
     edge = (CopySlices(base, self, view[3], node), 0)
     with_edge(base, edge)
     move_retained(base, before, edge)
-    # Set the view's own history now, not on demand: a history of this version may already have been
+    # Set the view's history now, not on demand: for this version, a history may already have been
     # derived from the base's former history.
     meta_of(self).version = -1
     history(self)
@@ -116,9 +117,9 @@ def rebase_history(self: Tensor, node: Node) -> Tensor:
 
 
 def reshape_history(self: Tensor, node: Node) -> Tensor:
-    """Make `node` the history of a tensor whose geometry changed; its base keeps its history.
+    """Make `node` the history of a tensor whose geometry changed. Its base keeps its history.
 
-    Source: torch's kernels of `inplace_view` operators set the history of the view alone.
+    Source: PyTorch's kernels of `inplace_view` operators, which set the history of the view alone.
     """
     before = history(self)
     after = (node, add_output(node, self))
@@ -128,9 +129,9 @@ def reshape_history(self: Tensor, node: Node) -> Tensor:
 
 
 class CopySlices(Node):
-    """The history of a base after a write to one of its views, by `node`.
+    """The history of a base after a write to one of its views. `node` is the operation that wrote.
 
-    The base's gradient is copied, and the view's part is replaced by its gradient through `node`.
+    The gradient is copied, and the view's part of it is replaced by the gradient through `node`.
     """
 
     __slots__ = ("node", "base", "view", "replay")
@@ -147,7 +148,8 @@ class CopySlices(Node):
 
     def backward(node, grad: Any) -> Any:
         (base, start), (view, offset) = node.base, node.view
-        # made by a method of the gradient, so that it has the gradient's batch within vmap
+        # Made by a method of the gradient, so that within vmap it has the gradient's batch
+        # dimension.
         whole = calls.new_empty_strided(grad, base.sizes, base.strides, None, None, None, None)
         calls.copy_(whole, grad, False)
         if node.replay is None:

@@ -1,9 +1,9 @@
-"""Grad modes: no_grad, enable_grad, inference_mode, set_grad_enabled.
+"""Grad modes: no_grad, enable_grad, inference_mode and set_grad_enabled.
 
 Note [How a view was made] `grad_mode` is DEFAULT while operations are recorded, otherwise the
-reason why they are not. Every view stores this value, which is PyTorch's creation metadata: a view
-that was made while nothing was recorded, or by a function that returns several views, has no usable
-history, and a recorded write to it raises.
+reason why they are not. Every view stores this value, which corresponds to PyTorch's creation
+metadata. A view has no usable history if it was made while nothing was recorded, or by a function
+that returns several views. A recorded write to this view raises an error.
 """
 
 from __future__ import annotations
@@ -45,16 +45,17 @@ def set_mode(mode: int) -> None:
 
 
 def left(token: Token[int]) -> None:
-    """Record that a mode was left. token: returned by `grad_mode.set`."""
+    """Update the record of active modes after a mode was left. token: returned by
+    `grad_mode.set`."""
     was = token.old_value
     if was is not Token.MISSING and was and unrecorded:
         unrecorded.pop()
 
 
 class _Mode(Guard):
-    """A grad mode for a block, or for each call of a function that it decorates.
+    """A grad mode for a block, or for each call of a decorated function.
 
-    As in PyTorch, a block restores the mode it found, also if blocks are left out of order.
+    As in PyTorch, a block restores the mode that it found, even if blocks are left out of order.
     """
 
     __slots__ = ("_mode", "_before")
@@ -63,7 +64,7 @@ class _Mode(Guard):
         self._mode = mode
         self._before: list[int] = []
 
-    # Not the general guard's code, because every step of training runs this.
+    # Faster code than the general guard's, because every step of training runs it.
 
     def __enter__(self) -> None:
         mode = self._mode
@@ -106,7 +107,8 @@ class _Mode(Guard):
 
 
 class no_grad(_Mode):
-    """`with gt.no_grad():` or `@gt.no_grad()`: operations are not recorded."""
+    """Operations are not recorded in the block or function: `with gt.no_grad():` or
+    `@gt.no_grad()`."""
 
     __slots__ = ()
 
@@ -120,7 +122,8 @@ class no_grad(_Mode):
         return made if function is None else made(function)
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
-        """All work is done in __new__: `@gt.no_grad` without parentheses returns the function."""
+        """Do nothing. `__new__` does the work, because `@gt.no_grad` without parentheses returns
+        the function."""
 
     @staticmethod
     def _wanted() -> int:
@@ -128,7 +131,7 @@ class no_grad(_Mode):
 
 
 class enable_grad(no_grad):
-    """`with gt.enable_grad():` records operations inside of `no_grad`."""
+    """Operations are recorded in the block, also inside of `no_grad`: `with gt.enable_grad():`."""
 
     __slots__ = ()
 
@@ -138,7 +141,7 @@ class enable_grad(no_grad):
 
 
 class set_grad_enabled(_Mode):
-    """Turn recording on or off, from this call on or, as a context manager, for a block."""
+    """Turn recording on or off, from this call on. As a context manager, change it for a block."""
 
     __slots__ = ("_is_set",)
 
@@ -146,18 +149,20 @@ class set_grad_enabled(_Mode):
         super().__init__(DEFAULT if flag("set_grad_enabled", "mode", mode) else NO_GRAD_MODE)
         self._is_set = True
         self._enter()
-        # The mode was set by a call, not for a block: drop the previous mode.
+        # The mode was set by a plain call, not for a block, so forget the previous mode.
         if self._before[-1] and unrecorded:
             unrecorded.pop()
 
     def _begin_block(self) -> None:
-        """Note that the guard is used as a block, which restores the previous mode at its end."""
+        """Record that the guard is used for a block, which restores the previous mode at its
+        end."""
         if self._before[-1]:
             unrecorded.append(self._before[-1])
         self._is_set = False
 
     def __enter__(self) -> None:
-        """The mode was set when the guard was made, and may have been changed since."""
+        """Do nothing to the mode: the constructor has set it, and it may have been changed
+        since."""
         if self._is_set and self._before:
             self._begin_block()
             if grad_mode.get() != self._mode:
@@ -169,17 +174,18 @@ class set_grad_enabled(_Mode):
         return _Mode(self._mode)
 
     def __call__(self, function: Function) -> Function:
-        if self._is_set and self._before:  # a decorator sets the mode only during calls
+        # a decorator sets the mode only during calls of its function
+        if self._is_set and self._before:
             self._begin_block()
             self.__exit__()
         return super().__call__(function)
 
 
 class inference_mode(Guard):
-    """`with gt.inference_mode():` records nothing. Tensors made in it are never recorded later
-    either.
+    """Nothing is recorded in the block: `with gt.inference_mode():`. Tensors that are made in it
+    are never recorded later either.
 
-    These tensors carry no autograd keys and count no versions, so operators on them are faster.
+    These tensors have no autograd keys and no version counter, so operators on them are faster.
     """
 
     __slots__ = ("_keys", "_grad", "_enabled")
@@ -222,7 +228,7 @@ class inference_mode(Guard):
 
 
 def is_inference_mode_enabled() -> bool:
-    """True within `with inference_mode():`."""
+    """Return True within `with inference_mode():`."""
     return tls.is_inference_mode()
 
 
@@ -232,7 +238,8 @@ _OFF = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 class _States(dict[tuple[int, int], tuple[int, int]]):
-    """Dispatch state (include, keep) -> the state without autograd's keys, or with them."""
+    """A cache: dispatch state (include, keep) -> the state without autograd's keys, or with
+    them."""
 
     __slots__ = ("_make",)
 
@@ -244,8 +251,7 @@ class _States(dict[tuple[int, int], tuple[int, int]]):
         return made
 
 
-# `below_autograd` does the work of AutoDispatchBelowADInplaceOrView without making an object. The
-# second
-# dict does the opposite, for operations that are recorded below autograd.
+# `below_autograd` has the effect of AutoDispatchBelowADInplaceOrView without making an object. The
+# second cache is for the opposite, operations that are recorded although they run below autograd.
 below_autograd: _States = _States(lambda include, keep: (include, keep & ~_OFF))
 above_autograd = _States(lambda include, keep: (include | tls.AD_INPLACE_OR_VIEW, keep | _OFF))

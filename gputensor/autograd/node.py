@@ -1,7 +1,7 @@
 """Node: one recorded operation, with edges to its operands' nodes and its saved values.
 
-The nodes of operators are generated (`_generated/kernels/`). AccumulateGrad, the end of every path,
-is in this module; saved values are in saved.py, and engine/run.py runs nodes.
+The nodes of operators are generated (`_generated/kernels/`). This module has AccumulateGrad, the
+node at the end of every path. Saved values are in saved.py, and engine/run.py runs nodes.
 
 Note [No cycles]
 A graph must be freed with the last tensor that uses it, without the garbage collector. So a node
@@ -25,16 +25,18 @@ from ..tensor.tensor import Tensor
 from . import anomaly
 from .streams import current_stream
 
-# (node, number of the node's output); None where no gradient is wanted.
+# An edge: (node, number of the node's output), or None if no gradient is needed.
 Edge = tuple["Node", int]
 
 _numbers = count()
-# The number of AccumulateGrad: it runs before all nodes that are ready.
+# The sequence number of AccumulateGrad. It makes AccumulateGrad run before all other nodes that are
+# ready.
 LAST = 1 << 62
 
 
 class Node:
-    """One recorded operation. The engine calls it with the gradients of its outputs.
+    """One recorded operation. The engine calls the node with the gradients of the operation's
+    outputs.
 
     edges: one for each differentiable operand. outputs: (geometry, device) of each output, to which
     gradients are fitted. sequence_nr: grows with each operation. stream: the stream of the
@@ -42,8 +44,8 @@ class Node:
     operation, in anomaly mode.
     """
 
-    # Rare attributes are class attributes until they are set. Every recorded call makes a node, and
-    # a store to objects of different classes costs 30 ns.
+    # Rarely used attributes are class attributes until they are set: every recorded call makes a
+    # node, and a store to objects of different classes costs 30 ns.
     __slots__ = ("edges", "outputs", "sequence_nr", "__dict__", "__weakref__")
 
     edges: tuple[Edge | None, ...]
@@ -53,23 +55,25 @@ class Node:
     trace: str | None = None
     _metadata: dict[Any, Any] | None = None
     whole: Node | None = None  # the original node, if this one is a copy with fewer edges
-    # Slots that hold saved tensors.
+    # The names of the slots that hold saved tensors.
     saved: tuple[str, ...] = ()
-    # makers/autograd.py makes an operator's kernel from these attributes: the arguments that have
-    # derivatives (None for all tensors); the function that saves arguments for the derivative; the
-    # slots of saved results, with the results' numbers; the edges whose derivatives read the result
-    # (empty if all do); and the numbers of differentiable results, or None if only the first is
-    # differentiable. With numbers, `backward` takes a gradient, or None, for each result.
+    # makers/autograd.py makes an operator's kernel from these attributes. In order, they are: the
+    # arguments that have derivatives (None for all tensors); the function that saves arguments for
+    # the derivative; the slots of saved results, with the results' numbers; the edges whose
+    # derivatives read the result (empty if all do); the numbers of differentiable results, or None
+    # if only the first is differentiable. With numbers, `backward` takes a gradient, or None, for
+    # each result.
     inputs: tuple[str, ...] | None = None
     keep_inplace: Callable[..., None] | None = None
     others: tuple[tuple[str, int], ...] = ()
     result_for: tuple[int, ...] = ()
     differentiated: tuple[int, ...] = ()
-    # True if user code runs in the node: it must see the caller's dispatch state and not the
+    # True if the node runs user code, which must run in the caller's dispatch state and not in the
     # engine's.
     is_users = False
 
-    # Edges are set before the number and never change, because the engine sorts nodes by number.
+    # Edges are set before the sequence number and never change, because the engine sorts nodes by
+    # this number.
     def __init__(self, edges: tuple[Edge | None, ...] = ()) -> None:
         self.edges = edges
         self.outputs = []
@@ -85,12 +89,13 @@ class Node:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Drop the saved tensors; the derivative cannot be computed again."""
+        """Drop the saved tensors. The derivative cannot be computed again."""
         for name in self.saved:
             setattr(self, name, FREED)
 
     def check_saved(self) -> None:
-        """Unpack all saved tensors, even unused ones, to check them; PyTorch's nodes do too."""
+        """Unpack all saved tensors to check them, even those that are not used, as PyTorch's nodes
+        do."""
         for name in self.saved:
             if hasattr(self, name):
                 getattr(self, name).unpack(self)
@@ -114,14 +119,14 @@ class Node:
 
     @property
     def metadata(self) -> dict[Any, Any]:
-        """A dict for the user's own notes."""
+        """A dict in which users may store data."""
         if self._metadata is None:
             self._metadata = {}
         return self._metadata
 
     def __getattr__(self, name: str) -> Any:
-        # a name such as `_saved_self`, as in PyTorch: the tensor itself, checked as in backward;
-        # None if no derivative of this call needs it
+        # A name such as `_saved_self`, as in PyTorch. Its value is the tensor itself, checked as in
+        # backward, or None if no derivative of this call needs it.
         if name.startswith("_saved_"):
             slot = name[1:]
             value: Any = getattr(self, slot, None) if slot in self.saved else getattr(self, slot)
@@ -144,7 +149,7 @@ class Node:
 
 class GradientEdge(NamedTuple):
     """The edge of a tensor's gradient: a node and the number of its output. `backward` and `grad`
-    accept it for the tensor.
+    accept it in place of the tensor.
 
     ownership_token: keeps the node of a leaf alive.
     """
@@ -162,8 +167,8 @@ class HookDict(dict[int, Any]):
 
 
 class Hooks:
-    """Hooks of a node. tensor: output number -> hooks of the tensor that it made; retained: output
-    number -> weak reference to the tensor whose `grad` is kept."""
+    """Hooks of a node. tensor: output number -> hooks of the tensor at this output. retained:
+    output number -> weak reference to the tensor whose `grad` is kept."""
 
     __slots__ = ("tensor", "retained", "before", "after")
 
@@ -181,7 +186,7 @@ def hooks_of(node: Node) -> Hooks:
 
 
 class RemovableHandle:
-    """Adds a hook, and removes it by `remove` or at the end of `with`."""
+    """Adds a hook. `remove`, or the end of a `with` block, removes the hook."""
 
     __slots__ = ("_hooks", "id", "__weakref__")
 
@@ -218,7 +223,8 @@ class AccumulateGrad(Node):
     edges: tuple[()]
     sequence_nr: int
 
-    # Written out, because every training step makes one object for each parameter.
+    # The code is inlined, because every training step makes one of these objects for each
+    # parameter.
     def __init__(self, variable: Tensor) -> None:
         device = variable._device
         self.edges, self.sequence_nr, self.variable = (), LAST, variable
@@ -230,7 +236,7 @@ class AccumulateGrad(Node):
 
 
 class NotImplementedNode(Node):
-    """The node of an operation without a derivative: backward raises."""
+    """The node of an operation without a derivative. Its backward raises an error."""
 
     __slots__ = ("operator",)
 
@@ -244,8 +250,8 @@ class NotImplementedNode(Node):
 
 
 class WarnNotImplementedNode(NotImplementedNode):
-    """The node of a user's operation without a derivative. It warns, and the operands get no
-    gradient."""
+    """The node of a user's operation without a derivative. In backward it issues a warning, and the
+    operands get no gradient."""
 
     __slots__ = ()
 
@@ -271,7 +277,7 @@ def version_of(x: Tensor) -> int:
 
 
 class _Freed:
-    """Replaces released values of a node."""
+    """A placeholder for the saved values of a node after their release."""
 
     __slots__ = ()
 

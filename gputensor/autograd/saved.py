@@ -1,4 +1,4 @@
-"""Saved tensors: the values that a derivative needs, unpacked when it runs.
+"""Saved tensors: the values that a derivative needs. They are unpacked when the derivative runs.
 
 See Note [No cycles] in node.py.
 """
@@ -25,7 +25,7 @@ _new = object.__new__
 
 
 class SavedTensor:
-    """An operand that a derivative needs, and the version that it had."""
+    """An operand that a derivative needs, and its version at the time of saving."""
 
     __slots__ = ("tensor", "version")
 
@@ -57,7 +57,7 @@ class SavedResult(SavedTensor):
 
 
 class SavedNumber:
-    """A Python number, or None, in place of a tensor."""
+    """A Python number, or None, in the place of a saved tensor."""
 
     __slots__ = ("number",)
 
@@ -84,8 +84,8 @@ _PLAIN = NUMBERS | {type(None)}
 
 
 def save(x: Any) -> Any:
-    """Return an operand in the form that a node saves."""
-    if type(x) is Tensor and x._keys & _plain:  # by far the most frequent case
+    """Return an operand in the form in which a node saves it."""
+    if type(x) is Tensor and x._keys & _plain:  # this is by far the most frequent case
         storage, saved = x._storage, _new(SavedTensor)
         saved.tensor, saved.version = x, 0 if storage is None else storage.version
         return saved
@@ -116,7 +116,7 @@ def save_number(x: Any) -> Any:
 
 
 def save_copy(x: Any) -> Any:
-    """Save an operand that is about to be overwritten."""
+    """Save a copy of an operand that is about to be overwritten."""
     return save(calls.clone(x, None))
 
 
@@ -136,13 +136,14 @@ def save_result(x: Tensor, number: int = 0) -> Any:
 
 # --- activations that are recomputed ------------------------------------------------------------
 
-# An activation with at least this many bytes is not saved for the product that reads it: it is
+# An activation of at least this many bytes is not saved for the matrix product that reads it, but
 # recomputed.
 LARGE = 1 << 20
 
 
 def save_or_recompute(x: Tensor) -> Any:
-    """Save an operand of a product. For a large activation, save only the activation's input.
+    """Save an operand of a matrix product. For a large activation, save only the activation's
+    input.
 
     The activation's node saves this input anyway. Computing the activation again costs little
     compared with the product's gradients.
@@ -192,21 +193,21 @@ _RESHAPED = frozenset(("ReshapeAliasBackward0", "ViewBackward0", "UnsafeViewBack
 
 # --- hooks of saved tensors, see graph.py ---------------------------------------------------------
 
-# (pack, unpack, owner), innermost last.
+# The hooks that are set: (pack, unpack, owner), innermost last.
 saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_hooks", default=())
 # Functions that are used if there are no hooks: (tensor, number of the output; None for an operand)
 # -> an object to save instead of the tensor, or None.
 keepers: ContextVar[tuple[Callable[[Tensor, int | None], Any], ...]] = ContextVar(
     "gputensor_keepers_of_saved_tensors", default=()
 )
-# A tensor with this key is saved as it is. While any thread has hooks, this is a key that no tensor
-# has.
+# A tensor with this key is saved without looking for hooks. While any thread has hooks, this is a
+# key that no tensor has.
 _plain = tls.AD_INPLACE_OR_VIEW
 _watching = 0
 
 
 def watch_saved(more: int) -> None:
-    """Make `save` look for hooks, as long as any are set."""
+    """Let `save` look for hooks while any hooks are set."""
     global _plain, _watching
     with _watch:
         _watching += more
@@ -229,7 +230,8 @@ class PackedTensor:
     def unpack(self, node: Node) -> Any:
         before = tls.state.get()
         try:
-            tls.state.set(above_autograd[before])  # user code counts writes and tracks views
+            # the hook is user code, so count writes and track views while it runs
+            tls.state.set(above_autograd[before])
             x = self.unpack_hook(self.packed)
         finally:
             tls.state.set(before)
@@ -240,9 +242,11 @@ class PackedTensor:
 
 
 def seen_from(x: Tensor, edge: Any, node: Node) -> Tensor:
-    """Return a tensor that was saved without its history, in the form that the derivative gets.
+    """Return a tensor that was saved without its history, in the form in which the derivative gets
+    it.
 
-    A user's derivative gets it with its history; a built-in derivative only while it is recorded.
+    A user's derivative gets the tensor with its history. A built-in derivative gets it with its
+    history only while the derivative is recorded.
     """
     if edge is None or (grad_mode.get() != DEFAULT and not node.is_users):
         return x
@@ -250,8 +254,8 @@ def seen_from(x: Tensor, edge: Any, node: Node) -> Tensor:
 
 
 def _packed(x: Tensor, number: int | None) -> PackedTensor:
-    """Save x in packed form. number: the number of the output that x is; None for an operand, which
-    keeps its own history."""
+    """Save x in packed form. number: the number of the output that x is. None means that x is an
+    operand, which keeps its own history."""
     pack, unpack, _ = saved_hooks.get()[-1]
     saved = PackedTensor()
     saved.unpack_hook, saved.number = unpack, number

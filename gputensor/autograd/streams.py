@@ -1,7 +1,8 @@
-"""Streams in backward: a derivative runs on its forward call's stream and waits for other streams.
+"""Streams in backward: a derivative runs on the stream of its forward call, which waits for other
+streams.
 
-It applies to every device whose runtime has selectable streams (`runtime.with_streams`).
-Source: torch/csrc/autograd/input_buffer.cpp and engine.cpp, "stream logic".
+This applies to every device whose runtime has selectable streams (`runtime.with_streams`). Source:
+torch/csrc/autograd/input_buffer.cpp and engine.cpp, "stream logic".
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def current_stream(device: Any) -> Any:
-    """The current stream of a device in this thread; None if there is only one."""
+    """Return the current stream of a device in this thread. Return None if the device has only one
+    stream."""
     module = runtime.with_streams(device.type)
     return None if module is None else module.current_stream(device.index)
 
@@ -25,7 +27,7 @@ def current_stream(device: Any) -> Any:
 def identity(stream: Any) -> Any:
     """Return the identity of a stream: its key, its handle, or the object itself.
 
-    The key comes first, because all threads share the handle of the per-thread default stream.
+    The key comes first, because the per-thread default streams of all threads have the same handle.
     """
     return getattr(stream, "key", getattr(stream, "ptr", stream))
 
@@ -61,7 +63,7 @@ class on_stream:
 
 
 def wait(node: Node, source: Node | Any, g: Tensor) -> None:
-    """Make the stream of `node` wait for a gradient of `source`, and keep the gradient's memory
+    """Let the stream of `node` wait for a gradient of `source`, and keep the gradient's memory
     until then.
 
     If the gradient is on another type of device than the node's stream, the current stream of the

@@ -1,6 +1,7 @@
-"""A tensor's autograd attributes: `requires_grad`, `grad`, `grad_fn`, hooks; and recording.
+"""A tensor's autograd attributes (`requires_grad`, `grad`, `grad_fn` and hooks), and the recording
+of operations.
 
-history.py describes histories, engine/run.py walks them.
+history.py describes histories; engine/run.py walks them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .node import Edge, HookDict, Node, RemovableHandle, _numbers, add_output, h
 from .streams import current_stream
 
 _new = object.__new__
-# Types accepted in place of a tensor.
+# Types of values that are accepted in place of a tensor.
 _NOT_TENSORS = NUMBERS | {type(None)}
 
 
@@ -40,7 +41,7 @@ def any_requires_grad(*operands: Any) -> bool:
 
 
 def record(kind: type[Node], *operands: Any) -> Any:
-    """Make a node for these differentiable operands; None if nothing is recorded."""
+    """Make a node for these differentiable operands. Return None if nothing is recorded."""
     if grad_mode.get():
         return None
     edges: list[Edge | None] = []
@@ -50,13 +51,14 @@ def record(kind: type[Node], *operands: Any) -> Any:
         if type(x) is Tensor or type(x) not in _NOT_TENSORS:
             meta = x._autograd
             if meta is not None:
-                # Written out for results and leaves: most operands are no views.
+                # The code is inlined for results of operations and for leaves, because most
+                # operands are not views.
                 if type(meta) is AutogradMeta and meta.view is None:
                     edge, own = meta.edge, meta.own
                     if edge is None and own is not None and own.requires_grad:
                         edge = (accumulator(x, own), 0)
                     is_needed = is_needed or edge is not None
-                # otherwise x has no history, and its base has none if it is a view
+                # Otherwise x has no history. If x is a view, its base has no history either.
                 elif type(meta) is not Tensor or meta._autograd is not None:
                     edge = gradient_edge(x)
                     is_needed = is_needed or edge is not None or requires_grad(x)
@@ -71,7 +73,7 @@ def record(kind: type[Node], *operands: Any) -> Any:
 
 
 def record_unary(kind: type[Node], self: Tensor) -> Any:
-    """`record` for an operation on one tensor that requires grad."""
+    """Call `record` for an operation on one tensor that requires grad."""
     meta = self._autograd
     if type(meta) is Tensor and meta._autograd is None or grad_mode.get():
         return None
@@ -86,7 +88,7 @@ def record_unary(kind: type[Node], self: Tensor) -> Any:
 
 
 def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
-    """`record` for an operator that writes to self. Raises: AutogradError."""
+    """Call `record` for an operator that writes to self. Raises: AutogradError if it must not."""
     if grad_mode.get() or self._geometry.dtype.category < FLOATING:
         return None
     if not any_requires_grad(self, *others):
@@ -98,14 +100,14 @@ def record_inplace(kind: type[Node], self: Tensor, *others: Any) -> Any:
 
 
 def is_written_unrecorded(x: Tensor) -> bool:
-    """True if a write to a tensor only increments its version for autograd: nothing is recorded,
-    and the tensor is no view."""
+    """True if a write to a tensor only increments its version: nothing is recorded, and the tensor
+    is not a view."""
     meta = x._autograd
     return type(meta) is AutogradMeta and meta.view is None and grad_mode.get() != DEFAULT
 
 
 def set_history(result: Any, node: Node) -> Any:
-    """Make `node` the history of a new tensor; returns the tensor."""
+    """Make `node` the history of a new tensor. Return the tensor."""
     geometry, device = result._geometry, result._device
     if geometry.dtype.category < FLOATING:
         return result
@@ -125,8 +127,8 @@ def set_history(result: Any, node: Node) -> Any:
 
 
 def set_histories(results: Any, node: Node, of: tuple[int, ...] | None = None) -> Any:
-    """`set_history` for an operator with several results or a list, which may contain None. of: the
-    numbers of the differentiable results; None for all."""
+    """Call `set_history` for an operator with several results or a list, which may contain None.
+    of: the numbers of the differentiable results; None for all."""
     node.outputs = []
     for x in results:
         if x is None:
@@ -139,19 +141,20 @@ def set_histories(results: Any, node: Node, of: tuple[int, ...] | None = None) -
 
 
 def check_resize(op: str, *operands: Any) -> None:
-    """Raise if a tensor that requires grad is to get other sizes or another storage."""
+    """Raise an error if a tensor that requires grad is about to get other sizes or another
+    storage."""
     if any_requires_grad(*operands):
         raise errors.cannot_resize_with_grad(op)
 
 
 def check_out(op: str, *operands: Any) -> None:
-    """Raise if an `out=` form would have to be recorded."""
+    """Raise an error if an `out=` form would have to be recorded."""
     if not grad_mode.get() and any_requires_grad(*operands):
         raise errors.out_with_grad(op)
 
 
 def check_constant(operator: Operator, number: int, operand: Any) -> None:
-    """Raise, rather than return zeros, if a differentiated operand has no formula."""
+    """Raise an error, rather than return zeros, if a differentiated operand has no formula."""
     if not grad_mode.get() and any_requires_grad(operand):
         name = operator.schema.arguments[number].name
         raise errors.not_differentiable(operator.short_name, name)
@@ -266,7 +269,7 @@ def hooks_on(x: Tensor) -> list[Any]:
 
 
 def set_data(x: Tensor, value: Any) -> None:
-    """Give x the elements, sizes and dtype of another tensor; the history and the version of x
+    """Give x the elements, sizes and dtype of another tensor. The history and the version of x
     stay.
 
     Source: torch/csrc/autograd/variable.cpp, VariableHooks::set_data.
@@ -282,7 +285,7 @@ def set_data(x: Tensor, value: Any) -> None:
     own = meta.own if type(meta) is AutogradMeta else None
     is_other = value._device is not x._device or value._geometry.dtype is not x._geometry.dtype
     if own is not None and is_other:
-        own.accumulator = None  # its stored values describe the former leaf
+        own.accumulator = None  # the stored values describe the leaf before the change
     kept = keys.PYTHON | tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD
     x._keys = value._keys & ~kept | x._keys & kept
     if not is_tracked:

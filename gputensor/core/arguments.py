@@ -1,8 +1,8 @@
-"""Conversion of arguments that the fast path of generated functions does not take.
+"""Conversion of arguments for which generated functions have no fast path.
 
 Each function here runs after the fast path failed, for example for a NumPy number, for sizes in a
-list or for an operand that is not a tensor. Native code checks the values. A tensor is recognised
-by its attribute `_keys`.
+list or for an operand that is not a tensor. The functions convert types; native code checks the
+values. A tensor is recognised by its attribute `_keys`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ import numpy as np
 from . import errors
 from .dtype import dtype, from_numpy
 
-# Operands that stay Python numbers down to native code; tested by `type(x) in NUMBERS`.
+# Types of operands that stay Python numbers down to native code. Tested by `type(x) in NUMBERS`.
 NUMBERS = frozenset((bool, int, float, complex))
 # Types of objects that name a dtype, such as NumPy's and Python's classes. Tested by `type(x) in
 # DTYPES`.
 DTYPES = frozenset((dtype, type))
-# Python has one object for each small int. `is` is the cheapest test that excludes 1.0 and True.
+# Python has one object for each small int, so `x is ONE` is the cheapest test that is False for 1.0
+# and True.
 ONE = 1
 
 
 def number(value: Any) -> Any:
-    """Convert a NumPy scalar, int enum or similar object to a Python number, anything else to
-    None."""
+    """Convert a NumPy scalar, int enum or similar object to a Python number. Return None for
+    anything else."""
     if isinstance(value, np.generic):
         value = value.item()
     kinds: tuple[Any, ...] = (bool, int, float, complex)
@@ -40,8 +41,8 @@ def number(value: Any) -> Any:
 def number_in(value: Any) -> Any:
     """Return `value` if it is a number, or the number in a 0-d tensor; otherwise None.
 
-    Returns None for a tensor without elements, and for a tensor that requires grad, because the
-    number would have no history. Waits for the tensor's device, as in PyTorch. Source:
+    Return None also for a tensor without elements and for a tensor that requires grad, because the
+    number would have no history. The call waits for the tensor's device, as in PyTorch. Source:
     torch/csrc/utils/python_arg_parser.cpp, FunctionParameter::check.
     """
     if not hasattr(value, "_keys"):
@@ -74,9 +75,9 @@ def element_type(op: str, given: Any, arg: str = "dtype", *, by_name: bool = Fal
 
 
 def axis(op: str, dim: Any, given: Any) -> Any:
-    """Return the dimension that the caller gave by NumPy's name `axis`.
+    """Return the dimension that the caller passed as `axis`, NumPy's name for `dim`.
 
-    Raises: TypeError if PyTorch's name `dim` was given too.
+    Raises: TypeError if `dim` was passed too.
     """
     if dim is not None:
         raise errors.named_twice(op, "dim", "axis")
@@ -84,8 +85,8 @@ def axis(op: str, dim: Any, given: Any) -> Any:
 
 
 def exact(x: Any) -> Any:
-    """Return x as part of a dict key. The key distinguishes 1, 1.0 and True. Ints, tuples of ints
-    and None are returned unchanged."""
+    """Return x in a form for dict keys that distinguishes 1, 1.0 and True. Ints, tuples of ints and
+    None are returned unchanged."""
     kind = type(x)
     if kind is int or x is None:
         return x
@@ -98,8 +99,8 @@ def exact(x: Any) -> Any:
 
 
 def are_equal(given: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
-    """True if params equals known in types and values, so 1, 1.0 and True differ, and 0.0 and -0.0.
-    params: any objects. known: numbers, strings, dtypes, and tuples of these."""
+    """True if `given` equals `known` in types and values, so 1, 1.0 and True differ, and 0.0 and
+    -0.0 differ too. given: any objects. known: numbers, strings, dtypes, and tuples of these."""
     for x, y in zip(given, known):
         if x is y:
             continue
@@ -152,7 +153,7 @@ def checked_out(op: str, out: Any) -> Any:
 
 
 def checked_outs(op: str, out: Any, count: int) -> int:
-    """Return the OR of the keys of `out`. Raises unless it has `count` Tensors."""
+    """Return the union of the key sets of `out`. Raises unless `out` has `count` Tensors."""
     if not isinstance(out, (tuple, list)) or len(out) != count:
         raise errors.wrong_type(op, "out", f"be a tuple of {count} Tensors", out)
     bits = 0
@@ -162,9 +163,10 @@ def checked_outs(op: str, out: Any, count: int) -> int:
 
 
 def keys_of_list(tensors: Any) -> int:
-    """Return the OR of the keys of all tensors in a list or tuple. None has no keys.
+    """Return the union of the key sets of all tensors in a list or tuple. None has no keys.
 
-    Raises: TypeError for an iterator, which can be read only once, and for anything else.
+    Raises: TypeError for an iterator, because it can be read only once, and for anything else that
+    is not a list or tuple.
     """
     if not isinstance(tensors, (list, tuple)):
         raise TypeError
@@ -188,13 +190,14 @@ def real(op: str, arg: str, value: Any) -> float:
     try:
         if not isinstance(value, (str, bytes)):
             return float(value)
-    except Exception:  # a foreign class's __float__ may raise anything
+    except Exception:  # the `__float__` of a foreign class may raise any exception
         pass
     raise errors.wrong_type(op, arg, "be a number", value)
 
 
 def sequence(value: Any) -> Any:
-    """Convert a list to a tuple and an int to `(value,)`; native code rejects anything else."""
+    """Convert a list to a tuple and an int to `(value,)`. Other values are returned unchanged;
+    native code rejects them."""
     if isinstance(value, (tuple, list)):
         return tuple(value)
     return (value.__index__(),) if hasattr(value, "__index__") else value

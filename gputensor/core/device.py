@@ -1,4 +1,5 @@
-"""Devices as values: a type and an index, one object for each pair, compared by identity.
+"""Devices as values: a type and an index. Equal devices are one object, so they are compared by
+identity.
 
 This module does not list the devices of this machine; see `runtime`.
 """
@@ -22,22 +23,22 @@ _ELSEWHERE = {
     "vulkan", "mps", "hpu", "mtia",
 }  # fmt: skip
 _ALIASES: dict[str, str] = {}
-# The largest number of devices of a type; c10::DeviceIndex sets the limit.
+# The maximum number of devices of a type, set by the width of c10::DeviceIndex.
 MOST_DEVICES = 128
 # (text, index) -> device; cleared whenever a device name is added or removed.
 _interned: dict[tuple[str, int | None], device] = {}
 # All devices made so far. A device type that is registered again gets the same objects.
 _made: dict[tuple[str, int | None], device] = {}
-# Called with an unknown type name. Returns True if the call registered the name (backend.py loads
-# extensions).
+# Functions that are called with an unknown type name. A function returns True if it has registered
+# the name (backend.py loads extensions).
 unknown_type_hooks: list[Callable[[str], bool]] = []
 
 
 class device(Guard):
     """A place where tensors live: `device("cuda:1")`, `device("cuda", 1)`, `device("cpu")`.
 
-    index: None means the current device; a tensor on an indexed device always has a number. `with
-    device("cuda:1"):` makes it the default device of factory functions in the block.
+    index: None means the current device. A tensor's device has a number if its type has indices.
+    `with device("cuda:1"):` makes this device the default of factory functions in the block.
     """
 
     __slots__ = ("type", "index")
@@ -48,7 +49,8 @@ class device(Guard):
         if isinstance(type, device):
             return type
         if index is not None and index.__class__ is not int:
-            index = _index(index)  # checked first, because True and 1.0 equal 1 as dict keys
+            # converted before the lookup, because True and 1.0 equal 1 as dict keys
+            index = _index(index)
         try:
             known = _interned.get((type, index))
         except TypeError:  # the value is unhashable and therefore not a device
@@ -71,7 +73,7 @@ class device(Guard):
     def __deepcopy__(self, memo: object) -> device:
         return self
 
-    # As a context manager, a device is the default device of factories.
+    # As a context manager, a device sets the default device of factories.
 
     def _enter(self) -> None:
         _context_hooks[0](self)
@@ -83,13 +85,13 @@ class device(Guard):
         _context_hooks[2](found)
 
 
-# Functions that change the default device: (push, state without it, restore).
-# dispatch.backend_select sets them and holds the state, because this package has no state.
+# Functions that change the default device: (push, return the state without this device, restore).
+# dispatch.backend_select sets them and holds the state, because `core` holds no state.
 _context_hooks: list[Callable[..., Any]] = []
 
 
 def _index(value: Any) -> int:
-    """Convert a NumPy int to an index; reject a bool."""
+    """Convert a NumPy int to an index. Raises for a bool."""
     try:
         if not isinstance(value, bool):
             return int(operator.index(value))
@@ -137,7 +139,7 @@ def _parse(cls: type[device], text: Any, index: int | None) -> device:
 
 
 def rename_privateuse(first_name: str, name: str) -> Callable[[], None]:
-    """Rename a PrivateUse device type to `name`; return a function that removes the name.
+    """Rename a PrivateUse device type to `name`. Return a function that removes the new name.
 
     The old name stays valid for these devices. The dispatch key keeps its name.
     Raises: ArgumentError if the name is in use, or the type is renamed already.

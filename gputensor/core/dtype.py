@@ -1,6 +1,6 @@
 """Element types: one singleton per type, with the attributes that all packages need.
 
-Promotion is in `promotion.py`; copy kernels convert values.
+The promotion of dtypes is in `promotion.py`. Copy kernels convert elements between dtypes.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-# The package's name in the printed form of dtypes, sizes and tensor types. `as_torch.install` sets
-# it to "torch", because PyTorch programs compare these texts.
+# The package's name in the text of dtypes, sizes and tensor types. `as_torch.install` sets it to
+# "torch", because PyTorch programs compare these texts.
 package_name = "gputensor"
 
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
 _Layout: TypeAlias = np.dtype[Any]
 _Scalar: TypeAlias = type[np.generic]
-# Types of values that NumPy converts to a dtype. None is excluded: NumPy reads it as float64.
+# Types of values that NumPy converts to a dtype. None is not among them, because NumPy converts it
+# to float64.
 _NAMES_OF_NUMPY = (np.dtype, type, str)
 
 
 class dtype:
     """An element type.
 
-    name: PyTorch's name without the package. itemsize: bytes of one element. code: the number of
-    the type in CUDA kernels (`include/dtypes.cuh` lists the same numbers). category: 0 bool, 1
-    integer, 2 floating, 3 complex; a cast to a lower category is unsafe. np: NumPy's type with this
-    layout. NumPy has no complex32; its np is four opaque bytes, which only kernels/cpu/cast.py
-    reads. is_opaque: True for float8 and complex32, which kernels do not compute in directly.
+    name: PyTorch's name without the package. itemsize: bytes of one element. code: the type's
+    number in CUDA kernels, the same as in `include/dtypes.cuh`. category: 0 bool, 1 integer, 2
+    floating, 3 complex; a cast to a lower category is unsafe. np: NumPy's type with this layout.
+    NumPy has no complex32; its np is four opaque bytes, which only kernels/cpu/cast.py reads.
+    is_opaque: True for float8 and complex32, which kernels do not compute in directly.
     """
 
     __slots__ = (
@@ -64,8 +65,7 @@ class dtype:
         return f"{package_name}.{self.name}"
 
     def __eq__(self, other: object) -> bool:
-        """True also for NumPy's dtype or scalar type with the same elements, such as
-        `np.float32`."""
+        """True also for NumPy's dtype or scalar type of the same elements, such as `np.float32`."""
         if self is other or self is complex32 or not isinstance(other, _NAMES_OF_NUMPY):
             return self is other
         return bool(self.np == other)
@@ -93,11 +93,12 @@ class dtype:
             raise AttributeError("NumPy has no type of complex numbers made of two float16")
         return self.np
 
-    # NumPy's dtype attributes that xarray and Dask read.
+    # Attributes of NumPy's dtypes that xarray and Dask read.
 
     @property
     def kind(self) -> str:
-        """NumPy's letter for the kind of the dtype: b, i, u, f or c."""
+        """NumPy's letter for the kind of the dtype: b (bool), i (signed), u (unsigned), f
+        (floating) or c (complex)."""
         return "i" if self.category == INTEGER and self.is_signed else "bufc"[self.category]
 
     @property
@@ -107,12 +108,13 @@ class dtype:
 
     @property
     def to_real(self) -> dtype:
-        """The dtype of the parts of a complex dtype; for other dtypes, the dtype itself."""
+        """The dtype of the real and imaginary parts of a complex dtype. For other dtypes, the dtype
+        itself."""
         return _REAL.get(self, self)
 
     @property
     def to_complex(self) -> dtype:
-        """The complex type with parts of this floating type."""
+        """The complex dtype whose parts have this floating dtype."""
         return _TWIN.get(self, complex64)
 
 
@@ -152,7 +154,7 @@ ALL = (
 )  # fmt: skip
 # All dtypes that kernels accept; complex32 is computed in complex64.
 STORED = (*ALL, complex32)
-# Dtypes that can be stored, moved and cast, but in which no operator computes.
+# Dtypes that tensors can store, move and cast, but in which no operator computes.
 FLOAT8 = (float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu)
 # All dtypes that tensors can have, in the order of their codes.
 HELD = (*STORED, *FLOAT8)
@@ -176,15 +178,15 @@ def by_name(name: str) -> dtype:
     return _NAMES[name]
 
 
-_by_name = by_name  # the function's name in pickles that older versions wrote
+_by_name = by_name  # the name of `by_name` in pickles that older versions wrote
 
 
 def of_ours(array_type: np.dtype) -> dtype:
-    """Return the dtype of an ndarray that gputensor made."""
+    """Return the dtype that belongs to the NumPy dtype of an ndarray made by gputensor."""
     return _OF_OURS[array_type]
 
 
 def from_numpy(np_type: np.dtype) -> dtype | None:
-    """Return the dtype for NumPy's `np_type` in native byte order. Return None for opaque bytes,
-    because only some arrays of that type have a dtype here."""
+    """Return the dtype for NumPy's `np_type` in native byte order. Return None for opaque bytes:
+    only arrays made by gputensor have a dtype for them."""
     return _FROM_NUMPY.get(np_type)

@@ -16,7 +16,7 @@ KINDS = "bifc"
 
 
 class DtypeRule:
-    """The dtypes that an operator accepts. text: the rule's sentence for docstrings. kinds:
+    """The dtypes that an operator accepts. text: the rule as a sentence for docstrings. kinds: the
     categories that the dtype of the computation may have.
 
     to_float: bool and integers are computed in the default dtype. gives_real: complex operands
@@ -56,7 +56,7 @@ class DtypeRule:
         return KINDS[of.category] in self.kinds
 
     def check(self, op: str, arg: str, of: dtype, got: Any = None) -> None:
-        """Raises: DtypeError if operands of this dtype are rejected."""
+        """Check a dtype of operands. Raises: DtypeError if the rule rejects it."""
         if of.is_float8 and self.kinds != KINDS:
             raise errors.not_computed(op, arg, of, errors.Got(of.short) if got is None else got)
         if not self.takes(of):
@@ -67,7 +67,7 @@ class DtypeRule:
             raise errors.must(op, arg, rule, got, kind=errors.DtypeError, remedy=remedy)
 
 
-# Rejected kinds -> the rule in the error message.
+# Rejected kinds -> the text of the rule in the error message.
 _SENTENCES = {
     "b": "not be bool", "c": "be real", "bc": "be real and not bool", "bic": "be floating",
     "bi": "be floating or complex", "bfc": "be an integer", "bif": "be complex",

@@ -1,7 +1,8 @@
 """Geometry: sizes, strides and dtype of a tensor, and all values computed from them.
 
 Equal geometries are one object, so a plan is looked up by identity. A geometry contains no storage,
-offset or device. Source of the flags: PyTorch's c10/core/Contiguity.h and TensorImpl.h.
+offset or device. Source of its boolean attributes: PyTorch's c10/core/Contiguity.h and
+TensorImpl.h.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from . import dtype as _dtypes, errors
 from .memory_format import channels_last, channels_last_3d, contiguous_strides
 
 Sizes = tuple[int, ...]
-# NumPy's limit on dimensions.
+# NumPy's limit on the number of dimensions.
 MOST_DIMS = 64
 _MOST_BYTES = (1 << 63) - 1
 
@@ -50,8 +51,8 @@ class Size(tuple[int, ...]):
         return Size(tuple.__add__(self, other))
 
 
-# CPU memory of at least this many bytes comes aligned from the allocator; NumPy allocates smaller
-# memory.
+# From this number of bytes, the allocator allocates CPU memory, with alignment. NumPy allocates
+# smaller memory.
 ALIGNED_FROM_BYTES = 1 << 16
 
 
@@ -59,9 +60,9 @@ class Geometry:
     """An immutable, interned layout; make one with `geometry` or `contiguous_geometry`.
 
     sizes: elements per dimension. strides: elements between neighbours of a dimension, never
-    negative. stride_bytes: strides in bytes. extent: elements from the first to one past the last
-    reachable element; 0 for an empty tensor. views: cache of view operators: (op, arguments) ->
-    Geometry, or another value that the operator stores.
+    negative. stride_bytes: strides in bytes. extent: the number of elements from the first to the
+    last reachable element; 0 for an empty tensor. views: cache of view operators: (op, arguments)
+    -> Geometry, or another value that the operator stores.
     """
 
     __slots__ = (
@@ -105,8 +106,8 @@ class Geometry:
         self.is_contiguous = numel == 0 or _dense_in_order(
             sizes, strides, reversed(range(self.ndim))
         )
-        # True if all strides are contiguous, including those of dimensions of size 0 and 1, which
-        # is_contiguous ignores.
+        # True if all strides are row-major. is_contiguous ignores the strides of dimensions of size
+        # 0 and 1; this attribute does not.
         self.is_row_major = self.is_contiguous and strides == contiguous_strides(sizes)
         self.is_channels_last = self.ndim == 4 and _dense_in_order(
             sizes, strides, channels_last.order
@@ -130,9 +131,9 @@ class Geometry:
         return (geometry, (self.sizes, self.strides, self.dtype))
 
 
-# Note [Interned geometries]: each layout of a dtype has one object as long as anything refers to
-# it, so geometries are compared by identity. When the table reaches its limit, it drops the
-# geometries that nothing else refers to.
+# Note [Interned geometries] Each layout of a dtype has one object as long as anything refers to it,
+# so geometries are compared by identity. When the table of geometries reaches its limit, it drops
+# those that nothing else refers to.
 _BOUND = 1 << 16
 _bound = _BOUND
 _interned: dict[tuple[Sizes, Sizes, _dtypes.dtype], Geometry] = {}
@@ -140,7 +141,8 @@ _contiguous: dict[tuple[Sizes, _dtypes.dtype], Geometry] = {}
 
 
 def geometry(sizes: Sizes, strides: Sizes, element: _dtypes.dtype) -> Geometry:
-    """Return the geometry for tuples of ints that the caller has checked."""
+    """Return the geometry for these sizes and strides: tuples of ints that the caller has
+    checked."""
     known = _interned.get((sizes, strides, element))
     if known is not None:
         return known
@@ -153,19 +155,20 @@ def _drop_unused() -> None:
     global _bound
     _contiguous.clear()
     for key in list(_interned):
-        # the two references are the table's and the argument of getrefcount
+        # The table and the argument of getrefcount hold one reference each.
         if getrefcount(_interned[key]) == 2:
             del _interned[key]
-    # The next search runs when the table has doubled, because most of the remaining geometries are
-    # in use.
+    # The next removal runs when the table has doubled in size. An earlier one would find little to
+    # remove, because most of the remaining geometries are in use.
     _bound = max(_BOUND, 2 * len(_interned))
 
 
 def unholdable(sizes: Sizes, strides: Sizes, itemsize: int) -> str:
-    """Return the reason why no tensor can have this foreign layout; "" if a tensor can have it.
+    """Return the reason why no tensor can have this layout of foreign memory. Return "" if a tensor
+    can have it.
 
-    sizes and strides are ints of any value; strides count elements. The limits are NumPy's:
-    addresses within the layout and the number of its bytes must fit into 63 bits.
+    sizes and strides are ints of any magnitude; strides count elements. The limits are NumPy's:
+    addresses within the layout and its number of bytes must fit in 63 bits.
     """
     if len(sizes) != len(strides):
         return f"{len(sizes)} sizes and {len(strides)} strides"
@@ -194,12 +197,14 @@ def contiguous_geometry(sizes: Sizes, element: _dtypes.dtype) -> Geometry:
 
 
 def reduced_sizes(sizes: Sizes, dims: Container[int], keepdim: bool) -> Sizes:
-    """Return the sizes of a reduction over non-negative `dims`, which keepdim keeps with size 1."""
+    """Return the sizes after a reduction over non-negative `dims`. keepdim keeps these dimensions
+    with size 1."""
     return tuple([1 if d in dims else n for d, n in enumerate(sizes) if keepdim or d not in dims])
 
 
 def _dense_in_order(sizes: Sizes, strides: Sizes, order: Iterable[int]) -> bool:
-    """True if strides are running products along `order`; size 1 may have any stride."""
+    """True if, along `order`, each stride is the product of the previous sizes. A dimension of size
+    1 may have any stride."""
     expected = 1
     for dim in order:
         if sizes[dim] != 1:
@@ -223,7 +228,7 @@ def _dense_in_some_order(sizes: Sizes, strides: Sizes) -> bool:
 
 
 def looks_channels_last(sizes: Sizes, strides: Sizes) -> bool:
-    """True if 4-d strides are in channels_last order, dense or not. Used by
+    """True if 4-d strides are in channels_last order, also if they are not dense. Used by
     `suggest_memory_format`.
 
     Source: c10/core/MemoryFormat.h, is_channels_last_strides_2d_s4.
@@ -243,7 +248,8 @@ def _looks_like(sizes: Sizes, strides: Sizes, order: tuple[int, ...]) -> bool:
     for dim in order:
         if sizes[dim] == 0 or strides[dim] < minimum:
             return False
-        # The strides of N111, and of NCHW with C == 1, fit both formats; they count as row-major.
+        # The strides of an N111 tensor, and of an NCHW tensor with C == 1, fit both formats. They
+        # count as row-major.
         if dim == 0 and minimum == strides[1]:
             return False
         minimum = strides[dim]

@@ -1,11 +1,11 @@
-"""Guards: context managers for a block that also decorate functions, as PyTorch's do.
+"""Guards: context managers that can also decorate functions, as PyTorch's do.
 
 Note [Leaving a guard]
-A guard must restore what it changed, even if it is interrupted. Python runs signal handlers, which
-may raise, only at the entry of a Python function and after a call of a C function. Operators
-therefore restore their thread's state by one C call that is the first statement of a `finally`,
-with the value read before. `__exit__` first computes the state to restore, then restores it, and
-repeats both if it was interrupted. Python does not guarantee that `__exit__` itself is entered.
+A guard must restore the state that it changed, even if it is interrupted. Python runs signal
+handlers, which may raise, only at the entry of a Python function and after a call of a C function.
+Operators therefore read their thread's state first and restore it by one C call, the first
+statement of a `finally`. `__exit__` computes the state to restore and then restores it. It repeats
+both steps if it was interrupted. Python does not guarantee that `__exit__` itself is entered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Guard:
         raise NotImplementedError
 
     def _found(self) -> Any:
-        """Return the state that is restored when the block ends. Changes nothing."""
+        """Return the state to restore when the block ends. Change nothing."""
         raise NotImplementedError
 
     def _put_back(self, found: Any) -> None:
@@ -40,10 +40,10 @@ class Guard:
         raise NotImplementedError
 
     def _count(self, found: Any) -> None:
-        """Count the blocks that were left."""
+        """Update the count of blocks that were left."""
 
     def _again(self) -> Any:
-        """Return a new guard for one call: several threads may run a decorated function."""
+        """Return a new guard for one call. Several threads may run a decorated function at once."""
         return self
 
     def __enter__(self) -> Any:
@@ -66,9 +66,10 @@ class Guard:
 
 
 def decorated(fresh: Fresh, function: Callable[..., Any]) -> Any:
-    """Wrap `function`: each call, or each step of a generator, runs in a new guard from `fresh()`.
+    """Wrap `function`: each call, or each step of a generator, runs within a new guard made by
+    `fresh()`.
 
-    A coroutine is guarded until it returns, in the task that awaits it.
+    For a coroutine, the guard stays until the coroutine returns, in the task that awaits it.
     Source: torch/utils/_contextlib.py.
     """
     if not callable(function):

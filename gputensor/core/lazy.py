@@ -18,7 +18,7 @@ _PACKAGE = __name__.partition(".")[0]
 def attributes(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make `__getattr__` and `__dir__` of a module. namespace: the module's globals().
 
-    Adds the module's names in the index to `__all__`.
+    Add the module's names in the index to `__all__`.
     """
     module = namespace["__name__"]
     later = index.LATER.get(module.removeprefix(f"{_PACKAGE}."), {})
@@ -35,31 +35,33 @@ def attributes(namespace: dict[str, Any]) -> tuple[Callable[[str], Any], Callabl
 
 
 def loaded(home: str, name: str) -> Any:
-    """Import `name` from `home`; a `home` that ends in a dot means the module itself."""
+    """Import `name` from the module `home`. If `home` ends in a dot, return the module itself."""
     found = import_module(f"{_PACKAGE}.{home.removesuffix('.')}")
     return found if home.endswith(".") else getattr(found, name)
 
 
 def listed(namespace: dict[str, Any]) -> list[str]:
-    """Return the names that `dir()` lists: public names, and the dunder names of every module."""
+    """Return the names that `dir()` lists: the public names, and the dunder names that every module
+    has."""
     special = [name for name in namespace if name.startswith("__") and name.endswith("__")]
     return sorted({*namespace["__all__"], *special})
 
 
 def missing_of(module: str, name: str) -> Any:
-    """Make `__getattr__` of a module without lazy names."""
+    """Raise the error for a missing name, as `__getattr__` of a module without lazy names."""
     raise missing(module, name)
 
 
 def missing(module: str, name: str) -> AttributeError:
     """Make the error for a name that a module does not have."""
-    if name.startswith("_"):  # Python itself looks up dunder names often
+    # These names get a short error, because Python itself often looks up dunder names.
+    if name.startswith("_"):
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     return MissingName(module, name)
 
 
 class MissingName(AttributeError):
-    """A module does not have a name. The text is built only when it is read."""
+    """A module does not have a name. The message is built only when it is read."""
 
     def __str__(self) -> str:
         from .errors.names import no_name
@@ -68,9 +70,9 @@ class MissingName(AttributeError):
 
 
 class Lacks:
-    """A descriptor for a name that other libraries' classes have; reading it raises the error.
+    """A descriptor for a name that only other libraries' classes have. Reading it raises the error.
 
-    A `__getattr__` would prevent Python from specialising reads of existing names. Small calls then
+    A `__getattr__` would prevent Python from specialising reads of existing names: small calls then
     took 1.3 times as long.
     """
 
@@ -84,7 +86,7 @@ class Lacks:
 
 
 class LackedName(AttributeError):
-    """Only other libraries' tensors have this name. The text is built only when it is read."""
+    """Only other libraries' tensors have this name. The message is built only when it is read."""
 
     def __str__(self) -> str:
         from .errors.names import no_attribute

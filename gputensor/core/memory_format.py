@@ -1,4 +1,4 @@
-"""Memory formats and their strides; `strided`, the only layout.
+"""Memory formats and their strides, and `strided`, the only layout.
 
 Source of the rules: PyTorch's c10/core/MemoryFormat.h.
 """
@@ -46,7 +46,8 @@ def _by_name(name: str) -> memory_format:
 
 
 def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides, in elements, of a row-major tensor; a size of 0 counts as 1, as in PyTorch."""
+    """Return the strides, in elements, of a row-major tensor. A size of 0 counts as 1, as in
+    PyTorch."""
     strides = []
     running = 1
     for size in reversed(sizes):
@@ -56,7 +57,7 @@ def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[int, ...]:
-    """Strides, in elements, of a dense tensor of `sizes` in `form`.
+    """Return the strides, in elements, of a dense tensor of `sizes` in the memory format `form`.
 
     Raises: ArgumentError if the format requires a different number of dimensions, or defines no
     order (preserve_format).
@@ -74,12 +75,12 @@ def strides_for(op: str, sizes: tuple[int, ...], form: memory_format) -> tuple[i
     running = 1
     for dim in form.order:
         strides[dim] = running
-        running *= sizes[dim]  # a size of 0 stays 0 here, as in PyTorch
+        running *= sizes[dim]  # a size of 0 makes the next strides 0 here, as in PyTorch
     return tuple(strides)
 
 
 class layout:
-    """The storage layout of a tensor's elements."""
+    """The storage layout of a tensor. `strided` is the only one."""
 
     __slots__ = ("name",)
 

@@ -23,16 +23,16 @@ _LARGEST_FLOAT32 = (2 - 2.0**-23) * 2.0**127
 
 @cache
 def integer_range(of: dtype) -> tuple[int, int]:
-    """The smallest and the largest value of an integer dtype."""
+    """Return the smallest and the largest value of an integer dtype."""
     bits = 8 * of.itemsize
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if of.is_signed else (0, (1 << bits) - 1)
 
 
 def fits(value: Any, of: dtype) -> bool:
-    """True if this number may be stored in dtype `of`.
+    """True if this number may be stored in the dtype `of`.
 
-    Fractions are truncated, negative integers wrap around in unsigned types, and f16 and bf16 round
-    large numbers to infinity. A complex number counts as real if its imaginary part is 0.
+    Conversion truncates fractions. Negative integers wrap around in unsigned types. Large numbers
+    become infinity in f16 and bf16. A complex number counts as real if its imaginary part is 0.
     """
     if type(value) is complex:
         if of.category == BOOL:
@@ -55,13 +55,13 @@ def fits(value: Any, of: dtype) -> bool:
 
 
 def largest_float(of: dtype) -> float:
-    """The largest finite number that may be stored in a floating or complex dtype."""
+    """Return the largest finite number that may be stored in a floating or complex dtype."""
     return _LARGEST_FLOAT32 if of.to_real.short == "f32" else float_info.max
 
 
 def check(op: str, arg: str, value: complex, of: dtype) -> None:
-    """Raises: NumberRangeError, which is a RuntimeError and an OverflowError, if the number does
-    not fit."""
+    """Check that the number fits the dtype. Raises: NumberRangeError, which is a RuntimeError and
+    an OverflowError, if it does not."""
     if not fits(value, of):
         raise errors.number_out_of_range(op, of, value, arg)
 

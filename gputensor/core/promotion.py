@@ -18,14 +18,15 @@ from .dtype import (
 )  # fmt: skip
 
 # PyTorch promotes these unsigned types only with floating types and with themselves. Here they
-# promote as in the array API standard, to the smallest type that can represent the values of both
-# operands' types. No type can represent the values of both uint64 and a signed type.
+# promote as in the array API standard: to the smallest type that can represent the values of both
+# types. uint64 and a signed type have no such type.
 _BAREBONES = (uint16, uint32, uint64)
 _BY_ITEMSIZE = {1: int8, 2: int16, 4: int32, 8: int64}
 
 
 def _integers(a: dtype, b: dtype) -> dtype:
-    """Return the smallest of uint8 and the signed integer types that can represent both types."""
+    """Return the smallest type that can represent the values of both types, each uint8 or a signed
+    integer type."""
     if a is uint8 or b is uint8:
         # uint8 and int8 need int16; wider signed types can represent uint8.
         other = b if a is uint8 else a
@@ -65,7 +66,8 @@ def _promote(a: dtype, b: dtype) -> dtype | None:
 # _TABLE[a.code][b.code]; None if no promotion is defined.
 _TABLE = tuple([tuple([_promote(a, b) for b in HELD]) for a in HELD])
 
-# The promoted dtype of a Python bool or int. For float and complex it is the default dtype.
+# The promoted dtypes of a Python bool and int. The promoted dtype of a float or complex is the
+# default dtype.
 _NUMBER = {bool: bool_, int: int64}
 
 
@@ -76,7 +78,7 @@ def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
     """
     try:
         promoted = _TABLE[a.code][b.code]
-    except AttributeError:  # for other names of dtypes; raises for objects that are not dtypes
+    except AttributeError:  # reads objects that name a dtype; raises for all other objects
         first, second = [errors.plainly(element_type, op, x) for x in (a, b)]
         return promote_types(first, second, op)
     if promoted is None:
@@ -85,8 +87,8 @@ def promote_types(a: dtype, b: dtype, op: str = "promote_types") -> dtype:
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:
-    """True unless the cast loses the category, such as complex to real, floating to integer, or any
-    type to bool."""
+    """True unless the cast goes to a lower category: complex to real, floating to integer, or
+    another type to bool."""
     try:
         return from_.category <= to.category
     except AttributeError:
@@ -102,8 +104,8 @@ def number_dtype(kind: type, default_dtype: dtype) -> dtype:
     return default_dtype if kind is float else default_dtype.to_complex
 
 
-# True if 0-d tensors promote like tensors with dimensions, as in the array API standard.
-# dispatch/defaults.py sets it and drops the plans made under the previous rule.
+# If True, 0-d tensors promote like tensors with dimensions, as in the array API standard.
+# dispatch/defaults.py sets it, and drops the plans made under the previous rule.
 _zero_dim_counts = False
 
 
@@ -113,7 +115,7 @@ def count_zero_dim(as_others: bool) -> None:
 
 
 def result_type(op: str, operands: tuple[Any, ...], default_dtype: dtype) -> dtype:
-    """The promoted dtype of `operands`.
+    """Return the promoted dtype of `operands`.
 
     Tensors with dimensions take precedence over 0-d tensors, and 0-d tensors over numbers.
     operands: (geometry, device) for a tensor, bool | int | float | complex for a Python number.
@@ -139,7 +141,8 @@ def result_type(op: str, operands: tuple[Any, ...], default_dtype: dtype) -> dty
 def _combine(op: str, high: dtype | None, low: dtype | None) -> dtype | None:
     """Combine the dtypes of two precedence classes (tensors with dimensions, 0-d tensors, numbers).
 
-    The class of lower precedence can raise the category, but never the width within a category.
+    The class of lower precedence can raise the category of the result, but never the width within a
+    category.
     """
     if low is None or high is None:
         return high or low

@@ -1,4 +1,5 @@
-"""A mapping whose registrations may be removed in any order; a key has its newest value."""
+"""A mapping whose registrations may be removed in any order. The value of a key is the newest
+one."""
 
 from __future__ import annotations
 
@@ -10,17 +11,18 @@ V = TypeVar("V")
 
 
 class Registry(dict[K, V]):
-    """key -> the newest registered value that was not removed. Callers read it as a dict."""
+    """key -> the newest registered value that was not removed. Callers use it as a dict."""
 
     __slots__ = ("_stacks",)
 
     def __init__(self, initial: dict[K, V] | None = None) -> None:
         super().__init__(initial or {})
-        # Each value is in its own list, because one value may be registered twice.
+        # Each value is in a list of its own, so that two registrations of one value can be told
+        # apart.
         self._stacks: dict[K, tuple[list[V], ...]] = {k: ([v],) for k, v in self.items()}
 
     def register(self, key: K, value: V) -> Callable[[], None]:
-        """Register `value` for the key. Returns a function that removes the registration."""
+        """Register `value` for the key. Return a function that removes the registration."""
         entry = [value]
         self._stacks[key] = (entry, *self._stacks.get(key, ()))
         self[key] = value

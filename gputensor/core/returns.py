@@ -10,7 +10,7 @@ from . import dtype as dtypes
 
 
 class Results(tuple[Any, ...]):
-    """A tuple with named fields, made from an iterable of all results."""
+    """A tuple with named fields, made from an iterable that yields all results."""
 
     __slots__ = ()
     fields: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class Results(tuple[Any, ...]):
 
 @functools.cache
 def named(op: str, fields: str) -> type[Results]:
-    """Make the type of an operator's results. fields: their names, in order."""
+    """Make the result type of an operator. fields: the names of its results, in order."""
     names = tuple(fields.split())
     places: dict[str, Any] = {name: property(itemgetter(n)) for n, name in enumerate(names)}
     return type(op, (Results,), {"__slots__": (), "fields": names, **places})

@@ -17,7 +17,8 @@ from . import keys
 
 
 class _Keys(dict[str, int]):
-    """device type -> key set. Raises for a device type that is not registered."""
+    """A dict: device type -> key set. Looking up a device type that is not registered raises an
+    error."""
 
     def __missing__(self, device_type: str) -> int:
         raise errors.no_device(device_type, "no backend is registered under this name")
@@ -28,8 +29,8 @@ BACKEND_OF_TYPE = {
     "privateusetwo": "PrivateUse2", "privateusethree": "PrivateUse3",
 }  # fmt: skip
 # device type -> the key set of its plain tensors, and the key set of its Dense key alone. A factory
-# without tensor arguments calls the Dense key and ignores the keys that the thread includes, as in
-# PyTorch.
+# call without tensor arguments uses the Dense key alone and ignores the keys that the thread
+# includes, as in PyTorch.
 TENSOR_KEYS = _Keys({kind: keys.tensor_keys(name) for kind, name in BACKEND_OF_TYPE.items()})
 DENSE_KEYS = _Keys({kind: keys.key_set((name,)) for kind, name in BACKEND_OF_TYPE.items()})
 
@@ -40,8 +41,8 @@ default_devices: ContextVar[tuple[device, ...]] = ContextVar(
 # device type -> functions to call when the type is removed. They remove the kernels registered
 # under its name.
 ends_with: dict[str, list[Callable[[], None]]] = {}
-# device type -> function that returns the current index, which "cuda" without an index stands for.
-# Each device type registers its own function.
+# device type -> function that returns the index of the current device, for names without an index
+# such as "cuda". Each device type registers its own function.
 _current_index: Registry[str, Callable[[], int]] = Registry()
 # Key name -> the remedy that an error suggests for an operator without a kernel at this key.
 # backend.py sets it.
@@ -65,7 +66,7 @@ def register_device_type(device_type: str, backend: str) -> Callable[[], None]:
 
 
 def user_name(key: keys.DispatchKey) -> str:
-    """Return the key's name for messages: `PrivateUse1 (openreg)` once the device has a name."""
+    """Return the key's name for messages. For a named device it is `PrivateUse1 (openreg)`."""
     for device_type, backend in BACKEND_OF_TYPE.items():
         is_renamed = backend.startswith("Private") and not device_type.startswith("private")
         if backend == key.backend and is_renamed:
@@ -80,8 +81,8 @@ def remedy(key: keys.DispatchKey, operator: Any) -> str:
 
 
 def resolve(target: device | None) -> device:
-    """Return the device for a factory's new tensor: the default device for None. The device has an
-    index if its type has indices."""
+    """Return the device for a factory's new tensor. None means the default device. The result has
+    an index if its device type has indices."""
     if target is None:
         target = default_devices.get()[-1]
     if target.index is None and target.type in _current_index:
@@ -116,9 +117,9 @@ def _push(target: device) -> None:
 
 
 def _without(target: device) -> tuple[device, ...]:
-    """Remove the innermost block of this device from `devices`.
+    """Return `devices` without the innermost block of this device.
 
-    Blocks entered after it stay.
+    Blocks that were entered after that block stay.
     """
     stack = default_devices.get()
     at = len(stack) - 1

@@ -15,7 +15,8 @@ _default = float32
 
 
 def get_default_dtype() -> dtype:
-    """The dtype of Python floats, of factories without a dtype, and of quotients of integers."""
+    """Return the dtype of Python floats, of factory results without a given dtype, and of quotients
+    of integers."""
     return _default
 
 
@@ -30,9 +31,9 @@ def set_default_dtype(d: dtype) -> None:
     if d is _default:
         return
     _default = d
-    # Plans contain result dtypes, but not the rules that produced them (structured/pointwise/). So
-    # all plans are dropped: every operator gets a new table. A running call stores its plan on the
-    # previous table, which is no longer used.
+    # The plan of an operator contains its result dtype, but not the promotion rule behind it
+    # (structured/pointwise/). So all plans are dropped: every operator gets a new table. A running
+    # call stores its plan on the previous table, which is no longer used.
     dispatcher.forget_plans()
 
 
@@ -60,7 +61,8 @@ def set_type_promotion(rules: str) -> None:
         raise errors.wrong_value("set_type_promotion", "rules", rule, rules)
     if rules == _promotion:
         return
-    from ..core import promotion  # loaded by the first operator that promotes, or here
+    # loaded here unless an operator that promotes has loaded it before
+    from ..core import promotion
 
     _promotion = rules
     promotion.count_zero_dim(rules == "array_api")

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 lock = families.lock
 _operators: dict[str, Operator] = {}
-# Operators without registrations that are still referenced. If a name is registered again, the same
-# object is used again.
+# Operators that have no registrations but are still referenced. A new registration of the name uses
+# the same object again.
 _unused: WeakValueDictionary[str, Operator] = WeakValueDictionary()
 # Fallbacks that exist from the start of the process; the first call adds more. Source:
 # aten/src/ATen/core/VariableFallbackKernel.cpp and BackendSelectFallbackKernel.cpp. At the autograd
@@ -50,20 +50,21 @@ _fallbacks: Mapping[DispatchKey, Kernel] = {
     for key in (*map(keys.runtime_key, _PASSED), *keys.Autograd.keys)
 }
 # Functions that wrap all kernels while a trace or a profile is on, innermost first. Each item is a
-# pair of functions (table, key, kernel) -> kernel, one for calls and one for redispatches.
+# pair of functions (table, key, kernel) -> kernel: the first wraps kernels reached by calls, the
+# second those reached by redispatches.
 Wrap = Callable[["Table", DispatchKey, Callable[..., Any]], Callable[..., Any]]
 _wraps: tuple[tuple[Wrap, Wrap], ...] = ()
-# The number of tables replaced so far, in a list of one element. Code that caches results of
-# several tables compares the number to detect changes.
+# A list with one element: the number of tables replaced so far. Code that caches results of several
+# tables compares the number to detect changes.
 generation = [0]
-# Called with the operator after each definition and after its removal, so that ops.py can update
-# its names.
+# Functions that are called with the operator after each definition and after its removal. ops.py
+# uses one to update its names.
 definition_hooks: list[Callable[[Operator], None]] = []
 
 
 class Handle:
-    """Undoes one registration. `remove` may be called twice, and handles may be removed in any
-    order."""
+    """A handle that undoes one registration. `remove` may be called twice, and handles may be
+    removed in any order."""
 
     __slots__ = ("_undo",)
 
@@ -76,7 +77,7 @@ class Handle:
         return self._undo is not None
 
     def remove(self) -> None:
-        """Undo the registration. The newest remaining registration is then used."""
+        """Undo the registration. The newest of the remaining registrations then takes effect."""
         with lock:
             undo, self._undo = self._undo, None
             if undo is not None:
@@ -87,19 +88,21 @@ class Handle:
 
 
 def find(qualified_name: str) -> Operator:
-    """Return the defined operator `aten::add.Tensor`. Raises: DispatchError if it has no schema."""
+    """Return the defined operator of a full name such as `aten::add.Tensor`. Raises: DispatchError
+    if it has no schema."""
     operator = get(qualified_name)
     if operator is None or operator.definition is None:
         raise errors.operator_not_found(qualified_name, operator)
     return operator
 
 
-# An operator is copied and pickled by name.
+# Copies and pickles of an operator store its name. `find` then returns the operator itself.
 copyreg.pickle(Operator, lambda operator: (find, (operator.qualified_name,)))
 
 
 def get(qualified_name: str) -> Operator | None:
-    """Return the operator, defined or not; None if nothing is registered under the name."""
+    """Return the operator of this name, with or without a schema. Return None if nothing is
+    registered under the name."""
     if not isinstance(qualified_name, str):
         rule = "be an operator's name"
         raise errors.wrong_type("dispatch", "name", rule, qualified_name)
@@ -112,13 +115,14 @@ def get(qualified_name: str) -> Operator | None:
 
 
 def qualified(name: str) -> str:
-    """Return the full name of an operator for a user's name `abs`, `add.Tensor` or `mylib::scale`;
-    our operators are in `aten`."""
+    """Return the full name of the operator that a user calls `abs`, `add.Tensor` or `mylib::scale`.
+    Without a namespace, the name is in `aten`, where our operators are."""
     return name if "::" in name else f"aten::{name}"
 
 
 def operators() -> list[Operator]:
-    """Every operator with a schema or a kernel, including families that are not loaded yet."""
+    """Return every operator with a schema or a kernel, including families that are not loaded
+    yet."""
     families.complete_all()
     found = list(_operators.values())
     for operator in found:
@@ -127,7 +131,7 @@ def operators() -> list[Operator]:
 
 
 def overloads(name: str) -> list[Operator]:
-    """Return all overloads of `aten::add`, defined or not."""
+    """Return all overloads of an operator name such as `aten::add`, with or without a schema."""
     families.complete(name)
     found = [operator for operator in _operators.values() if operator.name == name]
     for operator in found:
@@ -136,7 +140,8 @@ def overloads(name: str) -> list[Operator]:
 
 
 def _get_or_make(qualified_name: str) -> Operator:
-    """Return the operator of a name. `_commit` publishes a new one."""
+    """Return the operator of a name, or make a new one. `_commit` later publishes a new
+    operator."""
     qualified_name = qualified_name.removesuffix(".default")
     families.complete(qualified_name)
     operator = _operators.get(qualified_name) or _unused.get(qualified_name)
@@ -147,7 +152,7 @@ def _get_or_make(qualified_name: str) -> Operator:
 
 
 def _commit(operator: Operator) -> None:
-    """Make the operator's new state visible, or forget the operator if the state is empty."""
+    """Publish the operator's new state. Forget the operator if it has no registrations left."""
     _swap(operator)
     name = operator.qualified_name
     if operator.definition is None and not operator.kernels:
@@ -206,7 +211,7 @@ def define(
     alias_analysis: str = "FROM_SCHEMA", numbers: tuple[str, ...] = (),
     parsed: FunctionSchema | None = None,
 ) -> Operator:  # fmt: skip
-    """Define the operator of `schema_text`, which includes the namespace. Return the Operator.
+    """Define the operator of `schema_text`, which includes the namespace, and return it.
 
     numbers: Tensor arguments that accept Python numbers.
 
@@ -233,7 +238,7 @@ def define(
 
 
 def undefine(operator: Operator) -> None:
-    """Remove the schema. The kernels stay, for a later definition."""
+    """Remove the schema of an operator. Its kernels stay registered for a later definition."""
     with lock:
         operator.definition = None
         _commit(operator)
@@ -258,7 +263,7 @@ def register_kernel(
 ) -> Handle:  # fmt: skip
     """Make `function` the newest kernel of the operator at `key`; return a handle that removes it.
 
-    An operator may be named before it is defined. convention: see `Kernel`.
+    The operator need not be defined yet. convention: see `Kernel`.
     Raises: RegistrationError if the function does not accept the schema's arguments.
     """
     kernel = Kernel(function, convention, site or caller_site())
@@ -293,7 +298,7 @@ def _noted(undo: Callable[[], None]) -> Handle:
 def register_behind(
     name: str, key: Key, function: Callable[..., Any] | None, convention: str
 ) -> None:
-    """Call `register_kernel` for one of our operators as soon as its family has loaded."""
+    """Call `register_kernel` for a built-in operator as soon as its family has loaded."""
     site = caller_site()
     families.behind(name, lambda: register_kernel(name, key, function, convention, site))
 
@@ -309,7 +314,8 @@ def register_fallback(
     key: Key, function: Callable[..., Any] | None, convention: str = "boxed",
     site: str | None = None,
 ) -> Handle:  # fmt: skip
-    """Register a fallback for `key` (each key of an alias) in all present and future operators.
+    """Register a fallback for `key` in all present and future operators. For an alias, it is
+    registered for each key of the alias.
 
     Raises: RegistrationError, without any change, if one of the keys has a fallback already.
     """
@@ -353,14 +359,14 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
 
 
 def refresh(operator: Operator) -> None:
-    """Compute an operator's slots again, because a condition that its kernel makers read has
-    changed."""
+    """Compute an operator's slots again. Call this after a change of a condition that its kernel
+    makers read."""
     with lock:
         _swap(operator)
 
 
 def forget_plans() -> None:
-    """Give every operator that was called a new table, without the old plans."""
+    """Give every operator that was called a new table without plans."""
     with lock:
         generation[0] += 1
         for operator in tuple(called):
@@ -390,7 +396,7 @@ def _set_wraps(
 
 
 def is_wrapped() -> bool:
-    """True while a trace or a profile is on."""
+    """Return True while a trace or a profile is on."""
     return bool(_wraps)
 
 

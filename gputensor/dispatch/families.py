@@ -39,16 +39,16 @@ from ..core import lazy
 
 # Held during every definition, registration and load.
 lock = threading.RLock()
-# A fork waits until other threads have finished their loads, because the child could never finish
-# them.
+# Held across a fork, so that the fork waits for the loads of other threads: the child process could
+# never finish them.
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
-# The module that every call needs. It is imported by name: it may import the dispatcher, but the
-# dispatcher may not import it.
+# This module imports what every call needs. It is named by text because this file may not import
+# it: it imports the dispatcher.
 _START = f"{_PACKAGE}.fallbacks.start"
-# Finished steps: module name -> module. The next variable holds the steps in progress, with the
+# _done: finished steps, module name -> module. _under_way: steps in progress, module name -> the
 # functions that undo them.
 _done: dict[str, ModuleType] = {}
 _under_way: dict[str, list[Callable[[], object]]] = {}
@@ -57,24 +57,26 @@ _waiting: dict[str, list[Callable[[], object]]] = {}
 
 
 def note(undo: Callable[[], object]) -> None:
-    """Register a function that undoes a change if its step fails. Call this before the change,
-    because Ctrl-C may come between any two lines."""
+    """Register a function that undoes a change, for the case that the step fails. Call `note`
+    before the change, because Ctrl-C may come between any two lines."""
     if _under_way:
         next(reversed(_under_way.values())).append(undo)
 
 
 def called(family: str) -> ModuleType:
-    """Return the module with the family's operators, functions and methods."""
+    """Return the module with the family's operators, functions and methods. Load it if
+    necessary."""
     module = f"{_GENERATED}.families.{family}"
     return _done.get(module) or _step(module, _name)
 
 
 def registered(family: str) -> None:
-    """Register the family's kernels, once."""
+    """Register the family's kernels, unless they are registered already."""
     module = f"{_GENERATED}.kernels.{family}"
     if module in _done:
         return
-    # another thread may have loaded it meanwhile, or this thread is loading it now
+    # Another thread may have loaded the module in the meantime, or an outer call of this thread may
+    # be loading it.
     with lock:
         if f"{_GENERATED}.families.{family}" not in _under_way:
             called(family)
@@ -95,9 +97,9 @@ def _install(module: ModuleType, family: str) -> None:
 
 
 def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
-    """Import a module once and finish its step. Undo a failed import."""
+    """Import a module once and run its step. Undo everything if the import fails."""
     with lock:
-        # another thread, or an outer call in this thread, has done it
+        # another thread, or an outer call in this thread, has imported it
         if module in _done or module in _under_way:
             return _done.get(module)
         undos: list[Callable[[], object]] = []
@@ -112,7 +114,7 @@ def _step(module: str, finish: Callable[[ModuleType], None]) -> Any:
             sys.modules.pop(module, None)
             for undo in reversed(undos):
                 undo()
-            # this call raises the right error for an unknown name
+            # An AttributeError would be read as "no such name", so it becomes an ImportError.
             if isinstance(error, AttributeError):
                 raise ImportError(f"{module} does not load: {error}") from error
             raise
@@ -137,21 +139,21 @@ def is_complete(qualified_name: str) -> bool:
 
 
 def complete(qualified_name: str) -> None:
-    """Load one of our operators with its kernels. Does nothing for other operators."""
+    """Load one of our operators with its kernels. Other operators need no loading."""
     family = family_of(qualified_name)
     if family is not None:
         registered(family)
 
 
 def complete_all() -> None:
-    """`complete` for every operator."""
+    """Call `complete` for every operator."""
     for family in dict.fromkeys((*index.OPERATORS.values(), *index.NAMESPACES.values())):
         registered(family)
 
 
 def behind(qualified_name: str, action: Callable[[], object]) -> None:
-    """Run `action` once the operator's family has registered its kernels; immediately if it already
-    has."""
+    """Run `action` as soon as the operator's family has registered its kernels. Run it immediately
+    if they are registered already."""
     family = family_of(qualified_name)
     with lock:
         if family is None or f"{_GENERATED}.kernels.{family}" in _done:
@@ -181,7 +183,8 @@ def _name(module: ModuleType) -> None:
 
 
 def lazy_functions(module: dict[str, Any]) -> Any:
-    """Make `gputensor._generated.functions`, with every public function as an attribute."""
+    """Make `gputensor._generated.functions`, a module-like object with every public function as an
+    attribute."""
     names = dict(index.FUNCTIONS)
     for name, of_module in index.MODULES.items():
         names |= zip(map(f"{name}_".__add__, of_module), of_module.values())
@@ -189,8 +192,8 @@ def lazy_functions(module: dict[str, Any]) -> Any:
 
 
 def lazy_module(module: dict[str, Any]) -> Any:
-    """Make `gputensor.linalg` and similar modules: the functions `linalg_...` under their short
-    names, and the classes that the module imports."""
+    """Make a public module such as `gputensor.linalg`. It has the functions `linalg_...` under
+    their short names, and the classes that the module imports."""
     name = module["__name__"].rpartition(".")[2]
     found = _face(module, f"{name}_", index.MODULES[name], ModuleType)
     classes = {key: value for key, value in module.items() if isinstance(value, type)}
@@ -202,12 +205,12 @@ def lazy_module(module: dict[str, Any]) -> Any:
 
 
 def lazy_calls(module: dict[str, Any]) -> Any:
-    """Make `gputensor._generated.calls`."""
+    """Make the module-like object `gputensor._generated.calls`."""
     return _face(module, _CALL, index.CALLS)
 
 
 def lazy_operators(module: dict[str, Any]) -> Any:
-    """Make `gputensor._generated.operators`."""
+    """Make the module-like object `gputensor._generated.operators`."""
     identifiers = " ".join(index.OPERATORS).replace(".", "_").split()
     return _face(module, _OPERATOR, dict(zip(identifiers, index.OPERATORS.values())))
 
@@ -215,8 +218,9 @@ def lazy_operators(module: dict[str, Any]) -> Any:
 def _face(
     module: dict[str, Any], prefix: str, families: Mapping[str, str], base: type = object
 ) -> Any:
-    """Make an object that replaces a module. module: the module's globals, which supply the dunder
-    names. base: ModuleType for public modules; a plain class for objects that every call reads.
+    """Make an object that replaces a module. module: the module's globals, from which the dunder
+    names are taken. base: ModuleType for public modules; a plain class for objects that every call
+    reads.
     """
     kept = {name: module[name] for name in ("__name__", "__doc__", "__file__", "__spec__")}
     kept |= {"__all__": list(families), "_families": families, "_prefix": prefix}
@@ -229,11 +233,11 @@ def _face(
 
 
 class _Stand(str):
-    """A placeholder for an attribute until its first use. It is a string with the attribute's name.
+    """A placeholder for an attribute until its first use: a string with the attribute's name.
 
-    With strings, an import runs no Python code per name. A module with `__getattr__` would be
-    simpler, but Python does not specialise reads of it: each attribute of each call would take 40
-    to 60 ns instead of 7.
+    Because placeholders are strings, an import runs no Python code per name. A module with
+    `__getattr__` would be simpler, but Python does not specialise attribute reads on such a module.
+    Each attribute of each call would then take 40 to 60 ns instead of 7.
     """
 
     __slots__ = ()
@@ -251,13 +255,14 @@ class _Stand(str):
 
 
 class Later(str):
-    """A descriptor for a method of Tensor whose family is not loaded. It replaces itself at the
-    first use."""
+    """A descriptor for a method of Tensor whose family is not loaded. The first use loads the
+    family and replaces the descriptor."""
 
     __slots__ = ()
 
     def __get__(self, tensor: Any, owner: type | None = None) -> Any:
-        # Not `getattr(tensor, name)`: under `super()` it would find a subclass's override again.
+        # `getattr(tensor, name)` would be wrong here: under `super()` it would find a subclass's
+        # override again.
         return self._real().__get__(tensor, owner)
 
     def _real(self) -> Any:
@@ -272,7 +277,7 @@ class Later(str):
 
 
 class LaterProperty(Later):
-    """`Later` for a property. It rejects assignment, as the property itself does."""
+    """The form of `Later` for a property. It rejects assignment, as the property itself does."""
 
     __slots__ = ()
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from ..core import errors
 
 BACKENDS = ("CPU", "CUDA", "XLA", "PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta")
-# Lowest priority first. Fuse is not a key of PyTorch (fusion/). Keys without a backend here make
-# tables and their tests complete.
+# Lowest priority first. Fuse is not a key of PyTorch (see fusion/). Some keys have no backend here;
+# they are listed so that tables and their tests match PyTorch's.
 FUNCTIONALITIES = (
     "Dense", "Quantized", "Sparse", "BackendSelect", "Fuse", "Python", "Functionalize",
     "Conjugate", "Negative", "ZeroTensor", "ADInplaceOrView", "AutogradOther", "Autograd",
@@ -47,8 +47,8 @@ class _Named:
 
 
 class DispatchKey(_Named):
-    """A run-time key: a slot of every operator's table. `bits`: the smallest key set that contains
-    it."""
+    """A run-time key. It has a slot in every operator's table. `bits`: the smallest key set that
+    contains the key."""
 
     __slots__ = ("functionality", "backend", "bits", "index")
     functionality: str
@@ -86,7 +86,7 @@ def functionality_bit(functionality: str) -> int:
 
 UNDEFINED = DispatchKey("Undefined", "Undefined", None, 0, 0)
 RUNTIME_KEYS: list[DispatchKey] = [UNDEFINED]
-# Row of a functionality: one key, or one per backend. Row 0 is Undefined.
+# The row of each functionality: one key, or one key per backend. Row 0 is Undefined.
 _rows: list[tuple[DispatchKey, ...]] = [(UNDEFINED,)]
 for _f in FUNCTIONALITIES:
     _row = []
@@ -134,8 +134,8 @@ def key(name: str) -> DispatchKey | AliasKey:
 
 
 def runtime_key(name: str) -> DispatchKey:
-    """Return the run-time key called `name`. Raises: ArgumentError for an alias, which has no
-    slot."""
+    """Return the run-time key called `name`. Raises: ArgumentError for an alias, because an alias
+    has no slot."""
     found = key(name)
     if isinstance(found, AliasKey):
         raise errors.alias_key(name)
@@ -143,19 +143,20 @@ def runtime_key(name: str) -> DispatchKey:
 
 
 def highest(key_set: int) -> DispatchKey:
-    """Return the key whose slot a call with this set takes; UNDEFINED for a set without a
-    functionality."""
+    """Return the key whose slot is used by a call with this key set. Return UNDEFINED for a set
+    without a functionality."""
     row = _rows[(key_set >> N_BACKENDS).bit_length()]
     if len(row) == 1:
         return row[0]
     backend = (key_set & BACKEND_MASK).bit_length()
-    # A per-backend functionality bit without a backend bit selects no slot. PyTorch prints this set
-    # as empty but calls the CPU's slot; here it is treated as empty.
+    # A per-backend functionality without a backend bit selects no slot. PyTorch prints such a set
+    # as empty, but calls the CPU's slot. Here the set is treated as empty.
     return row[backend - 1] if backend else UNDEFINED
 
 
 def without_highest(key_set: int) -> int:
-    """Return the set without its highest functionality; backend bits stay, as in PyTorch."""
+    """Return the set without its highest functionality. The backend bits stay in the set, as in
+    PyTorch."""
     functionality = (key_set >> N_BACKENDS).bit_length()
     return key_set & ~(1 << (N_BACKENDS + functionality - 1)) if functionality else key_set
 
@@ -191,10 +192,10 @@ def tensor_keys(backend: str, *, inference: bool = False) -> int:
 
 
 def bits_of(names: Keys, expand: bool = True) -> int:
-    """Convert a key set, a key, a name, or several of these to a key set.
+    """Convert a key set, a key, a name, or an iterable of these to a key set.
 
-    expand: an alias stands for all its keys. Otherwise it stands for none, because no call has an
-    alias key.
+    expand: if True, an alias stands for all its keys. Otherwise an alias adds no key, because calls
+    are never dispatched to it.
     """
     if isinstance(names, int):
         return int(names)
@@ -232,7 +233,7 @@ def iterate(bits: int) -> Iterator[DispatchKey]:
 
 
 def describe(bits: int) -> str:
-    """Return the text `{AutogradCPU, ADInplaceOrView, CPU}`. `Autograd*` means that the set
+    """Return a text such as `{AutogradCPU, ADInplaceOrView, CPU}`. `Autograd*` means that the set
     contains all backends, or none."""
     names = []
     rest = bits
@@ -277,7 +278,8 @@ class KeySet(int):
     def __and__(self, other: int | str | DispatchKey) -> KeySet:
         if not isinstance(other, int):
             other = bits_of(other)
-        # kernels mask the set before every redispatch (bench/dispatch.py)
+        # This path must be fast, because kernels mask the set before every redispatch
+        # (bench/dispatch.py).
         return KeySet(_and(self, other))
 
     def __sub__(self, other: int | str | DispatchKey) -> KeySet:
@@ -285,11 +287,12 @@ class KeySet(int):
         return KeySet(int(self) & ~(bits_of(other) & FUNCTIONALITY_MASK))
 
     def highest(self) -> DispatchKey:
-        """Return the key whose slot a call with this set takes."""
+        """Return the key whose slot is used by a call with this key set."""
         return highest(self)
 
     def after(self, name: str | DispatchKey) -> KeySet:
-        """Return the keys strictly below `name`, for redispatching from a kernel there."""
+        """Return the keys of the set that are strictly below `name`. A kernel at `name`
+        redispatches with them."""
         found = runtime_key(name) if isinstance(name, str) else name
         return KeySet(int(self) & below(found.functionality))
 
@@ -297,7 +300,8 @@ class KeySet(int):
 # Bits of tensors with lazy conjugation or negation. See Note [Lazy views], lazy_views.py.
 CONJUGATE, NEGATIVE, ZERO = map(functionality_bit, ("Conjugate", "Negative", "ZeroTensor"))
 LAZY = CONJUGATE | NEGATIVE | ZERO
-# The bit of tensors whose class has a handler, and of threads within a mode. See modes.py.
+# The bit of tensors whose class has a `__torch_dispatch__` handler, and of threads within a mode.
+# See modes.py.
 PYTHON = functionality_bit("Python")
 # The bit of tensors whose class has `__torch_function__`. See as_torch/overrides.py.
 OVERRIDES = functionality_bit("PythonDispatcher")
@@ -305,5 +309,5 @@ OVERRIDES = functionality_bit("PythonDispatcher")
 # The bits of gt.func's tensors: batched tensors, and values with tangents.
 BATCHED, DUAL = map(functionality_bit, ("FuncTorchBatched", "FuncTorchGradWrapper"))
 
-# Mask for redispatching below the version counter.
+# The mask for redispatching below ADInplaceOrView, which counts writes.
 BELOW_ADINPLACEORVIEW = below("ADInplaceOrView")

@@ -1,14 +1,14 @@
 """Operators: a definition, the kernels registered for it, and the table that calls go through.
 
 Note [Tables are swapped whole]
-A `Table` is made from a snapshot of the registrations and is never updated. A registration builds a
-new table under the dispatcher's lock and stores it in the operator with one attribute store. So a
-call takes no lock and uses the state before or after a registration, never a mixture. All data
-derived from the registrations (key set -> kernel, and the iterator's plans) is kept on the table,
-so it cannot outlive them. A kernel reads the table before it reads any input of its plan, and
-stores the plan or short cut on that table. If the table was replaced in the meantime, the entry is
-never read. The snapshot is free, because `Operator.kernels` and the fallbacks are replaced, never
-changed in place.
+A `Table` is made from a snapshot of the registrations, and the snapshot never changes. A
+registration builds a new table under the dispatcher's lock and stores it in the operator with one
+attribute store. So a call takes no lock, and it uses either the state before a registration or the
+state after it. All data derived from the registrations (key set -> kernel, and the iterator's
+plans) is kept on the table, so it cannot outlive them. A kernel reads the table before it reads any
+input of its plan, and stores the plan or short cut on that table. If the table was replaced in the
+meantime, the entry is never read. Taking the snapshot costs nothing, because `Operator.kernels` and
+the fallbacks are replaced, never changed in place.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ Key = DispatchKey | AliasKey
 # A snapshot of an operator's kernels, newest first per key.
 Kernels = Mapping[Key, tuple["Kernel", ...]]
 
-# A plain dict with a size limit: see `Table.remember`.
+# The maximum number of plans in a table. See `Table.remember`.
 PLANS_BOUND = 1 << 14
 
 _state = tls.state
-# Key set -> a function that wraps a table's kernel for this key set; see fusion/record/quick.py.
-# Not used while a trace wraps kernels.
+# Key set -> a function that wraps the kernel of a table entry with this key set; see
+# fusion/record/quick.py. Not used while a trace wraps kernels.
 passing: dict[int, Callable[[Table, Callable[..., Any]], Callable[..., Any]]] = {}
 
 
-# Operators whose table has computed a kernel or stored a plan. Only these need a new table when the
-# rules behind plans change. Operators are never removed from the set.
+# Operators whose table has computed a kernel or stored a plan. Only these operators need a new
+# table when the promotion rules behind their plans change. Operators are never removed from the
+# set.
 called: set[Operator] = set()
 
 
@@ -68,8 +69,8 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """Return the function, or its maker, as `gputensor/native/copy.py: clone`; an empty text
-        for a fallthrough."""
+        """Return the place of the function, or of its maker, as `gputensor/native/copy.py: clone`.
+        Return an empty text for a fallthrough."""
         function = self.function
         if function is None:
             return ""
@@ -82,7 +83,8 @@ class Kernel:
 
 
 class Definition:
-    """A schema's text, its site and tags. Parsed forms are made on first use."""
+    """A schema's text with its registration site and tags. The parsed forms are made on first
+    use."""
 
     __slots__ = ("text", "site", "tags", "alias_analysis", "numbers", "_schema", "_signature")
     text: str
@@ -121,7 +123,8 @@ class Definition:
 
 
 class Table(dict[int, Callable[..., Any]]):
-    """key set -> kernel for one operator. `__missing__` computes the entry of a new set.
+    """The dispatch table of one operator: key set -> kernel. `__missing__` computes the entry of a
+    new set.
 
     plans: the iterator's plans for this operator; all are dropped when their number reaches the
     maximum. prepared: the signature, made on first use. n_tensors: the number of arguments if all
@@ -154,7 +157,7 @@ class Table(dict[int, Callable[..., Any]]):
 
     @property
     def signature(self) -> Signature:
-        """The schema in the form of calling.py, made at the first call.
+        """The schema prepared for boxed calls (boxing/calling.py), made at the first call.
 
         Raises: DispatchError if the operator has kernels but no schema.
         """
@@ -184,7 +187,8 @@ class Table(dict[int, Callable[..., Any]]):
             if learner is not None and self.learners.get(place) is not learner:
                 self.learners = {**self.learners, place: learner}
                 self.short = {}
-                # the next call of each kind then makes its plan and its short cut again
+                # Without its plan, the next call of each kind makes the plan and its short cut
+                # again.
                 self.plans.clear()
 
     def forget(self) -> None:
@@ -194,14 +198,15 @@ class Table(dict[int, Callable[..., Any]]):
             self.short = {}
 
     def settle(self) -> None:
-        """Replace the operator's table by one with all registrations."""
+        """Replace the operator's table by a complete table with all registrations."""
 
     def slot(self, key: DispatchKey) -> tuple[Kernel | None, str]:
-        """Return the kernel of a key's slot and the reason for the choice, by `precedence.py`."""
+        """Return the kernel of a key's slot, and the reason why `precedence.py` chose it."""
         return precedence.compute_slot(key, self.kernels, self.fallbacks)
 
     def resolve(self, key_set: int) -> tuple[Callable[..., Any], DispatchKey]:
-        """Return the kernel for a key set, and the key of its slot. Fallthroughs are skipped."""
+        """Return the kernel for a key set, and the key of that kernel's slot. Fallthroughs are
+        skipped."""
         rest = key_set
         skipped: list[tuple[DispatchKey, Kernel]] = []
         while True:
@@ -229,7 +234,7 @@ class Table(dict[int, Callable[..., Any]]):
         return kept
 
     def remember(self, key: Any, plan: Any) -> Any:
-        """Store a plan in a plain dict, which is cleared when it is full. An LRU cache would need a
+        """Store a plan in a plain dict, which is cleared when it is full. An LRU cache would take a
         lock in every call."""
         if not self.plans:
             called.add(self.operator)
@@ -240,10 +245,11 @@ class Table(dict[int, Callable[..., Any]]):
 
 
 class Pending(Table):
-    """A table that exists before the first call and then loads the registrations.
+    """An operator's table before its first call. The first call loads the registrations and
+    replaces this table.
 
-    attribute: the operator's attribute that holds this table. fill: stores the complete table in
-    that attribute.
+    attribute: the name of the operator's attribute that holds this table. fill: a function that
+    stores the complete table in that attribute.
     """
 
     __slots__ = ("attribute", "fill")
@@ -261,7 +267,7 @@ class Pending(Table):
 
     @property
     def settled(self) -> Table:
-        """Return the operator's table with all registrations."""
+        """Return the operator's complete table, with all registrations."""
         self.settle()
         table: Table = getattr(self.operator, self.attribute)
         return table
@@ -280,7 +286,7 @@ class Pending(Table):
 
 
 class Operator:
-    """One overload of an operator, `aten::add.Tensor`; callable as `op(*args, **kwargs)`.
+    """One overload of an operator, such as `aten::add.Tensor`; callable as `op(*args, **kwargs)`.
 
     table: the table for calls. redispatch_table: the table for kernels that redispatch; it is the
     same object unless a trace is on.
@@ -362,8 +368,8 @@ class Operator:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call through the dispatcher with any mix of positional and keyword arguments."""
         table = self.table
-        # All arguments are given and are tensors, so none is converted. Calls with one and two
-        # tensors have their own code: unpacking `*args` again costs 0.1 of 0.4 us (1.3x,
+        # All arguments are given and are tensors, so none needs conversion. Calls with one or two
+        # tensors have their own code, because unpacking `*args` again costs 0.1 of 0.4 us (1.3x,
         # bench/dispatch.py).
         n = len(args)
         if n == table.n_tensors and not kwargs:
@@ -427,7 +433,7 @@ class Operator:
         self._run_boxed(stack, self)
 
     def redispatch_boxed(self, key_set: int, stack: list[Any]) -> None:
-        """`call_boxed` with exactly this key set, for boxed kernels that redispatch."""
+        """Call `call_boxed` with exactly this key set, for boxed kernels that redispatch."""
         self._run_boxed(stack, lambda *args, **kwargs: self.redispatch(key_set, *args, **kwargs))
 
     def _run_boxed(self, stack: list[Any], run: Callable[..., Any]) -> None:
@@ -443,7 +449,7 @@ class Operator:
 
 
 def caller_site(depth: int = 2) -> str:
-    """Return file:line of the caller's caller, where a registration was made."""
+    """Return the file and line of the caller's caller, where a registration was made."""
     frame = sys._getframe(depth)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

@@ -1,9 +1,8 @@
-"""Choice of the kernel for a table's slot: PyTorch's rules, but independent of the order of
-registration.
+"""Choice of the kernel for a table's slot, by PyTorch's rules.
 
 Every slot is computed from the whole set of registrations, so the result does not depend on their
-order. In PyTorch the AutogradOther slot depends on it.
-Source: aten/src/ATen/core/dispatch/OperatorEntry.cpp, computeDispatchTableEntryWithDebug.
+order. In PyTorch, the AutogradOther slot depends on the order. Source:
+aten/src/ATen/core/dispatch/OperatorEntry.cpp, computeDispatchTableEntryWithDebug.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ _IN_AUTOGRAD = frozenset(keys.Autograd.keys)
 
 _OF_BACKENDS = ("Dense", "Quantized", "Sparse")
 _BACKEND_KEYS = tuple(k for k in keys.RUNTIME_KEYS if k.functionality in _OF_BACKENDS)
-# The backend keys of each autograd key: X for AutogradX. For AutogradOther, the keys without an
-# autograd key of their own.
+# The backend keys that belong to each autograd key: X for AutogradX. AutogradOther has the backend
+# keys without an autograd key of their own.
 _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
     k: (
         tuple(b for b in _BACKEND_KEYS if b.functionality != "Dense")
@@ -40,7 +39,7 @@ _BACKENDS_OF: dict[DispatchKey, tuple[DispatchKey, ...]] = {
     for k in _IN_AUTOGRAD
 }
 
-# The meanings of PyTorch's labels.
+# The meanings of the labels with which PyTorch names the reason for a choice.
 MEANS = {
     "kernel": "registered at this key",
     "default backend kernel": "of the alias CompositeExplicitAutograd, for every backend",

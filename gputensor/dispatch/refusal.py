@@ -1,4 +1,5 @@
-"""Errors for failed calls of public functions: use the schema to find and name the wrong argument.
+"""Errors for failed calls of public functions. The schema is used to find and name the wrong
+argument.
 
 Only failed calls run this code, so successful calls pay nothing. Native code must fail before it
 writes; `tests/test_bad_values.py` checks that. If a 0-d tensor was passed for a number, this module
@@ -25,25 +26,25 @@ if TYPE_CHECKING:
     from ..core.schema import Argument, Type
     from .operator import Operator
 
-# Functions whose operands may all be numbers, as in PyTorch. Source:
+# Functions whose tensor operands may all be numbers, as in PyTorch. Source:
 # torch/csrc/utils/python_arg_parser.cpp, should_allow_numbers_as_tensors.
 _OF_NUMBERS = frozenset(
     ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide")
 )
 F = TypeVar("F", bound=Callable[..., Any])
-# While as_torch is installed: a function that calls `__torch_function__` of an argument that has
-# it. It returns a tuple with the result, or None.
+# Empty unless as_torch is installed. Then its item calls the `__torch_function__` of an argument
+# that has one, and returns a tuple with the result, or None.
 overriding: list[Callable[[Callable[..., Any], Mapping[str, Any]], tuple[Any] | None]] = []
 
 
 def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Repeat the call with the numbers in 0-d tensors and return its result, or raise the error
-    that explains why the public function `op` failed.
+    """Handle the failed call of the public function `op`: return the result of a repeated call that
+    reads the numbers in 0-d tensors, or raise the error that explains the failure.
 
     given: the function's local variables, which contain the values of the schema's arguments.
     """
-    # Up to Python 3.12 the function's frame keeps this dict, and the error's traceback keeps that
-    # frame.
+    # Remove the error from the dict to avoid a reference cycle: up to Python 3.12, the function's
+    # frame keeps this dict, and the error's traceback keeps that frame.
     given.pop("error", None)
     if overriding and (taken := overriding[0](function, given)):
         return taken[0]
@@ -56,7 +57,8 @@ def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[
         _explain(error, op, given)
         raise error
     finally:
-        del error, given  # remove them, because the error's traceback would keep them alive
+        # The error's traceback keeps this frame, so these variables would be a reference cycle.
+        del error, given
 
 
 def _is_single(x: Any) -> bool:
@@ -68,8 +70,8 @@ def _overloads(op: str) -> list[Operator]:
 
 
 def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return, by variable, the numbers in tensors that were passed for arguments declared as
-    numbers."""
+    """Return the numbers in 0-d tensors that were passed for arguments declared as numbers, by
+    variable."""
     if not any(map(_is_single, given.values())):
         return {}
     found = {}
@@ -87,7 +89,7 @@ _NUMERIC = {*_INTEGRAL, "float", "complex", "Scalar", "number"}
 
 def _number_in(x: Any, types: Iterable[Type]) -> Any:
     """Return the number in a 0-d tensor if all types are numbers; otherwise None."""
-    # skip string types, because a tensor cannot replace a string
+    # A string type accepts no number, so a tensor cannot replace the value.
     bases = {kind.base for kind in types} - {"str"}
     if not hasattr(x, "_keys") or not bases or not bases <= _NUMERIC:
         return None
@@ -96,8 +98,8 @@ def _number_in(x: Any, types: Iterable[Type]) -> Any:
 
 
 def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Call the function with these values of its variables. They include arguments that were passed
-    by NumPy's names.
+    """Call the function with these values of its local variables. They include arguments that were
+    passed by NumPy's names.
     """
     args: list[Any] = []
     kwargs = {}
@@ -112,7 +114,7 @@ def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 
 def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call the function. Its exception is not chained to the previous one."""
+    """Call the function so that its exception is not chained to the previous one."""
     try:
         return function(*args, **kwargs)
     except Exception as error:
@@ -137,7 +139,8 @@ def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
             continue
         value = given[place]
         if value is None and len(overloads) > 1 and not any(fit.is_needed for fit in fits):
-            continue  # the argument is left out, because another overload does not need it
+            # None means that the argument was not passed; another overload does not need it.
+            continue
         if not any(fit(value) for fit in fits):
             raise errors.unfit(op, name, [fit.type for fit in fits], value) from None
     _refuse_together(op, overloads, given)
@@ -146,14 +149,15 @@ def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
 
 
 def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any]) -> None:
-    """Raise an error if two arguments were passed that no overload has together."""
+    """Raise an error if no overload accepts all the passed arguments together."""
     unfit = []
     for operator in overloads:
         wrong = []
         for name, (fit,) in _arguments([operator]).items():
             place = _place(name, given)
             value = None if place is None else given[place]
-            # True if this value is intended for another overload
+            # False for a tensor where the overload has a number: the value is then meant for
+            # another overload.
             meant = fit.type.has_tensor or not hasattr(value, "_keys")
             if place is not None and not (meant and fit(value)):
                 wrong.append((name, fit.type, value))
@@ -168,12 +172,12 @@ def _refuse_together(op: str, overloads: list[Operator], given: Mapping[str, Any
 def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F], F]:
     """Decorator that declares the argument types of a function that is not an operator.
 
-    types: by argument name, such as `"Tensor|Tensor[]"`. A type is a schema's type, Callable,
-    Iterable or dict; by default the annotations are used. NumPy numbers are converted to Python
-    numbers. 0-d tensors are converted too if the function fails with them. op: the name in
-    messages. first: arguments that are checked before the function runs, because it only stores
-    them and would fail later or never. Errors of a constructor name its class. Its own arguments
-    are checked before the arguments of functions that it calls.
+    types: the type of each argument, such as `"Tensor|Tensor[]"`: types of schemas, Callable,
+    Iterable or dict. The annotations are the default. NumPy numbers are converted to Python
+    numbers. 0-d tensors are converted too if the function fails with them. op: the function's name
+    in messages. first: check the arguments before the function runs. Functions that only store
+    their arguments need this. Errors of a constructor name its class. If both a function and a
+    function that it calls declare types, the outer function's arguments are checked first.
     """
 
     def decorate(function: F) -> F:
@@ -227,7 +231,7 @@ def _name_of(function: str, args: tuple[Any, ...]) -> str:
 
 
 def declare_constructor(kind: type, ours: str | tuple[str, ...], *, first: bool = False) -> None:
-    """`declares` for the constructor of a class in one of our packages. ours: the names in the
+    """Apply `declares` to the constructor of a class in one of our packages. ours: the names in the
     package."""
     constructor = vars(kind).get("__init__")
     if constructor is not None and kind.__module__.startswith(ours):
@@ -263,8 +267,8 @@ def read(
     op: str, function: Callable[..., Any], types: dict[str, str], args: tuple[Any, ...],
     kwargs: dict[str, Any], *, refuses: bool = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-    """Return the arguments with NumPy numbers converted. refuses: raises the error for an argument
-    that does not fit."""
+    """Return the arguments with NumPy numbers converted. refuses: if True, raise the error for an
+    argument that does not fit."""
     from .boxing import conversions
 
     try:
@@ -355,14 +359,14 @@ def _is_a(kind: Type, value: Any) -> bool:
 
 
 def _is_of_others(kind: Type, value: Any) -> bool:
-    """True for a number of a class that no operator accepts, such as Fraction."""
+    """True for a number of a foreign class that no operator accepts, such as Fraction."""
     is_number = kind.required.base in ("Scalar", "float") and isinstance(value, numbers.Number)
     return is_number and not isinstance(value, (int, float, complex, np.generic))
 
 
 def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, Any]) -> None:
-    """Replace the name in `empty: 'size' must …` by the name of the function that the user
-    called."""
+    """Correct the function's name in a message such as `empty: 'size' must …`, so that it is the
+    function that the user called."""
     inner, colon, rest = str(error).partition(": '")
     name = rest.partition("'")[0]
     is_named = colon and inner.isidentifier() and name in given and name not in ("self", "input")
@@ -371,13 +375,13 @@ def _name_the_caller(error: errors.GpuTensorError, op: str, given: Mapping[str, 
 
 
 class _Fit:
-    """The type of one argument in one overload."""
+    """The type of one argument in one overload, as a check of values."""
 
     __slots__ = ("type", "takes_numbers", "is_out", "is_needed")
 
     def __init__(self, argument: Argument, takes_numbers: bool) -> None:
         self.type, self.takes_numbers = argument.type, takes_numbers
-        # None is not allowed here: the argument has another default, or is an operand
+        # True if None is not accepted: the argument has a default other than None, or is a tensor.
         self.is_needed = argument.default is not None or argument.type.has_tensor
         self.is_out = argument.is_keyword_only and argument.is_write
 
@@ -386,18 +390,19 @@ class _Fit:
         if value is None and self.is_out:
             return True
         if isinstance(value, np.ndarray) and form.base in ("Tensor", "Scalar", "float"):
-            return False  # only boxed calls convert this value
+            return False  # only boxed calls convert an array
         if _is_of_others(form, value):
             return False
         if form.is_list and not form.has_tensor and not isinstance(value, (list, tuple)):
-            value = (value,)  # for calls such as x.view(3) and x.permute(0)
+            value = (value,)  # one number stands for a list, as in x.view(3) and x.permute(0)
         from .boxing import conversions
 
         return conversions.accepts(self.type, value, self.takes_numbers)
 
 
 def _arguments(overloads: list[Operator]) -> dict[str, list[_Fit]]:
-    """Return the types in all overloads, by argument name, in the order of the schemas."""
+    """Return the declared types of each argument in all overloads: argument name -> types, in the
+    order of the schemas."""
     found: dict[str, list[_Fit]] = {}
     for operator in overloads:
         assert operator.definition is not None
@@ -409,8 +414,8 @@ def _arguments(overloads: list[Operator]) -> dict[str, list[_Fit]]:
 
 
 def _place(name: str, given: Mapping[str, Any]) -> str | None:
-    """Return the function's variable for a schema argument: `input` for `self`, and `from_` for
-    `from`."""
+    """Return the name of the function's variable for a schema argument: `input` for `self`, `from_`
+    for `from`."""
     for variable in (name, f"{name}_", "input" if name == "self" else name):
         if variable in given:
             return variable

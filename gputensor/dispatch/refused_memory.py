@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[str, Any]) -> None:
-    """Raise the error for exhausted, read-only or opaque memory. Return for other failures.
+    """Raise the error for exhausted, read-only or opaque memory. Return if the failure has another
+    cause.
 
     given: the operator's arguments by name.
     """
@@ -30,8 +31,8 @@ def refuse_memory(error: Exception, op: str, operator: Operator, given: Mapping[
 
 
 def refuse_opaque(error: Exception, op: str, given: Mapping[str, Any]) -> None:
-    """Raise the error for complex32 or float8 in a loop that does not support it. Return for other
-    failures."""
+    """Raise the error for complex32 or float8 in a loop that does not support it. Return if the
+    failure has another cause."""
     is_foreign = not isinstance(error, errors.GpuTensorError)
     is_of_array = isinstance(error, errors.NotComputedError) and str(error).startswith("array:")
     if is_of_array or is_foreign and isinstance(error, (TypeError, LookupError, ValueError)):
@@ -49,8 +50,8 @@ _NOT_WRITABLE = ("read-only", "output array is not acceptable")
 
 
 def is_of_the_host(error: Exception) -> bool:
-    """True if Python or NumPy ran out of memory. Errors of subclasses are more specific and return
-    False."""
+    """True if Python or NumPy ran out of memory. Return False for errors of subclasses, which have
+    more specific messages."""
     if type(error) is ValueError and any(words in str(error) for words in _TOO_LARGE):
         return True
     home = type(error).__module__.partition(".")[0]
@@ -58,6 +59,6 @@ def is_of_the_host(error: Exception) -> bool:
 
 
 def is_read_only(tensor: Any) -> bool:
-    """True if another library owns a tensor's elements and they are read-only."""
+    """True if a tensor's elements are read-only memory of another library."""
     array = getattr(tensor, "_array", None)
     return array is not None and not array.flags.writeable

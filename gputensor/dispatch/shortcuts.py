@@ -2,8 +2,8 @@
 
 Note [Short cuts]
 `a + b` of plain tensors passes a table, the Autograd kernel, the table again, and the plans of the
-backend's kernel. This is half of the call's cost. A kernel with a plan may store a function that
-does the whole call. It is stored on the operator's table, under the operands' geometries. The
+backend's kernel. These steps are half of the call's cost. A kernel with a plan may store a function
+that does the whole call. It is stored on the operator's table, under the operands' geometries. The
 public function, native code's calls (codegen/gather.py) and `op(x)` look there first. The kernel
 stores it when a plan is used again, so a shape that is used once costs nothing extra. A short cut
 first checks that the call is the plain case, in which the kernels in between would do nothing.
@@ -45,12 +45,12 @@ from . import backend_select, families, keys, tls
 if TYPE_CHECKING:
     from .operator import Operator, Table
 
-# (operands) -> the result, or None if the call is not the plain case.
+# A short cut: (operands) -> the result, or None if the call is not the plain case.
 ShortCut = Callable[..., Any]
 
 VARIABLE = "GPUTENSOR_SHORTCUTS"
 is_on = os.environ.get(VARIABLE) != "0"
-# The empty dict of short cuts of a table without any. It is never written to.
+# The shared empty dict of all tables without short cuts. It is never written to.
 NONE: dict[Any, ShortCut] = {}
 NOBODY: dict[str, Callable[..., Any]] = {}  # no learners
 BOUND = 1 << 12
@@ -62,10 +62,10 @@ def plain(tensor_keys: int) -> int:
     return (tensor_keys | include) & keep
 
 
-# A table opens at the first call with one of these key sets. Each maps to the devices whose short
-# cuts are then allowed, and to the key set of the call that must lead directly to a kernel. There
-# are calls with tensors (also below autograd), and calls of factories without tensors. Kernels of
-# other devices have no short cuts.
+# A call with one of these key sets makes a table ready to store short cuts. Each key set maps to
+# the devices for which short cuts are then allowed, each with the key set of a call that must lead
+# directly to a kernel. Calls with tensors (also below autograd) and calls of factories without
+# tensors have such key sets. Kernels of other devices have no short cuts.
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
 CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
@@ -76,24 +76,24 @@ OPENING = {
     CPU: (("cpu", CPU),), BELOW: (("cpu", CPU),), CUDA: (("cuda", CUDA),),
     FACTORY: (("cpu", FACTORY), ("cuda", FACTORY)),
 }  # fmt: skip
-# (operands) -> True if, in a block of `gt.fuse`, an operator on them runs immediately and is not
-# recorded.
+# A function that returns True if, in a block of `gt.fuse`, an operator on these operands runs
+# immediately and is not recorded.
 in_block: list[Callable[..., bool]] = [lambda *operands: False]
-# the key sets on CUDA that correspond to those on the CPU
+# Key sets of CPU calls -> the corresponding key sets of CUDA calls.
 _ON_CUDA = {CPU: CUDA, BELOW: CUDA & keys.BELOW_ADINPLACEORVIEW}
 
-# An operator that a short cut skips, the key set of its call, and the kernel that must run.
-# The text `copy.copy_` names a kernel of native/copy.py, which not every module may import. The
-# text `structured.forms.copy.<locals>.kernel` names a kernel of structured/forms.py.
+# A step that a short cut skips: an operator, the key set of its call, and the kernel that must run.
+# A kernel may be given as text where this module may not import it: `copy.copy_` is a kernel of
+# native/copy.py, `structured.forms.copy.<locals>.kernel` one of structured/forms.py.
 Step = tuple["Operator", int, Callable[..., Any] | str]
 _jumps: dict[Callable[..., Any], Callable[[], tuple[Step, ...]]] = {}
-# Operator -> the operators whose short cuts skip it; guarded by the dispatcher's lock.
+# Operator -> the operators whose short cuts skip it. Guarded by the dispatcher's lock.
 jumped: dict[Operator, set[Operator]] = {}
 
 
 def jumps(kernel: Callable[..., Any], over: Callable[[], tuple[Step, ...]]) -> None:
-    """Declare the operators that a kernel's short cuts skip. over: called before the first short
-    cut is stored."""
+    """Declare the operators that a kernel's short cuts skip. over: returns these operators; called
+    before the first short cut is stored."""
     _jumps[kernel] = over
 
 
@@ -110,9 +110,9 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
         if kernel.convention == "native":
             function = kernel.function
             return function if function not in _jumps or _leads(table, function, place) else None
-        # For plain operands, a maker's kernel only counts writes, which the short cut does itself.
-        # If a user made the key fall through, no short cut is allowed, because writes must not be
-        # counted then.
+        # For plain operands, a kernel made by a maker only counts writes. A short cut counts them
+        # itself. If a user made the key fall through, writes must not be counted, so no short cut
+        # is allowed.
         counts_nothing = kernel.is_fallthrough and key.functionality == "ADInplaceOrView"
         if kernel.convention not in ("maker", "fallthrough") or (
             counts_nothing and kernel is not table.fallbacks.get(key)
@@ -124,7 +124,8 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
 
 
 def _leads(table: Table, kernel: Any, place: str) -> bool:
-    """True if a plain call of each operator that a kernel skips runs the expected kernel."""
+    """True if plain calls of all operators that the kernel's short cuts skip run the expected
+    kernels."""
     with families.lock:
         for operator, key_set, there in _jumps[kernel]():
             operator.table.settle()
@@ -145,7 +146,8 @@ def comes_straight(operator: Operator, kernel: Callable[..., Any]) -> bool:
 
 
 def is_plain_thread() -> bool:
-    """True if this thread is outside of every block, also while it runs below autograd."""
+    """True if this thread is outside of every block. Running below autograd does not count as a
+    block."""
     now = tls.state.get()
     return now is tls.PLAIN or now is tls.BELOW
 
@@ -166,9 +168,9 @@ LONG = object()
 
 
 def recording(table: Table, behind: tuple[Any, ...] = ()) -> tuple[Any, Any] | None:
-    """(begin, finish) for a short cut whose operands may require grad, or None. begin(*operands)
-    returns a node or None; finish(result, node) sets the result's history. behind: the arguments
-    after the operands."""
+    """Return (begin, finish) for a short cut whose operands may require grad. Return None if there
+    can be no short cut. begin(*operands) returns a node or None; finish(result, node) sets the
+    result's history. behind: the arguments after the operands."""
     kernel, _ = table.slot(_AUTOGRAD)
     if kernel is None or kernel.is_fallthrough:
         return _nothing, None
@@ -181,7 +183,7 @@ _AUTOGRAD = keys.runtime_key("AutogradCPU")
 
 
 def _nothing(*operands: Any) -> None:
-    """`begin` of operators whose results have no history."""
+    """The `begin` function of operators whose results have no history."""
 
 
 def learn(
@@ -190,8 +192,8 @@ def learn(
     """Store a short cut on an operator's table if plain calls lead to `kernel`. at: the operands'
     device.
 
-    table: the operator's table from before the short cut's inputs were read. If it was swapped
-    since, the entry is never read.
+    table: the operator's table, read before the inputs of the short cut. If the operator has a new
+    table by now, the stored entry is never read.
     """
     if table.learners.get(at.type) is kernel:
         if len(table.short) >= BOUND:
@@ -205,7 +207,7 @@ def learn(
 
 
 def left(table: Table, key: Any, at: device = CPU_DEVICE) -> ShortCut | None:
-    """Return the short cut stored for operands of one device, or None."""
+    """Return the short cut stored for operands of this device, or None."""
     found = table.short.get(key)
     if found is None or getattr(found, "at", CPU_DEVICE) is at:
         return found
@@ -214,8 +216,8 @@ def left(table: Table, key: Any, at: device = CPU_DEVICE) -> ShortCut | None:
 
 
 def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
-    """Join the short cuts of several devices for operands of equal geometry. Return a short cut
-    that calls the short cut of the operands' device."""
+    """Return a short cut for operands of equal geometry on several devices. It calls the short cut
+    of the operands' device."""
     by_device = {getattr(before, "at", CPU_DEVICE): before} | getattr(before, "by_device", {})
     by_device.pop(None, None)
     by_device[at] = found
@@ -233,9 +235,8 @@ def _of_several(before: Any, found: ShortCut, at: device) -> ShortCut:
 
 
 class Seen:
-    """A memo entry of a call that may get a short cut. short: the table's dict of short cuts when
-    the call was last made. If the table's dict has been replaced since, the short cut must be
-    stored in the new dict.
+    """A memo entry of a call that may get a short cut. short: the table's dict of short cuts at the
+    last such call. If the table has a new dict since then, the short cut must be stored again.
     """
 
     __slots__ = ("value", "short")
@@ -246,6 +247,6 @@ class Seen:
 
 
 def is_due(known: Seen | None, table: Table) -> TypeGuard[Seen]:
-    """True if a call was seen before and its short cut is not on the table. Kernels that test this
-    at every call write it inline."""
+    """Return True if a call was seen before and its short cut is not on the table. Kernels that
+    test this at every call contain the test inline."""
     return known is not None and known.short is not table.short

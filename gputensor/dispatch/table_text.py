@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def lines_of(table: Table, with_fallthroughs: bool = True) -> str:
     """Return the lines of one table, without slots that have no kernel.
 
-    with_fallthroughs: False leaves out fallthroughs and backend fallbacks, for error messages.
+    with_fallthroughs: if False, fallthroughs and backend fallbacks are left out, for error
+    messages.
     """
     return "".join(
         f"{key.name}: {_where(kernel)} [{why}]\n"
@@ -39,9 +40,10 @@ def slots(table: Table) -> Iterator[tuple[DispatchKey, Kernel, str]]:
 
 
 def way(table: Table, key_set: int) -> list[dict[str, str]]:
-    """Return the slots that a call with this set visits, highest key first, down to its kernel.
+    """Return the slots that a call with this key set visits, from the highest key down to the slot
+    of the kernel that runs.
 
-    does: "kernel", "falls through" or "nothing is there", for each slot.
+    "does" in each item is "kernel", "falls through" or "nothing is there".
     """
     found = []
     while (key := keys.highest(key_set)) is not keys.UNDEFINED:

@@ -1,4 +1,5 @@
-"""Text of registrations and computed tables: `gt.dispatch.dump`, `dump_table`, ..."""
+"""Text of registrations and computed tables, for `gt.dispatch.dump`, `dump_table` and similar
+functions."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def dump_table(name: str) -> str:
 
 
 def compute(operator: Operator, key: DispatchKey) -> tuple[Kernel | None, str]:
-    """Return (kernel, label) of one slot, from the operator's current table."""
+    """Return (kernel, label) of one slot of the operator's current table. The label is PyTorch's
+    name of the rule."""
     return operator.table.slot(key)
 
 
@@ -65,7 +67,7 @@ def has_kernel(name: str, key: str) -> bool:
 
 
 def has_computed_kernel(name: str, key: str) -> bool:
-    """True if a call at the run-time key finds a kernel, by any rule."""
+    """True if a call at the run-time key finds a kernel by any rule of precedence."""
     return compute(_registered(name), keys.runtime_key(key))[0] is not None
 
 
@@ -114,8 +116,9 @@ def check_invariants() -> None:
             assert table.definition is operator.definition, operator
             assert table.fallbacks is dispatcher.fallbacks(), operator
             assert all(operator.kernels.values()), (operator, "empty stack")
-            # Tables store native kernels unwrapped, except within `gt.fuse` (`passing`). Other
-            # kernels are stored in adapters. Two adapters are equal if they have the same code.
+            # Tables store native kernels unwrapped, except within `gt.fuse` (`operator.passing`).
+            # Other kernels are stored in adapters. Two adapters are considered equal if they have
+            # the same code.
             for key_set, entry in list(table.items()):
                 fresh, key = table.resolve(key_set)
                 if table._wrap is None and key_set not in passing:

@@ -1,8 +1,8 @@
 """The dispatch keys that the current thread or task adds to and removes from every call.
 
 `state` is (include, keep): a call's keys are (keys of its arguments | include) & keep, so exclusion
-takes precedence. It is a ContextVar, so it belongs to one thread or async task. Reading it costs 19
-ns (a threading.local attribute 54).
+takes precedence. It is a ContextVar, so it belongs to one thread or async task. Reading it takes 19
+ns; a threading.local attribute takes 54 ns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AD_INPLACE_OR_VIEW = keys.functionality_bit("ADInplaceOrView")
 AUTOGRAD = keys.functionality_bit("Autograd") | keys.functionality_bit("AutogradOther")
 
 # Values of `state` outside of every block, below autograd, and in a block of `gt.fuse`. A state
-# equal to one of these tuples is always the same object, so that short cuts can compare with `is`.
+# that equals one of these tuples is always that same object, so short cuts can compare with `is`.
 # Code that restores a state calls `same` to keep this rule.
 PLAIN = (DEFAULT_INCLUDE, ALL & ~AUTOCAST)
 BELOW = (DEFAULT_INCLUDE, ALL & ~AUTOCAST & ~(AUTOGRAD | AD_INPLACE_OR_VIEW))
@@ -37,8 +37,8 @@ def same(found: tuple[int, int]) -> tuple[int, int]:
 class _Guard(Guard):
     """Changes the state for a block; leaving the block undoes only the block's own changes.
 
-    Blocks may therefore be left in any order. Also a decorator. A guard belongs to the thread or
-    task that entered it, so make one for each block.
+    Blocks may therefore be left in any order. A guard is also a decorator. It belongs to the thread
+    or task that entered it, so make one for each block.
     """
 
     __slots__ = ("_include", "_exclude", "_allow", "_changed")
@@ -50,7 +50,8 @@ class _Guard(Guard):
         self._changed: list[tuple[tuple[int, int], tuple[int, int]]] = []
 
     def _wanted(self, include: int, keep: int) -> tuple[int, int]:
-        # Exclusion removes functionalities: removing AutogradCPU leaves the CPU bit (keys.py).
+        # Excluding a key removes only its functionality: excluding AutogradCPU keeps the CPU bit
+        # (keys.py).
         keep = (keep | self._allow) & ~(self._exclude & keys.FUNCTIONALITY_MASK)
         return include | self._include, keep
 
@@ -88,8 +89,9 @@ class _Guard(Guard):
 class IncludeDispatchKeys(_Guard):
     """`with IncludeDispatchKeys("Meta"):` adds these keys to every call in the block.
 
-    added: a key set, a key, its name, or several of them; an alias adds nothing, as in PyTorch. If
-    a backend's kernel is called for operands of another device, it works on the operands' device.
+    added: a key set, a key, its name, or several of these. An alias adds nothing, as in PyTorch. If
+    a key makes a backend's kernel run on operands of another device, the kernel works on the
+    operands' device.
     """
 
     def __init__(self, added: keys.Keys) -> None:
@@ -105,7 +107,8 @@ class ExcludeDispatchKeys(_Guard):
 
 
 class AllowDispatchKeys(_Guard):
-    """Calls in the block do not exclude these keys. Autocast enables its own key in this way."""
+    """`with AllowDispatchKeys(...):` calls in the block do not exclude these keys. Autocast enables
+    its own key in this way."""
 
     def __init__(self, allowed: keys.Keys) -> None:
         super().__init__(allow=keys.bits_of(allowed))
@@ -176,12 +179,12 @@ class InferenceMode(Guard):
 
 
 # Non-empty while any thread is in inference mode, even if blocks are left out of order. While it is
-# empty, making a tensor skips the check (10 ns instead of 30 each, bench/overhead.py).
+# empty, making a tensor skips the check of the mode (10 ns instead of 30 each, bench/overhead.py).
 inference_blocks: list[bool] = []
 
-# Non-empty while any thread is in a non-default grad mode or in a DispatchMode, which may return a
-# non-view from a view operator. While it is empty, the fast path skips the check (25 ns of a view's
-# 700, bench/overhead.py). autograd/modes.py maintains it.
+# Non-empty while any thread is in a non-default grad mode, or in a DispatchMode, whose view
+# operators may return non-views. While it is empty, the fast path skips the check (25 ns of a
+# view's 700, bench/overhead.py). autograd/modes.py maintains it.
 unrecorded: list[int] = []
 
 
@@ -196,12 +199,12 @@ def keys_now(tensor_keys: int) -> int:
 
 
 def included() -> keys.KeySet:
-    """Return the keys that the current context adds."""
+    """Return the keys that the current thread or task adds to every call."""
     return keys.KeySet(state.get()[0])
 
 
 def excluded() -> keys.KeySet:
-    """Return the keys that the current context removes. A functionality is removed for all
-    backends."""
+    """Return the keys that the current thread or task removes from every call. A functionality is
+    removed for all backends."""
     taken = ALL & ~state.get()[1]
     return keys.KeySet(taken | keys.BACKEND_MASK if taken else 0)

@@ -23,15 +23,14 @@ from .operator import Table
 Kernel = Callable[..., Any]
 
 _depth: ContextVar[int] = ContextVar("gputensor_trace_depth", default=0)
-# The traces that are on, oldest first. The tuple is replaced as a whole under the dispatcher's
-# lock.
+# The active traces, oldest first. The tuple is replaced as a whole, under the dispatcher's lock.
 _traces: tuple[trace, ...] = ()
 _wraps: dispatcher.Handle | None = None
 
 
 class Hop(NamedTuple):
-    """One step of a call: a kernel reached by `call` from outside, or by `redispatch` from the
-    kernel above.
+    """One step of a call: the kernel that runs, reached by a `call` from outside or by a
+    `redispatch` from the kernel above.
 
     depth: the number of kernels of the thread or task around this one. head: the line that PyTorch
     prints. arguments: (name, keys) of each tensor, if a trace of level 2 is on. included, excluded:
@@ -49,7 +48,7 @@ class Hop(NamedTuple):
     excluded: int
 
     def lines(self, level: int) -> Iterator[str]:
-        """Return PyTorch's line and, from level 2 on, the reasons."""
+        """Return the line that PyTorch prints. For traces of level 2, add the reasons."""
         yield " " * self.depth + self.head
         if level > 1:
             behind = " " * (self.depth + 2)
@@ -61,7 +60,7 @@ class Hop(NamedTuple):
             yield f"{behind}kernel: {'none' if kernel is None else kernel.site} [{why}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the hop as strings. slots: the kernel at each key of the set, highest key
+        """Return the hop as a dict of texts. slots: the kernel at each key of the set, highest key
         first."""
         from .table_text import way
 
@@ -75,11 +74,11 @@ class Hop(NamedTuple):
 
 
 class trace:
-    """Trace the calls of a block in every thread; the `as` variable is the list that receives the
+    """Trace the calls of a block in every thread. The `as` variable is the list that receives the
     lines.
 
-    level: 1 for the steps, 2 for the reasons too. write: called with each line. hops: the steps as
-    objects. Traces nest; each receives all calls.
+    level: 1 prints the steps; 2 also prints the reasons. write: called with each line. hops:
+    receives the steps as objects. Traces nest; each one receives all calls.
     """
 
     __slots__ = ("level", "lines", "hops", "_write")

@@ -1,4 +1,4 @@
-"""`vmap`: a function of single tensors, applied to a batch of them at once."""
+"""`vmap`: applies a function of single tensors to a batch of tensors at once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def _run(
     func: Callable[..., Any], size: int, leaves: list[Any], tree: Any, dims: list[Any],
     kwargs: dict[str, Any], out_dims: Any, randomness: str,
 ) -> tuple[list[Any], Any, list[Any]]:  # fmt: skip
-    """Return the leaves of the results, their tree, and the batch dimension of each leaf."""
+    """Run the function. Return the leaves of the results, their tree, and the batch dimension of
+    each leaf."""
     level = VmapLevel(size, randomness)
     with level:
         given = [x if d is None else batched(level, x.movedim(d, 0)) for x, d in zip(leaves, dims)]
@@ -128,7 +129,7 @@ def _spread(arg: str, dims: Any, value: Any) -> Iterator[Any]:
 
 
 def _size(leaves: list[Any], dims: list[Any]) -> int:
-    """Return the number of entries: the size of each mapped dimension."""
+    """Return the number of entries, which is the size of each mapped dimension."""
     sizes = {x._geometry.sizes[d] for x, d in zip(leaves, dims) if d is not None}
     if not sizes:
         raise errors.wrong_value("vmap", "in_dims", "name a dimension of an argument", None)

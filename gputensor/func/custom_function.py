@@ -1,5 +1,5 @@
-"""`autograd.Function` within transforms: its `vmap` and `jvp`, or a vmap rule made from
-`forward`.
+"""`autograd.Function` within transforms: the call of its `vmap` and `jvp`, or of a vmap rule made
+from `forward`.
 
 As for operators, the innermost level of the arguments handles the call. It unwraps its arguments
 and calls the Function again, so that the outer levels handle that call. When no argument is wrapped
@@ -33,7 +33,7 @@ def install() -> None:
 
 
 def apply(cls: Cls, args: Sequence[Any]) -> Any:
-    """Apply a Function if an argument is a wrapper of a level."""
+    """Apply a Function to arguments if one of them is a wrapper of a level."""
     wrappers = [x for x in args if isinstance(x, Wrapper)]
     innermost = max(wrappers, key=lambda x: x.level.number)
     check_alive(innermost, cls.__name__)
@@ -49,8 +49,8 @@ def apply(cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _kept(made: Any, given: Sequence[Any], args: Sequence[Any]) -> Any:
-    """Return the argument whose value is `made`, if forward wrote to it and returned it; otherwise
-    None.
+    """Return the argument that has the value `made`, if forward wrote to it and returned it.
+    Otherwise return None.
     """
     return next((a for a, x in zip(args, given) if x is made and a is not x), None)
 
@@ -99,9 +99,9 @@ def _by_made_rule(level: VmapLevel, cls: Cls, args: Sequence[Any]) -> Any:
 
 
 class _Mapped(Function):
-    """A Function on whole batches: it runs each method of the Function `of` within a vmap.
+    """A Function on whole batches. It runs each method of the Function `of` within a vmap.
 
-    batch: the vmap's level, and for each argument whether it has the batch.
+    batch: the vmap's level, and for each argument, True if the argument has the batch.
     """
 
     generate_vmap_rule = True
@@ -133,7 +133,7 @@ class _Mapped(Function):
 
     @classmethod
     def setup_context(cls, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Run the Function's setup_context with tensors of the level. ctx saves the values inside
+        """Run the Function's setup_context with tensors of the level. ctx saves the contents of
         these wrappers."""
         own = Context()
         with cls._level() as level:

@@ -87,14 +87,16 @@ class DualLevel(Level):
             self.written[id(storage)] = storage, tangent.new_zeros((count,), dtype=x.dtype)
 
     def _entered(self, value: Any) -> Any:
-        """Return an argument, wrapped at this level if a value with a tangent was written to it."""
+        """Return an argument. If a value with a tangent was written to it, it is wrapped at this
+        level."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entered(x) for x in value])
         t = self.tangent_of(value)
         return value if t is None else dual(self, value, t)
 
     def has_rule(self, entry: Entry) -> bool:
-        """False: no operator has a rule here, so composite operators run as their composition."""
+        """Return False: no operator has a rule here, so composite operators run as their
+        composition."""
         return False
 
     def compute(self, entry: Entry, args: Sequence[Any]) -> Any:
@@ -114,7 +116,7 @@ class DualLevel(Level):
             return call(entry.operator, *primals)
         if entry.schema.is_view:
             return self._view(entry, args)
-        value = entry.names.get("value")  # one value for all elements
+        value = entry.names.get("value")  # one value stands for all elements
         if (
             rule_of(entry.operator)[0] is pointwise
             and _is_real(primals)
@@ -136,7 +138,8 @@ class DualLevel(Level):
         primal = call(entry.operator, x.value, *rest)
         if x.tangent._geometry.strides != x.value._geometry.strides:
             x.tangent = _laid_out_as(x.value, x.tangent)
-        if entry.operator.short_name == "_reshape_alias":  # the strides may not fit the tangent
+        # the strides of the primal may not fit the tangent
+        if entry.operator.short_name == "_reshape_alias":
             return self._paired(primal, x.tangent.reshape(rest[0]))
         return self._paired(primal, call(entry.operator, x.tangent, *rest))
 
@@ -147,7 +150,8 @@ class DualLevel(Level):
         return rebuilt(primal, parts)
 
     def _inplace(self, entry: Entry, args: Sequence[Any], target: Any) -> Any:
-        """Compute the functional form; write its primal and its tangent to `target`."""
+        """Compute the functional form of an in-place operator. Write its primal and its tangent to
+        `target`."""
         operator, x = entry.operator, args[0]
         if "inplace_view" in operator.tags and not self.owns(target):
             return call(operator, target, *args[1:])
@@ -218,10 +222,9 @@ class DualLevel(Level):
         return dual(self, self._settled(entry, result, tracked, primals), total)
 
     def _settled(self, entry: Entry, y: Any, is_tracked: bool, primals: list[Any]) -> Any:
-        """Prepare a primal result.
+        """Prepare a primal result for a write to a tensor without a batch.
 
-        Drop its history and the batch of an outer vmap if they come only from the aliases, so that
-        the result can be written to a tensor without a batch.
+        Drop the result's history and the batch of an outer vmap if they come only from the aliases.
         """
         y = settled(y, is_tracked)
         if draws(entry.operator):
@@ -271,9 +274,9 @@ class DualLevel(Level):
 
 
 def _apart(y: Any, tangent: Any, xs: Sequence[Any], ts: Sequence[Any]) -> Any:
-    """Return the tangent of a result. If the result has its own memory, the tangent gets its own
-    too, because both may be written to. (The formula of `clone` returns the operand's tangent
-    itself.)"""
+    """Return the tangent of a result. The tangent gets memory of its own if the result has memory
+    of its own, because both may be written to. (The formula of `clone` returns the operand's
+    tangent itself.)"""
     for x, t in zip(xs, ts):
         if tangent is not None and shares_memory(tangent, t) and not shares_memory(y, x):
             return tangent.clone()
@@ -319,7 +322,8 @@ def _is_tracked(around: Levels, ys: Sequence[Any], xs: Sequence[Any], ts: Sequen
 def jvp(
     func: Function, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False
 ) -> tuple[Any, ...]:
-    """Return a function's output for `primals`, and its derivative in the direction of `tangents`.
+    """Return a function's output for `primals`, and the derivative of the output in the direction
+    of `tangents`.
 
     primals, tangents: tuples with the same nesting.
     strict: raise an error if an output does not depend on the primals; otherwise its derivative is

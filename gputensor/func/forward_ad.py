@@ -1,4 +1,5 @@
-"""`gt.autograd.forward_ad`: tensors with tangents, in a block. `gt.func.jvp` is the newer form."""
+"""`gt.autograd.forward_ad`: tensors with tangents, within a block. `gt.func.jvp` is the newer
+form."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ __all__ = [
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A primal and its tangent, which is None if there is none."""
+    """A primal and its tangent. The tangent is None if the tensor has none."""
 
     primal: Tensor
     tangent: Tensor | None
 
 
 class dual_level:
-    """`with dual_level():` begins a block in which tensors can have tangents. At its end the
+    """Begin a block in which tensors can have tangents: `with dual_level():`. At its end, the
     tangents are dropped.
 
     As in PyTorch, only one block may be active; `gt.func.jvp` nests.
@@ -51,7 +52,7 @@ def _current() -> Any:
 
 
 def enter_dual_level() -> Any:
-    """Begin a block; `exit_dual_level` ends it."""
+    """Begin a block, which `exit_dual_level` ends."""
     return dual_level().__enter__()
 
 
@@ -68,7 +69,8 @@ def _no_level(op: str) -> Exception:
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: Any = None) -> Tensor:
-    """Return a tensor of the block with this tangent, which must have the tensor's sizes and dtype.
+    """Return a tensor of the block with this tangent. The tangent must have the tensor's sizes and
+    dtype.
 
     >>> import gputensor.autograd.forward_ad as fwAD
     >>> with fwAD.dual_level():

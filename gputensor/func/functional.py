@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 
 
 def _tensors(op: str, arg: str, value: Any) -> tuple[tuple[Tensor, ...], bool]:
-    """Return the tensors of an argument, and True if the argument is a tuple."""
+    """Return the tensors of an argument, and whether the argument is a tuple."""
     listed = value if isinstance(value, tuple) else (value,)
     for x in listed:
         if not isinstance(x, Tensor):
@@ -30,8 +30,8 @@ def _tensors(op: str, arg: str, value: Any) -> tuple[tuple[Tensor, ...], bool]:
 
 
 def _leaves(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
-    """Return the tensors by which to differentiate. With create_graph they keep the inputs'
-    history."""
+    """Return the tensors with respect to which to differentiate. With create_graph they keep the
+    inputs' history."""
     if create_graph:
         return tuple([x.view_as(x) if x.requires_grad else _fresh(x) for x in inputs])
     return tuple([_fresh(x) for x in inputs])
@@ -42,7 +42,7 @@ def _fresh(x: Tensor) -> Tensor:
 
 
 def _vectors(op: str, v: Any, like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Return the vectors v. If `like` is a single number, the default is 1."""
+    """Return the vectors v. The default is 1 if `like` is a single number."""
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise errors.wrong_value(op, "v", "be given unless it would be one number", v)
@@ -112,8 +112,8 @@ def jacobian(
     """Return the derivative of each output with respect to each input, of sizes (output, input).
 
     strategy: "reverse-mode", or "forward-mode" with vectorize=True, which is cheaper for more
-    outputs than inputs. vectorize: has no other effect, because rows are always computed together;
-    as in PyTorch, it excludes `strict`.
+    outputs than inputs. vectorize: otherwise without effect, because rows are always computed
+    together. As in PyTorch, it cannot be combined with `strict`.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         rule = "be 'reverse-mode' or 'forward-mode'"
@@ -124,8 +124,8 @@ def jacobian(
     transform = reverse.jacrev if strategy == "reverse-mode" else forward.jacfwd
     xs = given if create_graph else tuple([x.detach() for x in given])
     made = transform(func, tuple(range(len(xs))))(*xs)
-    # Return one tuple per output, which contains a tuple per input. A single output or input is not
-    # put in a tuple.
+    # Return one tuple for each output, which contains one item for each input. For a single output
+    # or input there is no tuple.
     rows = made if isinstance(made[0], tuple) else (made,)
     found = tuple([_settled(row, is_tuple, create_graph) for row in rows])
     return found if isinstance(made[0], tuple) else found[0]
@@ -137,7 +137,7 @@ def _ones(func: Function, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _number(op: str, func: Function) -> Function:
-    """Return the function with a check that it returns one number."""
+    """Return the function with a check that its result is one number."""
 
     def checked(*xs: Tensor) -> Tensor:
         (y, *others), _ = _tensors(op, "func", func(*xs))
@@ -166,8 +166,8 @@ def hessian(
 def _differentiated(
     op: str, func: Function, inputs: Any, create_graph: bool, strict: bool
 ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...], bool]:
-    """Return the function's value, the tensors by which it is differentiated, its recorded
-    gradient, and True if the inputs are a tuple."""
+    """Return the function's value, the tensors with respect to which it is differentiated, its
+    recorded gradient, and whether the inputs are a tuple."""
     given, is_tuple = _tensors(op, "inputs", inputs)
     xs = _leaves(given, create_graph)
     y = _number(op, func)(*xs)
@@ -188,7 +188,7 @@ def hvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """Return the output, and the matrix of second derivatives times v. If the second derivatives
-    are continuous, the matrix is symmetric, and `vhp` returns the same result at less cost."""
+    are continuous, the matrix is symmetric; then `vhp` returns the same result at less cost."""
     with enable_grad():
         y, xs, first, is_tuple = _differentiated("hvp", func, inputs, create_graph, strict)
         us = tuple([_fresh(functions.zeros_like(x)) for x in xs])

@@ -47,15 +47,15 @@ class Level(Guard):
 
     is_alive: bool = True
     is_vmap: ClassVar[bool] = False
-    # The key that leads an operator to the running level if no operand belongs to a level.
+    # The key that leads an operator to the running level when no operand belongs to a level.
     bit: ClassVar[int] = DUAL
 
     def __init__(self) -> None:
         self.number: int = next(_numbers)
 
     def has_written(self, x: Any) -> bool:
-        """True if a batch or a tangent of this level was written to x, which has no wrapper of this
-        level.
+        """True if a batch or a tangent of this level was written to x, although x has no wrapper of
+        this level.
         """
         return False
 
@@ -64,7 +64,7 @@ class Level(Guard):
         return isinstance(x, Wrapper) and x.level is self
 
     def compute(self, entry: Any, args: Sequence[Any]) -> Any:
-        """Compute an operator whose innermost wrapped operand belongs to this level.
+        """Compute an operator for which this level is the innermost one among the operands.
 
         entry: the operator's Entry of operators.py.
         """
@@ -88,12 +88,12 @@ class Level(Guard):
 
 
 def levels() -> tuple[Level, ...]:
-    """Return the levels of this thread or task, the innermost last."""
+    """Return the levels of this thread or task, innermost last."""
     return _stack.get()
 
 
 def set_levels(found: tuple[Level, ...]) -> None:
-    """Set the levels of this thread or task; the caller restores the previous ones."""
+    """Set the levels of this thread or task. The caller restores the previous levels."""
     _stack.set(found)
 
 
@@ -106,36 +106,36 @@ def around(level: Level) -> tuple[Level, ...]:
 
 
 class Wrapper(Tensor):
-    """A tensor of a level. It has a geometry but no memory. value: the tensor inside."""
+    """A tensor of a level. It has a geometry but no memory. value: the tensor that it contains."""
 
     __slots__ = ("level", "value")
     level: Any
     value: Tensor
 
     def hold(self, value: Tensor, shape: Geometry, bit: int) -> None:
-        """Make this object the wrapper of a value."""
+        """Initialise this object as the wrapper of a value."""
         place = value._device
         self.value = value
         self._geometry, self._device, self._offset = shape, place, value._offset
         self._keys = TENSOR_KEYS[place.type] | bit | value._keys & (BATCHED | DUAL)
         self._storage = Storage.over(None, shape.nbytes, place)
         self._array = None
-        # A marker without an edge to a node: it tells other code that a gradient may be needed.
+        # This marker has no edge to a node. It tells other code that a gradient may be needed.
         self._autograd = _TRACKED if bit is DUAL or requires_grad(value) else None
 
 
 class BatchedTensor(Wrapper):
-    """A batch of tensors: the slices of `value` along its first dimension.
+    """A batch of tensors, which are the slices of `value` along its first dimension.
 
-    is_spread: True if all entries have equal values and are separate only to have separate
-    gradients; see Note [Spread batches] in vmap_level.py.
+    is_spread: True if the entries have equal values and are separate only so that each has its own
+    gradient; see Note [Spread batches] in vmap_level.py.
     """
 
     __slots__ = ("is_spread",)
     is_spread: bool
 
     def __repr__(self) -> str:
-        # In PyTorch's form. The number is that of the running level, from 1.
+        # The form is PyTorch's. The number is that of the running level, from 1.
         running = levels()
         number = running.index(self.level) + 1 if self.level in running else 0
         value = indent(repr(self.value), "    ")
@@ -153,13 +153,13 @@ class DualTensor(Wrapper):
 
 
 def level_number(x: Any) -> int:
-    """Return the number of a wrapper's level; 0 for any other tensor."""
+    """Return the number of a wrapper's level, or 0 for any other tensor."""
     return x.level.number if isinstance(x, Wrapper) else 0
 
 
 def batched(level: Any, value: Any) -> Tensor:
     """Wrap the slices of `value` as a tensor of a vmap's level."""
-    if level_number(value) > level.number:  # an inner level's wrapper must stay outside
+    if level_number(value) > level.number:  # the wrapper of an inner level must stay outside
         if isinstance(value, DualTensor):
             parts = batched(level, value.value), batched(level, value.tangent)
             return dual(value.level, *parts)
@@ -190,7 +190,7 @@ def physical(level: Any, x: Any) -> Tensor:
 
 
 def is_of(level: Level, x: Any) -> bool:
-    """True if a tensor or a tensor within its wrappers belongs to the level."""
+    """True if the tensor, or a tensor within its wrappers, belongs to the level."""
     while isinstance(x, Wrapper):
         if x.level is level or isinstance(x, DualTensor) and is_of(level, x.tangent):
             return True
@@ -199,7 +199,7 @@ def is_of(level: Level, x: Any) -> bool:
 
 
 def shares_memory(a: Any, b: Any) -> bool:
-    """True if tensors inside the two wrappers, including tangents, share a storage."""
+    """True if tensors inside the two wrappers share a storage. Tangents count too."""
     if isinstance(a, DualTensor) and shares_memory(a.tangent, b):
         return True
     if isinstance(a, Wrapper):
@@ -210,13 +210,13 @@ def shares_memory(a: Any, b: Any) -> bool:
 
 
 def held(level: Any, x: Any) -> Any:
-    """Unwrap a tensor of this level; return other values unchanged."""
+    """Return the content of a tensor of this level. Return other values unchanged."""
     return x.value if level.owns(x) else x
 
 
 def aligned(value: Tensor, ndim: int, rank: int) -> Tensor:
-    """Insert dimensions of size 1 behind the batch, so that entries with `ndim` dimensions get
-    `rank` dimensions."""
+    """Insert dimensions of size 1 after the batch dimension, so that entries with `ndim` dimensions
+    get `rank` dimensions."""
     for _ in range(rank - ndim):
         value = value.unsqueeze(1)
     return value
@@ -251,7 +251,7 @@ def wrapped(level: Any, result: Any) -> Any:
 
 
 def unfolded(level: Any, result: Any, outer: int) -> Any:
-    """`wrapped`, after the batch is split from a first dimension with which it was merged."""
+    """Split the batch from a first dimension with which it was merged, then call `wrapped`."""
     return each(
         result,
         lambda x: batched(level, x.reshape(level.size, outer, *x._geometry.sizes[1:])),
@@ -259,13 +259,13 @@ def unfolded(level: Any, result: Any, outer: int) -> Any:
 
 
 def dual(level: Any, primal: Any, tangent: Any) -> Tensor:
-    """Make a tensor of a forward level. If the tangent is None, which means zero, return the primal
-    itself."""
+    """Return a tensor of a forward level with this primal and tangent. If the tangent is None,
+    which means zero, return the primal itself."""
     if tangent is None:
         alone: Tensor = primal
         return alone
     holder = primal if level_number(primal) >= level_number(tangent) else tangent
-    if level_number(holder) > level.number:  # an inner level's wrapper must stay outside
+    if level_number(holder) > level.number:  # the wrapper of an inner level must stay outside
         outer = holder.level
         if isinstance(holder, BatchedTensor):
             parts = physical(outer, primal), physical(outer, tangent)

@@ -1,8 +1,9 @@
-"""Operators at the keys of gt.func: the choice of the level, and calls that a level makes.
+"""The kernels of operators at the keys of gt.func: the choice of the level, and the calls that a
+level makes.
 
-An `Entry` has the facts about an operator that a level needs: its schema and, for a composite
-operator, its composition. A composite runs as its composition, whose operators reach the levels
-again.
+An `Entry` contains the properties of an operator that a level needs: its schema and, for a
+composite operator, its composition. A composite operator runs as its composition, and the operators
+in it reach the levels again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _get, _set = tls.state.get, tls.state.set
 class Entry:
     """One operator. places: the indices of arguments that are tensors or lists of tensors.
 
-    composite: its composition of other operators, or None. kind: the kind of its schema.
+    composite: the function that composes it of other operators, or None. kind: the kind of its
+    schema.
     """
 
     __slots__ = ("operator", "schema", "places", "names", "composite", "kind")
@@ -59,14 +61,15 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
     def transformed(key_set: int, *args: Any) -> Any:
         level = _innermost(args, places, operator)
-        # no operand has a level, but the call is within a vmap, whose level handles random numbers
+        # No operand belongs to a level, but the call is within a vmap, whose level handles random
+        # numbers.
         if level is None:
             return _plain(entry, key_set, args)
         if entry.composite is not None and not level.has_rule(entry):
             return entry.composite(key_set, *args)
         if not level.is_vmap and draws(
             operator
-        ):  # each entry of an inner vmap draws its own numbers
+        ):  # each entry of an inner vmap draws numbers of its own
             mapped: list[Any] = [v for v in levels() if v.is_vmap and v.number > level.number]
             if mapped:
                 return mapped[-1].draw(entry, args)
@@ -76,7 +79,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def _plain(entry: Entry, key_set: int, args: Sequence[Any]) -> Any:
-    """Call an operator within a vmap if no operand belongs to a level."""
+    """Call an operator within a vmap although no operand belongs to a level."""
     if entry.composite is None and draws(entry.operator):
         running: list[Any] = [x for x in levels() if x.is_vmap]
         if running:
@@ -91,7 +94,7 @@ def draws(operator: Operator) -> bool:
 
 
 def _innermost(args: Sequence[Any], places: Sequence[int], operator: Operator) -> Any:
-    """Return the innermost level of the operands."""
+    """Return the innermost level among the levels of the operands."""
     found: Any = None
     tensors: list[Any] = []
     for place in places:
@@ -143,9 +146,9 @@ def call(operator: Operator, *args: Any) -> Any:
 
 
 def outside(level: Level, function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function without this level and the levels inside it.
+    """Call a function without this level and the levels inside of it.
 
-    Random numbers are exempt: only the level itself draws them for its entries.
+    Random numbers are an exception: only the level itself draws them for its entries.
     """
     (include, keep), here, rest = _get(), levels(), around(level)
     bits = ~(BATCHED | DUAL)

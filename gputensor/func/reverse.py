@@ -37,7 +37,8 @@ Function = Callable[..., Any]
 
 
 def alias(around: Levels, x: Tensor) -> Tensor:
-    """Return an alias of the tensor within these levels, by which to differentiate."""
+    """Return an alias of the tensor within these levels. The function is differentiated with
+    respect to the alias."""
     if not around:
         if requires_grad(x):
             return x.view_as(x)
@@ -49,12 +50,13 @@ def alias(around: Levels, x: Tensor) -> Tensor:
         level.spread(made, x)
         return made
     primal, tangent = parts_of(level, x)
-    # This level is left out: it would add the tangent of `DualLevel.written` (forward.py) again.
+    # This level is left out, because it would add the tangent in `DualLevel.written` (forward.py)
+    # again.
     return dual(level, outside(level, alias, below, primal), tangent)
 
 
 def held_by(around: Levels, x: Tensor) -> list[Tensor]:
-    """Return the tensors inside the wrappers that a tensor has at these levels."""
+    """Return the contents of the wrappers that a tensor has at these levels."""
     if not around:
         return [x]
     below, level = around[:-1], around[-1]
@@ -111,12 +113,12 @@ def _pulled(ys: Sequence[Any], xs: Sequence[Any], vs: Sequence[Any], create: boo
 
 
 def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> bool:
-    """True if the graph of `ys` contains leaves that require grad and are not the aliases."""
+    """True if the graph of `ys` contains leaves that require grad other than the aliases."""
     own = {id(x) for a in xs for x in held_by(around, a)}
     edges = [gradient_edge(x) for y in ys for x in held_by(around, y)]
     reached = [edge[0] for edge in edges if edge is not None]
     seen = set(reached)
-    for node in reached:  # the list grows during the loop
+    for node in reached:  # a list that grows during the loop
         if type(node) is AccumulateGrad and id(node.variable) not in own:
             return True
         for edge in node.edges:
@@ -127,7 +129,8 @@ def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> 
 
 
 def settled(y: Any, is_tracked: bool) -> Any:
-    """Return a result. If only the aliases have a history, the result gets none."""
+    """Return a result without its history if only the aliases have given it a history. Otherwise
+    return it unchanged."""
     return y if is_tracked or not isinstance(y, Tensor) else y.detach()
 
 
@@ -170,7 +173,7 @@ class Pulled:
         self.is_tracked = is_tracked_outside(self.around, self.outputs, self.aliases)
 
     def output(self) -> Any:
-        """Return the function's results in the form that the user gets."""
+        """Return the function's results in the structure that the user gets."""
         made = [settled(y, self.is_tracked) for y in self.outputs]
         return pytree.tree_unflatten(made, self.form)
 
@@ -183,7 +186,7 @@ class Pulled:
 
     def pull(self, vs: Sequence[Any], create: bool | None = None) -> Any:
         """Return the gradients of all arguments, nested as the arguments are. A missing gradient is
-        zeros."""
+        replaced by zeros."""
         if create is None:
             create = self.is_tracked or is_recorded(levels(), vs)
         found = pull(self.around, self.outputs, self.aliases, vs, create)
@@ -262,7 +265,7 @@ def grad(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
 
 
 def chosen(op: str, argnums: Any, args: Sequence[Any]) -> tuple[list[Any], Function]:
-    """Return the arguments with these indices, and a function that replaces them."""
+    """Return the arguments with these indices, and a function that replaces these arguments."""
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
     for n in numbers:
         if type(n) is not int:
@@ -331,8 +334,8 @@ def unit_vectors(tensors: Sequence[Tensor]) -> list[Tensor]:
 def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
     """Return a function's output, and its derivative at `primals` as a function of tangents.
 
-    `func` is recorded once for all calls of the derivative, so several calls cost less than with
-    `jvp`.
+    `func` is recorded once for all calls of the derivative, so several calls cost less than several
+    calls of `jvp`.
     """
     made = Pulled("linearize", func, primals, has_aux=False)
     with enable_grad():

@@ -35,18 +35,19 @@ _warned: set[Operator] = set()
 
 
 class VmapInfo(NamedTuple):
-    """The information for a user's rule: batch_size, and randomness as given to vmap."""
+    """The argument `info` of a user's batch rule: batch_size, and randomness as given to vmap."""
 
     batch_size: int
     randomness: str
 
 
 class VmapLevel(Level):
-    """The level of a running vmap. It also handles operators without operands of the level, because
-    some draw random numbers.
+    """The level of a running vmap. It also handles operators whose operands do not belong to the
+    level, because some of them draw random numbers.
 
-    size: entries of the batch. randomness: "error", "different" or "same". has_spread: see Note
-    [Spread batches]. written: id of a storage -> the storage, and its elements for each entry.
+    size: the number of entries of the batch. randomness: "error", "different" or "same".
+    has_spread: see Note [Spread batches]. written: id of a storage -> the storage, and its elements
+    for each entry.
     """
 
     is_vmap: ClassVar[bool] = True
@@ -77,8 +78,8 @@ class VmapLevel(Level):
         return bool(self.written) and self.batch_of(x) is not None
 
     def batch_of(self, x: Any) -> Tensor | None:
-        """Return the entries of a tensor without a wrapper, if a spread tensor was written to it;
-        otherwise None."""
+        """Return the entries of a tensor without a wrapper, if a spread tensor was written to it.
+        Otherwise return None."""
         if not self.written or isinstance(x, Wrapper) or not isinstance(x, Tensor):
             return None
         found = self.written.get(id(x._storage))
@@ -108,8 +109,8 @@ class VmapLevel(Level):
             self.written[id(storage)] = storage, elements.expand(self.size, count).clone()
 
     def _with_spread(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """Do the work of `_compute` for operands with spread batches. Mark the results as spread,
-        so that they can be written to tensors without a batch."""
+        """Do the work of `_compute` for operands with spread batches, and mark the results as
+        spread, so that they can be written to tensors without a batch."""
         given, target = [self._entered(x) for x in args], args[0]
         own: list[Any] = [x for x in tensors_in(given) if self.owns(x)]
         are_spread = all(x.is_spread for x in own)
@@ -149,8 +150,8 @@ class VmapLevel(Level):
         return outside(self, random.drawn_plainly, self, entry, args)
 
     def _inplace(self, entry: Entry, args: Sequence[Any]) -> Any:
-        """Compute the functional form and copy the result to self. If there is no functional form,
-        run entry by entry."""
+        """Compute the functional form of an in-place operator and copy the result to self. If there
+        is no functional form, run entry by entry."""
         operator = entry.operator
         functional = functional_of(operator)
         if functional is None:
@@ -165,7 +166,8 @@ class VmapLevel(Level):
             x.hold(result.value, result._geometry, BATCHED)
             return x
         if is_grad_enabled() and any(map(requires_grad, tensors_in(args))):
-            # A recorded node may save self before it is overwritten, so the node gets a copy.
+            # A recorded node may save self before it is overwritten, so the node gets a copy of
+            # self.
             return x.copy_(call(functional, x.clone(), *rest))
         return x.copy_(call(functional, x, *rest))
 
@@ -181,7 +183,7 @@ class VmapLevel(Level):
         return self._stacked(operator, results)
 
     def _entry(self, value: Any, number: int) -> Any:
-        """Return an argument for the call of one entry."""
+        """Return an argument in the form for the call of one entry."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entry(x, number) for x in value])
         return value.value.select(0, number) if self.owns(value) else value

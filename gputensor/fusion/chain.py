@@ -42,7 +42,7 @@ class Place:
     """A device and a layout of recorded results. There is one object for each device, sizes and
     strides.
 
-    walk: the geometry of the results of these operators.
+    walk: the geometry of results on this device with these sizes and strides.
     """
 
     __slots__ = ("walk", "__weakref__")
@@ -56,8 +56,8 @@ _places: WeakValueDictionary[Any, Place] = WeakValueDictionary()
 
 
 class Stream(NamedTuple):
-    """The random numbers of one call, as a scalar of a chain: the call's position in the
-    generator's stream, and the distribution's parameters."""
+    """The random numbers of one call, in the form of a scalar of a chain: the call's position in
+    the generator's stream, and the distribution's parameters."""
 
     seed: int
     block: int
@@ -93,15 +93,16 @@ class Recorded:
 
     operator: `aten::add.Tensor`. rule: its family's rule (structured/pointwise/); family: the file
     in kernels/ that has its loop; loop: the loop, `add_alpha` instead of `add` if alpha is given.
-    kinds: each input's dtype, or the type of a number. compute: the dtype computed in. geometry: of
-    the result; walk: its sizes and strides, for results of any dtype. result: its dtype. is_move: a
-    copy to another layout, in the same dtype. entry: the operator's own entry, which runs it alone.
-    can_wait: the operator may run later, because only values of elements depend on it. reduces: the
-    dimensions that a reduction reduces; None for results with the walk's sizes. turned: the
-    result's dimension for each of the walk's, if they are in another order; seen: the geometry with
-    the walk's dimensions. feeds: the same, if later steps of the recording may read the result. at:
-    the place of the walk. also: the place of a result with another layout. whole, part, takes_rows:
-    see Note [What takes rows]. dims: the dimensions of a row.
+    kinds: each input's dtype, or the type of a number. compute: the dtype of the computation.
+    geometry: the geometry of the result. walk: the result's sizes and strides, without its dtype.
+    result: the result's dtype. is_move: a copy to another layout, in the same dtype. entry: the
+    operator's own entry, which runs it alone. can_wait: the operator may run later, because only
+    values of elements depend on it. reduces: the dimensions that a reduction reduces; None for
+    results with the walk's sizes. turned: for each dimension of the walk, the result's dimension,
+    if the orders differ. seen: the result's geometry with its dimensions in the walk's order.
+    feeds: equal to seen, if later steps of the recording may read the result. at: the place (device
+    and layout) of the walk. also: the place of the result, if it has another layout. whole, part,
+    takes_rows: see Note [What takes rows]. dims: the dimensions of a row.
     """
 
     def __init__(
@@ -149,7 +150,8 @@ class Recorded:
 
     @property
     def shown(self) -> str:
-        """The geometry of the result with the dimensions that its readers see."""
+        """The geometry of the result, with its dimensions in the order in which readers see
+        them."""
         if self.part:
             return f"{self.result}, {list(self.geometry.sizes)}, its result {self.part}"
         if self.reduces is None:
@@ -167,8 +169,8 @@ def _place(device: Any, shape: Geometry) -> Place:
 
 
 class Instruction(NamedTuple):
-    """One operator applied to values. operands: numbers of values, or of scalars if below 0;
-    params: numbers, below 0, of scalars that are no operands (alpha, bounds)."""
+    """One operator applied to values. operands: the numbers of values; a number below 0 is a
+    scalar's. params: the numbers, below 0, of scalars that are not operands (alpha, bounds)."""
 
     what: Recorded
     operands: tuple[int, ...]
@@ -176,9 +178,9 @@ class Instruction(NamedTuple):
 
 
 class Chain:
-    """See Note [A chain]. stores: the values to store, in the order of the outputs. It contains
-    only operators that these need. walk: sizes and strides of elementwise results. Hashable, as a
-    key of plans."""
+    """An immutable, hashable chain: see Note [A chain]. stores: the values to store, in the order
+    of the outputs. The chain contains only operators that the stores need. walk: the sizes and
+    strides of elementwise results."""
 
     def __init__(
         self, place: device, inputs: tuple[Geometry, ...], scalars: tuple[Any, ...],
@@ -212,18 +214,20 @@ class Chain:
 
     @property
     def are_seen_otherwise(self) -> tuple[bool, ...]:
-        """For each stored value, True if its dimensions differ from the walk's."""
+        """For each stored value, True if its tensor has its dimensions in another order than the
+        walk."""
         return tuple([self.made(x) is not self.geometry(x) for x in self.stores])
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes that one kernel reads and writes: each input once, and the stored values."""
+        """Return the bytes that one kernel reads and writes: each input once, and the stored
+        values."""
         stored = sum([self.geometry(x).nbytes for x in self.stores])
         return stored + sum([unique_bytes(x) for x in self.inputs])
 
     @property
     def bytes_apart(self) -> int:
-        """Bytes that the operators read and write when they run one by one."""
+        """Return the bytes that the operators read and write when they run one by one."""
         total = 0
         for step in self.instructions:
             total += step.what.geometry.nbytes + self.bytes_read(step)
@@ -238,19 +242,19 @@ class Chain:
 
     @property
     def drawn(self) -> list[int]:
-        """The values that are random numbers."""
+        """Return the values that are random numbers."""
         steps = enumerate(self.instructions, len(self.inputs))
         return [n for n, step in steps if step.what.family == "random"]
 
     @property
     def is_reduced(self) -> bool:
-        """True if an instruction takes whole rows, or gives one element per row."""
+        """True if an instruction takes whole rows, or has one result element per row."""
         sizes = self.walk.sizes
         return any([x.what.takes_rows or x.what.walk.sizes != sizes for x in self.instructions])
 
     def needed(self, wanted: Iterable[int], given: Iterable[int] = ()) -> list[int]:
         """Return these values and all values from which they are computed, in order. given: values
-        that need no computation, and are left out."""
+        that are available without computation; they are left out."""
         count, found, given = len(self.inputs), {*wanted}, {*given}
         for n in range(count + len(self.instructions) - 1, count - 1, -1):
             if n in found and n not in given:
@@ -258,8 +262,8 @@ class Chain:
         return sorted([n for n in found if n >= 0 and n not in given])
 
     def origins(self) -> dict[int, int]:
-        """For each value, the value of which it is a layout copy, directly or by other copies; the
-        value itself if it is no copy.
+        """Return for each value the value of which it is a copy to another layout, directly or
+        through other copies. A value that is not a copy stands for itself.
         """
         count = len(self.inputs)
         found = {n: n for n in range(count)}
@@ -308,6 +312,6 @@ class Chain:
 
 
 def unique_bytes(shape: Geometry) -> int:
-    """Bytes to read of an operand; a repeated element counts once."""
+    """Return the bytes to read of an operand. A repeated element counts once."""
     seen = prod([n for n, stride in zip(shape.sizes, shape.strides) if stride])
     return shape.dtype.itemsize * min(seen, shape.numel)

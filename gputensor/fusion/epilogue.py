@@ -1,11 +1,12 @@
-"""Operators on results of reductions, joined to the end of the reducing chain.
+"""Appending of operators that read a reduction's result to the chain of the reduction.
 
 Note [A chain that goes on over results]
-A reduction's result has fewer elements than its operand, so its readers are in a recording of their
-own. When one of the two recordings runs while the other waits, the later one's steps are appended
-to the earlier one: the chain then ends in instructions with the layout of a result, its tail, and
-the reduction's kernel continues with the result in a register. Only CUDA's executor does this
-(cuda/reductions.py); on the CPU a separate chain costs no launch.
+A reduction's result has fewer elements than its operand, so operators that read it are in another
+recording. When one of the two recordings has to run and the other still waits, the steps of the
+later recording are appended to the earlier one. The chain then ends with instructions that have the
+layout of the result. These instructions are the chain's tail. The reduction's kernel computes them
+while the result is in a register. Only CUDA's executor does this (cuda/reductions.py); on the CPU a
+separate chain costs no launch.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .record.pending import Pending
 if TYPE_CHECKING:
     from .record.recording import Recording
 
-# Instructions of a tail: each of them runs in one thread for a result.
+# The maximum number of instructions in a tail. One thread runs them for each result.
 _LONGEST = 32
 
 
@@ -72,9 +73,10 @@ def _goes_on(first: Recording, later: Recording) -> bool:
 
 
 class Tail(NamedTuple):
-    """The end of a chain. chain: the tail as a chain; takes: its inputs as values of the whole
-    chain, the last reduction's result first, if it reads one; stores: the values it stores; head:
-    the chain before it, which stores its own outputs and then the tail's inputs."""
+    """The end of a chain. chain: the tail as a chain of its own. takes: its inputs, as values of
+    the whole chain; the last reduction's result is first, if the tail reads it. stores: the values
+    that it stores. head: the chain before the tail, which stores its own outputs and then the
+    inputs of the tail."""
 
     chain: Chain
     takes: list[int]

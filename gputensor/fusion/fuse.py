@@ -1,5 +1,5 @@
-"""`gt.fuse`: a block, or a function, in which element-by-element operators run as chains;
-`gt.fuse.explain(f, *args)`: the chains of a function's operators, and why each one ended."""
+"""`gt.fuse`: a block, or a function, in which element-by-element operators run as chains.
+`gt.fuse.explain(f, *args)` shows the chains of a function's operators, and why each one ended."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Explanation:
         return sum(chain.bytes_apart for chain, _ in self.chains)
 
     def to_dict(self) -> dict[str, Any]:
-        """The explanation as data. operators: the number of kernels without fusion."""
+        """Return the explanation as a dict. operators: the number of kernels that would run without
+        fusion."""
         return {
             "chains": [_chain(chain, reason) for chain, reason in self.chains],
             "operators": sum([len(chain.instructions) for chain, _ in self.chains]),
@@ -52,7 +53,8 @@ class Explanation:
         }  # fmt: skip
 
     def lines(self) -> list[str]:
-        """Text of each chain with its source and why it ended, and the total bytes."""
+        """Return lines of text: each chain with its source and the reason why it ended, and the
+        total bytes."""
         lines = []
         for number, (chain, reason) in enumerate(self.chains):
             count = len(chain.instructions)

@@ -1,5 +1,5 @@
-"""Running a chain: by its device's executor, or in stages: kernels of several operators, and
-operators one by one.
+"""Running of a chain: by its device's executor, or in stages, which are kernels of several
+operators or single operators.
 
 Memory for values between stages is allocated when a stage makes them, and released after the last
 stage that reads them.
@@ -49,7 +49,7 @@ def run_chain(
 
 
 def prepared(chain: Chain) -> Run:
-    """The function that runs a chain."""
+    """Return the function that runs a chain."""
     run = _plans.get(chain)
     if run is None:
         if len(_plans) >= _BOUND:
@@ -75,8 +75,8 @@ def _prepared(chain: Chain) -> Run:
 
 
 def _drawn_first(chain: Chain) -> list[Stage]:
-    """Return stages that draw a chain's random numbers before they run the rest, for executors that
-    cannot draw within a chain."""
+    """Return stages for executors that cannot draw random numbers within a chain: the first stages
+    draw the chain's random numbers, then the rest runs."""
     stages, drawn = [alone(chain, n) for n in chain.drawn], chain.drawn
     if (rest := _without_draws(chain)) is not None:
         stores = [n for n in dict.fromkeys(chain.stores) if n not in drawn]
@@ -105,7 +105,8 @@ def _with_the_walks_dimensions(
 
 
 def _bound(chain: Chain, bind_op: stub.Bind) -> Run | None:
-    """The launch of a device's own kernel for a chain. See Note [A device's stub for chains]."""
+    """Return the launch of a device's own kernel for a chain. See Note [A device's stub for
+    chains]."""
     place = chain.device
     launch = bind_op(stub.CHAIN, chain)
     if launch is None:
@@ -132,7 +133,7 @@ def _executor(chain: Chain) -> Any:
 
 
 def source(chain: Chain) -> str | None:
-    """The source that a chain is compiled from; None if nothing is compiled."""
+    """Return the source from which a chain is compiled, or None if nothing is compiled."""
     write: Callable[[Chain], str | None] | None = getattr(_executor(chain), "source", None)
     if write is None or stub.registered(stub.CHAIN, stub.CHAIN, chain.device.type) is not None:
         return None
@@ -143,10 +144,11 @@ def source(chain: Chain) -> str | None:
 
 
 class Stage(NamedTuple):
-    """Instructions that run as one. takes: the values that it reads; makes: the values that it
-    writes. run: takes these values, which are ndarrays on the CPU and else tensors, and the chain's
-    scalars. It may return False if it has written nothing; then the operators with the results
-    `steps` run one by one. program: the same as `(*makes, *takes, scalars, True)`, if there is one.
+    """Instructions that run together. takes: the values that they read. makes: the values that they
+    write. run: a function of these values and the chain's scalars; values are ndarrays on the CPU,
+    otherwise tensors. It may return False if it has written nothing; then the operators with the
+    results `steps` run one by one. program: a function for the same computation, called as
+    `(*makes, *takes, scalars, True)`, if there is one.
     """
 
     takes: Sequence[int]
@@ -199,7 +201,7 @@ def _over_values(chain: Chain, stages: Sequence[Stage]) -> Run:
             of = [values[x] for x in one.takes], [values[x] for x in one.makes], scalars
             if one.run(*of) is False:
                 otherwise(chain, one)(*of)
-            del of  # no reference to dead values is left
+            del of  # drop the references to values that are no longer needed
             for x in dead:
                 values[x] = None
         for to, source in again:
@@ -224,7 +226,7 @@ def all_alone(chain: Chain) -> list[Stage]:
 
 
 def alone(chain: Chain, value: int) -> Stage:
-    """Return the stage of one operator, which gives this value."""
+    """Return the stage of the single operator that computes this value."""
     step = chain.instructions[value - len(chain.inputs)]
     what, entry, params = step.what, step.what.entry, step.params
     makes, all_results = results(chain, value)
@@ -246,7 +248,7 @@ def alone(chain: Chain, value: int) -> Stage:
                 parallel.pointwise(entry.loop, given, beside, outputs[0], entry.block)
             else:
                 quiet.run(entry.loop, *given, *beside, outputs[0])
-        else:  # addresses select the launch
+        else:  # the addresses of operands select the launch
             table, out = what.operator.table, outputs[0]
             found = pointwise.find_entry(table, what.rule, what.loop, out, tuple(given))
             found.write(out, tuple(given), beside)
@@ -255,8 +257,8 @@ def alone(chain: Chain, value: int) -> Stage:
 
 
 def results(chain: Chain, value: int) -> tuple[list[int], Callable[[Sequence[Any]], Sequence[Any]]]:
-    """Return the values that an operator gives, and a function that adds memory for further
-    results, which nothing reads, to those of these values."""
+    """Return the values that an operator computes. Also return a function that completes the list
+    of these values with memory for further results, which nothing reads."""
     further = {
         x.what.part: n for n, x in enumerate(chain.instructions, len(chain.inputs))
         if x.what.part and x.operands[0] == value

@@ -1,4 +1,4 @@
-"""`gt.nn`: modules, parameters and functions of networks, under the names of `torch.nn`.
+"""`gt.nn`: modules, parameters and functions of neural networks, under the names of `torch.nn`.
 
 A module's `state_dict()` has PyTorch's names and shapes, so that weights can be exchanged in both
 directions.

@@ -1,5 +1,5 @@
-"""Initialisation of parameters, `gt.nn.init`: functions that fill a tensor in place, by PyTorch's
-formulas. Autograd does not record them.
+"""`gt.nn.init`: functions that initialise a parameter in place, by PyTorch's formulas. Autograd
+does not record them.
 
 Source: torch/nn/init.py.
 """
@@ -29,7 +29,7 @@ _LINEAR = (
 
 @declares()
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The recommended gain for a nonlinearity."""
+    """Return the recommended gain for a nonlinearity."""
     if nonlinearity in _LINEAR:
         return 1.0
     if nonlinearity == "tanh":
@@ -46,7 +46,8 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _fans(op: str, tensor: Tensor) -> tuple[int, int]:
-    """Return (fan_in, fan_out): the numbers of inputs per output, and of outputs per input."""
+    """Return (fan_in, fan_out): the number of inputs of each output, and of outputs of each
+    input."""
     if tensor.ndim < 2:
         raise errors.wrong_shape(op, "tensor", "have at least two dimensions", tensor)
     field = math.prod(tensor.shape[2:])
@@ -69,7 +70,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 @declares()
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with numbers of a normal distribution."""
+    """Fill with normally distributed numbers."""
     return tensor.normal_(mean, std, generator=generator)
 
 
@@ -79,7 +80,8 @@ def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Fill with a normal distribution truncated to [a, b], by the inverse distribution function."""
+    """Fill with numbers of a normal distribution truncated to [a, b], computed by the inverse
+    distribution function."""
     given = (("mean", mean), ("std", std), ("a", a), ("b", b))
     mean, std, a, b = (real("trunc_normal_", arg, value) for arg, value in given)
     low, high = (0.5 * (1 + math.erf((x - mean) / std / math.sqrt(2))) for x in (a, b))
@@ -118,14 +120,14 @@ def eye_(tensor: Tensor) -> Tensor:
 
 @declares()
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Glorot initialisation with uniform numbers."""
+    """Fill with uniform numbers by Glorot's formula."""
     bound = gain * math.sqrt(6.0 / sum(_fans("xavier_uniform_", tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 @declares()
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Glorot initialisation with normal numbers."""
+    """Fill with normally distributed numbers by Glorot's formula."""
     std = gain * math.sqrt(2.0 / sum(_fans("xavier_normal_", tensor)))
     return normal_(tensor, 0.0, std, generator)
 
@@ -135,7 +137,7 @@ def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:  # fmt: skip
-    """He initialisation with uniform numbers."""
+    """Fill with uniform numbers by He's formula."""
     if 0 in tensor.shape:
         return tensor
     gain = calculate_gain(nonlinearity, a)
@@ -148,7 +150,7 @@ def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:  # fmt: skip
-    """He initialisation with normal numbers."""
+    """Fill with normally distributed numbers by He's formula."""
     if 0 in tensor.shape:
         return tensor
     gain = calculate_gain(nonlinearity, a)
@@ -159,8 +161,8 @@ def kaiming_normal_(
 @declares()
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with orthogonal rows or columns. All dimensions after the first together count as
-    columns."""
+    """Fill with orthogonal rows or columns. All dimensions after the first one count as one
+    dimension of columns."""
     from .. import linalg
     from .._generated import functions
 
@@ -179,7 +181,8 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
 @declares()
 @no_grad()
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Fill a convolution's weight (3 to 5 dimensions) with the identity on channels, by group."""
+    """Fill a convolution's weight (3 to 5 dimensions) so that the convolution copies channels
+    within each group."""
     if not 3 <= tensor.ndim <= 5:
         raise errors.wrong_value("dirac_", "tensor", "have 3 to 5 dimensions", tensor)
     if type(groups) is not int or groups < 1 or tensor.shape[0] % groups:
@@ -196,7 +199,8 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 @declares()
 @no_grad()
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Fill a matrix with normal numbers; a fraction `sparsity` of each column is zero."""
+    """Fill a matrix with normally distributed numbers. A fraction `sparsity` of each column is
+    zero."""
     from .._generated import functions
 
     if tensor.ndim != 2:
@@ -212,7 +216,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     return tensor
 
 
-# Private names that timm and transformers import; they may change.
+# Private names, which may change, for the libraries timm and transformers.
 
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""`gt.nn.parallel`: data parallel training.
+"""`gt.nn.parallel`: data-parallel training.
 
 Each process trains a copy of the module on its own batches.
 """

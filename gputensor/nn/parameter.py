@@ -1,4 +1,5 @@
-"""Parameter and Buffer: tensors that a Module keeps under the names to which they are assigned."""
+"""Parameter and Buffer: tensors that a Module registers under the attribute names to which they are
+assigned."""
 
 from __future__ import annotations
 
@@ -11,9 +12,10 @@ from ..tensor.tensor import Tensor
 
 
 class Parameter(Tensor):
-    """A tensor over the memory of `data` that a Module's `parameters()` finds.
+    """A tensor over the memory of `data` that a Module registers as a parameter.
 
-    Results of operators are plain tensors. Raises: ArgumentTypeError for a non-Tensor.
+    Results of operators on it are plain tensors. Raises: ArgumentTypeError if `data` is not a
+    Tensor.
     """
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
@@ -46,7 +48,8 @@ def _parameter(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Param
 
 
 class Buffer(Tensor):
-    """A tensor that a Module registers as a buffer. persistent: `state_dict()` contains it."""
+    """A tensor that a Module registers as a buffer. persistent: True if `state_dict()` contains
+    it."""
 
     persistent: bool
 
@@ -67,7 +70,7 @@ def _memory(name: str, data: Any) -> Tensor:
 
 
 class _Uninitialized:
-    """A tensor without sizes yet, of a lazy module."""
+    """A parameter or buffer of a lazy module that has no sizes yet."""
 
     cls_to_become: Any
 
@@ -78,7 +81,8 @@ class _Uninitialized:
         return given(cls, empty(0, device=device, dtype=dtype), *args, **kwargs)
 
     def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        """Become a usual parameter or buffer of these sizes, with undefined values."""
+        """Change this object to an ordinary parameter or buffer of these sizes, with undefined
+        values."""
         from .._generated.functions import empty
 
         made: Any = {"device": device or self.device, "dtype": dtype or self.dtype}
@@ -94,17 +98,17 @@ class _Uninitialized:
 
 
 class UninitializedParameter(_Uninitialized, Parameter):
-    """A Parameter without sizes; the first input of its lazy module sets them."""
+    """A Parameter without sizes. The first input of its lazy module determines them."""
 
     cls_to_become = Parameter
 
 
 class UninitializedBuffer(_Uninitialized, Buffer):
-    """A Buffer without sizes; the first input of its lazy module sets them."""
+    """A Buffer without sizes. The first input of its lazy module determines them."""
 
     cls_to_become = Buffer
 
 
 def is_lazy(param: Any) -> bool:
-    """True for a parameter or buffer without sizes."""
+    """True for a parameter or buffer that has no sizes yet."""
     return isinstance(param, _Uninitialized)

@@ -1,4 +1,4 @@
-"""Adafactor: keeps the average squares of a matrix as one row and one column. Source:
+"""Adafactor: stores the average squares of a matrix's gradient as one row and one column. Source:
 torch/optim/_adafactor.py, the loop over single tensors."""
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from .optimizer import Optimizer
 
 
 class Adafactor(Optimizer):
-    """Adafactor: divides the gradient by the root of its average square; steps are relative to the
-    parameter's size.
+    """Adafactor: divides the gradient by the root of its average square. The steps are relative to
+    the parameter's size.
 
-    For a parameter of two or more dimensions the state holds only the squares' means along the last
-    two dimensions. The host reads norms at each step.
+    For a parameter of two or more dimensions, the state holds only the means of the squares along
+    the last two dimensions. The host reads norms at each step.
 
     Args:
         lr: the largest relative step; step n uses min(lr, 1 / sqrt(n)).
@@ -59,7 +59,8 @@ class Adafactor(Optimizer):
                 raise self._must("params", "not be complex", p, errors.ArgumentTypeError)
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
-        # `_update` applies the decay, because it needs the parameter's norm before the decay
+        # `_update` applies the decay instead, because it needs the parameter's norm before the
+        # decay
         return grad
 
     def _begin(self, p: Tensor, group: Group) -> State:
@@ -84,7 +85,7 @@ class Adafactor(Optimizer):
 
     @staticmethod
     def _mean_square(grad: Tensor, state: State, part: float, root: float) -> Tensor:
-        """Return the new average square. part: the weight of this step's square."""
+        """Return the new average square. part: the weight of the square of this step."""
         if grad.ndim < 2:
             variance: Tensor = state["variance"]
             return variance.lerp_(grad * grad, part).clone()

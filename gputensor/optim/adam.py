@@ -1,4 +1,4 @@
-"""Adam, AdamW and Adamax; SparseAdam raises an error, because there are no sparse tensors.
+"""Adam, AdamW and Adamax. SparseAdam raises an error, because there are no sparse tensors.
 
 Source: torch/optim/adam.py, adamw.py and adamax.py, the loops over single tensors.
 """

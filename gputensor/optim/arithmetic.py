@@ -1,4 +1,4 @@
-"""Arithmetic of optimizers: numbers of a state, and in-place steps that autograd may record."""
+"""Arithmetic of optimizers: numbers in a state, and in-place steps that autograd may record."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from ..tensor.tensor import Tensor
 
 Group = dict[str, Any]
 State = dict[str, Any]
-# a parameter, its gradient and its state
+# A parameter, its gradient and its state.
 Stepped = tuple[Tensor, Tensor, State]
 
 
 def number_dtype(kept: Any = None) -> dtype:
-    """Return the dtype of a number in a state: float64 if the loaded state has a NumPy float64, as
-    for a float64 parameter. Source: torch/optim/optimizer.py, _get_scalar_dtype."""
+    """Return the dtype of a number in a state. It is float64 if the number in the loaded state is a
+    NumPy float64, as for a float64 parameter. Source: torch/optim/optimizer.py, _get_scalar_dtype.
+    """
     is_double = isinstance(kept, np.float64) or get_default_dtype() is float64
     return float64 if is_double else float32
 
 
 def keep(state: State, name: str, value: Any) -> None:
-    """Set a number in a state, rounded to the dtype of the tensor that PyTorch has for it.
+    """Store a number in a state, rounded to the dtype that the number's tensor has in PyTorch.
 
-    A tensor that autograd records stays a tensor, so that gradients flow through later steps.
+    A tensor with a history stays a tensor, so that gradients flow through later steps.
     """
     before = state[name]
     if isinstance(value, Tensor) and value.requires_grad:
@@ -50,22 +51,22 @@ def rounded(value: Any, like: Any = None) -> Any:
 
 
 # Note [Steps that are recorded]
-# A node may save operands or results, which must then not be overwritten. Steps work in place. So
-# if steps are recorded, `fresh` copies operands that a node may save.
+# Steps work in place. If autograd records them, a node may save operands or results, which must
+# then not be overwritten. So `fresh` copies each operand that a node may save.
 
 
 def fresh(x: Tensor) -> Tensor:
-    """Return x, or a copy if steps are recorded. See Note [Steps that are recorded]."""
+    """Return x, or a copy of x if steps are recorded. See Note [Steps that are recorded]."""
     return x.clone() if is_grad_enabled() else x
 
 
 def scalar(value: Any) -> Any:
-    """Return an option of a group: a number or a 0-d tensor."""
+    """Return an option of a group, which is a number or a 0-d tensor."""
     return value.reshape(()) if isinstance(value, Tensor) and value.ndim else value
 
 
 def rate(group: Group) -> Any:
-    """Return the learning rate of a group: a number or a 0-d tensor."""
+    """Return the learning rate of a group, which is a number or a 0-d tensor."""
     return scalar(group["lr"])
 
 
@@ -75,7 +76,7 @@ descend = partial(steps.descend, fresh=fresh)
 
 
 def averages(grad: Tensor, state: State, group: Group) -> tuple[Tensor, Tensor, Any, Any]:
-    """Mix a gradient into the averages that Adam's variants keep, of gradients and of squares.
+    """Update the averages of gradients and of squares, which Adam and its variants keep.
 
     Returns: both averages, and their decay rates.
     """

@@ -1,4 +1,5 @@
-"""Hooks of optimizers: functions called around `step`, `state_dict` and `load_state_dict`.
+"""Hooks of optimizers: functions called before and after `step`, `state_dict` and
+`load_state_dict`.
 
 Source: torch/optim/optimizer.py.
 """
@@ -14,14 +15,14 @@ from ..core import errors
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Hooks of all optimizers.
+# Hooks that were registered for all optimizers.
 _before_all, _after_all = HookDict(), HookDict()
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` before each step of every optimizer.
 
-    See `Optimizer.register_step_pre_hook` for arguments and result of the hook.
+    See `Optimizer.register_step_pre_hook` for the arguments and the result of the hook.
     """
     return RemovableHandle(_before_all, hook, "register_optimizer_step_pre_hook")
 
@@ -32,9 +33,9 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHand
 
 
 def hooked(step: F) -> F:
-    """Return `step` with the hooks around it.
+    """Return a function that calls `step` with the hooks before and after it.
 
-    They run once, even if a step calls the step of its base class.
+    The hooks run once, even if a step calls the step of its base class.
     """
 
     @functools.wraps(step)
@@ -63,9 +64,10 @@ def hooked(step: F) -> F:
 
 
 class Hooked:
-    """Base of `Optimizer` with its hooks and their registration."""
+    """Base class of `Optimizer` with the optimizer's hooks and their registration."""
 
-    # An optimizer's wrapper that does not call `__init__` has no hooks; its step runs without them.
+    # True until `__init__` runs. An optimizer's wrapper that does not call `__init__` has no hooks,
+    # so its step runs without them.
     _is_stepping: bool = True
 
     def __init__(self) -> None:
@@ -96,15 +98,16 @@ class Hooked:
     def register_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call `hook(optimizer)` at the beginning of `state_dict`. prepend: before other hooks."""
+        """Call `hook(optimizer)` at the beginning of `state_dict`. prepend: run the hook before the
+        other hooks."""
         hooks = self._state_dict_hooks[0]
         return RemovableHandle(hooks, hook, "register_state_dict_pre_hook", prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call `hook(optimizer, state_dict)` at the end of `state_dict`; a result that is not None
-        replaces the dict. prepend: before other hooks."""
+        """Call `hook(optimizer, state_dict)` at the end of `state_dict`. A result that is not None
+        replaces the dict. prepend: run the hook before the other hooks."""
         hooks = self._state_dict_hooks[1]
         return RemovableHandle(hooks, hook, "register_state_dict_post_hook", prepend)
 
@@ -112,13 +115,15 @@ class Hooked:
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` at the beginning of `load_state_dict`, with a shallow
-        copy; a result that is not None is loaded instead. prepend: before other hooks."""
+        copy of the dict. A result that is not None is loaded instead. prepend: run the hook before
+        the other hooks."""
         hooks = self._load_state_dict_hooks[0]
         return RemovableHandle(hooks, hook, "register_load_state_dict_pre_hook", prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call `hook(optimizer)` at the end of `load_state_dict`. prepend: before other hooks."""
+        """Call `hook(optimizer)` at the end of `load_state_dict`. prepend: run the hook before the
+        other hooks."""
         hooks = self._load_state_dict_hooks[1]
         return RemovableHandle(hooks, hook, "register_load_state_dict_post_hook", prepend)

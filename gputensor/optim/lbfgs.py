@@ -1,5 +1,5 @@
-"""L-BFGS with an optional line search. Source: torch/optim/lbfgs.py and its sources, minFunc and
-torch/optim's lswolfe.lua and polyinterp.lua."""
+"""L-BFGS with an optional line search. Source: torch/optim/lbfgs.py and the code that it is based
+on: minFunc, and lswolfe.lua and polyinterp.lua of torch/optim."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..tensor.tensor import Tensor
 from .arithmetic import Group, State, rate
 from .optimizer import Optimizer
 
-# Constants of the Armijo condition (decrease of the loss) and the Wolfe condition (decrease of the
-# slope), as fractions of the slope at the start.
+# Constants of the Armijo condition (sufficient decrease of the loss) and the Wolfe condition
+# (sufficient decrease of the slope), as fractions of the slope at the start.
 _LEAST_FALL, _MOST_SLOPE = 1e-4, 0.9
 _LEAST_CURVATURE = 1e-10
 
 
 class LBFGS(Optimizer):
-    """A quasi-Newton method, which calls the closure several times per step.
+    """L-BFGS, a quasi-Newton method that calls the closure several times per step.
 
-    All parameters form one vector; they must be in one group and on one device.
+    All parameters form one vector. They must be in one group and on one device.
 
     Args:
         lr: length of a move along the direction; for the first move it is divided by the gradient's
@@ -69,7 +69,7 @@ class LBFGS(Optimizer):
 
     @declares(closure="Callable")
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Minimise the closure's result, for at most `max_iter` iterations.
+        """Minimise the loss that the closure returns, in at most `max_iter` iterations.
 
         Args:
             closure: computes and returns the loss, and calls backward; called with grad enabled.
@@ -86,7 +86,8 @@ class LBFGS(Optimizer):
 
 @dataclass(slots=True)
 class _Point:
-    """A point along a direction: its distance, the loss, the gradient and the slope there."""
+    """A point along a direction: its distance from the start, and the loss, the gradient and the
+    slope there."""
 
     at: Any
     loss: float
@@ -95,11 +96,11 @@ class _Point:
 
 
 class _Descent:
-    """One call of `LBFGS.step`."""
+    """The computation of one call of `LBFGS.step`."""
 
     def __init__(self, group: Group, states: Any, closure: Callable[[], Any]) -> None:
         self.group, self.closure, self.params = group, closure, group["params"]
-        # The first parameter has the state of all parameters, as in PyTorch's state dicts.
+        # The state of all parameters is stored at the first parameter, as in PyTorch's state dicts.
         self.state: State = states[self.params[0]]
         for name in ("func_evals", "n_iter"):
             self.state.setdefault(name, 0)
@@ -198,7 +199,7 @@ class _Descent:
     # --- the line search ------------------------------------------------------------------------
 
     def _search(self, start: _Point, move: Any, direction: Tensor) -> tuple[float, Tensor, Any]:
-        """Return loss, gradient and length of a move that `strong_wolfe` finds."""
+        """Return the loss, the gradient and the length of the move that `strong_wolfe` finds."""
         origin = [p.clone() for p in self.params]
         least, most = self.group["tolerance_change"], self.group["max_eval"] - self.calls
 
@@ -217,12 +218,13 @@ def strong_wolfe(
     point: Callable[[Any], _Point], start: _Point, move: Any, size: Any, limits: tuple[float, int],
     conditions: tuple[float, float] = (_LEAST_FALL, _MOST_SLOPE),
 ) -> _Point:  # fmt: skip
-    """Return the point of a move that meets the strong Wolfe conditions, or the best one tried.
+    """Return the point of a move that meets the strong Wolfe conditions. If no move does, return
+    the best point that was tried.
 
-    First bracket a move, then narrow the bracket by cubic interpolation.
+    The search first brackets a move, then narrows the bracket by cubic interpolation.
 
-    point: evaluates a move. size: of the direction's greatest element. limits: the least change of
-    an element, and the number of moves that are tried.
+    point: a function that evaluates a move. size: the magnitude of the direction's greatest
+    element. limits: the least change of an element, and the maximum number of moves to try.
     """
     (least, most), (fall, level) = limits, conditions
 
@@ -271,11 +273,12 @@ def strong_wolfe(
 
 
 def _minimum(one: _Point, two: _Point, reach: tuple[Any, Any] | None = None) -> Any:
-    """Return the minimum, within `reach`, of the cubic through two points with their slopes; the
-    middle of `reach` if it has none. reach: by default the interval between the points."""
+    """Return the position, within `reach`, of the minimum of the cubic through two points with
+    their slopes. If the cubic has no minimum, return the middle of `reach`. reach: by default the
+    interval between the points."""
     left, right = reach or (min(one.at, two.at), max(one.at, two.at))
     near, far = (one, two) if one.at <= two.at else (two, one)
-    # the operands are in PyTorch's order, for equal rounding
+    # The operands are in PyTorch's order, so that rounding is equal.
     d1 = one.slope + two.slope - 3 * (one.loss - two.loss) / (one.at - two.at)
     square = d1**2 - one.slope * two.slope
     if not square >= 0:

@@ -16,9 +16,11 @@ _MOST_STEPS = 100
 
 
 class Muon(Optimizer):
-    """Step along the orthogonal matrix nearest to the average gradient; for matrices only.
+    """Step along the orthogonal matrix nearest to the average gradient. All parameters must be
+    matrices.
 
-    A Newton-Schulz iteration in bfloat16 approximates it: singular values are between 0.5 and 1.5.
+    A Newton-Schulz iteration in bfloat16 approximates the orthogonal matrix. The singular values of
+    the result are between 0.5 and 1.5.
 
     Args:
         weight_decay: the parameter shrinks by lr * weight_decay.

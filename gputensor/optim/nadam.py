@@ -58,9 +58,11 @@ class NAdam(Optimizer):
 
 
 class RAdam(Optimizer):
-    """Rectified Adam: the first steps use the average gradient alone.
+    """Rectified Adam: the first steps follow the average gradient, without a division by average
+    squares.
 
-    Once the average of squares covers enough steps, it is used with a factor that grows to 1.
+    Once the average of squares covers enough steps, the steps are divided by its root, with a
+    factor that grows to 1.
 
     Args:
         betas: decay rates of the averages of gradients and of squares.
@@ -89,7 +91,7 @@ class RAdam(Optimizer):
         average, square, beta1, beta2 = averages(grad, state, group)
         bias1, bias2 = 1 - beta1**step, 1 - beta2**step
         direction = fresh(average) / bias1 * rate(group)
-        # Effective number of squares in the average, now and after many steps.
+        # The effective number of squares in the average, now and after many steps.
         most = 2 / (1 - beta2) - 1
         worth = most - 2 * step * beta2**step / bias2
         enough = worth > 5

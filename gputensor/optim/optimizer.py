@@ -1,4 +1,5 @@
-"""The base of optimizers: parameter groups, a state for each parameter, and the loop of a step.
+"""The base class of optimizers: parameter groups, a state for each parameter, and the loop of a
+step.
 
 Source: torch/optim/optimizer.py.
 """
@@ -29,7 +30,7 @@ from .hooks import (
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
-# Options that are True, False, None or missing.
+# Options that must be True, False, None or missing.
 _FLAGS = (
     "nesterov", "amsgrad", "maximize", "decoupled_weight_decay", "centered", "capturable",
     "foreach", "fused", "differentiable",
@@ -37,11 +38,12 @@ _FLAGS = (
 
 
 class Optimizer(Hooked):
-    """Base of optimizers: groups of parameters with their options, and a state for each parameter.
+    """Base class of optimizers: groups of parameters with their options, and a state for each
+    parameter.
 
-    An optimizer of this package defines a constructor with its options, `_begin`, which makes the
-    state of one parameter, and `_update`, the formula of one step. A user's class may define `step`
-    instead.
+    Each optimizer of this package defines a constructor with its options, `_begin` and `_update`.
+    `_begin` makes the state of one parameter; `_update` is the formula of one step. A user's class
+    may define `step` instead.
 
     param_groups: dicts with `params` and the options. state: parameter -> its state.
 
@@ -55,16 +57,17 @@ class Optimizer(Hooked):
         tensors, and to the gradients. The parameters must not be leaves that require grad then.
     """
 
-    # Names of numbers in a parameter's state: Python numbers on the host; with capturable=True
-    # 0-d tensors on the parameter's device. In a state dict all are 0-d tensors.
+    # The names of numbers in a parameter's state. They are Python numbers, or, with
+    # capturable=True, 0-d tensors on the parameter's device. In a state dict, all are 0-d tensors.
     _numbers: tuple[str, ...] = ("step",)
-    # True if complex parameters are stepped as real views.
+    # True if complex parameters are stepped as views of real numbers.
     _steps_reals = True
-    # True if a step treats each element alone, so that it can be one pass: see passes.py.
+    # True if a step computes each element independently of the others, so that it can be one pass
+    # over memory: see passes.py.
     _is_elementwise = False
-    # False for a user's formula: its options may be any values.
+    # True if the options are checked. A user's formula may have options of any values.
     _is_checked = True
-    # Options that must be numbers, and options that must also not be negative.
+    # _plain: options that must be numbers. _not_negative: options that must also not be negative.
     _plain: tuple[str, ...] = ()
     _not_negative: tuple[str, ...] = ("lr", "weight_decay", "momentum", "eps")
 
@@ -88,8 +91,8 @@ class Optimizer(Hooked):
             self.add_param_group(group)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Do not count steps for a subclass without `_update`: its own `step` counts them if
-        needed."""
+        """Do not count steps for a subclass without `_update`. Its own `step` counts them if
+        necessary."""
         super().__init_subclass__(**kwargs)
         if cls._update is Optimizer._update:
             cls._numbers = ()
@@ -99,7 +102,7 @@ class Optimizer(Hooked):
         """Add a group of parameters.
 
         Args:
-            param_group: `params`, tensors or pairs of a name and a tensor, and the group's options.
+            param_group: a dict of `params` (tensors or (name, tensor) pairs) and options.
         """
         if not isinstance(param_group, dict):
             raise self._must("param_group", "be a dict", param_group, errors.ArgumentTypeError)
@@ -134,7 +137,7 @@ class Optimizer(Hooked):
         self.param_groups.append(made)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Remove the gradients, or with set_to_none=False set them to zeros."""
+        """Remove the gradients, or, with set_to_none=False, set them to zeros."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
@@ -176,11 +179,13 @@ class Optimizer(Hooked):
     def _step_by_operators(self, stepped: Stepped, group: Group) -> None:
         p, grad, state = stepped
         self._apply(p, grad, state, group)
-        if self._has_state(group):  # if the update raises, no state is added and no step is counted
+        # if the update raises an error, no state is added and no step is counted
+        if self._has_state(group):
             self.state[p] = state
 
     def _set_numbers(self, stepped: Stepped, numbers: State, group: Group) -> None:
-        """Set the numbers of a state after a pass, and add the state; None removes a number."""
+        """Store the numbers of a state after a pass, and add the state to the optimizer. The value
+        None removes a number."""
         p, _, state = stepped
         for name, number in numbers.items():
             if number is None:
@@ -193,7 +198,7 @@ class Optimizer(Hooked):
     def _states(self, group: Group) -> list[Stepped]:
         """Return the parameters that have a gradient, each with its gradient and its state."""
         kept = self.state if self._has_state(group) else {}
-        made: dict[Tensor, State] = {}  # a group may hold a parameter twice
+        made: dict[Tensor, State] = {}  # a group may contain a parameter twice
         found = []
         for p in group["params"]:
             if (grad := p.grad) is not None:
@@ -206,7 +211,7 @@ class Optimizer(Hooked):
         return found
 
     def _apply(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        """Step one parameter and its state, in place, by operators."""
+        """Step one parameter and its state in place, by separate operators."""
         grad = -grad if group.get("maximize") else grad
         step = self._stepped(p, state, group) if "step" in self._numbers else None
         grad = self._decayed(p, grad, group)
@@ -220,7 +225,8 @@ class Optimizer(Hooked):
             state["step"] = step
 
     def _decayed(self, p: Tensor, grad: Tensor, group: Group) -> Tensor:
-        """Return the gradient with weight decay added; if decoupled, shrink the parameter."""
+        """Return the gradient with weight decay added. If the decay is decoupled, shrink the
+        parameter instead."""
         decay, is_decoupled = scalar(group.get("weight_decay")), group.get("decoupled_weight_decay")
         if not isinstance(decay, Tensor) and not decay:
             return grad
@@ -229,14 +235,15 @@ class Optimizer(Hooked):
     # --- state --------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return state and options by parameter number, in PyTorch's format, for `gt.save`.
+        """Return the options, and the states by parameter number, in PyTorch's format, for
+        `gt.save`.
 
-        Tensors are the optimizer's own, not copies, except for numbers kept on the host.
+        Tensors are not copied, except for numbers that are kept on the host.
         """
         for hook in list(self._state_dict_hooks[0].values()):
             hook(self)
         listed = [p for group in self.param_groups for p in group["params"]]
-        # a parameter that is listed twice keeps the lower number
+        # a parameter that is listed twice has the lower number
         numbers = {p: n for n, p in reversed([*enumerate(listed)])}
         found: dict[str, Any] = {
             "state": {numbers.get(p, p): self._saved(state) for p, state in self.state.items()},
@@ -252,7 +259,8 @@ class Optimizer(Hooked):
         return found
 
     def _saved(self, state: Any) -> Any:
-        if not isinstance(state, dict):  # a user's entry, not of a parameter
+        # the entry was added by the user and does not belong to a parameter
+        if not isinstance(state, dict):
             return state
         return {
             name: value if name not in self._numbers or isinstance(value, Tensor)
@@ -262,9 +270,9 @@ class Optimizer(Hooked):
 
     @declares(first=True, state_dict="dict")
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load state and options; tensors are copied to their parameters' dtype and device.
+        """Load states and options. Tensors are copied to the dtype and device of their parameters.
 
-        Raises: ArgumentValueError if the groups have other sizes; nothing is changed then.
+        Raises: ArgumentValueError if the groups have other sizes. In this case nothing is changed.
         """
         state_dict = dict(state_dict)
         for hook in list(self._load_state_dict_hooks[0].values()):
@@ -306,8 +314,8 @@ class Optimizer(Hooked):
         }  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes to copy and to pickle: all except hooks, which may refer to any
-        object."""
+        """Return the attributes that are copied and pickled: all except hooks, which may refer to
+        any object."""
         hooks = vars(Hooked())
         return {name: value for name, value in vars(self).items() if name not in hooks}
 
@@ -325,7 +333,7 @@ class Optimizer(Hooked):
     # --- for subclasses -------------------------------------------------------------------------
 
     def _check(self, group: Group) -> None:
-        """Raise for an invalid option of a group."""
+        """Raise an error for an invalid option of a group."""
         for name in self._plain:
             self._number(name, group[name])
         for name in self._not_negative:
@@ -341,7 +349,8 @@ class Optimizer(Hooked):
                 raise self._must("fused", f"not come with {other}=True", True)
 
     def _begin(self, p: Tensor, group: Group) -> State:
-        """Return the state of a parameter before its first step; zeros may be left out."""
+        """Return the state of a parameter before its first step. Numbers of `_numbers` that are 0
+        may be left out."""
         return {}
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group, step: Any) -> None:
@@ -357,7 +366,8 @@ class Optimizer(Hooked):
         raise NotImplementedError
 
     def _stepped(self, p: Tensor, state: State, group: Group) -> Any:
-        """Return the number of this step, from 1; for a capturable group a tensor on the device."""
+        """Return the number of this step, from 1. For a capturable group it is a tensor on the
+        device."""
         if group.get("capturable"):
             self._to_device(p, state)
         step = state["step"]
@@ -378,7 +388,7 @@ class Optimizer(Hooked):
         return True
 
     def _check_recorded(self) -> None:
-        """Raise if a recorded step would write to a leaf that requires grad."""
+        """Raise an error if a recorded step would write to a leaf that requires grad."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.is_leaf and p.requires_grad and p.grad is not None:
@@ -386,7 +396,8 @@ class Optimizer(Hooked):
                     raise self._must("params", rule, p, errors.AutogradError)
 
     def _check_capture(self) -> None:
-        """Raise if a replay of a captured step would not continue from the previous replay."""
+        """Raise an error if a step is being captured whose replays would not continue from each
+        other: the host would count its steps, or the capture would make its state."""
         if capture.here() is None:
             return
         name = type(self).__name__
@@ -400,7 +411,7 @@ class Optimizer(Hooked):
                     raise errors.capture_refused(f"{name}.step", why)
 
     def _number(self, arg: str, value: Any) -> Any:
-        """Check a number (Python's or NumPy's), or a tensor with one element."""
+        """Check an option that must be a Python or NumPy number, or a tensor with one element."""
         plain = plain_number(value)
         if (plain is None or isinstance(value, np.bool_)) and not isinstance(value, Tensor):
             raise self._must(arg, "be a number", value, errors.ArgumentTypeError)
@@ -413,7 +424,7 @@ class Optimizer(Hooked):
         return value
 
     def _pair(self, arg: str, value: Any, count: int = 2) -> list[Any]:
-        """Check a list or tuple of `count` numbers."""
+        """Check an option that must be a list or tuple of `count` numbers."""
         if not isinstance(value, (list, tuple)) or len(value) != count:
             rule = f"be {'two' if count == 2 else 'three'} numbers"
             raise self._must(arg, rule, value, errors.ArgumentTypeError)
@@ -426,7 +437,7 @@ class Optimizer(Hooked):
 
 
 def passes() -> Any:
-    """Return passes.py as a module. It is imported at the first step, because it imports fusion."""
+    """Return the module passes.py. It is imported at the first step, because it imports fusion."""
     return import_module(f"{__package__}.passes")
 
 

@@ -1,10 +1,10 @@
 """Steps of elementwise optimizers in one pass over memory.
 
-The formula of a step is recorded once for each kind of parameter, on samples of a few elements, by
-the recorder of `gt.fuse`. The recorded chain is one program of the compiled library, or one kernel
-on CUDA, which reads each element of a parameter, of its gradient and of its state once and writes
-it once. A launch on CUDA steps many parameters. The bits equal those of operators that run one by
-one. Complex parameters, and parameters on other devices, are stepped by operators.
+The recorder of `gt.fuse` records the formula of a step once for each kind of parameter, on samples
+of a few elements. The recorded chain is one program of the compiled library, or one kernel on CUDA,
+which reads each element of a parameter, of its gradient and of its state once and writes it once.
+One launch on CUDA steps many parameters. The results have the same bits as if the operators ran one
+by one. Complex parameters, and parameters on other devices, are stepped by operators.
 """
 
 from __future__ import annotations
@@ -32,24 +32,27 @@ if TYPE_CHECKING:
     from .optimizer import Optimizer
 
 _KEYS = (TENSOR_KEYS["cpu"], TENSOR_KEYS["cuda"])
-_SAMPLE = 64  # elements of a sample
-# Recording a step costs as much as the operators for _MANY small parameters, or for one parameter
-# of _LARGE elements.
+_SAMPLE = 64  # the number of elements of a sample
+# Below these bounds operators step the parameters, because recording a step costs as much as the
+# operators for _MANY small parameters, or for one parameter of _LARGE elements.
 _MANY, _LARGE = 12, 1 << 17
-# run(tensors of each parameter, scalars) -> the number of parameters that were stepped, counted
-# from the first one. The others are unchanged.
+# A function that steps parameters: (tensors of each parameter, scalars) -> the number of parameters
+# that were stepped, counted from the first one. The other parameters are unchanged.
 Run = Callable[[list[list[Tensor]], list[Any]], int]
-# (chain, places of its stores and inputs) -> its program; None if the chain is not one program.
+# (chain, places of its stores and inputs) -> its program, or None if the chain cannot be one
+# program.
 _programs: dict[Any, Run | None] = {}
 _BOUND = 1 << 8
 
 
 class _Pass(NamedTuple):
-    """A step of all parameters of one kind. Tensors are numbered: the parameter, its gradient, and
-    the tensors of its state.
+    """A recorded step of all parameters of one kind. Tensors are numbered: the parameter, its
+    gradient, and the tensors of its state.
 
-    run: see `Run`. written: the tensors that are its results. scalars: the chain's numbers.
-    numbers: the state's numbers after the step; None for a number that the step removed."""
+    run: see `Run`. written: the numbers of the tensors that the step writes. scalars: the numbers
+    that the chain uses. numbers: the state's numbers after the step; None for a number that the
+    step removed.
+    """
 
     run: Run
     written: tuple[int, ...]
@@ -58,7 +61,7 @@ class _Pass(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A parameter that waits for its pass."""
+    """A parameter that waits for its pass to run."""
 
     made: _Pass
     tensors: list[Tensor]
@@ -78,9 +81,9 @@ class Passes:
         self._waiting, self._names = [], set[int]()
 
     def step(self, found: list[Stepped]) -> None:
-        """Step parameters in passes, and those that no pass can step by operators."""
+        """Step parameters in passes. Operators step the parameters for which there is no pass."""
         for stepped in found:
-            if id(stepped[0]) in self._names:  # a group may hold a parameter twice
+            if id(stepped[0]) in self._names:  # a group may contain a parameter twice
                 self._run()
             waiting = self._taken(stepped)
             if waiting is not None:
@@ -92,7 +95,7 @@ class Passes:
         self._run()
 
     def _taken(self, stepped: Stepped) -> _Waiting | None:
-        """Return a parameter with its pass; None if operators must step it."""
+        """Return a parameter with its pass, or None if operators must step the parameter."""
         p, grad, state = stepped
         shape = p._geometry
         if self._are_few and shape.numel < _LARGE:
@@ -113,7 +116,8 @@ class Passes:
             self._known[key] = self._recorded(p, state)
         made = self._known[key]
         if made is None or abs(p._ptr() - grad._ptr()) < shape.numel * shape.dtype.itemsize:
-            return None  # a gradient in the parameter's memory would change before it is read
+            # The gradient overlaps the parameter's memory, so it would change before it is read.
+            return None
         return _Waiting(made, tensors, stepped)
 
     def _run(self) -> None:
@@ -123,7 +127,8 @@ class Passes:
         for x in waiting:
             of.setdefault(id(x.made), []).append(x)
         batches = [*of.values()]
-        # Passes in any order, and several parameters at once on CUDA, need separate memory.
+        # If passes run in any order, or several parameters at once on CUDA, their memory must be
+        # separate.
         is_ordered = len(of) < 2 and all([x.stepped[0]._device is CPU for x in waiting[:1]])
         if not is_ordered and not are_apart([(x.tensors, x.made.written) for x in waiting]):
             batches = [[x] for x in waiting]
@@ -142,7 +147,7 @@ class Passes:
             batch = batch[done + 1 :]
 
     def _recorded(self, p: Tensor, given: State) -> _Pass | None:
-        """Record a step of samples. Returns None if the step is more than one chain."""
+        """Record a step on samples. Return None if the step is more than one chain."""
         shape = p._geometry
         if not (shape.dtype.is_floating_point and shape.is_non_overlapping_and_dense):
             return None
@@ -168,7 +173,7 @@ class Passes:
         finally:
             tls.state.set(before)
             current.reset(outside)
-            # drop the recording without running it, and leave no reference cycle
+            # Drop the recording without running it, and without a reference cycle.
             for recording in [*recorder.pending]:
                 recording.close()
                 recording.let_go()
@@ -179,8 +184,8 @@ def _pass(
     recorder: Recorder, samples: list[Tensor], copies: list[Tensor], first: list[Any],
     numbers: State,
 ) -> _Pass | None:  # fmt: skip
-    """Build a pass from the recorded step of copies of samples. first: the recorded steps that made
-    the copies.
+    """Build a pass from a step that was recorded on copies of the samples. first: the recorded
+    operations that made the copies.
     """
     storages = [x._storage for x in copies]
     if any([type(x) is not Pending for x in storages]):
@@ -204,8 +209,8 @@ def _pass(
 
 
 def _program(chain: Chain, places: tuple[int, ...]) -> Run | None:
-    """Return a chain's program; None if the chain is not one program. places: the numbers of the
-    tensors that are its stores and then its inputs."""
+    """Return a chain's program, or None if the chain cannot be one program. places: the numbers of
+    the tensors that are the chain's stores, then of those that are its inputs."""
     made = _without_copies(chain)
     if made is None:
         return None
@@ -232,7 +237,8 @@ def _program(chain: Chain, places: tuple[int, ...]) -> Run | None:
 
 
 def _kernel(chain: Chain, places: tuple[int, ...]) -> Run | None:
-    """Return a chain's launch on CUDA; None if one kernel cannot compute it."""
+    """Return a function that launches the chain on CUDA, or None if one kernel cannot compute
+    it."""
     if stub.registered(stub.CHAIN, stub.CHAIN, "cuda") is not None:
         return None
     launch, index = body.over_lists(chain, places), chain.device.index
@@ -252,8 +258,8 @@ def _kernel(chain: Chain, places: tuple[int, ...]) -> Run | None:
 
 
 def _without_copies(chain: Chain) -> Chain | None:
-    """Let a chain read its inputs instead of copies of them. Returns None if a copy is stored, or
-    two stores have one value."""
+    """Return the chain with its inputs in place of copies of them. Return None if a copy is stored,
+    or if two stores have the same value."""
     count, origins = len(chain.inputs), chain.origins()
     stores = [origins[x] for x in chain.stores]
     if len({*stores}) < len(stores) or min(stores, default=-1) < count:

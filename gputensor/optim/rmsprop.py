@@ -88,7 +88,7 @@ class Adagrad(Optimizer):
             "maximize": maximize, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
-        # make the sums now, because PyTorch's state dicts contain them before the first step
+        # Make the sums now, because PyTorch's state dicts contain them before the first step.
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p] = {"step": 0, **self._begin(p, group)}
@@ -103,7 +103,8 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Adadelta: steps of lr along grad * rms(earlier steps) / rms(gradients).
+    """Adadelta: steps of lr along grad * rms(earlier steps) / rms(gradients), where rms is the root
+    of an average square.
 
     Args:
         rho: decay rate of both average squares.

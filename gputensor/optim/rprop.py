@@ -12,9 +12,11 @@ from .optimizer import Optimizer
 
 
 class Rprop(Optimizer):
-    """Each element has its own step size, initially lr, and moves against its gradient's sign.
+    """Rprop: each element has its own step size, initially lr, and moves against the sign of its
+    gradient.
 
-    The size grows while the sign stays. When it changes, the size shrinks and the element stays.
+    While the sign is the same, the size grows. When the sign changes, the size shrinks and the
+    element does not move.
 
     Args:
         etas: factors of a shrinking size, in (0, 1), and of a growing one, above 1.

@@ -60,7 +60,7 @@ class SGD(Optimizer):
         average = state.get("momentum_buffer") if self._has_state(group) else None
         is_first = state.pop("is_first", average is None)
         if is_first and self._has_state(group):
-            if average is None:  # None may come from a state of PyTorch
+            if average is None:  # a state loaded from PyTorch may contain None
                 average = state["momentum_buffer"] = empty_like(grad)
             average.copy_(grad.detach())
         numbers = rate(group), scalar(group["momentum"]), scalar(group["dampening"])
@@ -68,7 +68,7 @@ class SGD(Optimizer):
 
 
 class ASGD(Optimizer):
-    """Averaged SGD: state["ax"] holds the average of the parameters over late steps.
+    """Averaged SGD: state["ax"] is the average of the parameters over the steps after t0.
 
     The rate of step n is lr / (1 + lambd * lr * n) ** alpha; each step multiplies the parameters by
     1 - lambd * rate.
@@ -112,7 +112,7 @@ class ASGD(Optimizer):
             keep(state, name, value if isinstance(value, Tensor) else rounded(value))
 
     def _rate(self, group: Group, step: Any) -> Any:
-        """Return the rate of the next step."""
+        """Return the learning rate of the next step."""
         lr = rate(group)
         try:
             found = lr / (1 + scalar(group["lambd"]) * lr * step) ** scalar(group["alpha"])

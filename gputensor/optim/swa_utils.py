@@ -39,7 +39,7 @@ def _check_decay(op: str, decay: float) -> None:
 
 @declares()
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """Return a function of (average, new, count): decay * average + (1 - decay) * new.
+    """Return a function (average, new, count) -> decay * average + (1 - decay) * new.
 
     decay: in [0, 1].
     """
@@ -54,7 +54,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
 @declares()
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
-    """Return a function of (averages, new, count) that updates exponential averages in place.
+    """Return a function (averages, new, count) that updates exponential averages in place.
 
     See `get_ema_avg_fn`.
     """
@@ -72,8 +72,8 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
 
 
 def get_swa_avg_fn() -> Average:
-    """Return a function of (average, new, count): the mean of count + 1 tensors, given the mean of
-    the first `count` tensors and the new tensor."""
+    """Return a function (average, new, count) that computes the mean of count + 1 tensors from the
+    mean of the first `count` tensors and the new tensor."""
 
     def swa(average: Tensor, new: Tensor, count: Any) -> Tensor:
         with no_grad():
@@ -84,7 +84,7 @@ def get_swa_avg_fn() -> Average:
 
 
 def get_swa_multi_avg_fn() -> Averages:
-    """Return a function of (averages, new, count) that updates means in place.
+    """Return a function (averages, new, count) that updates means in place.
 
     See `get_swa_avg_fn`.
     """
@@ -98,11 +98,11 @@ def get_swa_multi_avg_fn() -> Averages:
 
 
 class AveragedModel(Module):
-    """A copy of a model with averaged parameters.
+    """A copy of a model whose parameters are averages.
 
-    Each `update_parameters` adds the model's present parameters to the averages; the first call
-    copies them. Buffers are copied, or with use_buffers=True averaged. If the model has batch
-    norms, call `update_bn` to compute the statistics again.
+    Each call of `update_parameters` adds the model's present parameters to the averages; the first
+    call copies them. Buffers are copied. With use_buffers=True they are averaged. If the model has
+    batch norms, call `update_bn` to compute the statistics again.
 
     Args:
         device: the copy's device; None for the model's.
@@ -138,7 +138,7 @@ class AveragedModel(Module):
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
-        """Add the parameters of a model with the same modules to the averages."""
+        """Add the parameters of a model to the averages. The model must have the same modules."""
         pairs = [
             (mine.detach(), new.detach().to(mine.device))
             for mine, new in zip(self._averaged(self.module), self._averaged(model))
@@ -168,7 +168,8 @@ class AveragedModel(Module):
 
 @declares(loader="Iterable")
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the statistics of a model's batch norms again, as means over one pass of data.
+    """Compute the statistics of a model's batch norms anew, as means over one pass through the
+    data.
 
     Args:
         loader: batches; of a list or tuple the first element is the model's input.
@@ -228,7 +229,7 @@ class SWALR(LRScheduler):
         super().step()
 
     def get_lr(self) -> list[float]:
-        # The change begins with this scheduler's first step, whatever last_epoch is.
+        # The change begins with this scheduler's first step, whatever the value of last_epoch.
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)
@@ -241,7 +242,7 @@ class SWALR(LRScheduler):
         return found
 
     def _part(self, step: int) -> float:
-        """Return the fraction of the change after a step, from 0 to 1."""
+        """Return the completed fraction of the change after a step, from 0 to 1."""
         part = max(0, min(1, step / max(1, self.anneal_epochs)))
         return part if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * part)) / 2
 

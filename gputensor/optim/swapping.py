@@ -1,4 +1,4 @@
-"""`swap_in_optimizer_params_and_state`: an optimizer steps other tensors within a block.
+"""`swap_in_optimizer_params_and_state`: an optimizer steps other tensors in a `with` block.
 
 Source: torch/optim/_stateless.py.
 """
@@ -54,7 +54,8 @@ def swap_in_optimizer_params_and_state(
 
 
 def _parameters(optimizer: Optimizer, given: Any) -> list[Tensor]:
-    """Return the tensors to step. Raise unless there are as many as the optimizer has."""
+    """Return the tensors to step. Raise an error unless there is one for each of the optimizer's
+    parameters."""
     if not isinstance(given, dict) or not all(isinstance(x, Tensor) for x in given.values()):
         raise errors.wrong_type(_NAME, "swapin_parameters", "be a dict of Tensors", given)
     count = sum(len(group["params"]) for group in optimizer.param_groups)
@@ -65,7 +66,8 @@ def _parameters(optimizer: Optimizer, given: Any) -> list[Tensor]:
 
 
 def _kept(optimizer: Optimizer, given: Any) -> tuple[dict[Any, State], list[Group]]:
-    """Return state and groups of a state dict. Raise unless they fit the optimizer."""
+    """Return the states and the groups of a state dict. Raise an error unless they fit the
+    optimizer."""
 
     def must(rule: str, got: Any) -> Exception:
         return errors.wrong_value(_NAME, "swapin_optim_state", rule, got)

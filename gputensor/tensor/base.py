@@ -1,4 +1,5 @@
-"""TensorBase: the attributes of a tensor, (storage, offset, geometry, key set), and its memory."""
+"""TensorBase: the attributes of a tensor (storage, offset, geometry and key set), and access to its
+memory."""
 
 from __future__ import annotations
 
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 
 
 class TensorBase:
-    """Slots (for native code): _geometry, _device, _keys; _storage, made when first needed on the
-    CPU (`_get_storage`); _offset in elements; _array, the ndarray of a CPU tensor, made when a
-    kernel first needs it (`_get_array`); _autograd, None while nothing requires a gradient.
-    `__dict__` holds attributes that programs set, as on PyTorch's tensors."""
+    """A tensor's memory, layout and keys, in slots that native code reads: _geometry, _device,
+    _keys; _storage, made when first needed on the CPU (`_get_storage`); _offset in elements;
+    _array, the ndarray of a CPU tensor, made when a kernel first needs it (`_get_array`);
+    _autograd, None while nothing requires a gradient. `__dict__` holds attributes that programs
+    set, as on PyTorch's tensors."""
 
     __slots__ = (
         "_geometry", "_keys", "_device", "_storage", "_offset", "_array", "_autograd",
@@ -41,12 +43,12 @@ class TensorBase:
     _geometry: Geometry
     _keys: int
     _device: device
-    _storage: Storage | Any  # None until `_get_storage` makes it
+    _storage: Storage | Any  # None until `_get_storage` makes the storage
     _offset: int
     _array: Any
     _autograd: Any
 
-    _kind: ClassVar[type[Any]]  # Tensor; its module sets this
+    _kind: ClassVar[type[Any]]  # the class Tensor, set by its module
     _has_handler = False  # True if the class overrides `__gputensor_dispatch__`
     _class_keys = 0  # the keys that the class adds to its tensors
 
@@ -55,11 +57,11 @@ class TensorBase:
         return self._geometry.shape
 
     def size(self, dim: int | None = None) -> Any:
-        """All sizes, or the size of one dimension."""
+        """Return all sizes, or the size of one dimension."""
         return self._geometry.shape if dim is None else self._geometry.sizes[self._dim("size", dim)]
 
     def stride(self, dim: int | None = None) -> Any:
-        """All strides in elements, or the stride of one dimension."""
+        """Return all strides in elements, or the stride of one dimension."""
         strides = self._geometry.strides
         return strides if dim is None else strides[self._dim("stride", dim)]
 
@@ -95,7 +97,7 @@ class TensorBase:
     nelement = numel
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """Return the number of bytes of one element."""
         return self._geometry.dtype.itemsize
 
     @property
@@ -104,15 +106,16 @@ class TensorBase:
 
     @property
     def nbytes(self) -> int:
-        """numel times the bytes of an element."""
+        """The number of elements times the bytes of an element."""
         return self._geometry.nbytes
 
     def storage_offset(self) -> int:
-        """Number of elements from the start of the storage to the tensor's first element."""
+        """Return the number of elements from the start of the storage to the tensor's first
+        element."""
         return self._offset
 
     def is_contiguous(self, memory_format: memory_format = formats.contiguous_format) -> bool:
-        """True if the elements are dense in the order of the format."""
+        """True if the elements are dense in the order of the memory format."""
         geometry = self._geometry
         if memory_format is formats.contiguous_format or memory_format is formats.preserve_format:
             return geometry.is_contiguous
@@ -145,7 +148,7 @@ class TensorBase:
         return self._device is META
 
     def get_device(self) -> int:
-        """The device's index, -1 for a device without one."""
+        """Return the device's index, or -1 for a device without an index."""
         index = self._device.index
         return -1 if index is None else index
 
@@ -154,7 +157,7 @@ class TensorBase:
         return formats.strided
 
     def is_set_to(self, other: TensorBase) -> bool:
-        """True if both have the same storage, offset, sizes and strides."""
+        """True if both tensors have the same storage, offset, sizes and strides."""
         if not isinstance(other, TensorBase):
             raise errors.not_a_tensor("is_set_to", "other", "a Tensor", other)
         return (
@@ -164,7 +167,7 @@ class TensorBase:
 
     @property
     def _version(self) -> int:
-        """Number of writes of operators to this tensor's storage."""
+        """The number of times that operators have written to this tensor's storage."""
         if not self._keys & AD_INPLACE_OR_VIEW:
             raise errors.inference_version()
         return 0 if self._storage is None else self._storage.version
@@ -172,25 +175,26 @@ class TensorBase:
     # --- where its elements are -----------------------------------------------------------------
 
     def _get_array(self) -> np.ndarray[Any, Any]:
-        """Return the ndarray over a CPU tensor's elements. It is one object until the storage
-        changes."""
+        """Return the ndarray over a CPU tensor's elements. Calls return the same object until the
+        storage changes."""
         array: np.ndarray[Any, Any] | None = self._array
         if array is None:
             geometry, storage = self._geometry, self._storage
             if geometry.dtype.is_float8:
-                # Kernels read the bytes of these dtypes (make.as_bytes) or cast them
-                # (structured/float8.py).
+                # Kernels do not read float8 arrays: they read the bytes (make.as_bytes) or cast the
+                # elements (structured/float8.py).
                 raise errors.not_computed("array", "self", geometry.dtype, self)
             if storage is None or self._device is not CPU or self._keys & LAZY:
                 raise errors.no_storage("array", self)
             data = storage._data  # read directly, because a property costs a Python frame
             if data is None:
-                data = storage._array  # no code has read this storage's bytes yet
+                data = storage._array  # no code has used this storage's bytes before
                 if type(data) is not _ndarray or not data.flags.c_contiguous:
                     data = storage.data
                 if data is None:
                     raise errors.no_storage("array", self)
-            if geometry.numel == 0:  # the tensor may begin past the end of its storage
+            # the tensor may begin past the end of its storage, which `ndarray` would reject
+            if geometry.numel == 0:
                 array = self._array = np.empty(geometry.sizes, geometry.dtype.np)
                 return array
             begin = self._offset * geometry.dtype.itemsize
@@ -204,8 +208,8 @@ class TensorBase:
         return array
 
     def _get_storage(self) -> Storage:
-        """Return the storage. A CPU tensor whose memory NumPy allocated gets a storage over that
-        memory."""
+        """Return the storage. If NumPy allocated the memory of a CPU tensor, the first call makes a
+        storage over that memory."""
         storage = self._storage
         if storage is None:
             storage = self._storage = storage_of_array(self._array)
@@ -215,8 +219,8 @@ class TensorBase:
         return self._get_storage()
 
     def _address(self) -> int:
-        """Return the address of the first element of a tensor on a device with allocated memory; 0
-        on meta."""
+        """Return the address of the first element of a tensor on a device with allocated memory.
+        Return 0 on meta."""
         data = self._storage._data
         if data is None and (data := self._storage.data) is None:
             return 0
@@ -224,7 +228,7 @@ class TensorBase:
         return address
 
     def data_ptr(self) -> int:
-        """Address of the first element; 0 for an empty tensor."""
+        """Return the address of the first element, or 0 for an empty tensor."""
         storage = self._get_storage()
         if self._geometry.numel == 0:
             return 0
@@ -232,16 +236,16 @@ class TensorBase:
         return self._ptr()
 
     def _ptr(self) -> int:
-        """Return the address of the first element for this library alone: data_ptr tells chains
-        that other code can access the memory from now on."""
+        """Return the address of the first element for use inside this library. `data_ptr` is for
+        other code: it also reports to chains that other code can access the memory from now on."""
         return self._get_storage().ptr + self._offset * self._geometry.dtype.itemsize
 
     def record_stream(self, stream: Any) -> None:
-        """Declare that work on `stream` uses the tensor, which was made on another stream.
+        """Declare that work on `stream` uses the tensor, although it was made on another stream.
 
-        When the tensor is dropped, its memory is reused only after all work that is then queued on
-        `stream`. stream: a stream of the tensor's device; on a GPU also a stream of PyTorch or
-        CuPy.
+        After the tensor is dropped, its memory is reused only when all work that is queued on
+        `stream` at that time has finished. stream: a stream of the tensor's device; on a GPU also a
+        stream of PyTorch or CuPy.
         """
         place = self._device
         module = runtime.with_streams(place.type)
@@ -257,13 +261,13 @@ class TensorBase:
 
 
 def materialised(tensor: Any) -> Any:
-    """Return the tensor. If it is a lazy conjugate, negative or zero, return a copy with its
-    elements in memory."""
+    """Return the tensor, or, for a lazy conjugate, negative or zero, a copy that has its elements
+    in memory."""
     return calls.clone(tensor) if tensor._keys & LAZY else tensor
 
 
 def bump_version(tensor: TensorBase) -> None:
-    """Count a write into the tensor's storage."""
+    """Count a write to the tensor's storage."""
     storage = tensor._storage
     if storage is None:
         storage = tensor._get_storage()
@@ -271,7 +275,8 @@ def bump_version(tensor: TensorBase) -> None:
 
 
 def suggest_memory_format(tensor: TensorBase) -> memory_format:
-    """The memory format that the strides suggest. Source: TensorImpl, suggest_memory_format."""
+    """Return the memory format that the strides suggest. Source: TensorImpl,
+    suggest_memory_format."""
     return suggested_format(tensor._geometry)
 
 
@@ -285,16 +290,16 @@ def suggested_format(geometry: Geometry) -> memory_format:
 
 
 def tensors_of(value: Any) -> list[Tensor]:
-    """Return the tensors in an argument or a result: a tensor or a list."""
+    """Return the tensors in an argument or a result, which is a tensor or a list."""
     if isinstance(value, (list, tuple)):
         return [x for item in value for x in tensors_of(item)]
     return [value] if hasattr(value, "_geometry") else []
 
 
 class TensorType(type):
-    """The type of Tensor. It handles calls of Tensor. (With a `__new__` or `__init__` of Tensor,
+    """The type of Tensor, which handles calls of Tensor. (If Tensor had a `__new__` or `__init__`,
     Python would take 1.5 times as long to make a tensor by `blank`.) It also records which
-    attributes of Tensor were replaced, so that short cuts need not check."""
+    attributes of Tensor were replaced, so that short cuts need not check for replaced methods."""
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any
@@ -314,8 +319,8 @@ class TensorType(type):
 
     @property
     def __signature__(cls) -> Any:
-        """Return the signature of a subclass's `__new__`; without this property `inspect` would
-        show that of `__call__`."""
+        """Return the signature of a subclass's `__new__`. Without this property, `inspect` would
+        show the signature of `__call__`."""
         own: Any = cls.__new__
         if own is object.__new__:
             raise AttributeError("__signature__")
@@ -339,8 +344,8 @@ class TensorType(type):
 
 
 class Constructed:
-    """The first base of a subclass of Tensor: it runs the constructor for `super().__new__(cls, x)`
-    and for a subclass without a `__new__`."""
+    """The first base of a subclass of Tensor. It runs the constructor for `super().__new__(cls,
+    x)`, and for a subclass without a `__new__`."""
 
     __slots__ = ()
 
@@ -349,16 +354,18 @@ class Constructed:
 
 
 def construct(*args: Any, **kwargs: Any) -> Any:
-    """Run PyTorch's old constructor if as_torch is installed."""
+    """Run PyTorch's old constructor if as_torch is installed. Otherwise raise an error."""
     if called:
         return called[0](*args, **kwargs)
     rule = "be given to gputensor.tensor(...)"
     raise errors.wrong_type("Tensor", "data", rule, errors.Got("a call of Tensor"))
 
 
-# While as_torch is installed: the old constructor, and a function that returns the base of which
-# subclasses have their methods (as_torch/overrides.py).
+# Both lists are empty unless as_torch is installed. called: the old constructor. overridable: a
+# function that returns the base class from which subclasses inherit their methods
+# (as_torch/overrides.py).
 called: list[Callable[..., Any]] = []
 overridable: list[Callable[[], Any]] = []
-# Attributes of Tensor that were ever set -> the class's own value before; None if there was none.
+# Attributes of Tensor that were ever set -> the value that the class had before, or None if it had
+# none.
 patched: dict[str, Any] = {}

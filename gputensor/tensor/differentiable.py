@@ -1,4 +1,4 @@
-"""Attributes and methods of tensors for autograd, implemented by gputensor/autograd/."""
+"""Attributes and methods of tensors for autograd. gputensor/autograd/ implements them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class _Above:
-    """A placeholder for the package gputensor.autograd or for its module `variable`. The imported
-    module replaces its placeholder.
+    """A placeholder for the package gputensor.autograd, or for its module `variable`. The package's
+    import replaces the placeholder.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,7 +33,7 @@ variable: Any = _Above("variable")
 
 
 class Differentiable(TensorBase):
-    """The attributes of automatic differentiation."""
+    """The attributes of tensors for automatic differentiation."""
 
     __slots__ = ()
 
@@ -47,13 +47,14 @@ class Differentiable(TensorBase):
         variable.set_requires_grad(self, flag("requires_grad", "value", value))
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Set whether operations on this leaf are recorded; returns the tensor."""
+        """Set whether operations on this leaf are recorded. Return the tensor."""
         variable.set_requires_grad(self, flag("requires_grad_", "requires_grad", requires_grad))
         return self
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that `backward` has accumulated, for a leaf or after `retain_grad`."""
+        """The gradient that `backward` has accumulated. A tensor has one if it is a leaf or after
+        `retain_grad`."""
         return None if self._autograd is None else variable.grad(self)
 
     @grad.setter
@@ -66,7 +67,7 @@ class Differentiable(TensorBase):
 
     @property
     def grad_fn(self) -> Any:
-        """The node that made the tensor; None for a leaf."""
+        """The node of the operation that made the tensor; None for a leaf."""
         return None if self._autograd is None else variable.grad_fn(self)
 
     @property
@@ -83,43 +84,44 @@ class Differentiable(TensorBase):
         self, gradient: Tensor | None = None, retain_graph: bool | None = None,
         create_graph: bool = False, inputs: Any = None,
     ) -> None:  # fmt: skip
-        """Add the gradient of this tensor to `grad` of the leaves from which it was made.
+        """Compute the gradients of the leaves from which this tensor was made, and add them to
+        their `grad`.
 
-        gradient: the gradient of this tensor; for a tensor with one element it is 1 by default. See
+        gradient: the gradient of this tensor. The default, for a tensor with one element, is 1. See
         gt.autograd.backward.
         """
         autograd.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def detach_(self) -> Self:
-        """Cut this tensor from its history."""
+        """Detach this tensor from its history, in place."""
         variable.detach_(self)
         return self
 
     def retain_grad(self) -> None:
-        """Let `backward` set `grad` of this tensor, although it is no leaf."""
+        """Let `backward` set `grad` of this tensor, although the tensor is not a leaf."""
         variable.retain_grad(self)
 
     @property
     def retains_grad(self) -> bool:
-        """True after `retain_grad` of a tensor that is no leaf."""
+        """True if `retain_grad` was called on a tensor that is not a leaf."""
         return self._autograd is not None and variable.retains_grad(self)
 
     def register_hook(self, hook: Any) -> Any:
-        """Call `hook(grad)` when the gradient is known. If the hook does not return None, its
-        result replaces the gradient.
+        """Register `hook(grad)`, which is called when the gradient of this tensor is known. A
+        result that is not None replaces the gradient.
 
-        Returns a handle with `remove()`.
+        Return a handle with `remove()`.
         """
         return variable.register_hook(self, _callable("register_hook", hook))
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
-        """Call `hook(tensor)` after `grad` of this leaf was added to."""
+        """Register `hook(tensor)`, which is called after each addition to `grad` of this leaf."""
         named = _callable("register_post_accumulate_grad_hook", hook)
         return variable.register_post_accumulate_grad_hook(self, named)
 
     @property
     def data(self) -> Tensor:
-        """A tensor over the same elements, without history and with its own version."""
+        """A tensor over the same memory, without history and with its own version counter."""
         x: Any = self
         detached = calls.detach(x)
         detached._storage = detached._get_storage().twin()
@@ -137,7 +139,7 @@ class Differentiable(TensorBase):
         return self._base is not None
 
     def is_inference(self) -> bool:
-        """True if it was made in inference mode."""
+        """True if the tensor was made in inference mode."""
         return not self._keys & AD_INPLACE_OR_VIEW
 
 

@@ -1,12 +1,12 @@
-"""DLPack: the structs of the standard, and export of a tensor's memory as a capsule.
+"""DLPack: the structs of the standard, and the export of a tensor's memory as a capsule.
 exchange/dlpack.py imports capsules.
 
 Note [A capsule from NumPy] A DLPack capsule needs a C function that frees it from any thread, with
-or without the GIL, even while the interpreter ends. A Python callback cannot promise that, but
-NumPy's own deleter can. So an export takes the capsule of a small NumPy array with equally many
-dimensions, whose base keeps the tensor's memory alive. Then it overwrites the fields of the struct:
-address, device, dtype, sizes, strides, flags. The standard fixes the layouts of the structs
-(dlpack.h, versions 0.8 and 1.x).
+or without the GIL, even while the interpreter ends. A Python callback is no such function, but
+NumPy's deleter is. So an export makes the capsule of a small NumPy array with the same number of
+dimensions. This array's base object keeps the tensor's memory alive. Then it overwrites the fields
+of the struct: address, device, dtype, sizes, strides, flags. The standard fixes the layouts of the
+structs (dlpack.h, versions 0.8 and 1.x).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Device types and flags of dlpack.h.
 CPU_DEVICE, CUDA_DEVICE, CUDA_HOST_DEVICE = 1, 2, 3
 READ_ONLY, IS_COPIED = 1, 2
-# The newest version whose structs are read and written here.
+# The newest version of DLPack whose structs are read and written here.
 VERSION = (1, 0)
 
 
@@ -61,13 +61,14 @@ get_pointer = _api.PyCapsule_GetPointer
 get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 set_name = _api.PyCapsule_SetName
 set_name.restype, set_name.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
-PyCapsule = type(np.empty(0).__dlpack__())  # the function has no public name before Python 3.13
+PyCapsule = type(np.empty(0).__dlpack__())  # the type has no public name before Python 3.13
 Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 STRUCTS: dict[bytes, Any] = {b"dltensor": _Managed, b"dltensor_versioned": _ManagedVersioned}
 USED = {b"dltensor": b"used_dltensor", b"dltensor_versioned": b"used_dltensor_versioned"}
 for _name in USED.values():
-    # A capsule keeps the pointer and not the object, and may outlive this module.
+    # A capsule stores only a pointer to its name and may outlive this module, so the name must
+    # never be freed.
     _api.Py_IncRef(ctypes.py_object(_name))
 
 # dtype <-> (code, bits): kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6
@@ -79,7 +80,7 @@ _CODES = {
     )
     for d in dtypes.STORED
 }  # fmt: skip
-# the float8 types such as kDLFloat8_e4m3fn, since DLPack 1.1
+# Codes of the float8 types, such as kDLFloat8_e4m3fn, since DLPack 1.1.
 _CODES |= {
     dtypes.float8_e4m3fn: (10, 8), dtypes.float8_e4m3fnuz: (11, 8), dtypes.float8_e5m2: (12, 8),
     dtypes.float8_e5m2fnuz: (13, 8), dtypes.float8_e8m0fnu: (14, 8),
@@ -88,7 +89,7 @@ DTYPES = {code: d for d, code in _CODES.items()}
 
 
 def device_of(tensor: Tensor) -> tuple[int, int]:
-    """`Tensor.__dlpack_device__`: (device type, index).
+    """Implement `Tensor.__dlpack_device__`: return (device type, index).
 
     Raises: ExchangeError for devices that other libraries do not support. These include the
     emulator's devices, because their memory is not on a GPU.
@@ -108,11 +109,11 @@ def export(
     tensor: Tensor, stream: int | None = None, max_version: tuple[int, int] | None = None,
     dl_device: tuple[int, int] | None = None, copy: bool | None = None,
 ) -> Any:  # fmt: skip
-    """`Tensor.__dlpack__`: a capsule over the tensor's memory.
+    """Implement `Tensor.__dlpack__`: return a capsule over the tensor's memory.
 
-    stream: on CUDA, the consumer's stream, which waits for our queued work; -1 to leave both
-    streams unordered. max_version: from (1, 0) on, the capsule is versioned; otherwise it is a
-    legacy one. dl_device: (1, 0) copies to the host. copy: True copies; False raises if a copy is
+    stream: on CUDA, the consumer's stream, which then waits for our queued work; -1 skips this
+    wait. max_version: from (1, 0) on, the capsule has the versioned struct, otherwise the legacy
+    one. dl_device: (1, 0) copies to the host. copy: True always copies; False raises if a copy is
     needed.
     """
     if tensor.requires_grad:
@@ -153,9 +154,9 @@ def _pair(arg: str, given: Any) -> tuple[int, int] | None:
 
 
 def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> None:
-    """Make the consumer's stream wait for our current stream. The host does not wait.
+    """Make the consumer's stream wait for our current stream, without blocking the host.
 
-    After both libraries have dropped the memory, its reuse waits for the consumer's stream.
+    After both libraries have dropped the memory, its reuse also waits for the consumer's stream.
     stream: a pointer; None, 0 or 1 for the legacy default stream; -1 to do nothing.
     """
     if stream == -1:
@@ -163,8 +164,8 @@ def _finish_before(tensor: Tensor, device_index: int, stream: int | None) -> Non
     cuda = runtime.cuda()
     theirs = current = cuda.current_stream(device_index)
     if (stream or 0) != current.ptr:
-        # The consumer's stream exists as long as the capsule's memory, so it can be queried until
-        # then.
+        # The consumer keeps its stream for as long as the capsule's memory, so the stream can be
+        # queried until then.
         theirs = cuda.external_stream(device_index, stream or 0, "the consumer's")
     if theirs.key != current.key:
         theirs.wait_stream(current)
@@ -177,8 +178,8 @@ class _Keeper:
     __slots__ = ("__array_interface__", "memory")
 
     def __init__(self, ndim: int, memory: Any) -> None:
-        # The two elements have one address. The array is not dense, so NumPy puts strides into the
-        # capsule.
+        # Both elements have the same address, so the array is not dense and NumPy puts strides into
+        # the capsule.
         self.__array_interface__ = {
             "data": (ctypes.addressof(_byte), False),
             "shape": (2, *(1,) * (ndim - 1)) if ndim else (),
@@ -191,7 +192,7 @@ _byte = ctypes.c_char()
 
 
 def _capsule(tensor: Tensor, where: tuple[int, int], flags: int, is_versioned: bool) -> Any:
-    """See Note [A capsule from NumPy]."""
+    """Return a capsule over the tensor's memory. See Note [A capsule from NumPy]."""
     shape = tensor._geometry
     if tensor._keys & LAZY:
         raise errors.not_in_memory("__dlpack__", tensor, errors.ExchangeError)

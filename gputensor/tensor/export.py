@@ -1,4 +1,4 @@
-"""Export of tensors to other libraries: as ndarrays and by the CUDA array interface. DLPack is in
+"""Export of tensors to other libraries, as ndarrays and by the CUDA array interface. DLPack is in
 dlpack.py.
 
 CPU tensors share memory with ndarrays. Memory of other devices is never copied implicitly.
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def operand(op: str, tensor: Tensor, other: Any, is_boolean: bool) -> Tensor | None:
-    """Convert an array that is the second operand of an operator. Return None if the array's
-    library must handle the operation.
+    """Convert an array that is the second operand of an operator. Return None if the array's own
+    library must compute the operation.
 
-    Raises an error for tensors that NumPy must not read, and for comparisons with objects of other
-    libraries: Python would return False even for equal values.
+    Raise an error for a tensor that NumPy must not read. Also raise for a comparison with another
+    library's object, because Python would otherwise return False even for equal values.
     """
     if isinstance(other, np.ndarray):
         check_shareable(op, tensor, is_boolean)
@@ -49,7 +49,7 @@ def operand(op: str, tensor: Tensor, other: Any, is_boolean: bool) -> Tensor | N
 
 
 def is_of_cupy(x: Any) -> bool:
-    """Return True for a CuPy array, without importing CuPy."""
+    """True for a CuPy array. CuPy is not imported."""
     return isinstance(x, getattr(sys.modules.get("cupy"), "ndarray", ()))
 
 
@@ -60,8 +60,8 @@ def of_cupy(x: Any) -> Tensor:
 
 
 def over_array(array: np.ndarray[Any, Any]) -> Tensor | None:
-    """Make a tensor over an array's memory, or over a copy if that is impossible. Return None if no
-    tensor can represent the array."""
+    """Make a tensor over an array's memory, or over a copy if the memory cannot be shared. Return
+    None if no tensor can represent the array."""
     native = array.dtype.newbyteorder("=")
     element = from_numpy(native)
     if element is None:
@@ -73,7 +73,7 @@ def over_array(array: np.ndarray[Any, Any]) -> Tensor | None:
 
 
 def numpy(tensor: Tensor, force: bool = False) -> np.ndarray[Any, Any]:
-    """Return an ndarray that shares the tensor's memory; bfloat16 becomes `ml_dtypes.bfloat16`.
+    """Return an ndarray that shares the tensor's memory. bfloat16 becomes `ml_dtypes.bfloat16`.
 
     force: if necessary, detach, copy from another device and materialise a lazy view. Raises:
     ArgumentTypeError for a tensor that is not on the CPU; ArgumentError for a tensor that is lazy,
@@ -96,9 +96,9 @@ def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def check_shareable(op: str, tensor: Tensor, is_boolean: bool = False) -> None:
-    """Raise for a tensor that NumPy must not read: see exchange/numpy/protocol.py.
+    """Raise an error for a tensor that NumPy must not read: see exchange/numpy/protocol.py.
 
-    is_boolean: the result has no gradient that could be lost.
+    is_boolean: True if the operator's result is bool, so that no gradient can be lost.
     """
     check_without_grad(op, tensor, is_boolean)
     if tensor._device is not CPU:
@@ -107,8 +107,8 @@ def check_shareable(op: str, tensor: Tensor, is_boolean: bool = False) -> None:
 
 
 def check_without_grad(op: str, tensor: Tensor, is_boolean: bool) -> None:
-    """Raise if a gradient could be lost in another library."""
-    # The grad mode is false (DEFAULT) while operations are recorded.
+    """Raise an error if another library's operation would lose the tensor's gradient."""
+    # The value of grad_mode is falsy (DEFAULT) while operations are recorded.
     if tensor.requires_grad and not (is_boolean or differentiable.variable.grad_mode.get()):
         raise errors.must(op, "self", "not require grad", tensor, remedy="use .detach().numpy()")
 
@@ -123,9 +123,9 @@ def _check_readable(op: str, tensor: Tensor) -> None:
 
 
 def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-    """`Tensor.__array__`: NumPy's protocol, with NumPy 2's meaning of `copy`.
+    """Implement `Tensor.__array__`, NumPy's protocol, with NumPy 2's meaning of `copy`.
 
-    copy: True always copies, False raises if a cast needs a copy, None copies if needed.
+    copy: True always copies, False raises if a cast needs a copy, and None copies if needed.
     """
     _check_readable("__array__", tensor)
     copy = None if copy is None else flag("__array__", "copy", copy)
@@ -146,8 +146,8 @@ def array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.nda
 
 
 def array_attribute(tensor: Tensor, name: str) -> Any:
-    """`Tensor.__array_interface__` and `__array_struct__`; NumPy keeps the tensor's memory
-    alive.
+    """Implement `Tensor.__array_interface__` and `__array_struct__`. NumPy keeps the tensor's
+    memory alive.
 
     Raises: AttributeError if `__array__` would raise, so that hasattr() is False and NumPy calls
     `__array__` for the error; also for bfloat16, which these protocols cannot express.
@@ -164,7 +164,8 @@ def array_attribute(tensor: Tensor, name: str) -> Any:
 
 
 def cuda_array_interface(tensor: Tensor) -> dict[str, Any]:
-    """`Tensor.__cuda_array_interface__`; names the current stream, on which the consumer waits.
+    """Implement `Tensor.__cuda_array_interface__`. It contains the current stream, on which the
+    consumer waits.
 
     Raises: AttributeError unless the tensor is on a real CUDA device, so that hasattr() is False.
     """
@@ -192,7 +193,7 @@ REVISIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
 def array_namespace(api_version: str | None) -> Any:
-    """`Tensor.__array_namespace__`; loads `gputensor.array_api` at the first call."""
+    """Implement `Tensor.__array_namespace__`. The first call imports `gputensor.array_api`."""
     if api_version is not None and api_version not in REVISIONS:
         rule = f"be None or one of {', '.join(REVISIONS)}"
         raise errors.wrong_value("__array_namespace__", "api_version", rule, api_version)
@@ -201,7 +202,7 @@ def array_namespace(api_version: str | None) -> Any:
 
 
 def to_device(tensor: Tensor, place: device, stream: Any) -> Tensor:
-    """`Tensor.to_device`. stream: the CUDA stream on which the copy is queued."""
+    """Implement `Tensor.to_device`. stream: the CUDA stream on which the copy is queued."""
     element = tensor._geometry.dtype
     if stream is None:
         return calls.to_device(tensor, place, element)

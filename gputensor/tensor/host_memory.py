@@ -1,6 +1,6 @@
 """Page-locked host memory, and host memory shared between processes.
 
-The base object of a storage's ndarray tells which kind of memory the storage has.
+The kind of a storage's memory is recognised by the base object of the storage's ndarray.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .storage import ExposedStorage, Region, SharedStorage, Storage
 
 
 class _Pinned(Region):
-    """Page-locked memory: copies between it and a device do not block the host."""
+    """Page-locked memory. Copies between it and a device do not block the host."""
 
     __slots__ = ()
 
 
 class _Mapped(Region):
-    """An unnamed file mapped into memory; processes that receive the file share its bytes."""
+    """An unnamed file mapped into memory. Processes that receive the file share its bytes."""
 
     __slots__ = ("file",)
 
@@ -55,18 +55,19 @@ def is_pinned(x: Any) -> bool:
 
 
 def pinned_empty(op: str, shape: Geometry, place: Any) -> Any:
-    """A tensor in page-locked memory, not initialised. Raises: DeviceError without CUDA."""
+    """Return an uninitialised tensor in page-locked memory. Raises: DeviceError without CUDA."""
     if place is not CPU:
         raise errors.must(op, "pin_memory", "be given for CPU tensors only", errors.Got(str(place)))
     nbytes = shape.extent * shape.dtype.itemsize
     memory = runtime.cuda().pinned_allocate(nbytes)
-    # The region refers to `memory`. When `memory` is dropped, the runtime frees the bytes.
+    # The array's base refers to `memory`. When `memory` is dropped, the runtime frees the bytes.
     data = np.asarray(_Pinned(memory.ptr, nbytes, memory, False)) if nbytes else memory.array
     return over(Storage.over(data, nbytes, CPU), shape)
 
 
 def pinned(op: str, x: Any) -> Any:
-    """Return a CPU tensor if its memory is page-locked; otherwise a copy in such memory."""
+    """Return a CPU tensor if its memory is page-locked. Otherwise return a copy in page-locked
+    memory."""
     if x._device is not CPU:
         raise errors.must(op, "self", "be on the CPU", x)
     if is_pinned(x):
@@ -78,12 +79,13 @@ def pinned(op: str, x: Any) -> Any:
 
 
 def is_shared(x: Any) -> bool:
-    """True if other processes can share a tensor's memory; always True on CUDA."""
+    """True if other processes can share a tensor's memory, which is always so on CUDA."""
     return x._device.type == "cuda" or isinstance(_region(x._get_storage()), _Mapped)
 
 
 def share(x: Any) -> None:
-    """Move the storage of a CPU tensor to shared memory; its views move with it."""
+    """Move the storage of a CPU tensor to shared memory. All views of the storage use the new
+    memory."""
     storage = x._get_storage()
     if is_shared(x) or not storage._nbytes:
         return
@@ -109,8 +111,8 @@ def _new_file(nbytes: int) -> int:
 
 
 def _let_processes_share() -> None:
-    """Let `multiprocessing` send shared memory as a file descriptor, and other storages as
-    bytes."""
+    """Register with `multiprocessing` how to send storages: shared memory as a file descriptor,
+    other storages as bytes."""
     from multiprocessing import reduction
 
     for kind in (Storage, SharedStorage, ExposedStorage):

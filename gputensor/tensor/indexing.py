@@ -1,4 +1,4 @@
-"""Indexing: x[index] becomes view operators and `index`; x[index] = value becomes copy_, fill_ or
+"""Indexing: x[index] calls view operators and `index`; x[index] = value calls copy_, fill_ or
 index_put_.
 
 Ints, slices, None and Ellipsis make a view. Bools, masks, tensors of integers, arrays, ranges and
@@ -40,7 +40,7 @@ def get(tensor: Tensor, index: Any) -> Any:
     """
     try:
         kind = type(index)
-        # The calls of select and slice are inlined, because bench/overhead.py compares q[1] with
+        # The code of select and slice is inlined for speed: bench/overhead.py compares q[1] with
         # PyTorch.
         if kind is int:
             table = _operators.select_int.table
@@ -78,7 +78,7 @@ def get(tensor: Tensor, index: Any) -> Any:
 
 def _only_picks(tensor: Tensor, index: tuple[Any, ...]) -> bool:
     """True if the index consists of integer tensors only, or of one mask. The operator `index`
-    accepts them without conversion; each tensor selects from the dimension at its position."""
+    accepts these without conversion: each tensor selects from the dimension at its position."""
     count, ndim = len(index), tensor._geometry.ndim
     for i in index:
         shape = getattr(i, "_geometry", None)
@@ -95,8 +95,8 @@ _PICK = frozenset((int64, int32))
 
 
 def _parted(tensor: Tensor, index: tuple[Any, ...]) -> Any:
-    """Return the view for a tuple of ints, slices, None and one Ellipsis, which is the most
-    frequent case. Return None for other indices; `_applied` handles them."""
+    """Return the view for a tuple of ints, slices, None and at most one Ellipsis, the most frequent
+    case. Return None for other indices, which `_applied` handles."""
     view: Any = tensor
     dim, ndim, specified, is_cut = 0, tensor._geometry.ndim, len(index), False
     for i in index:
@@ -133,8 +133,8 @@ def _parted(tensor: Tensor, index: tuple[Any, ...]) -> Any:
 def put(tensor: Tensor, index: Any, value: Any) -> None:
     """Do `tensor[index] = value`. A number is filled in; a tensor is broadcast, cast and copied.
 
-    The value may be on another device, as in copy_. Leading dimensions of size 1 that the target
-    does not have are removed from it.
+    The value may be on another device, as in copy_. If the value has more dimensions than the
+    target, its leading dimensions of size 1 are removed.
     """
     flipped: tuple[int, ...] = ()
     indices: list[Any] = []
@@ -165,7 +165,7 @@ def put(tensor: Tensor, index: Any, value: Any) -> None:
         _refuse(error, "index_put_", put, {"tensor": tensor, "index": index, "value": value})
 
 
-# The names that programs and `__torch_function__` see.
+# Programs and `__torch_function__` see these functions under the names of Tensor's methods.
 get.__name__, put.__name__ = "__getitem__", "__setitem__"
 
 
@@ -173,7 +173,7 @@ get.__name__, put.__name__ = "__getitem__", "__setitem__"
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
     """Return the indices of nonzero elements, one row per element, in row-major order.
 
-    as_tuple: return a tensor of indices for each dimension instead, in the form that `input[...]`
+    as_tuple: instead return one tensor of indices for each dimension, in the form that `input[...]`
     takes.
     """
     if flag("nonzero", "as_tuple", as_tuple):
@@ -189,14 +189,16 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
     while extra > 0 and sizes[0] == 1:
         value = calls.select_int(value, 0, 0)
         sizes, extra = sizes[1:], extra - 1
-    # The slice of the target has a positive step, so the value is flipped instead.
+    # The view of the target has a positive step where the given step is negative, so the value is
+    # flipped instead.
     turned = tuple([d + extra for d in flipped if d + extra >= 0 and sizes[d + extra] > 1])
     if turned:
         value = calls.flip(value, turned)
     storage = view._storage
     is_repeated = value._geometry.numel < view._geometry.numel
     if is_repeated and storage is not None and storage.is_twin(value._storage):
-        # copy, because elements of the value would be read after they were overwritten
+        # Copy the value if it shares memory with the target: its elements could be overwritten
+        # before they are read.
         value = calls.clone(value)
     calls.copy_(view, value, False)
 
@@ -232,7 +234,7 @@ def _put(view: Tensor, flipped: tuple[int, ...], indices: list[Any], value: Any)
 
 
 def _one_mask(view: Tensor, indices: list[Any]) -> Any:
-    """Return the mask if it is the only index, with sizes that broadcast to the view; otherwise
+    """Return the mask if it is the only index and its sizes broadcast to the view. Otherwise return
     None."""
     given = [i for i in indices if i is not None]
     mask, before = given[0], len(indices) - 1
@@ -252,8 +254,8 @@ def _is_mask(index: Any) -> bool:
 
 
 def _picked(view: Tensor, indices: list[Any]) -> tuple[int, list[Any]]:
-    """Return the number of dimensions of view[indices], and for each dimension of the view its
-    position in view[indices], or None.
+    """Return the number of dimensions of view[indices]. Also return, for each dimension of the
+    view, its position in view[indices], or None if it was indexed.
     """
     led: list[int] = []
     shape, at = 0, 0
@@ -274,10 +276,10 @@ def _picked(view: Tensor, indices: list[Any]) -> tuple[int, list[Any]]:
 def _applied(
     tensor: Tensor, index: tuple[Any, ...], *, picks_bools: bool = False
 ) -> tuple[Any, tuple[int, ...], list[Any]]:
-    """Apply the basic part of an index. Return the view, the dimensions of it that must be flipped,
-    and the index tensor of each dimension (or None).
+    """Apply the basic part of an index. Return the view, the dimensions of the view that must be
+    flipped, and the index tensor (or None) of each dimension.
 
-    picks_bools: treat every bool as an index tensor, for PyTorch's layout of the result; otherwise
+    picks_bools: treat every bool as an index tensor, for PyTorch's layout of the result. Otherwise
     a single bool gives a view.
     """
     index = tuple([_plain(i) for i in index])
@@ -326,9 +328,10 @@ def _applied(
 
 
 def _in_order(picking: dict[int, Any]) -> list[Any]:
-    """Return the index tensors as the list that `index` takes, with None for other dimensions.
+    """Return the index tensors as the list that the operator `index` takes, with None for
+    dimensions without one.
 
-    A mask of several dimensions is one entry.
+    A mask of several dimensions is one entry of the list.
     """
     found: list[Any] = []
     at = 0
@@ -366,11 +369,11 @@ def _plain(i: Any) -> Any:
 
 
 def _plain_array(i: Any) -> Any:
-    """Convert a list, range or array to a tensor of int64 or bool, and a 0-d array to an int or
+    """Convert a list, range or array to a tensor of int64 or bool. Convert a 0-d array to an int or
     bool."""
     try:
         array = np.asarray(_numbers(i))
-    except Exception:  # the lists have different lengths, or contain other things than numbers
+    except Exception:  # the lists have different lengths, or contain objects other than numbers
         raise errors.unsupported_index(i) from None
     if array.size == 0 and not isinstance(i, np.ndarray):
         array = array.astype(np.int64)
@@ -382,7 +385,7 @@ def _plain_array(i: Any) -> Any:
 
 
 def _numbers(i: Any) -> Any:
-    """Convert tensors in nested lists to numbers."""
+    """Convert the tensors in nested lists to numbers."""
     if isinstance(i, (list, tuple)):
         return [_numbers(x) for x in i]
     return i.tolist() if hasattr(i, "_geometry") else i
@@ -396,7 +399,7 @@ def _tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _bound(value: Any) -> int | None:
-    """Return a bound of a slice. Any object with __index__ is allowed, such as a 0-d integer
+    """Return a bound of a slice. Any object with `__index__` is accepted, such as a 0-d integer
     tensor."""
     if value is None or type(value) is int:
         return value
@@ -407,7 +410,7 @@ def _bound(value: Any) -> int | None:
 
 
 def _slice(view: Any, dim: int, i: slice) -> tuple[Any, bool]:
-    """Return the slice with a positive step, and True if its elements must then be flipped."""
+    """Return the slice with a positive step, and whether its elements must then be flipped."""
     start, stop = _bound(i.start), _bound(i.stop)
     step = 1 if i.step is None else _bound(i.step)
     assert step is not None

@@ -1,4 +1,4 @@
-"""Functions of native code that make tensors over existing or new memory."""
+"""Functions with which native code makes tensors over existing or new memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CPU_KEYS = TENSOR_KEYS["cpu"]
 
 
 def is_plain(x: Tensor) -> bool:
-    """Return True if reading an operand needs no record: the operand is not a view, or it is a view
+    """True if the operand can be read without autograd's record: it is not a view, or it is a view
     of a tensor that does not require a gradient."""
     base = x._autograd
     return base is None or type(base) is Tensor and base._autograd is None
@@ -74,7 +74,8 @@ def view_of(base: Tensor, geometry: Geometry, offset: int) -> Tensor:
 
 
 def allocate(geometry: Geometry, place: device) -> Tensor:
-    """Make an uninitialised tensor of this geometry, with memory for its extent and offset 0."""
+    """Make an uninitialised tensor of this geometry with offset 0, and allocate memory for its
+    extent."""
     if place is CPU and geometry.in_numpy:
         return from_array(np.empty(geometry.sizes, geometry.dtype.np), geometry)
     # `from_storage` is inlined, because every result on a device is made here (bench/overhead.py).
@@ -105,6 +106,6 @@ def as_bytes(x: Tensor) -> Tensor:
 
 
 def zero_tensor(geometry: Geometry, place: device) -> Tensor:
-    """Make a tensor of zeros of this geometry that has no memory."""
+    """Make a lazy tensor of zeros of this geometry, which has no memory."""
     storage = Storage.over(None, geometry.extent * geometry.dtype.itemsize, place)
     return from_storage(storage, 0, geometry, TENSOR_KEYS[place.type] | ZERO)

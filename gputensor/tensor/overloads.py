@@ -1,6 +1,7 @@
-"""Methods whose arguments select the operator or the results: `x.norm()`, `x.unique()`.
+"""Methods whose arguments determine the operator or the number of results, such as `x.norm()` and
+`x.unique()`.
 
-Source of the forms: torch/functional.py.
+Source of these functions: torch/functional.py.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def norm(
     self: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None,
     out: Any = None,
 ) -> Any:  # fmt: skip
-    """The p-norm of all elements as one vector, or along dimensions.
+    """Return the p-norm of all elements as one vector, or norms along dimensions.
 
     Args:
         p: a number; "fro", the root of the sum of squares; "nuc", the sum of singular values of

@@ -1,4 +1,5 @@
-"""Pickling and copying of tensors: shared storages stay shared, and each is copied once.
+"""Pickling and copying of tensors. Tensors that share a storage share the copied storage too, and
+it is copied once.
 
 Tensors of other devices are copied to the host and return to their device when unpickled. A storage
 is pickled as a NumPy array, which supports zero-copy out-of-band buffers in all protocols.
@@ -34,7 +35,7 @@ def _keys(storage: Storage) -> int:
 
 
 def over(storage: Storage, shape: Geometry) -> Tensor:
-    """Make a tensor over the beginning of a storage."""
+    """Make a tensor of geometry `shape` that begins at the start of a storage."""
     made: Tensor = TensorBase._kind._over(storage, 0, shape, _keys(storage))
     return made
 
@@ -56,7 +57,7 @@ def storage_from(data: np.ndarray[Any, Any], place: device) -> Storage:
 
 
 def reduce(tensor: Tensor) -> tuple[Any, ...]:
-    """`Tensor.__reduce_ex__`: the storage is pickled once for all of its tensors.
+    """Implement `Tensor.__reduce_ex__`. A storage is pickled once for all of its tensors.
 
     As in PyTorch, a tensor that requires grad becomes a leaf that requires grad, without gradient,
     history and hooks. Attributes set by a program and the class of a subclass are kept.
@@ -86,13 +87,13 @@ def _has_no_memory(tensor: Tensor) -> bool:
 
 
 def check_hooks(tensor: Tensor) -> None:
-    """Warn of each hook, because files and pickles do not contain hooks."""
+    """Issue a warning for each hook, because files and pickles do not contain hooks."""
     for hook in differentiable.variable.hooks_on(tensor):
         warnings.warn(errors.hook_not_serialized(hook), UserWarning, stacklevel=4)
 
 
 def _attributes(tensor: Tensor) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return a tensor's __dict__, and the slots that its subclass adds."""
+    """Return a tensor's __dict__, and the values of the slots that its subclass adds."""
     slotnames = copyreg._slotnames  # type: ignore[attr-defined]
     names = set(slotnames(type(tensor))) - set(TensorBase.__slots__)
     slots = {name: getattr(tensor, name) for name in sorted(names) if hasattr(tensor, name)}
@@ -109,7 +110,8 @@ def _rebuild(
 
 
 def reduce_storage(storage: Storage) -> tuple[Any, ...]:
-    """Reduce a storage to its bytes and device; links to other owners are not pickled."""
+    """Return what pickle needs to rebuild a storage from its bytes and device. Sharing with other
+    libraries or processes is lost."""
     data = None if storage.device is META else host_bytes(storage)
     return _rebuild_storage, (data, storage._nbytes, storage.device)
 
@@ -126,10 +128,11 @@ for _kind in (Storage, SharedStorage, ExposedStorage):
 
 
 def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    """`Tensor.__deepcopy__`: copy the whole storage on its device, once for all its tensors.
+    """Implement `Tensor.__deepcopy__`: copy the whole storage on its device, once for all its
+    tensors.
 
-    A leaf's gradient is copied too; hooks are not copied. Raises: AutogradError if the tensor is no
-    leaf.
+    A leaf's gradient is copied too, but its hooks are not. Raises: AutogradError if the tensor is
+    not a leaf.
     """
     if id(tensor) in memo:
         known: Tensor = memo[id(tensor)]
@@ -148,7 +151,7 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
             if storage.device is not META:
                 calls.copy_(flat(twin), flat(storage), False)
         memo[id(storage)] = twin
-    # Use the keys of a new tensor in the current mode, with the lazy bits of the original.
+    # The copy has the keys of a new tensor in the current mode, and the lazy bits of the original.
     keys = _keys(storage) | tensor._keys & LAZY
     made = type(tensor)._over(twin, tensor._offset, tensor._geometry, keys)
     memo[id(tensor)] = made

@@ -1,6 +1,6 @@
 """Storage: the bytes of one or more tensors, and the registry of allocators.
 
-A storage has bytes, a device and a version; sizes, strides and dtypes belong to `Geometry`.
+A storage has bytes, a device and a version. Sizes, strides and dtypes belong to `Geometry`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _device = device
 
 
 class Storage:
-    """Bytes on one device.
+    """The bytes of one or more tensors, on one device.
 
-    version: the number of writes by operators. All views share it.
+    version: the number of writes by operators. All views of the storage share it.
     """
 
-    # _twins: only used by a SharedStorage. _step: only used while the bytes are still to be
-    # computed (fusion/).
+    # _twins: used only by a SharedStorage. _step: used only until the bytes are computed, by a
+    # chain (fusion/).
     __slots__ = (
         "_data", "_array", "_nbytes", "device", "version", "_twins", "_step", "__weakref__",
     )  # fmt: skip
@@ -41,10 +41,10 @@ class Storage:
     device: _device
     version: int
     _step: int
-    may_alias = False  # True if another storage may have these bytes
-    is_exposed = False  # True if NumPy or the users of an address may access the bytes
+    may_alias = False  # True if another storage may have the same bytes
+    is_exposed = False  # True if NumPy, or code that has the address, may access the bytes
 
-    # Without __init__, Python makes an object in half the time; each result on a device has a
+    # A class without `__init__` is instantiated in half the time, and each result on a device has a
     # storage.
     @classmethod
     def over(cls, data: Any, nbytes: int, place: _device) -> Self:
@@ -69,7 +69,7 @@ class Storage:
 
     @property
     def ptr(self) -> int:
-        """Address of the first byte; 0 on meta."""
+        """The address of the first byte; 0 on meta."""
         data = self.data
         if data is None:
             return 0
@@ -80,7 +80,7 @@ class Storage:
         return self.ptr
 
     def nbytes(self) -> int:
-        """Size in bytes."""
+        """The size in bytes."""
         return self._nbytes
 
     def size(self) -> int:
@@ -96,11 +96,11 @@ class Storage:
     # ---------------
 
     def element_size(self) -> int:
-        """Bytes of one element: 1."""
+        """Return the bytes of one element, which is 1."""
         return 1
 
     def untyped(self) -> Storage:
-        """The storage itself."""
+        """Return the storage itself."""
         return self
 
     @property
@@ -109,11 +109,11 @@ class Storage:
         return self.device.type == "cuda"
 
     def get_device(self) -> int | None:
-        """Index of the device; None on the CPU."""
+        """Return the index of the device, or None on the CPU."""
         return self.device.index
 
     def tolist(self) -> list[int]:
-        """The bytes as ints."""
+        """Return the bytes as a list of ints."""
         found: list[int] = _flat(self).tolist()
         return found
 
@@ -121,7 +121,8 @@ class Storage:
         return iter(self.tolist())
 
     def __getitem__(self, index: Any) -> Any:
-        """Return the byte at an index as an int. For a slice, return a storage over these bytes."""
+        """Return the byte at an index as an int. For a slice, return a storage over the bytes of
+        the slice."""
         if not isinstance(index, slice):
             return _flat(self)[_at(index)].item()
         start, stop = _bounds(self, index)
@@ -143,7 +144,7 @@ class Storage:
         return self
 
     def copy_(self, source: Storage, non_blocking: bool = False) -> Storage:
-        """Write the bytes of a storage of the same size, from any device."""
+        """Copy the bytes of a storage of the same size, from any device."""
         if not isinstance(source, Storage) or source._nbytes != self._nbytes:
             rule = f"be a storage of {self._nbytes} bytes"
             raise errors.wrong_value("copy_", "source", rule, source)
@@ -151,11 +152,12 @@ class Storage:
         return self
 
     def clone(self) -> Storage:
-        """A new storage with the same bytes."""
+        """Return a new storage with a copy of the bytes."""
         return allocate_storage(self._nbytes, self.device).copy_(self)
 
     def resize_(self, size: int) -> Storage:
-        """Change the number of bytes, for all tensors on this storage. New bytes are undefined."""
+        """Change the number of bytes, for all tensors on this storage. Added bytes are
+        undefined."""
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise errors.wrong_value("resize_", "size", "be a number of bytes, at least 0", size)
         if size != self._nbytes:
@@ -163,16 +165,17 @@ class Storage:
         return self
 
     def to(self, device: Any, non_blocking: bool = False) -> Storage:
-        """Return a copy on a device, or the storage itself if it is on it."""
+        """Return a copy on a device, or the storage itself if it is on that device."""
         found: Storage = _flat(self).to(device, non_blocking=non_blocking)._get_storage()
         return self if found.device is self.device else found
 
     def cpu(self) -> Storage:
-        """Return a copy on the CPU, or the storage itself if it is on it."""
+        """Return a copy on the CPU, or the storage itself if it is on the CPU."""
         return self.to("cpu")
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Storage:
-        """The bytes on a CUDA device, the current one by default."""
+        """Return a copy on a CUDA device (the current one by default), or the storage itself if it
+        is on that device."""
         return self.to("cuda" if device is None else device, non_blocking)
 
     def is_pinned(self) -> bool:
@@ -184,14 +187,14 @@ class Storage:
         return bool(_flat(self).is_shared())
 
     def share_memory_(self) -> Storage:
-        """Move the bytes to memory that other processes share."""
+        """Move the bytes to memory that other processes can share."""
         _flat(self).share_memory_()
         return self
 
     def twin(self) -> Storage:
         """Make another storage over the same bytes.
 
-        A resize changes both; each counts its own version.
+        A resize changes both storages. Each storage counts its own version.
         """
         made = SharedStorage.over(self.data, self._nbytes, self.device)
         if not hasattr(self, "_twins"):
@@ -202,14 +205,16 @@ class Storage:
         return made
 
     def is_twin(self, other: Any) -> bool:
-        """True if both are over the same bytes, also if these have no memory, as on meta."""
+        """True if both storages are over the same bytes. This works also for storages without
+        memory, as on meta."""
         twins = getattr(other, "_twins", other)
         return other is not None and getattr(self, "_twins", self) is twins
 
     def resize(self, nbytes: int, copy: Callable[[Storage, Storage, int], None]) -> None:
-        """Get a new buffer of `nbytes`; `copy(new, old, n)` copies the first n bytes.
+        """Replace the buffer by a new one of `nbytes`. `copy(new, old, n)` copies the first n
+        bytes.
 
-        Every tensor on this storage sees the new buffer.
+        Every tensor on this storage then uses the new buffer.
         """
         fresh = allocate_storage(nbytes, self.device)
         kept = min(nbytes, self._nbytes)
@@ -220,8 +225,8 @@ class Storage:
         self._put(fresh.data, nbytes)
 
     def move(self, data: Any) -> None:
-        """Replace the memory by other memory with equal bytes; all tensors of this storage use
-        it."""
+        """Replace the memory by other memory that contains the same bytes. All tensors of this
+        storage then use it."""
         _forget_arrays(self)
         self._put(data, self._nbytes)
 
@@ -235,10 +240,10 @@ class Storage:
 
 
 class SharedStorage(Storage):
-    """A storage that shares its bytes with another storage (a twin), or whose memory other code
-    owns.
+    """A storage that shares its bytes with another storage (a twin), or whose memory belongs to
+    other code.
 
-    _twins: one list of weak references, which all twins share.
+    _twins: a list of weak references to all twins. The twins share this list.
     """
 
     __slots__ = ()
@@ -246,7 +251,8 @@ class SharedStorage(Storage):
 
 
 class _Part:
-    """A device's memory from some byte on. It keeps the whole memory alive."""
+    """The part of a device's memory that begins at a given byte. It keeps the whole memory
+    alive."""
 
     __slots__ = ("ptr", "whole")
 
@@ -255,7 +261,7 @@ class _Part:
         self.whole: Any = whole
 
 
-# A function that returns a tensor of a storage's bytes; the module of tensors sets it.
+# A function that returns a tensor over a storage's bytes. The module of tensors sets it.
 as_tensor: list[Callable[[Storage], Any]] = []
 
 
@@ -283,42 +289,43 @@ def _byte(value: Any) -> int:
 
 
 class ExposedStorage(Storage):
-    """A storage whose bytes other code may write to without notice."""
+    """A storage whose bytes other code may write to without reporting it."""
 
     __slots__ = ()
     is_exposed = True
 
 
-# Called with each storage that other code can access from now on, or that is written to without an
-# operator; see fusion/.
+# Functions that are called with each storage that other code can access from now on, or that is
+# about to be written to without an operator; see fusion/.
 on_exposure: list[Callable[[Storage], None]] = []
 
 
 def about_to_write(storage: Storage) -> None:
-    """Report that the bytes will be written to once now, without an operator."""
+    """Report that the bytes are about to be written to once, without an operator."""
     for told in on_exposure:
         told(storage)
 
 
 def expose(storage: Storage) -> None:
-    """Report that other code can access the bytes from now on: NumPy, another library, or code that
-    has their address."""
+    """Report that other code can access the bytes from now on, such as NumPy, another library, or
+    code that has their address."""
     about_to_write(storage)
     if type(storage) is Storage:
         storage.__class__ = ExposedStorage
 
 
 def _forget_arrays(storage: Storage) -> None:
-    # Tensors keep an ndarray of the old buffer. Shared storages are seldom reallocated. So their
-    # tensors are then found by the garbage collector, in 1 to 30 ms, which costs less than a check
-    # at every use of every array.
+    # Tensors keep an ndarray over the old buffer. The garbage collector finds the tensors of this
+    # storage in 1 to 30 ms. Shared storages are seldom resized, so this costs less than a check at
+    # every use of every array.
     for holder in gc.get_referrers(storage):
         if hasattr(holder, "_array") and getattr(holder, "_storage", None) is storage:
             holder._array = None
 
 
 class _Counted:
-    """Counts its references as `Storage.resize` does. The number depends on the Python version."""
+    """Counts references to itself in the way `Storage.resize` does. The number depends on the
+    Python version."""
 
     __slots__ = ("_storage",)
     _storage: _Counted
@@ -328,7 +335,8 @@ class _Counted:
 
 
 def _references_of_one() -> int:
-    """Return the reference count in `Storage.resize` if only one tensor holds the storage."""
+    """Return the reference count that `Storage.resize` sees if only one tensor refers to the
+    storage."""
     owner = _Counted()
     owner._storage = _Counted()
     return owner._storage.count()
@@ -338,7 +346,7 @@ _REFERENCES_OF_ONE = _references_of_one()
 
 
 def storage_of_array(array: Any, kind: type[Storage] = Storage) -> Storage:
-    """A Storage over a dense ndarray; its bytes are viewed only when needed."""
+    """Make a Storage over a dense ndarray. The bytes are viewed only when needed."""
     storage = kind()
     storage._data, storage._array, storage._nbytes, storage.device = None, array, array.nbytes, CPU
     storage.version = 0
@@ -347,7 +355,7 @@ def storage_of_array(array: Any, kind: type[Storage] = Storage) -> Storage:
 
 # --- allocators by device type --------------------------------------------------------------------
 
-# device type -> (nbytes, device) -> data of a Storage
+# device type -> a function that allocates: (nbytes, device) -> the data of a Storage
 _allocators: Registry[str, Callable[[int, device], Any]] = Registry({
     "cpu": lambda nbytes, place: cpu.allocate(nbytes),
     "cuda": lambda nbytes, place: (runtime._chosen or runtime.cuda()).allocate(nbytes, place.index),
@@ -358,20 +366,21 @@ _allocators: Registry[str, Callable[[int, device], Any]] = Registry({
 def register_allocator(
     device_type: str, allocate: Callable[[int, device], Any]
 ) -> Callable[[], None]:
-    """Register `allocate(nbytes, device)` for a device type; returns a function that undoes it.
+    """Register `allocate(nbytes, device)` for a device type. Return a function that undoes the
+    registration.
 
-    It returns an object with `.ptr`, an int, that keeps the bytes alive.
+    `allocate` returns an object that keeps the bytes alive and has their address as the int `.ptr`.
     """
     return _allocators.register(device_type, allocate)
 
 
 def allocate_storage(nbytes: int, place: device) -> Storage:
-    """Allocate uninitialised bytes on a device. Raises: DeviceError if the device has no
-    allocator."""
+    """Return a Storage of uninitialised bytes on a device. Raises: DeviceError if the device type
+    has no allocator."""
     allocate = _allocators.get(place.type)
     if allocate is None:
         raise errors.no_device(place.type, "no allocator is registered for it")
-    storage = Storage()  # `over` inlined (bench/host_cuda.py)
+    storage = Storage()  # `Storage.over` is inlined for speed (bench/host_cuda.py)
     storage._data, storage._array, storage._nbytes, storage.device = (
         allocate(nbytes, place), None, nbytes, place,
     )  # fmt: skip
@@ -380,7 +389,7 @@ def allocate_storage(nbytes: int, place: device) -> Storage:
 
 
 class Region:
-    """Presents bytes at an address to NumPy and keeps their owner alive."""
+    """Shows bytes at an address to NumPy as an array, and keeps the owner of the bytes alive."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -392,7 +401,7 @@ class Region:
 
 
 def storage_over(address: int, nbytes: int, owner: object, readonly: bool = False) -> Storage:
-    """Make a CPU Storage over foreign bytes, which `owner` keeps alive."""
+    """Make a CPU Storage over foreign bytes. It keeps their `owner` alive."""
     data = np.asarray(Region(address, nbytes, owner, readonly)) if nbytes else np.empty(0, np.uint8)
     return SharedStorage.over(data, nbytes, CPU)
 

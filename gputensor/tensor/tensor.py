@@ -1,7 +1,7 @@
 """Tensor, the public class.
 
-The generated base class has the operators, and base.py has the attributes. This module has Python's
-special methods and the protocols of other libraries. make.py makes tensors.
+The generated base class has the operators as methods, and base.py has the attributes. This module
+has Python's special methods and the protocols of other libraries. make.py makes tensors.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Conversions:
 
 
 class Lacking:
-    """The last base of Tensor. It raises errors for the names that PyTorch's tensors or NumPy's
-    arrays have and ours lack.
+    """The last base of Tensor. It raises the errors for names that PyTorch's tensors or NumPy's
+    arrays have and our tensors lack.
     """
 
     __slots__ = ()
@@ -100,12 +100,13 @@ class Tensor(
         made = object.__new__(cls)
         made._geometry, made._device, made._offset = geometry, storage.device, offset
         made._storage, made._array, made._autograd = storage, None, None
-        # otherwise the key set stays the same object, because short cuts compare it by identity
+        # The key set is replaced only if necessary, because short cuts compare it by identity.
         if cls._class_keys or keys & _OF_CLASSES:
             keys = keys & ~_OF_CLASSES | cls._class_keys
         made._keys = keys
         if cls is not Tensor:
-            # Autograd's short paths are for Tensor only; subclasses take the full path.
+            # Autograd's short paths are for the class Tensor only; tensors of subclasses take the
+            # full path.
             differentiable.variable.meta_of(made)
         return made
 
@@ -125,11 +126,11 @@ class Tensor(
         cls, op: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # fmt: skip
-        """A method to override in a subclass: every operator that gets one of its tensors as an
-        operand calls this method.
+        """The handler of a subclass that overrides this method: it is called for every operator
+        that has a tensor of the subclass as an operand.
 
         types: the operands' classes that have a handler. The default handler runs the operator on
-        the operands' memory; results are plain tensors. See fallbacks/modes.py.
+        the operands' memory and returns plain tensors. See fallbacks/modes.py.
         """
         with ExcludeDispatchKeys(PYTHON):
             return _plain(op(*args, **(kwargs or {})))
@@ -161,7 +162,7 @@ class Tensor(
         return kind._over(storage, storage_offset, shape, TENSOR_KEYS[place.type])
 
     def as_subclass(self, cls: type) -> Any:
-        """View this tensor's memory as a tensor of a subclass, with its history."""
+        """Return a view of this tensor as a tensor of a subclass, with its history."""
         view = calls.alias(self)
         made = Tensor._make_subclass(cls, view)
         if view._autograd is not None:
@@ -171,12 +172,12 @@ class Tensor(
     # --- special methods ------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        if self._has_handler:  # only the class's handler has access to the elements
+        if self._has_handler:  # only the class's handler can access the elements
             return f"{type(self).__name__}({errors.describe(self)})"
         return printing.tensor_repr(self)
 
     def _repr_html_(self) -> str:
-        """HTML for notebooks: see tensor/printing/notebook.py."""
+        """Return the HTML for notebooks: see tensor/printing/notebook.py."""
         from .printing import notebook
 
         return notebook.html(self)
@@ -219,9 +220,10 @@ class Tensor(
         return calls.item(self)
 
     def _operand(self, op: str, other: Any, is_boolean: bool) -> Any:
-        """Convert a foreign operand to a number or a tensor; None if it is neither.
+        """Convert a foreign operand to a number or a tensor. Return None if it is neither.
 
-        is_boolean: True for an operator without a gradient. docs/interop.md has the rule.
+        is_boolean: True for an operator whose result has no gradient. docs/interop.md has the
+        rules.
         """
         if isinstance(other, np.ndarray) or hasattr(type(other), "__dlpack__"):
             from . import export
@@ -232,8 +234,8 @@ class Tensor(
         return plain
 
     def _foreign(self, op: str, other: Any) -> Any:
-        """Return NotImplemented, or raise for an operand whose `__torch_function__` is called
-        first."""
+        """Return NotImplemented for an operand that we cannot convert. Raise an error if it has a
+        `__torch_function__`, which must be called first."""
         if overridable and hasattr(type(other), "__torch_function__"):
             raise errors.not_a_tensor(op, "other", "a Tensor", other)
         return NotImplemented
@@ -263,7 +265,7 @@ class Tensor(
             self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
         ) -> Any: ...
     else:
-        # inlined, because q[1] is timed (bench/overhead.py)
+        # inlined for speed, because bench/overhead.py measures q[1]
         __getitem__, __setitem__ = indexing.get, indexing.put
         norm = overloads.norm
         unique, unique_consecutive = overloads.unique, overloads.unique_consecutive
@@ -273,7 +275,7 @@ class Tensor(
         return indexing.nonzero(self, as_tuple=as_tuple)
 
     def tolist(self) -> Any:
-        """Return the elements as nested lists of Python numbers; a 0-d tensor gives a number."""
+        """Return the elements as nested lists of Python numbers. A 0-d tensor gives a number."""
         if not self._geometry.ndim:
             return self.item()
         return printing.on_host(self).tolist()
@@ -292,13 +294,13 @@ class Tensor(
         return export.array(self, dtype, copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Implements `np.sin(x)` and `ndarray + x`: see docs/interop.md."""
+        """Implement `np.sin(x)` and `ndarray + x`: see docs/interop.md."""
         return _numpy_protocol().array_ufunc(self, ufunc, method, inputs, options)
 
     def __array_function__(
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Implements `np.concatenate([x, y])`: see docs/interop.md."""
+        """Implement `np.concatenate([x, y])`: see docs/interop.md."""
         return _numpy_protocol().array_function(self, func, args, kwargs)
 
     @property
@@ -334,7 +336,7 @@ class Tensor(
         return dlpack.device_of(self)
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        """The functions of the Python array API standard: `gputensor.array_api`."""
+        """Return the namespace of the Python array API standard: `gputensor.array_api`."""
         from . import export
 
         return export.array_namespace(api_version)
@@ -358,21 +360,22 @@ class Tensor(
     # --- other devices and types ------------------------------------------------------------------
 
     def cpu(self) -> Tensor:
-        """Return a copy on the CPU, or the tensor itself if it is there. Waits for the device."""
+        """Return a copy on the CPU, or the tensor itself if it is on the CPU. Waits for the
+        device."""
         return self if self._device is CPU else calls.to_device(self, CPU, self._geometry.dtype)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
         """Return a copy on a CUDA device (the current one by default), or the tensor itself if it
-        is there."""
+        is on that device."""
         target = _device("cuda" if device is None else device)
         return calls.to_device(self, target, self._geometry.dtype, non_blocking)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
-        """Return a copy on a device, as in the array API standard, or the tensor itself if it is
-        there.
+        """Return a copy on a device, as in the array API standard, or the tensor itself if it is on
+        that device.
 
-        stream: the stream of the target's backend on which the copy is queued; None for the current
-        one.
+        stream: the stream of the target's backend on which the copy is queued. None means the
+        current one.
         """
         from . import export
 
@@ -390,7 +393,7 @@ class Tensor(
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """Do `self.to(dtype)`. The dtype may be a name such as "gputensor.FloatTensor". Without a
         dtype, return the name of this tensor's type."""
-        # run-as-torch has classes for these types; take the name
+        # as_torch has classes for these types, such as FloatTensor; they contain the name
         dtype = getattr(dtype, "tensor_type", dtype)
         if dtype is not None and not isinstance(dtype, str):
             element = element_type("type", dtype)
@@ -402,8 +405,8 @@ class Tensor(
         return f"{dtypes.package_name}.{place}{torch_names.NAMES[self._geometry.dtype]}Tensor"
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Tensor:
-        """Do `self.to(dtype)` under NumPy's name and with NumPy's dtypes, also by names such as
-        "f4". It copies, unless copy is False and there is nothing to cast."""
+        """Call `self.to(dtype)` under NumPy's name. NumPy's dtypes and names such as "f4" are
+        accepted. The result is a copy, unless copy is False and the dtype is unchanged."""
         element = element_type("astype", dtype, by_name=True)
         return calls.to_dtype(self, element, False, flag("astype", "copy", copy), None)
 
@@ -411,7 +414,7 @@ class Tensor(
         self, data: Any, *, dtype: dtypes.dtype | None = None, device: Any = None,
         requires_grad: Any = False, pin_memory: Any = False,
     ) -> Tensor:  # fmt: skip
-        """Do `gt.tensor(data)` with this tensor's dtype and device. The result is always a copy,
+        """Call `gt.tensor(data)` with this tensor's dtype and device. The result is always a copy,
         and a leaf."""
         made: Tensor = import_module("gputensor.exchange.construct").tensor(
             data, dtype=self._geometry.dtype if dtype is None else dtype, pin_memory=pin_memory,
@@ -420,7 +423,7 @@ class Tensor(
         return made
 
     def copy(self) -> Tensor:
-        """Do `self.clone()` under NumPy's name."""
+        """Call `self.clone()` under NumPy's name."""
         return calls.clone(self)
 
     @property
@@ -432,7 +435,8 @@ class Tensor(
 
     @property
     def T(self) -> Tensor:
-        """A view with reversed dimensions. For more than two dimensions PyTorch warns."""
+        """A view with reversed dimensions. For more than two dimensions, it issues PyTorch's
+        warning."""
         if self._geometry.ndim > 2:
             rule = "have at most 2 dimensions"
             raise errors.must("T", "self", rule, self, remedy="use .mT or .permute(...)")
@@ -454,7 +458,8 @@ def _of_tensors(kind: Any) -> type[Tensor]:
 
 
 def _plain(result: Any) -> Any:
-    # Views are made with the key set of their base.
+    # A result that is a view has the key set of its base, so the key of the base's handler is
+    # removed.
     if isinstance(result, (list, tuple)):
         return type(result)([_plain(x) for x in result])
     if hasattr(result, "_keys") and not type(result)._has_handler:

@@ -1,4 +1,4 @@
-"""Attributes of PyTorch's tensors that are not operators: flags of kinds of tensors that gputensor
+"""Attributes of PyTorch's tensors that are not operators: flags of tensor kinds that gputensor
 lacks, methods for memory, and old names."""
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .typed_storage import TypedStorage
 
 
-# Last parts of the names of tensor types, such as "gputensor.cuda.FloatTensor".
-# Source: torch/csrc/utils/tensor_types.cpp.
+# tensor type -> the last part of its name, as in "gputensor.cuda.FloatTensor". Source:
+# torch/csrc/utils/tensor_types.cpp.
 NAMES = {
     dtypes.bool_: "Bool", dtypes.uint8: "Byte", dtypes.int8: "Char", dtypes.int16: "Short",
     dtypes.int32: "Int", dtypes.int64: "Long", dtypes.uint16: "UInt16", dtypes.uint32: "UInt32",
@@ -36,7 +36,7 @@ _PACKAGES = "gputensor", "torch"
 
 
 def meaning(name: str) -> tuple[device, dtypes.dtype]:
-    """Return the device and dtype that the name of a tensor type means. PyTorch's names are
+    """Return the device and dtype that a tensor type's name stands for. PyTorch's names are
     accepted too.
 
     Raises: ArgumentError for any other name.
@@ -59,7 +59,7 @@ class TorchNames(TensorBase):
     # --- memory -----------------------------------------------------------------------------------
 
     def is_pinned(self, device: Any = None) -> bool:
-        """True if its memory is page-locked. device: ignored, as in PyTorch."""
+        """True if the tensor's memory is page-locked. device: ignored, as in PyTorch."""
         from . import host_memory
 
         return host_memory.is_pinned(self)
@@ -68,7 +68,7 @@ class TorchNames(TensorBase):
         """Return a copy of this CPU tensor in page-locked memory, or the tensor itself if its
         memory is page-locked.
 
-        Raises: DeviceError without CUDA, which does the page-locking.
+        Raises: DeviceError without CUDA, which locks the pages.
         """
         from . import host_memory
 
@@ -76,21 +76,22 @@ class TorchNames(TensorBase):
         return made
 
     def is_shared(self) -> bool:
-        """True if processes that receive the tensor share its memory; always True on CUDA."""
+        """True if processes that receive the tensor share its memory, which is always so on
+        CUDA."""
         from . import host_memory
 
         return host_memory.is_shared(self)
 
     def share_memory_(self) -> Self:
-        """Move this CPU tensor's storage to shared memory. Processes to which `multiprocessing`
-        sends the tensor, and forked processes, then share its elements."""
+        """Move this CPU tensor's storage to shared memory. Forked processes, and processes to which
+        `multiprocessing` sends the tensor, then share its elements."""
         from . import host_memory
 
         host_memory.share(self)
         return self
 
     def storage(self) -> TypedStorage:
-        """Return the storage as elements of this tensor's dtype; `untyped_storage()` returns its
+        """Return the storage with elements of this tensor's dtype. `untyped_storage()` returns its
         bytes."""
         from .typed_storage import TypedStorage
 
@@ -103,8 +104,8 @@ class TorchNames(TensorBase):
     def dim_order(self, *, ambiguity_check: Any = False) -> tuple[int, ...]:
         """Return the dimensions in order of decreasing strides.
 
-        ambiguity_check: raise if several orders fit. Strides of dimensions of size 1 are ignored.
-        Source: torch/_tensor.py, Tensor.dim_order.
+        ambiguity_check: raise an error if several orders fit. Strides of dimensions of size 1 are
+        ignored. Source: torch/_tensor.py, Tensor.dim_order.
         """
         sizes, strides = self._geometry.sizes, self._geometry.strides
         order = tuple(sorted(range(len(sizes)), key=lambda dim: -strides[dim]))
@@ -115,7 +116,7 @@ class TorchNames(TensorBase):
         return order
 
     def to_dense(self, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
-        """Return the tensor itself, which is dense, or a copy with another dtype."""
+        """Return the tensor itself, because it is dense. With another dtype, return a copy."""
         tensor = cast("Tensor", self)
         if dtype is None:
             return tensor
@@ -123,30 +124,30 @@ class TorchNames(TensorBase):
         return made
 
     def is_distributed(self) -> bool:
-        """False: no tensor is distributed over processes."""
+        """Return False, because no tensor is distributed over processes."""
         return False
 
     @property
     def grad_dtype(self) -> _dtype:
-        """The dtype of the gradient, which is the tensor's own."""
+        """The dtype of the gradient, which equals the tensor's dtype."""
         return self._geometry.dtype
 
     # --- elements by Python's functions -----------------------------------------------------------
 
     @declares(callable="Callable")
     def apply_(self, callable: Callable[[Any], Any]) -> Self:
-        """Replace each element of this tensor, which is on the CPU, by callable(element)."""
+        """Replace each element of this CPU tensor by callable(element)."""
         return self._mapped("apply_", callable)
 
     @declares(tensor="Tensor", callable="Callable")
     def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Self:
-        """Replace each element of this CPU tensor by callable(element, tensor's element)."""
+        """Replace each element of this CPU tensor by callable(element, element of `tensor`)."""
         return self._mapped("map_", callable, tensor)
 
     @declares(x="Tensor", y="Tensor", callable="Callable")
     def map2_(self, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Self:
-        """Replace each element of this CPU tensor by callable(element, x's element, y's
-        element)."""
+        """Replace each element of this CPU tensor by callable(element, element of `x`, element of
+        `y`)."""
         return self._mapped("map2_", callable, x, y)
 
     def _mapped(self, op: str, function: Callable[..., Any], *others: Any) -> Self:
@@ -170,7 +171,7 @@ class TorchNames(TensorBase):
         normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
         align_to_window: bool | None = None,
     ) -> Tensor:  # fmt: skip
-        """Fourier transforms of overlapping parts of this signal. See gt.stft."""
+        """Return the Fourier transforms of overlapping parts of this signal. See gt.stft."""
         from importlib import import_module
 
         if align_to_window is not None:
@@ -183,8 +184,8 @@ class TorchNames(TensorBase):
         return made
 
     def lu(self, pivot: bool = True, get_infos: bool = False) -> Any:
-        """`gt.linalg.lu_factor` under PyTorch's old name. get_infos: also return the infos of its
-        `_ex` form."""
+        """Call `gt.linalg.lu_factor` under PyTorch's old name. get_infos: also return the infos, as
+        `lu_factor_ex` does."""
         tensor: Any = self
         pivots, infos = flag("lu", "pivot", pivot), flag("lu", "get_infos", get_infos)
         found = calls.linalg_lu_factor_ex(tensor, pivot=pivots, check_errors=not infos)

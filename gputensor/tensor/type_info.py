@@ -12,16 +12,16 @@ from ..core.arguments import element_type
 from ..core.dtype import FLOATING, INTEGER, bfloat16, dtype
 from ..dispatch import defaults
 
-# The decimal resolutions that PyTorch gives; NumPy rounds the one of bfloat16 differently.
+# The decimal resolutions in PyTorch. NumPy rounds the resolution of bfloat16 differently.
 _RESOLUTION = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-15}
 
 
 class finfo:
-    """Limits of a floating dtype. For a complex dtype they are those of its parts; without an
-    argument, those of the default dtype.
+    """Limits of a floating dtype. A complex dtype has the limits of its parts. Without an argument,
+    the default dtype is used.
 
-    Attributes: bits, eps, max, min, smallest_normal, tiny (equal to it), resolution, and dtype, the
-    name.
+    Attributes: bits, eps, max, min, smallest_normal, tiny (equal to smallest_normal), resolution,
+    and dtype, which is the dtype's name.
     """
 
     __slots__ = ("bits", "eps", "max", "min", "smallest_normal", "tiny", "resolution", "dtype")
@@ -62,7 +62,8 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype: bits, max, min; dtype is the name."""
+    """Limits of an integer dtype. Attributes: bits, max, min, and dtype, which is the dtype's
+    name."""
 
     __slots__ = ("bits", "max", "min", "dtype")
 
@@ -77,7 +78,7 @@ class iinfo:
         self.dtype: str = given.name
 
     def __repr__(self) -> str:
-        # PyTorch prints floats here; these integers are exact.
+        # PyTorch prints min and max as floats. Here they are exact integers.
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
     def __eq__(self, other: object) -> bool:

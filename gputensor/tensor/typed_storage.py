@@ -1,4 +1,4 @@
-"""TypedStorage: the bytes of a storage as numbers of one dtype, for PyTorch's older programs."""
+"""TypedStorage: the bytes of a storage as numbers of one dtype, for old PyTorch programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .storage import Storage
 
 
 class TypedStorage:
-    """The result of `Tensor.storage()`: all elements of a storage."""
+    """The result of `Tensor.storage()`: all elements of a storage, as numbers of one dtype."""
 
     __slots__ = ("_untyped", "dtype")
 
@@ -21,7 +21,7 @@ class TypedStorage:
         self.dtype: _dtype = dtype
 
     def untyped(self) -> Storage:
-        """The bytes."""
+        """Return the storage of the bytes."""
         return self._untyped
 
     @property
@@ -41,23 +41,23 @@ class TypedStorage:
         return self._untyped._nbytes // self.dtype.itemsize
 
     def size(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return len(self)
 
     def nbytes(self) -> int:
-        """Number of bytes."""
+        """Return the number of bytes."""
         return self._untyped._nbytes
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """Return the number of bytes of one element."""
         return self.dtype.itemsize
 
     def data_ptr(self) -> int:
-        """Address of the first element."""
+        """Return the address of the first element."""
         return self._untyped.data_ptr()
 
     def tolist(self) -> list[Any]:
-        """The elements as Python numbers."""
+        """Return the elements as Python numbers."""
         found: list[Any] = self._tensor().tolist()
         return found
 

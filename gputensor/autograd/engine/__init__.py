@@ -1,6 +1,6 @@
 """The engine's public functions: `backward` and `grad`.
 
-run.py walks the graph, node.py runs nodes with hooks and other attachments.
+run.py walks the graph; node.py runs nodes that have hooks or other attachments.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def backward(
     tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
     create_graph: bool = False, inputs: Any = None,
 ) -> None:  # fmt: skip
-    """Add the gradient of `tensors` to `grad` of the leaves that they were made from.
+    """Compute the gradients of the leaves from which `tensors` were made, and add them to `grad` of
+    the leaves.
 
     Args:
         grad_tensors: the incoming gradient of each tensor; None is allowed for one element.
@@ -100,7 +101,7 @@ def grad(
 def _batched(
     outputs: Any, inputs: Any, grad_outputs: Any, options: tuple[Any, ...]
 ) -> tuple[Tensor | None, ...]:
-    """Return `grad` for each entry of a batch, by vmap."""
+    """Compute `grad` for each entry of a batch of incoming gradients, by vmap."""
     vmap = import_module("gputensor.func").vmap
     used: list[bool] = []
     given = () if grad_outputs is None else _tuple(grad_outputs)
@@ -123,7 +124,7 @@ def _tuple(tensors: Any) -> tuple[Any, ...]:
 
 
 def _shape(x: Any) -> Geometry:
-    """Return the geometry of a tensor, or of the value that arrives at an edge."""
+    """Return the geometry of a tensor, or of the gradient that arrives at an edge."""
     shape: Geometry = x.node.outputs[x.output_nr][0] if isinstance(x, GradientEdge) else x._geometry
     return shape
 

@@ -1,5 +1,5 @@
-"""Accumulation of a gradient in a leaf, by an addition in place. If nothing else refers to the
-gradient, the leaf uses the gradient object itself.
+"""Accumulation of a leaf's gradient, by addition in place. The first gradient becomes `grad`
+without a copy if nothing else refers to it.
 
 Source: torch/csrc/autograd/functions/accumulate_grad.h, whose layout contract holds here: a
 gradient has its leaf's layout, or is row-major if the leaf is not dense.
@@ -18,20 +18,20 @@ from ...core.memory_format import contiguous_format
 from ...tensor.tensor import Tensor
 from ..inplace_or_view import bump_version
 
-Grads = list[Tensor | Any]  # None if no gradient arrived
+Grads = list[Tensor | Any]  # None if no gradient has arrived
 
 # The result of getrefcount for an object to which only one list refers. It depends on the Python
 # version.
 _held = [object()]
 _OWNED = getrefcount(_held[0])
 
-# Two threads may accumulate into one leaf.
+# A lock, because two threads may accumulate into one leaf.
 _accumulating = threading.RLock()
 
 
 def _reset_after_fork() -> None:
-    """Replace the lock in a forked child: a thread of the parent, which does not exist there, may
-    hold it."""
+    """Replace the lock in a forked child process, because a thread that exists only in the parent
+    may hold it."""
     global _accumulating
     _accumulating = threading.RLock()
 
@@ -42,8 +42,8 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
     """Add the gradient in `buffer`, which holds the engine's only reference to it, to `own.grad`.
 
-    shape: the leaf's geometry. create: True if the addition is recorded; then nothing is written in
-    place.
+    shape: the leaf's geometry. create: True if the addition is recorded; in this case nothing is
+    written in place.
     """
     lock = _accumulating
     lock.acquire()
@@ -58,7 +58,7 @@ def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
         elif (
             create
             or getrefcount(buffer[0]) > _OWNED
-            # another tensor may share its memory
+            # another tensor may share the gradient's memory
             or buffer[0]._storage is not None
             and getrefcount(buffer[0]._storage) > _OWNED
             or buffer[0]._geometry is not shape

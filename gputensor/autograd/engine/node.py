@@ -1,7 +1,7 @@
-"""Running one node or leaf in the engine, with hooks and other attachments.
+"""Run one node or leaf that has hooks or other attachments.
 
-This module handles hooks, requested inputs, users' functions, anomaly mode and streams; most nodes
-have none of these, and run.py runs them itself.
+This module handles hooks, requested inputs, users' functions, anomaly mode and streams. Most nodes
+have none of these; run.py runs those nodes itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from ..history import history, own_of
 from ..node import AccumulateGrad, Node
 from ..streams import current_stream, device_of, identity, on_stream
 
-Grads = list[Tensor | Any]  # None if no gradient arrived
+Grads = list[Tensor | Any]  # None if no gradient has arrived
 
 
 class Careful:
-    """The state of a run of backward, and how it handles nodes with hooks or captured gradients.
+    """The part of a backward run that handles nodes with hooks, requested gradients and other
+    attachments.
 
-    needed: the nodes to run, or None for all. captures: node -> [(output, input)]. found: the
-    gradients of inputs. keep, create: as in `backward`. own_state: the caller's dispatch state.
+    needed: the nodes to run, or None for all. captures: node -> [(the node's output, the requested
+    input)]. found: the gradients of inputs. keep, create: as in `backward`. own_state: the caller's
+    dispatch state.
     """
 
     __slots__ = ("keep", "create", "needed", "captures", "found", "own_state", "leaf_streams")
@@ -40,7 +42,7 @@ class Careful:
         self.own_state: tuple[int, int] = _state.get()
 
     def run_node(self, node: Node, grads: Grads) -> Any:
-        """Run any node. Returns the gradients of its operands; None if the node must not run."""
+        """Run any node. Return the gradients of its operands, or None if the node must not run."""
         with on_stream(node):
             return self._run_there(node, grads)
 
@@ -86,8 +88,8 @@ class Careful:
         return self._narrowed(node).backward(*grads)
 
     def _narrowed(self, node: Node) -> Node:
-        """Return the node, or a copy that has only the edges to requested inputs, so that no other
-        formula runs. Source: engine.h, task_should_compute_output."""
+        """Return the node, or a copy with only the edges that lead to requested inputs, so that
+        formulas of other operands do not run. Source: engine.h, task_should_compute_output."""
         needed = self.needed
         if needed is None or len(node.edges) < 2:
             return node
@@ -107,7 +109,7 @@ class Careful:
         return needed is None or any([e is not None and e[0] in needed for e in node.edges])
 
     def _in_own_state(self, function: Any, *args: Any) -> Any:
-        """Call a user's function with the user's dispatch state."""
+        """Call a user's function with the dispatch state of the caller of backward."""
         if self.create:
             return function(*args)
         state = _state.get()
@@ -134,7 +136,7 @@ class Careful:
                 own.grad = g if own.grad is None else calls.add_Tensor(own.grad, g)
 
     def _of_node(self, node: Node, grads: Grads) -> Grads:
-        """Run the hooks of a node before it runs."""
+        """Run the hooks of a node before the node runs."""
         for hook in list(node.hooks.before.values()):
             grads = list(self._replaced(hook, tuple(grads), tuple(grads)))
         return grads
@@ -148,7 +150,8 @@ class Careful:
         return g
 
     def _replaced(self, hook: Any, values: tuple[Any, ...], *args: Any) -> tuple[Any, ...]:
-        """Check the gradients from a node's hook (number and properties), and return them."""
+        """Check the number and the properties of gradients that a node's hook returned. Return
+        them."""
         changed = self._in_own_state(hook, *args)
         if changed is None:
             return values
@@ -167,8 +170,8 @@ class Careful:
     # --- leaves -----------------------------------------------------------------------------------
 
     def finish_leaf(self, node: AccumulateGrad, buffer: Grads) -> None:
-        """Accumulate into a leaf, or return its gradient. buffer: a list with the gradient. If
-        nothing else refers to the gradient, the leaf takes it without a copy."""
+        """Accumulate a gradient into a leaf, or return it. buffer: a list that holds the gradient.
+        If nothing else refers to the gradient, the leaf takes it without a copy."""
         with on_stream(node):
             x = node.variable
             own = own_of(x)
@@ -186,7 +189,7 @@ class Careful:
                 buffer[:] = self._of_node(node, buffer)
             if history(x) is not None:
                 raise errors.leaf_in_graph()
-            # if the leaf was frozen after the forward call, only its hooks run
+            # If the leaf no longer requires grad since the forward call, only its hooks run.
             if own.requires_grad:
                 accumulate(own, x._geometry, self.create, buffer)
             if own.after_accumulate and own.requires_grad:
@@ -209,8 +212,8 @@ class Careful:
 
 
 def _check_replacement(hook: Any, before: Any, after: Any) -> None:
-    """Raises: AutogradError if a hook changed a property that must stay. Source:
-    check_single_result."""
+    """Check a gradient that a hook returned. Raises: AutogradError if a property has changed that
+    must stay. Source: check_single_result."""
     if not isinstance(after, Tensor):
         rule = f"must return Tensors or None (got {type(after).__name__})"
         raise errors.wrong_hook(hook, rule, kind=errors.ArgumentTypeError)
@@ -226,5 +229,5 @@ def _check_replacement(hook: Any, before: Any, after: Any) -> None:
 
 
 def all_none(grads: Grads) -> bool:
-    # `grads.count(None)` would compare each tensor with None
+    # A loop, because `grads.count(None)` would compare each tensor with None.
     return not any([g is not None for g in grads])

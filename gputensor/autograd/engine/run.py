@@ -1,10 +1,10 @@
-"""One run of the engine: through a graph from its results to its leaves, each node once.
+"""One run of the engine: from the results through the graph to the leaves. Each node runs once.
 
-A node takes its number after its edges are set, so its number is higher than those of all nodes to
-which it leads. Running the reachable nodes in descending order therefore runs each node after all
-parts of its gradient have arrived. A leaf has no number; it counts the missing parts and is
-finished when none is missing. Everything runs in the calling thread without recursion, so chains
-may have any length. Source: torch/csrc/autograd/engine.cpp.
+A node takes its number after its edges are set, so its number is higher than the numbers of all
+nodes to which it leads. So the reachable nodes run in descending order, and all parts of a node's
+gradient have arrived when it runs. A leaf has no number. The run counts the parts of its gradient
+that are missing, and finishes the leaf when none is missing. Everything runs in the calling thread
+without recursion, so chains may have any length. Source: torch/csrc/autograd/engine.cpp.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from ..modes import DEFAULT, NO_GRAD_MODE, below_autograd, grad_mode, left, set_
 from ..node import AccumulateGrad, Edge, Node
 from ..streams import on_stream, wait
 
-# After this many nested backwards, the next one runs in a new thread with an empty stack: each of
-# them takes a dozen frames plus those of user code, and Python's limit is 1000. Source:
-# torch/csrc/autograd/engine.cpp, MAX_DEPTH.
+# After this many nested backwards, the next one runs in a new thread with an empty stack. Each
+# nested backward takes a dozen frames, plus the frames of user code, and Python's limit is 1000
+# frames. Source: torch/csrc/autograd/engine.cpp, MAX_DEPTH.
 NESTED_AT_MOST = 20
 _thread = threading.local()
 _number = attrgetter("sequence_nr")
 
 
 def running() -> Run | None:
-    """The innermost run of this thread."""
+    """The innermost backward run of this thread."""
     found: Run | None = getattr(_thread, "run", None)
     return found
 
 
 class Run(Careful):
-    """One walk through a graph.
+    """One run of backward through a graph.
 
     buffers: node -> the sum of the gradients that have arrived, by output. missing: leaf -> the
     number of gradients still missing. order: the nodes to run, without leaves.
@@ -56,7 +56,8 @@ class Run(Careful):
         self.missing: dict[Node, int] = {}
 
     def run(self, roots: list[Edge], grads: Grads, wanted: Any, accumulates: bool) -> Grads:
-        """Return the requested gradients. Deeply nested backwards run on another thread's stack."""
+        """Run backward and return the requested gradients. Deeply nested runs use the stack of
+        another thread."""
         depth = getattr(_thread, "depth", 0)
         if depth >= NESTED_AT_MOST:
             return current.on_a_new_thread(self.run, roots, grads, wanted, accumulates)
@@ -73,8 +74,9 @@ class Run(Careful):
             order = self._choose(order, wanted, accumulates)
         self.order = order
         state, mode = _state.get(), grad_mode.get()
-        # Derivatives run in a plain dispatch state: no autocast, whatever block backward was called
-        # in, and no recording, so the formulas need no checks. User code gets the caller's state.
+        # Derivatives run in a plain dispatch state, without autocast and without recording,
+        # whatever block backward was called in. So formulas need no checks. User code runs in the
+        # caller's state.
         if state is PLAIN:
             below = BELOW
         else:
@@ -101,7 +103,7 @@ class Run(Careful):
         return self.found
 
     def reaches(self, node: Node) -> bool:
-        """True if a gradient arrives at the node in this run."""
+        """True if a gradient reaches the node in this run."""
         if type(node) is AccumulateGrad:
             return node in self.missing and (self.needed is None or node in self.needed)
         return node in self.order
@@ -110,7 +112,7 @@ class Run(Careful):
         """Run the nodes. The loop avoids calls, because every node of every backward runs in it."""
         buffers, missing, needed, keep = self.buffers, self.missing, self.needed, self.keep
         is_plain_run = not self.captures and needed is None and not anomaly.is_on
-        complete: list[Node] = []  # leaves with complete gradients
+        complete: list[Node] = []  # leaves whose gradients are complete
         for node in order:
             buffer = buffers.pop(node, None)
             edges = node.edges
@@ -180,7 +182,8 @@ class Run(Careful):
                 complete.clear()
 
     def _order(self, roots: list[Edge]) -> list[Node]:
-        """Return the reachable nodes in descending order. Count the edges to each leaf."""
+        """Return the reachable nodes in descending order of their numbers. Also count the edges to
+        each leaf."""
         missing = self.missing
         order: list[Node] = []
         seen: set[Node] = set()
@@ -191,7 +194,7 @@ class Run(Careful):
             elif node not in seen:
                 see(node)
                 follow(node)
-        for node in order:  # grows during the loop
+        for node in order:  # a list that grows during the loop
             for edge in node.edges:
                 if edge is not None:
                     following = edge[0]
@@ -219,7 +222,7 @@ class Run(Careful):
             if node not in leads and any([e is not None and e[0] in leads for e in node.edges]):
                 leads.add(node)
         self.needed = leads
-        # a requested input itself is not run
+        # a requested input does not run itself
         for node in needed:
             if type(node) is not AccumulateGrad and not self._leads_on(node):
                 self.captures.setdefault(node, [])
@@ -253,7 +256,7 @@ class Run(Careful):
                 buffer[output] = calls.add_Tensor(before, g)
 
     def _finish(self, leaf: Any) -> None:
-        """Give a leaf its accumulated gradient."""
+        """Accumulate or return the complete gradient of a leaf."""
         buffer = self.buffers.pop(leaf, None)
         if buffer is None or buffer[0] is None:
             return

@@ -1,8 +1,8 @@
-"""Functions called by the derivatives of native_functions.yaml, one module per subject.
+"""Functions that the derivatives in native_functions.yaml call, one module for each subject.
 
-Everything here is composed of public operators, so it is differentiable itself. None means a
-gradient of zeros. Source: torch/csrc/autograd/FunctionsManual.cpp. The generator finds a formula's
-module; any other name in a derivative is an operator.
+The functions are composed of public operators, so they are differentiable themselves. None as a
+gradient means zeros. Source: torch/csrc/autograd/FunctionsManual.cpp. The generator finds a
+formula's module; any other name in a derivative is an operator.
 """
 
 from __future__ import annotations
@@ -17,4 +17,5 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     found = getattr(functions, name, None)
-    return getattr(calls, name) if found is None else found  # private names, and names of gt.nn
+    # private names, and names of gt.nn
+    return getattr(calls, name) if found is None else found

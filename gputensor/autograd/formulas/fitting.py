@@ -1,4 +1,5 @@
-"""Fit gradients to the sizes, dtype and layout of their tensors; called by the engine.
+"""Functions that fit gradients to the sizes, dtype and layout of their tensors. The engine calls
+them.
 
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
@@ -18,16 +19,16 @@ Sizes = tuple[int, ...]
 # --- fitting a gradient to its tensor; called by the engine -------------------------------------
 
 
-# Cached steps to sum a gradient to sizes: the dims to sum over, whether to keep them and to drop
-# leading ones; for fitting to a tensor also whether to cast. A program repeats a few pairs in every
-# step.
+# A cache of the steps that sum a gradient to given sizes: the dimensions to sum over, and whether
+# to keep them and to drop leading dimensions. For fitting to a tensor, it also contains whether to
+# cast. A program repeats a few pairs of sizes in every training step.
 _sums: dict[tuple[Sizes, Sizes], tuple[Sizes, bool, bool]] = {}
 _fits: dict[tuple[Geometry, Geometry], tuple[Sizes, bool, bool, bool]] = {}
 _BOUND = 1 << 12
 
 
 def sum_to_size(grad: Tensor, sizes: Sizes) -> Tensor:
-    """Return the gradient of a tensor of these sizes, which was broadcast."""
+    """Return the gradient of a tensor with these sizes that was broadcast."""
     pair = (grad._geometry.sizes, sizes)
     known = _sums.get(pair)
     if known is None:

@@ -52,7 +52,7 @@ def _incropped(found: Tensor, shape: Sizes) -> Tensor:
 
 
 def scatter_src_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
-    """The gradient of a source that is read only within the index's sizes."""
+    """Return the gradient of a source of which only the part within the index's sizes is read."""
     return _incropped(calls.gather(grad, dim, index, False), shape)
 
 
@@ -69,7 +69,7 @@ def put_self_backward(grad: Tensor, index: Tensor, source: Tensor, accumulate: b
 
 
 def index_fill_value_backward(grad: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The sum of the gradient over all filled elements; each counts once."""
+    """Return the sum of the gradient over all filled elements. Each element counts once."""
     mask = functions.zeros_like(grad, dtype=bool_).index_fill(dim, index, True)
     return functions.where(mask, grad, 0).sum()
 
@@ -82,7 +82,8 @@ def slice_scatter_backward(
 
 
 class _Along:
-    """The indexed positions of scatter_reduce and index_reduce, for their common derivative."""
+    """The indexed positions of scatter_reduce or index_reduce. The derivatives of both use this
+    class."""
 
     def __init__(self, name: str, dim: int, index: Tensor) -> None:
         self.dim, self.index, self.is_scatter = dim, index, name == "scatter_reduce"
@@ -126,7 +127,7 @@ def _reduce_source_backward(
     result: Tensor,
 ) -> Tensor:  # fmt: skip
     if reduce == "prod":
-        # if exactly one factor is zero, its derivative is the product of the others
+        # If exactly one factor is zero, its derivative is the product of the other factors.
         is_zero = source == 0
         zeros = at.read(at.add(functions.zeros_like(self), _as(is_zero, self)))
         is_single = functions.where(is_zero, zeros == 1, is_zero)
@@ -152,12 +153,12 @@ def _counts(at: _Along, grad: Tensor, source: Tensor, include_self: bool) -> Ten
 
 
 def _shared(at: _Along, grad: Tensor, self: Tensor, source: Tensor, result: Tensor) -> Tensor:
-    """Return the gradient, divided evenly among equal extremes."""
+    """Return the gradient, divided evenly among equal extreme elements."""
     is_extreme = _as(source == at.read(result), self)
     return grad / at.add(_as(self == result, self), is_extreme)
 
 
-# Names of reductions in scatter -> names in scatter_reduce.
+# Names of reductions in scatter -> their names in scatter_reduce.
 _REDUCTIONS = {"add": "sum", "multiply": "prod"}
 
 

@@ -1,7 +1,7 @@
 """Derivatives of factorisations and solvers.
 
-Source: torch/csrc/autograd/FunctionsManual.cpp. Everything is composed of differentiable operators.
-If a function gets several incoming gradients, a missing one is None.
+Source: torch/csrc/autograd/FunctionsManual.cpp. The functions are composed of differentiable
+operators. If a function gets several incoming gradients, a gradient that is missing is None.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _solved_for(grad: Tensor, A: Tensor, B: Tensor, result: Tensor, left: bool) 
 
 
 def linalg_det_backward(grad: Tensor, A: Tensor, det: Tensor) -> Tensor:
-    """grad * conj(det) * A^-H; zeros for a singular matrix."""
+    """Return grad * conj(det) * A^-H, and zeros for a singular matrix."""
     is_zero = calls.eq_Tensor(det, 0)
     size = A._geometry.sizes[-1]
     regular = calls.where_self(_column(_column(is_zero)), identity(size, A), A)
@@ -103,7 +103,7 @@ def linalg_slogdet_backward(to_sign: Any, to_log: Any, A: Tensor, sign: Tensor) 
         scale = to_log
     else:
         scale = calls.zeros_like(sign) if to_log is None else _as(to_log, sign)
-        if to_sign is not None:  # the sign of a complex number moves along the unit circle
+        if to_sign is not None:  # the derivative of a complex sign is along the unit circle
             around = calls.imag(calls.mul_Tensor(calls.conj_physical(to_sign), sign))
             scale = calls.add_Tensor(scale, calls.mul_Tensor(_as(around, sign), -1j), 1)
     return _solve(_H(A), calls.mul_Tensor(_column(_column(scale)), identity(size, A)))
@@ -220,7 +220,7 @@ def linalg_eigh_backward(to_l: Any, to_v: Any, L: Tensor, V: Tensor) -> Any:
 
 
 def _apart(a: Tensor, b: Tensor) -> Tensor:
-    """Return differences of all pairs, with 1 on the diagonal."""
+    """Return the differences of all pairs, with 1 on the diagonal in place of 0."""
     return _row(a) - _column(b) + _on_diagonal(calls.ones_like(a))
 
 
@@ -285,7 +285,7 @@ def linalg_svd_backward(to_u: Any, to_s: Any, to_vh: Any, U: Tensor, S: Tensor, 
 
 
 def linalg_matrix_exp_backward(grad: Tensor, A: Tensor) -> Tensor:
-    """Return the upper right corner of exp [[A^H, grad], [0, A^H]]."""
+    """Return the upper right block of exp [[A^H, grad], [0, A^H]]."""
     n = A._geometry.sizes[-1]
     turned = _H(A)
     above = calls.cat((turned, grad), -1)
@@ -345,11 +345,11 @@ def _as_matrices(A: Tensor, B: Tensor, solution: Tensor, to_x: Any) -> tuple[Ten
 
 
 def _has_residuals(grad: Any) -> bool:
-    """True if there are residuals; for some drivers and ranks there are none."""
+    """True if there are residuals. For some drivers and ranks there are none."""
     return grad is not None and grad._geometry.numel > 0
 
 
 def _of_residuals(grad: Tensor, A: Tensor, B: Tensor, X: Tensor) -> Tensor:
-    """The gradient of residuals with respect to A X. At the least-squares solution, residuals do
-    not depend on X."""
+    """Return the gradient of the residuals with respect to A X. At the least-squares solution, the
+    residuals do not depend on X."""
     return 2 * (_mm(A, X) - B) * _row(_as(grad, B))

@@ -1,7 +1,7 @@
 """Derivatives of normalisations, convolutions and pooling.
 
-Everything is composed of public operators, so it is differentiable itself. f16 and bf16 are
-computed in f32, and the engine casts back.
+The functions are composed of public operators, so they are differentiable themselves. They compute
+f16 and bf16 in f32, and the engine casts the results back.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def sum_of_channels(grad: Tensor | None) -> Tensor | None:
 
 
 def zeros_for(stride: Any) -> tuple[int, ...]:
-    """Return one zero for each number of `stride`."""
+    """Return a list with one zero for each number in `stride`."""
     return (0,) * len(stride)
 
 
@@ -71,8 +71,8 @@ def first_windows(
 
 
 def _statistics(x: Tensor, dims: Any, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
-    """Return x normalised by the saved statistics, and rstd. For second derivatives both are
-    differentiable functions of x."""
+    """Return x normalised by the saved statistics, and the reciprocal deviation rstd. For second
+    derivatives, both are differentiable functions of x."""
     mean, rstd = _wide(calls.detach(mean)), _wide(calls.detach(rstd))
     if calls.alias(x).requires_grad:
         now = _mean(x, dims)
@@ -230,7 +230,7 @@ def batch_norm_double_backward(
 
 
 def max_pool_double_backward(grad: Tensor, indices: Tensor, count: int) -> Tensor:
-    """Return the elements of a second gradient at the indices of the maxima."""
+    """Return the elements of a second derivative's gradient at the indices of the maxima."""
     sizes = indices._geometry.sizes
     before = sizes[: len(sizes) - count]
     flat = (*before, -1 if indices._geometry.numel else 0)
@@ -245,8 +245,8 @@ def grid_sampler_gradients(
     grad: Tensor, input: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool,
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """The gradients of grid_sample, computed by a loop; by operators if these gradients are
-    differentiated themselves."""
+    """Return the gradients of grid_sample. A loop computes them. If they are differentiated
+    themselves, operators compute them."""
     given = (grad, input, grid, mode, padding, align_corners, wanted)
     if grad_mode.get() != DEFAULT:
         return calls._grid_sampler_backward(*given)
@@ -263,8 +263,8 @@ def attention_gradients(
     is_causal: bool, attn_mask: Tensor | None, scale: float | None, wanted: tuple[bool, ...],
     dropout_p: float = 0.0, seed: int = 0, block: int = 0,
 ) -> list[Tensor | None]:  # fmt: skip
-    """The gradients of attention, tile by tile. If they are recorded for differentiation, operators
-    over all scores compute them."""
+    """Return the gradients of attention. A loop computes them tile by tile. If they are recorded
+    for differentiation, operators over all scores compute them."""
     if grad_mode.get() != DEFAULT:
         given = (grad, query, key, value, output, logsumexp)
         found: tuple[Tensor, ...]
@@ -308,7 +308,7 @@ def attention_gradients(
 
 
 def _asked(made: Sequence[Tensor], wanted: tuple[bool, ...]) -> list[Tensor | None]:
-    """Return one gradient per operand. The mask may have none."""
+    """Return one gradient per operand, or None where the mask requests no gradient."""
     return [made[k] if asked else None for k, asked in enumerate(wanted)]
 
 
@@ -331,8 +331,9 @@ def recurrent_gradients(
     cx: Tensor | None, output: Tensor, gates: Tensor, cells: Tensor, mode: str, reverse: bool,
     batch_sizes: Sequence[int], wanted: tuple[bool, ...],
 ) -> Sequence[Tensor | None]:  # fmt: skip
-    """The gradients of a recurrent layer, from the values that the layer saved. If these gradients
-    are differentiated themselves, or if nothing was saved, operators compute all steps again."""
+    """Return the gradients of a recurrent layer, from the values that the layer saved. If these
+    gradients are differentiated themselves, or if nothing was saved, operators compute all steps
+    again."""
     found = recurrent.Operands(
         input, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr, hx, cx
     )  # fmt: skip

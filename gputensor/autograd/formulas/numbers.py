@@ -1,5 +1,5 @@
-"""Derivatives with respect to numbers and of complex values, and functions that several modules
-use.
+"""Derivatives with respect to numbers, derivatives of complex values, and functions that several
+modules use.
 
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
@@ -22,7 +22,7 @@ def conj(x: Tensor) -> Tensor: ...
 @overload
 def conj(x: Any) -> Any: ...
 def conj(x: Any) -> Any:
-    """The conjugate of a tensor or a number."""
+    """Return the conjugate of a tensor or a number."""
     if type(x) in NUMBERS:
         return x.conjugate()
     return calls._conj_physical(x) if x._geometry.dtype.is_complex else x
@@ -50,7 +50,8 @@ def angle_backward(grad: Tensor, self: Tensor) -> Tensor:
 
 
 def pow_backward_self(grad: Tensor, self: Any, exponent: Any) -> Any:
-    """Source: torch/csrc/autograd/FunctionsManual.cpp, pow_backward and pow_backward_self."""
+    """Return the gradient of the base of pow. Source: torch/csrc/autograd/FunctionsManual.cpp,
+    pow_backward and pow_backward_self."""
     if type(exponent) in NUMBERS:
         if exponent == 0:
             return functions.zeros_like(grad)
@@ -59,7 +60,8 @@ def pow_backward_self(grad: Tensor, self: Any, exponent: Any) -> Any:
 
 
 def pow_backward_exponent(grad: Tensor, self: Any, exponent: Tensor, result: Tensor) -> Any:
-    """The derivative is 0 where the base is 0 and the power is 0 or 1. `self` may be a number."""
+    """Return the gradient of the exponent of pow. It is 0 where the base is 0 and the power is 0 or
+    1. `self` may be a number."""
     if type(self) in NUMBERS:
         self = functions.full_like(result, self)
     real = functions.real(exponent) if exponent._geometry.dtype.is_complex else exponent
@@ -80,7 +82,8 @@ def copysign_backward(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 
 def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
-    """Source: torch/csrc/autograd/FunctionsManual.cpp, clamp_backward and its neighbours."""
+    """Return the gradient of clamp. Source: torch/csrc/autograd/FunctionsManual.cpp, clamp_backward
+    and related functions."""
     is_kept: Any = True
     if min is not None:
         is_kept = (self >= min) & is_kept
@@ -90,7 +93,8 @@ def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
 
 
 def as_held(number: Any, x: Tensor) -> float:
-    """Return the number rounded to x's dtype, equal to the elements of a clamped result."""
+    """Return the number, rounded to x's dtype, so that it equals the clamped elements of the
+    result."""
     return float(x._geometry.dtype.np.type(number))
 
 
@@ -119,7 +123,7 @@ def sigmoid_double_backward(grad: Tensor, self: Tensor) -> Tensor:
 
 
 def logit_backward(grad: Tensor, self: Tensor, eps: float | None) -> Tensor:
-    """Source: infinitely_differentiable_logit_backward."""
+    """Return the gradient of logit. Source: infinitely_differentiable_logit_backward."""
     slope = grad / (self * (1.0 - self))
     low, outside = (0.0, math.nan) if eps is None else (eps, 0.0)
     return calls.where_self((self >= low) & (self <= 1.0 - low), slope, outside)

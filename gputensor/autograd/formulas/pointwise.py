@@ -62,7 +62,7 @@ def native_dropout_input_backward(grad: Tensor, mask: Tensor, p: float, train: A
 
 
 def larger_backward(grad: Tensor, self: Any, other: Any) -> Tensor:
-    """The gradient of maximum; the comparison itself is never recorded."""
+    """Return the gradient of maximum. The comparison of the operands is never recorded."""
     if grad_mode.get() == DEFAULT:
         self, other = (x if type(x) in NUMBERS else calls.detach(x) for x in (self, other))
     found: Tensor = calls._larger_backward(grad, self, other)
@@ -114,6 +114,6 @@ def softplus_double_backward(grad: Tensor, self: Tensor, beta: Any, threshold: A
 
 
 def softmax_double_backward(grad: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
-    """The derivative of softmax's gradient with respect to the output of softmax."""
+    """Return the derivative of softmax's gradient with respect to the output of softmax."""
     inner = (output * grad_output).sum(dim, True)
     return grad * grad_output - inner * grad - grad_output * (output * grad).sum(dim, True)

@@ -1,4 +1,4 @@
-"""Derivatives of products of matrices.
+"""Derivatives of matrix products.
 
 A gradient has its operand's layout, so that a weight passed transposed, as in `linear`, can use it
 without a copy. Source: torch/csrc/autograd/FunctionsManual.cpp,
@@ -14,14 +14,14 @@ from .numbers import conj
 
 
 def mm_mat1_backward(grad: Tensor, mat2: Tensor, mat1: Geometry) -> Tensor:
-    """grad @ mat2^H."""
+    """Return grad @ mat2^H."""
     if mat1.strides == (1, mat1.sizes[0]):
         return calls.t(calls.mm(conj(mat2), calls.t(grad)))
     return calls.mm(grad, conj(calls.t(mat2)))
 
 
 def mm_mat2_backward(grad: Tensor, mat1: Tensor, mat2: Geometry) -> Tensor:
-    """mat1^H @ grad."""
+    """Return mat1^H @ grad."""
     if mat2.strides == (1, mat2.sizes[0]):
         return calls.t(calls.mm(calls.t(grad), conj(mat1)))
     return calls.mm(conj(calls.t(mat1)), grad)

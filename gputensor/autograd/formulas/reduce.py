@@ -41,7 +41,7 @@ def mean_backward(grad: Tensor, shape: Sizes, dim: Any, keepdim: bool) -> Tensor
 def extremum_backward(
     grad: Tensor, self: Tensor, result: Tensor, dim: Any, keepdim: bool
 ) -> Tensor:
-    """The gradient, divided evenly among equal extremes."""
+    """Return the gradient, divided evenly among equal extreme elements."""
     ndim = self._geometry.ndim
     is_extreme = _with_dims(result, ndim, dim, keepdim) == self
     count = calls.sum_dim_IntList(is_extreme, None if dim in ((), []) else dim, True)
@@ -49,7 +49,8 @@ def extremum_backward(
 
 
 def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    """Return grad times the product of all other elements, which is also right for zeros."""
+    """Return grad times the product of all other elements. This is also correct if elements are
+    zero."""
     x = calls.to_dtype(self, grad._geometry.dtype, False, False, None)
     if x._geometry.ndim == 0:
         return grad
@@ -163,7 +164,7 @@ def trace_backward(grad: Tensor, shape: Sizes) -> Tensor:
 def norm_backward(
     grad: Tensor, self: Tensor, p: float, result: Tensor, dim: Any, keepdim: bool
 ) -> Tensor:
-    """The gradient of a norm, which is zero where the norm is zero. For the maximum norm it is
+    """Return the gradient of a norm. It is zero where the norm is zero. For the maximum norm, it is
     divided evenly among the largest elements."""
     ndim = self._geometry.ndim
     dims = tuple(range(ndim)) if dim is None or dim in ((), []) else dim
@@ -202,8 +203,8 @@ def renorm_backward(grad: Tensor, self: Tensor, p: float, dim: int, maxnorm: flo
 def cdist_backward(
     grad: Tensor, x1: Tensor, x2: Tensor, p: float, result: Tensor, is_second: bool
 ) -> Tensor:
-    """The gradient of x1 or of x2, whose batches may be broadcast. A loop computes it, unless it is
-    differentiated itself."""
+    """Return the gradient of x1 or of x2, whose batches may be broadcast. A loop computes it,
+    unless it is differentiated itself."""
     if is_second:
         grad, x1, x2, result = grad.mT, x2, x1, result.mT
     if grad_mode.get() != DEFAULT:

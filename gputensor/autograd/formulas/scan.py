@@ -18,7 +18,7 @@ from .numbers import conj
 
 
 def cummaxmin_backward(grad: Tensor, self: Tensor, indices: Tensor, dim: int) -> Tensor:
-    """Add each gradient to the element that the result repeats."""
+    """Add each gradient to the element to which the result is equal."""
     if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
         return grad
     return calls.scatter_add(functions.zeros_like(self), dim, indices, grad)
@@ -31,12 +31,12 @@ def cumsum_backward(grad: Tensor, dim: int) -> Tensor:
 
 
 def not_implemented(operand: str) -> Any:
-    """Raise if a derivative is requested that PyTorch lacks too."""
+    """Raise an error for a requested derivative that PyTorch does not have either."""
     raise errors.derivative_not_implemented(operand)
 
 
 def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Tensor:
-    """The gradient of cumprod.
+    """Return the gradient of cumprod.
 
     At the first zero of a row, it uses the products without that zero. Behind the first zero it is
     zero. Second derivatives need it as a function of the first zero. So at this zero it is computed
@@ -60,8 +60,8 @@ def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Te
 
 
 def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
-    """Computed from logarithms, which do not overflow: separately for positive and for negative
-    gradients.
+    """Return the gradient of logcumsumexp. It is computed from logarithms, which do not overflow,
+    separately for positive and negative incoming gradients.
     """
     if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
         return grad
@@ -71,7 +71,7 @@ def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) 
 
     if grad._geometry.dtype.is_complex:
         return conj((behind(conj(grad).log() - result) + self).exp())
-    # the lowest f16: derivatives of this function need a finite number
+    # The lowest f16 number, because derivatives of this function need a finite number.
     logs, least = grad.abs().log(), -65504.0 if grad._geometry.dtype.short == "f16" else -3e38
     up = (behind(functions.where(grad > 0, logs, least) - result) + self).exp()
     down = (behind(functions.where(grad < 0, logs, least) - result) + self).exp()

@@ -16,8 +16,8 @@ def fft_c2c_backward(grad: Tensor, dim: Dims, normalization: int, forward: bool)
 def fft_r2c_backward(
     grad: Tensor, dim: Dims, normalization: int, onesided: bool, last_dim_size: int
 ) -> Tensor:
-    """The gradient of a real transform. With onesided, the half that was not returned has a zero
-    gradient."""
+    """Return the gradient of a real transform. With onesided, the half that was not returned has a
+    zero gradient."""
     if onesided:
         last, sizes = dim[-1], list(grad._geometry.sizes)
         sizes[last] = last_dim_size - sizes[last]
@@ -27,8 +27,8 @@ def fft_r2c_backward(
 
 
 def fft_c2r_backward(grad: Tensor, dim: Dims, normalization: int) -> Tensor:
-    """The gradient of an inverse real transform. Elements that it reads twice, by symmetry, count
-    twice."""
+    """Return the gradient of an inverse real transform. Elements that the transform reads twice,
+    because of symmetry, count twice."""
     made = calls._fft_r2c(grad, dim, normalization, True)
     last = dim[-1]
     half = made._geometry.sizes[last]

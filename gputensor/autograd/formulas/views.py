@@ -1,4 +1,4 @@
-"""Derivatives of views, joins and changes of shape.
+"""Derivatives of views, of joins such as cat, and of changes of shape.
 
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
@@ -21,7 +21,7 @@ def shapes(tensors: Any) -> list[Sizes]:
 
 
 def geometry(x: Tensor) -> tuple[Geometry, int]:
-    """Return layout and offset, without the elements."""
+    """Return the layout and the offset of a tensor, without its elements."""
     return x._geometry, x._offset
 
 
@@ -59,7 +59,8 @@ def diagonal_backward(grad: Tensor, shape: Sizes, offset: int, dim1: int, dim2: 
 def as_strided_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """Scatter the gradient into memory for both tensors, and read it with the source's strides.
+    """Return the gradient of as_strided: scatter the incoming gradient into memory for both
+    tensors, then read it with the source's strides.
 
     If elements of the source share memory, each gets an equal part of the gradient.
     """
@@ -87,8 +88,8 @@ def _extent(sizes: Sizes, strides: Sizes) -> int:
 
 
 def _may_overlap(sizes: Sizes, strides: Sizes) -> bool:
-    """False if certainly no two indices reach the same element: each stride exceeds the extent of
-    all dimensions with smaller strides.
+    """Return False if certainly no two indices reach the same element, because each stride exceeds
+    the extent of all dimensions with smaller strides.
     """
     reach = 0
     for stride, n in sorted(zip(strides, sizes)):
@@ -124,7 +125,7 @@ def _scatter(memory: Tensor, grad: Tensor, sizes: Sizes, strides: Sizes, offset:
 def cat_backward(grad: Tensor, sizes: list[Sizes], dim: int) -> list[Tensor]:
     begin, found = 0, []
     for shape in sizes:
-        if shape == (0,):  # an empty 1-d tensor can be joined with any tensor
+        if shape == (0,):  # an empty 1-d tensor can be joined with a tensor of any sizes
             found.append(_zeros_around(grad, shape))
             continue
         found.append(calls.slice_Tensor(grad, dim, begin, begin + shape[dim], 1))
@@ -133,7 +134,7 @@ def cat_backward(grad: Tensor, sizes: list[Sizes], dim: int) -> list[Tensor]:
 
 
 def repeat_backward(grad: Tensor, repeats: Any, shape: Sizes) -> Tensor:
-    """Return the sums over the repetitions."""
+    """Return the gradient of repeat: the sums over the repetitions."""
     extra = len(repeats) - len(shape)
     if 0 in repeats:
         return _zeros_around(grad, shape)
@@ -193,7 +194,8 @@ def as_strided_of(
 def strided_scatter_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """Return the gradient with zeros at the replaced elements."""
+    """Return the gradient of strided_scatter: zeros at the replaced elements, the incoming gradient
+    elsewhere."""
     laid, replaced = _memory_of(grad, source, size, stride, storage_offset)
     calls.mul__Tensor(replaced, 0)
     return laid
@@ -205,7 +207,8 @@ def diagonal_scatter_backward(grad: Tensor, offset: int, dim1: int, dim2: int) -
 
 
 def sort_backward(grad: Tensor, dim: int, indices: Tensor, shape: Sizes) -> Tensor:
-    """Return the gradient at the sources of the sorted elements, and zeros elsewhere."""
+    """Return the gradient of sort: each incoming gradient at the source of its element, and zeros
+    elsewhere."""
     if not shape:
         return grad
     return calls.scatter_src(_zeros_around(grad, shape), dim, indices, grad)

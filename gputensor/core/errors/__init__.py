@@ -2,14 +2,15 @@
 
 Each message is built here, and only after a failure. It is one line: it names the operator and the
 argument, states the rule and describes the given value. If PyTorch programs match on PyTorch's
-wording, the message contains that wording. This package does not decide *when* a call is wrong.
+wording, the message contains that wording. The checks that detect a wrong call are elsewhere.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from .base import *  # noqa: F403
 
-# All modules except `base` are loaded at the first error. This keeps `import gputensor` fast.
+# The names of the other modules are loaded at the first error. Only `base` is imported now, which
+# keeps `import gputensor` fast.
 if TYPE_CHECKING:
     from .amp import *  # noqa: F403
     from .autograd import *  # noqa: F403

@@ -1,7 +1,7 @@
 """The table of PyTorch's names that gputensor leaves out, with the reason.
 
 Public modules, Tensor and the modules of as_torch use these sentences in errors for missing names.
-A name that is neither in gputensor nor in this table is not implemented yet.
+A name of PyTorch that is neither in gputensor nor in this table is not implemented yet.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 
 class _Family(NamedTuple):
-    """Names of PyTorch that are left out for one reason. why: the reason. names: patterns of names,
-    by module. modules: modules that are left out completely, with their submodules."""
+    """A group of PyTorch's names that are left out for one reason. why: the reason. names: patterns
+    of names, by module. modules: modules that are left out completely, with their submodules."""
 
     why: str
     names: dict[str, str]
@@ -387,19 +387,20 @@ _MODULES = {name: family.why for family in _FAMILIES for name in family.modules.
 
 
 def modules() -> list[str]:
-    """PyTorch's modules that are left out."""
+    """Return PyTorch's modules that are left out."""
     return [*_MODULES]
 
 
 def patterns() -> list[tuple[str, str]]:
-    """(module, pattern) for each pattern of names."""
+    """Yield (module, pattern) for each pattern of names."""
     return [(module, form) for family in _FAMILIES
             for module, forms in family.names.items() for form in forms.split()]  # fmt: skip
 
 
 @cache
 def why(module: str, name: str = "") -> str:
-    """The reason why PyTorch's module, or a name in it, is left out; "" if it is not.
+    """Return the reason why PyTorch's module, or a name in it, is left out. Return "" if it is not
+    left out.
 
     module: PyTorch's name of the module; `torch.Tensor` for the class.
     """

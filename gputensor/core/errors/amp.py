@@ -9,11 +9,12 @@ from .base import ArgumentError, ArgumentValueError, GpuTensorError
 
 
 class AutocastWarning(UserWarning):
-    """An autocast block was disabled because the device does not support the requested dtype."""
+    """A warning: an autocast block was disabled because the device does not support the requested
+    dtype."""
 
 
 class AutocastError(GpuTensorError, RuntimeError):
-    """An operator that autocast rejects on a device."""
+    """The device's autocast rejects an operator."""
 
 
 class ScalerError(GpuTensorError, RuntimeError):
@@ -38,7 +39,7 @@ scaler_in_use: _Says = _says(
 
 
 def how_to_autocast(device_type: Any) -> str:
-    """Return the remedy for a device without autocast; an empty text if there is none."""
+    """Return the remedy for a device without autocast, or an empty text if there is none."""
     brings = "another device registers it with `register_autocast` of its handle"
     return "" if device_type == "meta" else brings
 

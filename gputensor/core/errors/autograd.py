@@ -16,7 +16,7 @@ class AutogradError(GpuTensorError, RuntimeError):
 
 
 class AnomalyWarning(UserWarning):
-    """The call site of the operation whose derivative failed."""
+    """A warning with the call site of the operation whose derivative failed."""
 
 
 _Says: TypeAlias = Callable[[], AutogradError]

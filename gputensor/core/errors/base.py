@@ -1,4 +1,4 @@
-"""The exception classes, and the sentence form of nearly all messages."""
+"""The exception classes, and `must`, which builds nearly all messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ R = TypeVar("R")
 
 
 class GpuTensorError(Exception):
-    """Base of gputensor's exceptions. Each also has the builtin type that PyTorch raises."""
+    """Base class of gputensor's exceptions. Each exception is also an instance of the builtin type
+    that PyTorch raises."""
 
 
 class ArgumentError(GpuTensorError, RuntimeError):
@@ -18,11 +19,11 @@ class ArgumentError(GpuTensorError, RuntimeError):
 
 
 class ArgumentTypeError(GpuTensorError, TypeError):
-    """An argument has the wrong type."""
+    """An argument has a wrong type."""
 
 
 class ArgumentValueError(GpuTensorError, ValueError):
-    """The argument does not allow this value."""
+    """An argument has a value that is not allowed."""
 
 
 class NumberRangeError(ArgumentError, OverflowError):
@@ -38,7 +39,8 @@ class IndexRangeError(GpuTensorError, IndexError):
 
 
 class BroadcastError(ArgumentError, ValueError):
-    """Sizes do not broadcast. PyTorch raises the first builtin base class, NumPy the second."""
+    """Sizes do not broadcast. Of the two builtin base classes, PyTorch raises the first, NumPy the
+    second."""
 
 
 class DtypeError(GpuTensorError, RuntimeError):
@@ -62,11 +64,11 @@ class DispatchError(GpuTensorError, NotImplementedError):
 
 
 class AbsentError(GpuTensorError, NotImplementedError):
-    """A class lacks a method that related classes have."""
+    """A class lacks a method that similar classes have."""
 
 
 class RegistrationError(GpuTensorError, RuntimeError):
-    """A definition or registration contradicts another one."""
+    """A definition or registration conflicts with another one."""
 
 
 class SchemaError(GpuTensorError, ValueError):
@@ -81,7 +83,7 @@ class DistributedError(GpuTensorError, RuntimeError):
     """Processes make different calls, do not respond, or have exited."""
 
 
-# The greatest number of characters of a value in a message.
+# The maximum number of characters of a value in a message.
 _READABLE = 200
 
 
@@ -100,7 +102,7 @@ def describe(value: Any) -> str:
 
 
 def _repr(value: Any) -> str:
-    """The repr of a number, string or sequence, if it is short."""
+    """Return the repr of a number, string or sequence if it is short."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     try:
@@ -111,7 +113,7 @@ def _repr(value: Any) -> str:
 
 
 def describe_layout(geometry: Any, device: Any = None) -> str:
-    """Return `f32[3,4] cpu`. The device is left out if it is unknown."""
+    """Return a text such as `f32[3,4] cpu`. The device is left out if it is None."""
     text = f"{geometry.dtype.short}[{','.join(map(str, geometry.sizes))}]"
     return text if device is None else f"{text} {device}"
 
@@ -130,7 +132,7 @@ def must(
     return kind(f"{op}: '{arg}' must {rule} (got {what}){tail}")
 
 
-# `must` for each exception class
+# `must` for each exception class.
 wrong_type: partial[GpuTensorError] = partial(must, kind=ArgumentTypeError)
 wrong_value: partial[GpuTensorError] = partial(must, kind=ArgumentValueError)
 wrong_dtype: partial[GpuTensorError] = partial(must, kind=DtypeError)
@@ -139,8 +141,8 @@ wrong_index: partial[GpuTensorError] = partial(must, kind=IndexRangeError)
 
 
 def not_computed(op: str, arg: str, of: Any, got: Any) -> GpuTensorError:
-    """Make the error for a dtype that kernels do not compute in. Operators that only move elements
-    do not raise it, nor do elementwise operators on complex32.
+    """Make the error for a dtype in which kernels do not compute. Operators that only move elements
+    accept the dtype, and elementwise operators also accept complex32.
 
     of: the dtype.
     """
@@ -150,8 +152,8 @@ def not_computed(op: str, arg: str, of: Any, got: Any) -> GpuTensorError:
 
 
 def plainly(function: Callable[..., R], *args: Any) -> R:
-    """Call `function(*args)` within an `except` block. An error of the call does not have that
-    block's exception as its context.
+    """Call `function(*args)` within an `except` block. If the call raises an error, that error is
+    not chained to the exception of the block.
     """
     try:
         return function(*args)
@@ -161,7 +163,7 @@ def plainly(function: Callable[..., R], *args: Any) -> R:
 
 
 class Got:
-    """A ready-made text for the `(got …)` part of a message."""
+    """A text that replaces the description of a value in the `(got …)` part of a message."""
 
     __slots__ = ("text",)
 

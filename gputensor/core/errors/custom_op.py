@@ -1,4 +1,4 @@
-"""Errors of custom operators: from `custom_op` and from `opcheck`."""
+"""Errors of custom operators, raised by `custom_op` and `opcheck`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def result_is_not_argument(
 
 
 class MissingFake(DispatchError):
-    """An operator needs a kernel for Meta and has none."""
+    """An operator needs a kernel for Meta, but has none."""
 
 
 def no_fake(operator: Any) -> MissingFake:
@@ -126,7 +126,7 @@ class OpCheckError(GpuTensorError, AssertionError):
 
 
 def opcheck_found(operator: Any, what: str, remedy: str) -> OpCheckError:
-    """Return one sentence with the finding and its remedy."""
+    """Return one sentence with the finding of `opcheck` and its remedy."""
     return OpCheckError(f"{operator.qualified_name}: {what}; {remedy}")
 
 

@@ -1,4 +1,4 @@
-"""Errors of schemas, registrations, tables, fallbacks, modes and further devices."""
+"""Errors of schemas, registrations, dispatch tables, fallbacks, modes and devices of extensions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from .shapes import MissingAttribute
 
 
 def bad_schema(text: str, position: int, rule: str, got: str) -> SchemaError:
-    """A schema does not parse. The message has the column (from 1) and the whole text."""
+    """Make the error for a schema that does not parse. The message has the column (from 1) and the
+    whole text."""
     return SchemaError(f"schema: column {position + 1} must {rule} (got {got!r}) in {text!r}")
 
 
@@ -47,7 +48,7 @@ def fallback_twice(key: Any, first: str, second: str) -> RegistrationError:
 
 
 def unknown_key(name: Any, known: Any) -> GpuTensorError:
-    """The dispatch key is unknown. The message names the most similar key."""
+    """Make the error for an unknown dispatch key. The message names the most similar key."""
     import difflib
 
     near = difflib.get_close_matches(name if isinstance(name, str) else "", known, 1)
@@ -61,8 +62,8 @@ def alias_key(name: str) -> GpuTensorError:
 
 
 def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> DispatchError:
-    """No kernel serves the key. The message names the operator, the key, the keys with kernels and
-    a remedy, and prints the computed table."""
+    """Make the error for a call whose keys have no kernel. The message names the operator, the key,
+    the keys with kernels and a remedy. It also prints the computed table."""
     return DispatchError(
         f"{operator.short_name}: no kernel for key {key} (kernels are registered at: "
         f"{_registered_at(operator)}){'; ' if remedy else ''}{remedy}{_table_of(operator, table)}"
@@ -70,7 +71,7 @@ def no_kernel(operator: Any, key: Any, table: str, remedy: str = "") -> Dispatch
 
 
 def masked_by_fallthrough(operator: Any, skipped: Any, table: str) -> DispatchError:
-    """All registered kernels are at or above keys that fall through."""
+    """Make the error for a call whose only kernels are at keys that fall through."""
     names = ", ".join(f"{key} (registered at {kernel.site})" for key, kernel in skipped)
     return DispatchError(
         f"{operator.short_name}: no kernel is left, as a fallthrough masks the key {names}"
@@ -103,7 +104,8 @@ def _table_of(operator: Any, table: str) -> str:
 
 
 def ambiguous_autograd_other(operator: Any, composite: Any, backends: Any) -> DispatchError:
-    """Two kernels conflict at AutogradOther. composite, backends: their keys."""
+    """Make the error for two kernels that conflict at AutogradOther. composite, backends: the keys
+    of these kernels."""
     return DispatchError(
         f"{operator.short_name}: AutogradOther is ambiguous between "
         f"{_sites(operator, [composite])} and {_sites(operator, backends)}; register a kernel at "
@@ -116,8 +118,8 @@ def _schema_of(operator: Any) -> Any:
 
 
 def wrong_stack(operator: Any, rule: str, expected: int, got: int) -> DispatchError:
-    """A boxed kernel left a wrong number of values. rule: the number of values that the stack must
-    hold before or after the call."""
+    """Make the error for a boxed kernel with a wrong number of values on the stack. rule: a clause
+    that precedes the expected number."""
     stack = f"{rule} {expected} values on the stack (got {got})"
     return DispatchError(f"{operator.qualified_name}: a boxed {stack}")
 
@@ -136,7 +138,8 @@ def _misfit(operator: Any, what: str) -> ArgumentTypeError:
 
 
 def wrong_argument(operator: Any, argument: Any, position: int, value: Any) -> ArgumentTypeError:
-    """An argument does not fit its declared type. The message contains its position."""
+    """Make the error for an argument that does not fit its declared type. The message contains its
+    position."""
     got = f"(got {type(value).__name__} {describe(value)} at position {position})"
     return _misfit(operator, f"'{argument.name}' must be {argument.type} {got}")
 
@@ -158,8 +161,8 @@ def argument_unknown(operator: Any, name: str) -> ArgumentTypeError:
 
 
 def no_overload_fits(name: str, reasons: list[str]) -> ArgumentTypeError:
-    """No overload fits the call. The message has one line for each overload, in the order in which
-    they were tried."""
+    """Make the error for a call that no overload fits. The message has one line for each overload,
+    in the order in which they were tried."""
     return ArgumentTypeError(f"{name}: no overload takes these arguments\n" + "\n".join(reasons))
 
 
@@ -167,7 +170,7 @@ def no_overload_fits(name: str, reasons: list[str]) -> ArgumentTypeError:
 
 
 class OverrideWarning(UserWarning):
-    """A kernel replaced another kernel."""
+    """A warning: a new kernel replaced another kernel."""
 
 
 def kernel_overridden(operator: Any, key: Any, before: str, after: str) -> OverrideWarning:
@@ -202,7 +205,8 @@ def fallthrough_called() -> DispatchError:
 
 
 def wrong_registration(what: str, rule: str, site: str, remedy: str = "") -> RegistrationError:
-    """A call of Library breaks a rule of registration; `site` is the file and line of the call."""
+    """Make the error for a call of Library that breaks a rule of registration. site: the file and
+    line of the call."""
     tail = f"; {remedy}" if remedy else ""
     return RegistrationError(f"{what} must {rule} (at {site}){tail}")
 
@@ -215,8 +219,8 @@ def second_library(namespace: str, first: str, second: str) -> RegistrationError
 
 
 def no_schema_for(name: str, what: str, got: Any) -> ArgumentValueError:
-    """The annotations of a function do not translate to a schema. got: the annotation or its
-    text."""
+    """Make the error for a function whose annotations do not translate to a schema. got: the
+    annotation or its text."""
     shown = "none" if getattr(got, "__name__", "") == "_empty" else getattr(got, "__name__", got)
     if hasattr(got, "__args__"):
         shown = str(got)
@@ -289,7 +293,7 @@ def no_module_attribute(device_type: str, name: str) -> MissingAttribute:
 
 
 class FallbackWarning(UserWarning):
-    """An operator runs a fallback instead of its own kernel."""
+    """A warning: an operator runs a fallback instead of a kernel of its own."""
 
 
 def not_implemented_at(operator: Any, key: str) -> DispatchError:
@@ -353,7 +357,7 @@ def not_handled(operator: Any, asked: list[str]) -> ArgumentTypeError:
 
 
 class MissingExtra(GpuTensorError, ImportError):
-    """A package that an optional part needs is missing."""
+    """A package is missing that an optional part of gputensor needs."""
 
 
 def extra_missing(what: str, extra: str) -> MissingExtra:

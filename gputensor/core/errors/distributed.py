@@ -1,4 +1,4 @@
-"""Errors of distributed processes: missing parts, different calls, timeouts."""
+"""Errors of distributed processes, such as missing parts, different calls and timeouts."""
 
 from __future__ import annotations
 
@@ -66,14 +66,15 @@ def another_device(op: str, group: str, first: int, index: int) -> GpuTensorErro
 
 
 def ranks_differ(op: str, said: dict[int, str], differing: Sequence[int]) -> GpuTensorError:
-    """The ranks make different calls. said: the call of each rank."""
+    """Make the error for ranks that make different calls. said: the call of each rank."""
     usual = next(text for rank, text in said.items() if rank not in differing)
     others = "; ".join(f"rank {rank}: {said[rank]}" for rank in differing)
     return DistributedError(f"{op}: all ranks must make the same call ({usual}) (got {others})")
 
 
 def timed_out(op: str, rank: int, seconds: float, missing: Sequence[int] | None) -> GpuTensorError:
-    """A call has timed out. missing: the ranks that have not joined; None if they are unknown."""
+    """Make the error for a call that has timed out. missing: the ranks that have not joined the
+    call, or None if they are unknown."""
     whom = "the others" if missing is None else _ranks(missing)
     tail = f"; {_DETAIL}" if missing is None else ""
     return DistributedError(f"{op}: rank {rank} waited {seconds:g} s for {whom}{tail}")
@@ -100,5 +101,5 @@ def message_differs(op: str, source: int, nbytes: int, wanted: int) -> GpuTensor
 
 
 def rank_ended(rank: int, kind: str) -> str:
-    """Return a text for stderr."""
+    """Return the text for stderr when a rank has ended."""
     return f"gputensor.distributed: rank {rank} ended with {kind}; all other ranks end, too"

@@ -1,4 +1,4 @@
-"""Errors of exchange with other libraries and files."""
+"""Errors of data exchange with other libraries and with files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class ExchangeError(GpuTensorError, BufferError):
 
 
 class NoScalarError(ArgumentError, TypeError):
-    """A tensor has more or fewer elements than one. Python and NumPy raise this type, PyTorch a
-    RuntimeError."""
+    """A tensor does not have exactly one element. In this case Python and NumPy raise a TypeError,
+    PyTorch a RuntimeError."""
 
 
 def not_one_element(op: str, tensor: Any) -> GpuTensorError:
@@ -26,7 +26,7 @@ def not_one_element(op: str, tensor: Any) -> GpuTensorError:
 
 
 def unsupported_index(index: Any) -> IndexRangeError:
-    """The error for an index of an unsupported type."""
+    """Make the error for an index of an unsupported type."""
     what = index.text if type(index) is Got else describe(index)
     return IndexRangeError(
         "index: 'index' must be made of ints, slices, None, bools, at most one Ellipsis, and "
@@ -53,7 +53,8 @@ def cannot_assign(value: Any) -> ArgumentTypeError:
 def not_in_memory(
     op: str, tensor: Any, kind: type[GpuTensorError] = ArgumentError
 ) -> GpuTensorError:
-    """Code outside the package requests memory that does not contain the tensor's elements."""
+    """Make the error for code outside the package that requests the memory of a lazy view. This
+    memory does not contain the elements."""
     rule = "not be a lazy conjugate, negative or zero"
     return must(op, "self", rule, tensor, kind=kind, remedy="use .clone() first")
 

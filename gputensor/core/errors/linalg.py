@@ -10,13 +10,13 @@ class LinAlgError(GpuTensorError, RuntimeError):
 
 
 def not_finished(op: str, words: str) -> GpuTensorError:
-    """An iteration did not converge. words: the library's own message."""
+    """Make the error for an iteration that did not converge. words: the library's own message."""
     return must(
         op, "A", "have values for which the iteration converges", Got(words), kind=LinAlgError
     )
 
 
-# Parts of an operator's name -> the meaning of LAPACK's `info`.
+# A part of an operator's name -> the meaning of LAPACK's `info` for that operator.
 _REASONS = {
     "cholesky": "is not positive-definite (the leading minor of order {} is not positive)",
     "lstsq": "did not converge (failed to converge: {})",
@@ -24,7 +24,8 @@ _REASONS = {
 
 
 def not_solvable(api_name: str, info: int, number: int | None) -> LinAlgError:
-    """A matrix cannot be solved. number: its index in the batch. Source: _linalg_check_errors."""
+    """Make the error for a matrix that cannot be solved. number: the matrix's index in the batch.
+    Source: _linalg_check_errors."""
     op = api_name.removeprefix("torch.")
     found = [text for part, text in _REASONS.items() if part in op]
     reason = (found or ["is singular (the diagonal element {} is zero)"])[0].format(info)

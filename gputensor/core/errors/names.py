@@ -1,5 +1,5 @@
-"""Errors for names that Tensor or a public module does not have. The text is built only when it is
-read."""
+"""Errors for names that Tensor or a public module does not have. The message is built only when it
+is read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _TENSORS = ("torch.Tensor", "numpy.ndarray")
 
 
 def no_name(module: str, missing: str) -> str:
-    """Make the error for a missing name. It lists similar names of the module, and the libraries
-    that have the name."""
+    """Return the message for a missing name. It lists similar names of the module, and the
+    libraries that have the name."""
     place = module.removeprefix(_PACKAGE)
     # The public module gt.profiler is profiling/profiler.py. Other libraries use the public name.
     exported = {home: name for name, home in index.EXPORTS.items()}.get(f"{place[1:]}.")
@@ -31,7 +31,7 @@ def no_name(module: str, missing: str) -> str:
 
 
 def no_attribute(missing: str, known: list[str]) -> str:
-    """Make the error for an attribute that only other libraries' tensors have. known: the
+    """Return the message for an attribute that only other libraries' tensors have. known: the
     attributes of our class."""
     text = f"'Tensor' object has no attribute {missing!r}"
     if why := _why("torch.Tensor", missing):
@@ -40,7 +40,8 @@ def no_attribute(missing: str, known: list[str]) -> str:
 
 
 def _why(place: str, missing: str) -> str:
-    """Return the reason why PyTorch's name is left out; "" for a name that PyTorch lacks too."""
+    """Return the reason why a name of PyTorch is left out. Return "" for a name that PyTorch does
+    not have either."""
     why = absent.why(place, missing)
     return why if why and (absent.why(f"{place}.{missing}") or theirs([place], missing)) else ""
 
@@ -54,7 +55,7 @@ def _more(missing: str, known: list[str], places: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Return up to three similar names as text: 'abs' or 'absolute'."""
+    """Return up to three similar names as a text such as "'abs' or 'absolute'"."""
     import difflib
 
     public = [n for n in known if not n.startswith("_")]
@@ -62,8 +63,8 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 def theirs(places: Iterable[str], name: str) -> list[str]:
-    """Return the full names of PyTorch's and NumPy's functions with this name. places: "torch",
-    "numpy.linalg", ..."""
+    """Return the full names of the functions with this name in PyTorch and NumPy. places: modules
+    such as "torch" and "numpy.linalg"."""
     found = []
     for line in _LISTS.read_text(encoding="utf-8").splitlines():
         module, _, names = line.partition(": ")

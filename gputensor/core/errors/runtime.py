@@ -20,7 +20,8 @@ def device_index_out_of_range(op: str, index: object, count: int) -> DeviceError
 
 
 def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOfMemoryError:
-    """The device's memory is exhausted. The message has the request and the use in bytes."""
+    """Make the error for exhausted device memory. The message has the request and the use in
+    bytes."""
     parts = ", ".join(f"{name} {_size(figures[name])}" for name in figures)
     return OutOfMemoryError(
         f"{device}: cannot allocate {_size(requested)}{f' ({parts})' if parts else ''}"
@@ -28,7 +29,8 @@ def out_of_memory(device: str, requested: int, figures: dict[str, int]) -> OutOf
 
 
 def host_memory_exhausted(op: str, error: Exception) -> OutOfMemoryError:
-    """The host's memory is exhausted. NumPy's error contains the size, Python's does not."""
+    """Make the error for exhausted host memory. NumPy's error contains the requested size, Python's
+    does not."""
     return OutOfMemoryError(f"{op}: cpu: {str(error).rstrip('.') or 'cannot allocate'}")
 
 
@@ -40,50 +42,54 @@ def _size(nbytes: int) -> str:
 
 
 def kernel_failed(entry: str, what: str) -> KernelError:
-    """A kernel has failed. The message has the reason and, if known, the place."""
+    """Make the error for a kernel that has failed. what: the reason and, if known, the place."""
     return KernelError(f"{entry}: {what}")
 
 
 def kernel_finding(sentence: str) -> KernelError:
-    """The emulator found a fault in a kernel. Its sentence contains the place."""
+    """Make the error for a fault that the emulator found in a kernel. sentence: contains the
+    place."""
     return KernelError(sentence)
 
 
 def library_failed(op: str, error: Exception) -> GpuTensorError:
-    """An external library that an operator called has failed. The library's error is the cause."""
+    """Make the error for a failed call of an external library. The library's error is its cause."""
     words = " ".join(str(error).split()) or type(error).__name__
-    # NumPy and CuPy raise this exception type for some values
+    # NumPy and CuPy raise this exception for some values, such as a singular matrix
     if type(error).__name__ == "LinAlgError":
         return not_finished(op, words)
     return KernelError(f"{op}: a library failed: {words}")
 
 
 def is_of_a_kernel(found: Any) -> bool:
-    """For `__tracebackhide__`: pytest then shows a kernel's fault at the line of its launch."""
+    """True for a KernelError. Used for `__tracebackhide__`, so that pytest shows a kernel's fault
+    at the line of its launch."""
     return isinstance(found.value, KernelError)
 
 
 def kernel_not_compiled(title: str, defines: dict[str, object], log: str) -> KernelError:
-    """A kernel does not compile. The message is the compiler's log, after a line that names the
-    text and its defines."""
+    """Make the error for a kernel that does not compile. The message is a line with the kernel's
+    title and its defines, then the compiler's log."""
     given = "".join(f" -D{name}={value}" for name, value in defines.items())
     return KernelError(f"{title}: does not compile{' with' if given else ''}{given}\n{log.strip()}")
 
 
 def capture_refused(op: str, why: str) -> DeviceError:
-    """A call failed during the capture of a CUDA graph, or at its begin or end. why: a clause."""
+    """Make the error for a call that failed during the capture of a CUDA graph, or at its begin or
+    end. why: a clause."""
     return DeviceError(f"{op}: cannot be captured into a CUDA graph: {why}")
 
 
 def unjoined_capture() -> DeviceError:
-    """A stream took part in a capture, but the capturing stream did not wait for it."""
+    """Make the error for a stream that took part in a capture without being joined: the capturing
+    stream did not wait for it."""
     return capture_refused(
         "capture_end", "the capture's stream has not waited for a stream that joined it"
     )
 
 
 def no_graph(op: str, rule: str) -> DeviceError:
-    """A CUDAGraph is not in the state that a call needs. rule: a clause."""
+    """Make the error for a CUDAGraph that is not in the state that a call needs. rule: a clause."""
     return DeviceError(f"{op}: the graph {rule}")
 
 
@@ -94,7 +100,7 @@ def no_device_for_kernel(entry: str, reason: str) -> DeviceError:
 
 
 def no_nvrtc(reason: str) -> DeviceError:
-    """NVRTC, the compiler of GPU kernels, is absent or does not load."""
+    """Make the error for NVRTC, the compiler of GPU kernels, if it is absent or does not load."""
     return DeviceError(
         f"NVRTC is not usable ({reason}); pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12"
     )
@@ -105,13 +111,13 @@ def cannot_launch(entry: str, arg: str, rule: str, got: object) -> KernelError:
 
 
 def wrong_setting(name: str, rule: str, got: str) -> ArgumentValueError:
-    """An environment variable has an unknown value."""
+    """Make the error for an environment variable with an unknown value."""
     return ArgumentValueError(f"{name}: must {rule} (got {got!r})")
 
 
 def old_library(name: str) -> MissingAttribute:
-    """The compiled library lacks a function that this Python code calls. Tools such as pickle
-    search every module for a name, so this is an AttributeError."""
+    """Make the error for a compiled library that lacks a function that this Python code calls. It
+    is an AttributeError, because tools such as pickle look up names in every module."""
     return MissingAttribute(
         f"the compiled loops are older than gputensor (they have no {name!r}); "
         "run: python build_library.py"
@@ -119,13 +125,14 @@ def old_library(name: str) -> MissingAttribute:
 
 
 def no_kernel_cache(reason: str) -> str:
-    """Return the text of the warning. reason: a clause."""
+    """Return the text of the warning that compiled kernels cannot be cached. reason: a clause."""
     remedy = "set GPUTENSOR_CACHE_DIR to a folder of your own"
     return f"kernels are compiled anew in every process: {reason}; {remedy}"
 
 
 def no_carried_cubins(reason: str) -> str:
-    """Return the text of the warning. reason: a clause."""
+    """Return the text of the warning that a folder of compiled kernels is not used. reason: a
+    clause."""
     return (
         f"carried cubins are not used: {reason}; copy the folder to one of your own and name it in "
         "GPUTENSOR_CARRIED_CUBINS"
@@ -167,26 +174,27 @@ def cannot_load_to(place: Any, error: Exception) -> DeviceError:
 
 
 def ragged(expected: int, dim: int, got: str) -> ArgumentValueError:
-    """PyTorch's wording: expected sequence of length 2 at dim 1 (got 3)."""
+    """Make the error with PyTorch's wording: expected sequence of length 2 at dim 1 (got 3)."""
     return ArgumentValueError(
         f"tensor: 'data' must have length {expected} at dim {dim} (got {got})"
     )
 
 
 def number_out_of_range(op: str, element: Any, number: Any, arg: str = "data") -> GpuTensorError:
-    """PyTorch's wording: value cannot be converted to type X without overflow."""
+    """Make the error with PyTorch's wording: value cannot be converted to type X without
+    overflow."""
     needs_real = isinstance(number, complex) and not element.is_complex and number.imag != 0
     rule = f"be real for {element.short}" if needs_real else f"be in the range of {element.name}"
     return must(op, arg, rule, Got(_number(number)), kind=NumberRangeError)
 
 
 def number_too_wide(op: str, arg: str, number: Any) -> GpuTensorError:
-    """PyTorch's wording: int too big to convert."""
+    """Make the error with PyTorch's wording: int too big to convert."""
     return must(op, arg, "have at most 64 bits", Got(_number(number)), kind=NumberRangeError)
 
 
 def _number(number: Any) -> str:
-    """A number as text. Python refuses to print very long integers."""
+    """Return a number as text. Python refuses to print very long integers."""
     if isinstance(number, int) and number.bit_length() > 128:
         return f"an integer of {number.bit_length()} bits"
     return str(number)

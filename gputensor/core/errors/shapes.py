@@ -21,7 +21,8 @@ def dim_out_of_range(op: str, dim: int, ndim: int, arg: str = "dim") -> IndexRan
 
 
 def not_broadcastable(op: str, a: Any, b: Any, dim: int | None = None) -> ShapeError:
-    """The sizes of tensors a and b do not broadcast. The message contains PyTorch's sentence."""
+    """Make the error for tensors a and b whose sizes do not broadcast. The message contains
+    PyTorch's sentence."""
     where = "" if dim is None else f"; they differ at dimension {dim}"
     got = f"(got self={describe(a)}, other={describe(b)})"
     return ShapeError(f"{op}: 'other' must broadcast with 'self' {got}{where}")
@@ -35,7 +36,7 @@ def view_incompatible(op: str, sizes: Any, geometry: Any) -> ShapeError:
 
 
 def too_large(sizes: Any) -> GpuTensorError:
-    """The sizes exceed the limit of every tensor."""
+    """Make the error for sizes that exceed the limit of every tensor."""
     rule = "have at most 64 dimensions" if len(sizes) > 64 else "hold fewer than 2**63 elements"
     return must("tensor", "size", rule, tuple(sizes), kind=ShapeError)
 
@@ -53,8 +54,8 @@ def wrong_numel(op: str, sizes: Any, numel: int) -> ShapeError:
 
 
 def no_device(kind: str, reason: str) -> DeviceError:
-    """This machine has no device of this type. The message has the reason; for CUDA it refers to
-    `gputensor doctor`."""
+    """Make the error for a device that this machine does not have. The message has the reason; for
+    CUDA it refers to `gputensor doctor`."""
     more = " (gputensor doctor says what is missing)" if kind == "cuda" else ""
     return DeviceError(f"{kind}: no device ({reason}); use device='cpu'{more}")
 
@@ -84,7 +85,7 @@ def not_a_tensor(op: str, arg: str, wanted: str, got: Any) -> ArgumentTypeError:
     return ArgumentTypeError(f"{op}: '{arg}' must be {wanted} (got {describe(got)})")
 
 
-# Schema type -> its name in an error, and the name for a list of the type.
+# Schema type -> (its name in an error, the name for a list of this type).
 _WORDS = {
     "Tensor": ("a Tensor", "Tensors"), "int": ("an int", "ints"), "SymInt": ("an int", "ints"),
     "float": ("a number", "numbers"), "complex": ("a number", "numbers"),
@@ -101,7 +102,7 @@ _WORDS = {
 
 
 def unfit(op: str, arg: str, types: list[Any], got: Any) -> GpuTensorError:
-    """An argument fits none of its declared types."""
+    """Make the error for an argument that fits none of its declared types."""
     bases = list(dict.fromkeys(t.base for t in types))
     if bases == ["ScalarType"]:
         return not_a_dtype(op, got, arg)
@@ -128,7 +129,8 @@ def _is_long(got: Any) -> bool:
 
 def not_a_dtype(op: str, got: Any, arg: str = "dtype") -> ArgumentTypeError:
     what = got.__name__ if isinstance(got, type) else describe(got)
-    what = str(got) if what.endswith("DType") else what  # the value is a dtype class of NumPy
+    # the value is a NumPy dtype, whose class has an unhelpful name
+    what = str(got) if what.endswith("DType") else what
     return ArgumentTypeError(f"{op}: '{arg}' must be a gputensor dtype (got {what})")
 
 
@@ -145,8 +147,8 @@ def not_exchangeable(op: str, arg: str, rule: str, got: Any, remedy: str = "") -
 
 
 class MissingAttribute(GpuTensorError, AttributeError):
-    """A tensor or the library does not have the attribute. It is an AttributeError, so that
-    hasattr() is False."""
+    """A tensor or the library does not have the attribute. The class is an AttributeError, so
+    hasattr() returns False."""
 
 
 def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
@@ -155,7 +157,7 @@ def no_cuda_array_interface(tensor: Any) -> GpuTensorError:
 
 
 def no_array_attribute(reason: GpuTensorError) -> MissingAttribute:
-    """The array interface is missing, because NumPy must not read this memory."""
+    """Make the error for a missing array interface: NumPy must not read this memory."""
     return MissingAttribute(str(reason))
 
 
@@ -182,7 +184,7 @@ def damaged_file(op: str, name: Any, why: str) -> FileFormatError:
 
 
 def refused_in_file(op: str, name: Any, what: str) -> FileFormatError:
-    """A pickle names a class that `load` does not build."""
+    """Make the error for a class in a pickle that `load` does not construct."""
     which = "" if name is None else f" {str(name)!r}"
     return FileFormatError(
         f"{op}: 'f' must hold tensors, numbers, strings and containers alone (got{which}: it names "
@@ -207,7 +209,8 @@ def no_operands(op: str) -> ArgumentValueError:
 
 
 class Layout:
-    """A geometry on a device. Messages use it for an operand that is not a Tensor object."""
+    """A geometry and a device. Messages describe it in place of an operand that is not a Tensor
+    object."""
 
     __slots__ = ("_geometry", "_device")
 
@@ -218,7 +221,8 @@ class Layout:
 def operands_do_not_broadcast(
     op: str, a: Any, a_arg: str, b: Any, b_arg: str, dim: int
 ) -> ShapeError:
-    """The operands do not broadcast. dim counts from the front of the longer shape."""
+    """Make the error for operands that do not broadcast. dim counts from the front of the longer
+    shape."""
     a_sizes, b_sizes = a[0].sizes, b[0].sizes
     back = dim - max(len(a_sizes), len(b_sizes))
     return ShapeError(
@@ -251,7 +255,8 @@ def dtypes_differ(op: str, arg: str, operand: Any, expected: Any) -> DtypeError:
 
 
 def cannot_cast_result(op: str, arg: str, result: Any, output: Any) -> DtypeError:
-    """PyTorch's wording: result type X can't be cast to the desired output type Y."""
+    """Make the error with PyTorch's wording: result type X can't be cast to the desired output type
+    Y."""
     return DtypeError(
         f"{op}: '{arg}' must be of a dtype that the result type {result.name} can be cast to "
         f"(got {describe(Layout(output))})"
@@ -274,7 +279,7 @@ def partial_overlap(op: str, arg: str) -> ArgumentError:
 
 
 def output_resized(op: str, out: Any, wanted: Any) -> str:
-    """Return the text of a warning."""
+    """Return the text of the warning about a resized `out`."""
     return (
         f"{op}: 'out' was resized to {tuple(wanted.sizes)} (got {describe(out)}); "
         "give an empty tensor, or one of the result's size"
@@ -282,7 +287,7 @@ def output_resized(op: str, out: Any, wanted: Any) -> str:
 
 
 def byte_condition(condition: Any) -> str:
-    """Return the text of a warning."""
+    """Return the text of the warning about a uint8 condition."""
     got = f"(got {describe(condition)}); it counts as condition != 0"
     return f"where: 'condition' must be bool {got}"
 
@@ -293,7 +298,7 @@ def target_out_of_range(op: str, target: int, classes: int) -> GpuTensorError:
 
 
 def other_target_sizes(op: str, input: Any, target: Any) -> str:
-    """Return the text of a warning."""
+    """Return the text of the warning about a target with other sizes than the input."""
     rule = f"have input's sizes {list(input)}, or both are broadcast"
     return f"{op}: 'target' should {rule} (got {list(target)})"
 
@@ -308,7 +313,7 @@ def index_out_of_range(op: str, index: int, dim: int, size: int, wraps: bool) ->
 
 
 def byte_mask(index: Any) -> str:
-    """Return the text of a warning."""
+    """Return the text of the warning about a uint8 mask."""
     return f"index: 'index' must be bool where it is a mask (got {describe(index)}); use .bool()"
 
 

@@ -1,5 +1,5 @@
-"""The only parser of operator schemas, in PyTorch's grammar. A parsed schema prints as the parsed
-text.
+"""The only parser of operator schemas, in PyTorch's grammar. A parsed schema prints as the text it
+was parsed from.
 
 It depends only on the standard library and on the error messages, so that codegen can load it by
 path while the package is broken. `parse` reads all schemas that PyTorch's registry prints;

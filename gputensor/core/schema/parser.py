@@ -12,7 +12,8 @@ from typing import Any
 from .. import errors
 from .values import Alias, Argument, FunctionSchema, Name, OperatorName, Return, Type, fits
 
-# Source: c10::utils::bitset, aten/src/ATen/core/dispatch/DispatchKeyExtractor.h.
+# PyTorch's limit, the width of a bitset. Source: c10::utils::bitset,
+# aten/src/ATen/core/dispatch/DispatchKeyExtractor.h.
 MAX_ARGUMENTS = 64
 
 
@@ -28,8 +29,8 @@ def _token() -> re.Pattern[str]:
     )
 
 
-# Types without parameters; _FORMS has those with parameters, such as `Dict(str, int)`. Other names
-# that begin with a lower-case letter are type variables, as in `f(t x) -> t`. Source:
+# Types without parameters. Types with parameters, such as `Dict(str, int)`, are in _FORMS. Other
+# names that begin with a lower-case letter are type variables, as in `f(t x) -> t`. Source:
 # torch/csrc/jit/frontend/schema_type_parser.cpp.
 _TYPES = frozenset((
     "Tensor", "int", "SymInt", "float", "complex", "bool", "SymBool", "number", "Scalar", "str",
@@ -51,7 +52,7 @@ def parse(text: str) -> FunctionSchema:
 
 
 def parse_type(text: str) -> Type:
-    """Parse a type such as `Tensor?[]`."""
+    """Parse the text of a type, such as `Tensor?[]`."""
     return _Reader(text).type()
 
 
@@ -253,7 +254,8 @@ class _Reader:
     # -- defaults -------------------------------------------------------------------------------
 
     def value(self) -> Any:
-        """Parse a default: a Python value for literals and lists, a `Name` for an identifier."""
+        """Parse a default. Return a Python value for literals and lists, and a `Name` for an
+        identifier."""
         if self.accept("["):
             items: list[Any] = []
             while not self.peek("]"):
@@ -277,7 +279,7 @@ class _Reader:
 
 
 def _known_type(name: str) -> str:
-    """Return the error text for an unknown type, with the most similar known type."""
+    """Return the error message for an unknown type. It names the most similar known type."""
     from difflib import get_close_matches
 
     known = sorted((*_TYPES, *_FORMS))

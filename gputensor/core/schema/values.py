@@ -1,4 +1,4 @@
-"""The parts of a schema: values that are compared by content and print as in PyTorch."""
+"""The parts of a schema. They are compared by content and print as in PyTorch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 
 
 class Frozen:
-    """An immutable value. It is compared by its slots and hashed by its text."""
+    """An immutable value. Its text determines equality and hash."""
 
     # Not a dataclass, because importing dataclasses takes too long.
     __slots__: tuple[str, ...] = ()
@@ -48,7 +48,8 @@ class Frozen:
 
 
 class OperatorName(Frozen):
-    """`aten::add.Tensor`; the namespace and the overload may be empty."""
+    """An operator's full name, such as `aten::add.Tensor`. The namespace and the overload may be
+    empty."""
 
     __slots__ = ("namespace", "base", "overload")
     namespace: str
@@ -64,8 +65,9 @@ class OperatorName(Frozen):
 
 
 class Alias(Frozen):
-    """An alias annotation. `(a)` is an alias, `(a!)` is written to, and `(a -> *)` may alias any
-    value after the call. Also `(a! -> a|b)` and `(*)`.
+    """An alias annotation. `(a)` means that the value is an alias, `(a!)` that it is written to,
+    and `(a -> *)` that it may alias any value after the call. Other forms are `(a! -> a|b)` and
+    `(*)`.
 
     before, after: names of the alias sets before and after the call. after is empty if it equals
     before.
@@ -117,7 +119,7 @@ class Type(Frozen):
 
     @property
     def base(self) -> str:
-        """The innermost type's name: `Tensor` of `Tensor?[]`."""
+        """The name of the innermost type, such as `Tensor` for `Tensor?[]`."""
         return self.parts[0].base if self.is_optional or self.is_list else self.name
 
     @property
@@ -140,17 +142,17 @@ class Type(Frozen):
 
     @property
     def aliases(self) -> tuple[Alias, ...]:
-        """Every annotation in the type, outermost first."""
+        """All alias annotations in the type, outermost first."""
         inner = tuple(alias for part in self.parts for alias in part.aliases)
         return inner if self.alias is None else (self.alias, *inner)
 
 
 class Argument(Frozen):
-    """One argument. default_text: the text of the default, "None" for `=None`; None if there is no
-    default.
+    """One argument. default_text: the text of the default ("None" for `=None`), or None if there is
+    no default.
 
-    default: the parsed value; an identifier is a `Name`. default_value: the value passed to a
-    kernel.
+    default: the parsed value, which is a `Name` for an identifier. default_value: the value passed
+    to a kernel.
     """
 
     __slots__ = ("type", "name", "default_text", "default", "is_keyword_only")
@@ -176,7 +178,8 @@ class Argument(Frozen):
 
     @property
     def default_value(self) -> Any:
-        """The default passed to a kernel: names are resolved, and `int[2] x=1` becomes (1, 1)."""
+        """The default that is passed to a kernel. Names are resolved, and `int[2] x=1` becomes (1,
+        1)."""
         if isinstance(self.default, Name):
             return _resolve(self.type.required.name, self.default)
         form = self.type.required
@@ -208,7 +211,7 @@ class Return(Frozen):
 
 
 class FunctionSchema(Frozen):
-    """A parsed schema; `str` returns the text."""
+    """A parsed schema. `str` returns its text."""
 
     __slots__ = ("name", "arguments", "returns", "is_vararg", "is_varret", "has_one_tuple")
     name: OperatorName
@@ -255,7 +258,7 @@ class FunctionSchema(Frozen):
 
     @property
     def kind(self) -> str:
-        """ "functional", "inplace", "out" or "mutable" (torchgen's SchemaKind)."""
+        """torchgen's SchemaKind: "functional", "inplace", "out" or "mutable"."""
         base = self.name.base
         if self.out_arguments:
             return "out"

@@ -1,8 +1,9 @@
-"""Adapters from each calling convention to the convention of tables: kernel(key_set, *all
+"""Adapters that let a dispatch table call kernels of any calling convention as kernel(key_set, *all
 arguments).
 
-The adapter is made when a slot is computed; a native kernel needs none. The names of keyword-only
-arguments, the masked key set and the check of the result are also prepared then, not at each call.
+An adapter is made when a slot of the table is computed; a native kernel needs none. The names of
+keyword-only arguments, the masked key set and the check of the result are also prepared then, not
+at each call.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _SEEN_TO = tls.AUTOGRAD | tls.AD_INPLACE_OR_VIEW
 
 
 def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any]:
-    """Return the table's entry for `key_set`. It calls `kernel` in the form of the kernel's calling
-    convention.
+    """Return the table's entry for `key_set`: a function that calls `kernel` by the kernel's
+    calling convention.
     """
     convention = kernel.convention
     if convention == "native":
@@ -52,8 +53,8 @@ def table_entry(table: Table, kernel: Kernel, key_set: int) -> Callable[..., Any
 
 
 def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
-    """True for a user's backend kernel if our kernels at higher keys handle the operator's writes,
-    views and derivatives.
+    """True for a backend kernel registered by a user if our kernel at ADInplaceOrView has already
+    handled the operator's writes and views.
     """
     key = keys.highest(key_set)
     if key.functionality != "Dense" or kernel is table.fallbacks.get(key):
@@ -63,8 +64,8 @@ def _has_been_recorded(table: Table, kernel: Kernel, key_set: int) -> bool:
 
 
 def _below(entry: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the entry in a form that runs below autograd and ADInplaceOrView, so that each write
-    is counted only once."""
+    """Return the entry in a form that excludes the autograd and ADInplaceOrView keys while it runs,
+    so that the operators it calls do not count a write again."""
     get, put = tls.state.get, tls.state.set
 
     def below(key_set: int, *args: Any) -> Any:
@@ -120,8 +121,8 @@ def _simple(table: Table, kernel: Kernel, function: Callable[..., Any]) -> Calla
             raise errors.wrong_return(operator, kernel.site, result) from None
         return result
 
-    # Two operands have their own code: unpacking `*args` twice costs 60 of 370 ns
-    # (bench/dispatch.py).
+    # Calls with two operands have their own code, because unpacking `*args` twice costs 60 of 370
+    # ns (bench/dispatch.py).
     def simple_of_two(key_set: int, x: Any, y: Any) -> Any:
         result = function(x, y)
         try:
@@ -172,7 +173,8 @@ def _boxed(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 
 def _without_schema(kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
-    # An operator without a schema cannot be looked up, so only code that holds its table gets here.
+    # An operator without a schema cannot be looked up. Only code that already holds its table calls
+    # it.
     function = kernel.function
     assert function is not None
     if kernel.convention == "keyset":

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ...core.schema import Argument, FunctionSchema, Type
     from ..operator import Operator
 
-# The tag of operators that accept a number instead of a tensor where PyTorch has separate
-# overloads.
+# The tag of operators that accept a number in place of a tensor. PyTorch has separate overloads for
+# the number.
 NUMBERS_AS_TENSORS = "numbers_as_tensors"
-# Replaces numbers among the arguments by 0-d tensors. The tensor module sets this function.
+# A function that replaces numbers among the arguments by 0-d tensors. The tensor module sets it.
 tensors_for_numbers: list[Callable[[Sequence[Any]], Sequence[Any]]] = []
 
 _NO_DEFAULT = object()
@@ -33,8 +33,8 @@ class Signature:
     """One schema, ready to be called.
 
     n_tensors: the number of arguments if all are plain tensors, otherwise -1. is_simple: all
-    arguments are positional, and the schema returns one tensor. is_converted: True if `for_users`
-    changes arguments.
+    arguments are positional, and the schema returns one tensor. is_converted: `for_users` changes
+    some arguments.
     """
 
     __slots__ = (
@@ -68,8 +68,8 @@ class Signature:
     def arrange(
         self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], int]:
-        """Return all arguments in the schema's order, with defaults filled in, and the OR of their
-        key sets.
+        """Return all arguments in the schema's order, with defaults filled in, and the union of
+        their key sets.
 
         Raises: ArgumentTypeError for too many, unknown, doubled, missing or unfitting arguments.
         The message contains the declaration.
@@ -145,8 +145,9 @@ class Signature:
     def for_users(self, arguments: Sequence[Any]) -> Sequence[Any]:
         """Return the arguments in the form that users' kernels expect from PyTorch.
 
-        Inside the package a list is a tuple or one number. For operators with the tag
-        NUMBERS_AS_TENSORS, a tensor may be a number.
+        Inside the package, the value of a list argument is a tuple or one number, and for operators
+        with the tag NUMBERS_AS_TENSORS, a tensor may be a number. Users' kernels get lists and
+        tensors.
         """
         if self._tensors_for_numbers:
             arguments = tensors_for_numbers[0](arguments)
@@ -190,7 +191,7 @@ class Signature:
 
 
 def keys_of_list(values: Iterable[Any]) -> int:
-    """Return the OR of the key sets in a list of tensors. None and numbers have no keys."""
+    """Return the union of the key sets in a list of tensors. None and numbers have no keys."""
     bits = 0
     for value in values:
         if value is not None:

@@ -60,7 +60,7 @@ def _list_converter(type: Type, takes_numbers: bool) -> Converter:
     if type.has_tensor:
         return _tensors_converter(inner)
     size = type.size
-    # the type is a std::array in PyTorch
+    # `bool[N]` needs exactly N values, because it is a std::array in PyTorch.
     is_exact = type.parts[0].name == "bool" and size is not None
 
     def convert(value: Any) -> Any:
@@ -100,7 +100,8 @@ def _tensors_converter(inner: Converter | None) -> Converter:
     assert inner is not None
 
     def convert(value: Any) -> Any:
-        # Pass the list itself: a kernel that writes to its tensors may return this list.
+        # Return the caller's list, not a copy: a kernel that writes to its tensors may return this
+        # list.
         if not isinstance(value, (list, tuple)):
             raise Refused
         for item in value:
@@ -126,7 +127,7 @@ def _int(value: Any) -> int:
         return value
     try:
         number = operator.index(value)
-    except Exception:  # a foreign class's __index__ may raise anything
+    except Exception:  # the `__index__` of a foreign class may raise any exception
         raise Refused from None
     if not _INT64 <= number < _INT64_END:
         raise Refused
@@ -176,7 +177,7 @@ def _number(value: Any) -> Any:
 
 
 def _storage(value: Any) -> Any:
-    # The class is recognised by its attributes, because this package must not import it.
+    # A storage is recognised by its attributes, because this package must not import its class.
     if hasattr(value, "_keys") or not hasattr(value, "nbytes") or not hasattr(value, "version"):
         raise Refused
     return value
@@ -219,8 +220,8 @@ _DTYPES = {
 
 
 def named_default(type: Type, value: Any) -> Any:
-    """Return the object that an identifier names as a default: `contiguous_format`, `long`,
-    `Mean`."""
+    """Return the object that an identifier in a schema's default names, such as
+    `contiguous_format`, `long` or `Mean`."""
     if not isinstance(value, Name):
         return value
     kind = type.base
@@ -254,7 +255,7 @@ def form_of(types: list[Type]) -> Callable[[Any], Any] | None:
     """Return a function that converts a kernel's result to the form that callers expect; None if no
     conversion is needed.
 
-    A `Tensor[]` is a list and several results are a tuple, as in PyTorch.
+    Callers expect a list for `Tensor[]` and a tuple for several results, as in PyTorch.
     """
     are_lists = [t.required.is_list for t in types]
     if len(types) == 1:

@@ -1,8 +1,8 @@
 """Check that a Python kernel accepts the arguments of its schema.
 
-The check runs once both are registered, and only for users' kernels; tests check native ones.
-Argument types are not checked, because Python kernels seldom declare them. Results are checked
-after the call.
+The check runs once both the kernel and the schema are registered. It is only for users' kernels;
+tests check native kernels. Argument types are not checked, because Python kernels seldom declare
+them. Results are checked after each call.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 def check(
     operator: Operator, definition: Definition, kernel: Kernel, key: Key | None = None
 ) -> None:
-    """Raises: RegistrationError with operator, schema, signature, key, sites and the difference."""
+    """Check one kernel. Raises: RegistrationError with operator, schema, signature, key,
+    registration sites and the mismatch."""
     reason = _mismatch(definition, kernel)
     if reason is not None:
         raise errors.kernel_does_not_fit(operator, definition, kernel, key, *reason)
 
 
 def _mismatch(definition: Definition, kernel: Kernel) -> tuple[str, str] | None:
-    """Return (the kernel's signature, the mismatch). Return None if the kernel fits, or if Python
-    cannot read its signature."""
+    """Return the kernel's signature and a text that describes the mismatch. Return None if the
+    kernel fits, or if Python cannot read its signature."""
     if kernel.convention not in ("user", "keyset", "boxed") or kernel.function is None:
         return None
     import inspect

@@ -1,1 +1,2 @@
-"""Batch rules: how operators work on whole batches, by family. table.py maps operators to rules."""
+"""Batch rules: functions that let an operator work on a whole batch, for each family. table.py maps
+operators to rules."""

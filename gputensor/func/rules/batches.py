@@ -1,4 +1,4 @@
-"""Batch rules: how an operator works on a whole batch, whose dimension is the first.
+"""Batch rules: how an operator works on a whole batch, which is the first dimension of a tensor.
 
 A rule takes (level, entry, args, argument): the vmap's level, the operator, its arguments (still
 wrapped), and the word after the rule's name in native_functions.yaml. It returns the wrapped
@@ -36,7 +36,8 @@ def check_written(level: Any, entry: Entry, args: Args) -> None:
 
 
 def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for operands that broadcast: dimensions of size 1 are inserted behind the batch."""
+    """The batch rule of operators whose operands broadcast: dimensions of size 1 are inserted after
+    the batch dimension."""
     tensors = [args[n] for n in entry.places if isinstance(args[n], Tensor)]
     rank = max(x._geometry.ndim for x in tensors)
     written = entry.kind == "inplace"
@@ -46,7 +47,7 @@ def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     for n in entry.places:
         x = args[n]
         if isinstance(x, (list, tuple)) or n == entry.names.get("value") and level.owns(x):
-            return NotImplemented  # one number for all elements
+            return NotImplemented  # one number stands for all elements
         if level.owns(x):
             given[n] = aligned(_promoted(x, tensors), x._geometry.ndim, rank)
     result = call(entry.operator, *_formats(entry, given))
@@ -54,10 +55,10 @@ def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def _promoted(x: Any, tensors: list[Any]) -> Tensor:
-    """Return the content of x, cast for type promotion.
+    """Return the content of x, cast if type promotion requires it.
 
-    A 0-d operand does not determine a result's dtype, but its batch, which has a dimension, would.
-    So the batch is cast to the common dtype of the entries.
+    A 0-d operand does not determine the result's dtype. Its batch has a dimension, so it would. So
+    the batch is cast to the common dtype of the entries.
     """
     value: Tensor = x.value
     if x._geometry.ndim == 0 and any(t._geometry.dtype is not x.dtype for t in tensors):
@@ -71,8 +72,8 @@ def _promoted(x: Any, tensors: list[Any]) -> Tensor:
 
 
 def _formats(entry: Entry, given: list[Any]) -> list[Any]:
-    """Return the arguments without a channels-last format, which describes entries and not the
-    batch."""
+    """Return the arguments without a channels-last format, because it describes the entries and not
+    the batch."""
     n = entry.names.get("memory_format")
     if n is not None and given[n] is not None and "channels" in str(given[n]):
         given[n] = None
@@ -92,8 +93,8 @@ def shifted(entry: Entry, dim: int, ndim: int) -> int:
 
 
 def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for arguments that are dimensions: they are increased by one. If none is given, the
-    operator uses all dimensions of the entries.
+    """The batch rule for arguments that are dimensions: they are increased by one. If no dimension
+    is given, the operator uses all dimensions of the entries.
 
     argument: "insert" if the dimensions are those of a result with one more dimension than the
     operand; "free" if the index operand has one dimension and no batch; "apart" if an operand has
@@ -124,7 +125,7 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
         elif is_list:
             if (
                 not value and "shifts" in entry.names
-            ):  # roll without dims rolls the flattened elements
+            ):  # without dims, roll rolls the flattened elements
                 x = args[0]
                 return x.reshape(-1).roll(args[entry.names["shifts"]], 0).reshape(x.shape)
             given[n] = tuple([shifted(entry, d, count) for d in value])
@@ -139,7 +140,7 @@ def dims(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     return result
 
 
-# Operands with at most one dimension. All entries may share one such operand.
+# Operands with at most one dimension. All entries may share such an operand.
 _FREE = ("index", "value")
 
 
@@ -148,15 +149,16 @@ def _named(entry: Entry, args: Args, name: str) -> Any:
 
 
 def _none_means_none(entry: Entry, name: str) -> bool:
-    """True if an empty list of dimensions means none of them; otherwise it means all."""
+    """True if an empty list of dimensions stands for no dimension. Otherwise it stands for all
+    dimensions."""
     if "dims" in (name, entry.operator.overload):
         return True
     return families.family_of(entry.operator.qualified_name) == "fft"
 
 
 def _whole(level: Any, x: Any, is_filled: bool) -> tuple[Any, int]:
-    """Return the operand as a batch (expanded if it has none), and the number of its entries'
-    dimensions.
+    """Return the operand as a batch, and the number of dimensions of its entries. An operand
+    without the batch is expanded.
 
     is_filled: 0-d entries get one dimension.
     """
@@ -171,8 +173,8 @@ def _whole(level: Any, x: Any, is_filled: bool) -> tuple[Any, int]:
 
 
 def whole(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for a reduction of all elements: it flattens each entry and calls the overload with
-    `dim`.
+    """The batch rule for a reduction of all elements: it flattens each entry and calls the overload
+    with `dim`.
 
     argument: the overload with `dim`; if it has several results, the first one is used.
     """
@@ -195,7 +197,7 @@ def whole(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def unfold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of unfold: a 0-d entry has one window."""
+    """The batch rule of unfold: a 0-d entry has one window."""
     x = args[0]
     made = dims(level, entry, args, "")
     return made if x._geometry.ndim else made.squeeze(0)
@@ -226,7 +228,7 @@ _SIZES = {"size", "sizes", "repeats"}
 
 
 def sizes(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for arguments that are a result's sizes: the batch is put in front."""
+    """The batch rule for arguments that are a result's sizes: the batch is put in front."""
     given = list(args)
     x = args[0]
     given[0] = x.value
@@ -241,7 +243,7 @@ def sizes(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     if "stride" in entry.names:
         strides = args[entry.names["stride"]]
         front = x.value._geometry.strides[0]
-        if not entry.schema.is_view:  # the entries of a new tensor are stored one after another
+        if not entry.schema.is_view:  # the entries of a new tensor are stored one after the other
             extent = sum((n - 1) * s for n, s in zip(args[entry.names["size"]], strides))
             front = max(extent + 1, 1)
         given[entry.names["stride"]] = (front, *strides)
@@ -260,8 +262,8 @@ def expand(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def resized(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of resize_: each entry keeps its elements, as far as they fit the new sizes. PyTorch
-    resizes the whole batch, so a smaller entry gets elements of other entries."""
+    """The batch rule of resize_: each entry keeps its elements, as far as they fit the new sizes.
+    PyTorch resizes the whole batch, so a smaller entry gets elements of other entries."""
     x, wanted = args[0], tuple(args[1])
     check_resize("resize_", x)
     count, kept = prod(wanted), x._geometry.numel
@@ -279,15 +281,15 @@ def resized(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for operators on matrices with any number of leading dimensions: the batch is
-    another leading dimension.
+    """The batch rule for operators on matrices with any number of leading dimensions: the batch
+    becomes another leading dimension.
 
     argument: the number of the operator's own dimensions at the end; 2 by default.
     """
     own = int(argument or 2)
     tensors = [args[n] for n in entry.places if isinstance(args[n], Tensor)]
     if len(tensors) > 1 and any(x._geometry.ndim < own for x in tensors):
-        return NotImplemented  # an operand is a vector and not a matrix
+        return NotImplemented  # an operand is a vector, not a matrix
     rank = max(x._geometry.ndim for x in tensors)
     if own > rank:
         return NotImplemented
@@ -300,8 +302,8 @@ def leading(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for images: the batch is merged with the images' first dimension, or becomes that
-    dimension if the images have none.
+    """The batch rule for images: the batch is merged with the images' first dimension, or becomes
+    that dimension if the images have none.
 
     argument: the number of an image's dimensions with channels; 3 by default.
     """
@@ -324,7 +326,8 @@ def fold(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def as_strided(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of as_strided: the strides apply within each entry, from its first element on."""
+    """The batch rule of as_strided: the strides apply within each entry, from its first element
+    on."""
     x, wanted, strides, offset = args
     value = x.value
     offset = value._offset if offset is None else offset
@@ -335,14 +338,14 @@ def as_strided(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def first(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule for operators of which only the first operand may have the batch."""
+    """The batch rule for operators in which only the first operand may have the batch."""
     if any(level.owns(args[n]) for n in entry.places[1:]):
         return NotImplemented
     return wrapped(level, call(entry.operator, args[0].value, *args[1:]))
 
 
 def together(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule that puts the batch in front of the operands' own leading dimensions.
+    """The batch rule that puts the batch before the operands' own leading dimensions.
 
     argument: the number of other dimensions of each operand.
     """
@@ -356,18 +359,18 @@ def together(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def check(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule that checks LAPACK's `info` of all entries at once."""
+    """The batch rule that checks LAPACK's `info` of all entries at once."""
     return call(entry.operator, args[0].value, args[1], False)
 
 
 def refused(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule that rejects operators which return element values to Python, or whose result sizes
-    depend on them.
+    """The batch rule that rejects operators which return element values to Python, or whose result
+    sizes depend on them.
     """
     raise errors.vmap_data_dependent(entry.operator.short_name)
 
 
 def loop(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule that makes one call for each entry: for operators to which their family's rule does
-    not apply."""
+    """The batch rule that makes one call for each entry: for operators to which their family's rule
+    does not apply."""
     return NotImplemented

@@ -1,8 +1,8 @@
 """Batch rules composed of other operators that have rules.
 
 With `batch: composed` in an operator's row, the rule is the function of this module with the
-operator's name. It takes the operator's arguments. For invalid arguments it returns NotImplemented;
-then the operator runs for the first entry and raises the error.
+operator's name. The function takes the operator's arguments. For invalid arguments it returns
+NotImplemented; then the operator runs for the first entry and raises the error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..operators import Entry
 
 
 def composed(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule that calls a function of this module with the tensors of the level."""
+    """The batch rule that calls a function of this module with the tensors of the level."""
     if entry.kind == "inplace":
         return NotImplemented
     return _FORMS[entry.operator.short_name](*args)
@@ -59,7 +59,7 @@ def dist(self: Any, other: Any, p: Any) -> Any:
 
 
 def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
-    """Source: aten/src/ATen/native/Normalization.cpp, renorm."""
+    """Compute renorm. Source: aten/src/ATen/native/Normalization.cpp, renorm."""
     ndim = self.ndim
     if ndim < 2 or not -ndim <= dim < ndim or p <= 0 or maxnorm < 0:
         return NotImplemented

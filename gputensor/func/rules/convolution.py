@@ -11,8 +11,8 @@ from ..operators import Entry, call
 
 
 def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of convolutions: a batch of inputs becomes more samples, a batch of weights more
-    groups."""
+    """The batch rule of convolutions: a batch of inputs becomes more samples, a batch of weights
+    more groups."""
     x, weight, bias, *rest, groups = args
     if level.owns(bias):
         plain = call(entry.operator, x, weight, None, *rest, groups)
@@ -30,7 +30,7 @@ def convolution(level: Any, entry: Entry, args: Sequence[Any], argument: str) ->
 
 
 def weight_gradient(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule for the gradient of weights: each entry's filters are a group, as in the
+    """The batch rule for the gradient of weights: each entry's filters are a group, as in the
     convolution."""
     x, grad, *rest, groups = args
     given = _as_channels(level, x), _as_channels(level, grad)

@@ -1,4 +1,4 @@
-"""Batch rules of indexing: an index for the batch dimension is put in front of the others."""
+"""Batch rules of indexing: an index for the batch dimension is put before the other indices."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .batches import dims, pointwise, shifted
 
 
 def index(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of `x[indices]` and `index_put`. A mask with a batch is rejected, because its number
-    of elements depends on values."""
+    """The batch rule of `x[indices]` and `index_put`. A mask with a batch is rejected, because its
+    number of elements depends on values."""
     x, indices, *rest = args
     masks = [i for i in indices if i is not None and is_mask(i)]
     if any(level.owns(i) for i in masks):
@@ -31,7 +31,7 @@ def index(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
     first = _first_of_neighbours(indices)
     if not any(level.owns(i) for i in indices):
         made = call(entry.operator, x.value, (None, *indices))
-        # Indices that are not adjacent put their dimensions first, before the batch.
+        # Index dimensions that are not adjacent come first in the result, before the batch.
         return batched(level, made.movedim(rank, 0) if first is None else made)
     of_batch = [None if i is None else _aligned(level, i, rank) for i in indices]
     made = call(entry.operator, physical(level, x), (_own(level, x, rank), *of_batch))
@@ -54,8 +54,8 @@ def _aligned(level: Any, i: Any, rank: int) -> Any:
 
 
 def _own(level: Any, like: Any, rank: int, dtype: Any = None) -> Any:
-    """Return the index of the batch dimension: the entries' numbers, followed by `rank` dimensions
-    of size 1."""
+    """Return the index of the batch dimension: the numbers of the entries, followed by `rank`
+    dimensions of size 1."""
     numbers = functions.arange(level.size, device=like.device, dtype=dtype)
     return numbers.reshape(level.size, *(1,) * rank)
 
@@ -86,8 +86,8 @@ def _put(level: Any, entry: Entry, x: Any, indices: Sequence[Any], rest: list[An
 
 
 def masked_select(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of masked_select with a mask without a batch: all entries select equally many
-    elements."""
+    """The batch rule of masked_select with a mask without a batch: the number of selected elements
+    is the same for all entries."""
     x, mask = args
     if level.owns(mask):
         raise errors.vmap_data_dependent(entry.operator.short_name)
@@ -97,7 +97,7 @@ def masked_select(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 
 def masked_fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of masked_fill: if the number has a batch, each entry is filled with its own
+    """The batch rule of masked_fill: if the number has a batch, each entry is filled with its own
     number."""
     x, mask, value = args
     if not level.owns(value):
@@ -108,7 +108,8 @@ def masked_fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) ->
 
 
 def fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of fill: if the number has a batch, each entry is filled with its own number."""
+    """The batch rule of fill: if the number has a batch, each entry is filled with its own
+    number."""
     x, value = args
     if not level.owns(value):
         return pointwise(level, entry, args, "")
@@ -118,8 +119,8 @@ def fill(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of `index_select`, `index_add` and similar. If the index has a batch, they run as
-    `gather` and `scatter`, which have an index for each element."""
+    """The batch rule of `index_select`, `index_add` and similar operators. If the index has a
+    batch, they run as `gather` and `scatter`, which have an index for each element."""
     n = entry.names["index"]
     index, x, dim = args[n], args[0], args[1]
     value = args[entry.names["value"]] if "value" in entry.names else None
@@ -159,7 +160,8 @@ def along(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def searchsorted(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of searchsorted: one sorted sequence for all entries, or rows of each entry."""
+    """The batch rule of searchsorted: one sorted sequence for all entries, or rows of each
+    entry."""
     rows, x, *rest = args
     if not isinstance(x, Tensor):
         return NotImplemented
@@ -174,7 +176,7 @@ def searchsorted(level: Any, entry: Entry, args: Sequence[Any], argument: str) -
 
 
 def bucketize(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of bucketize: `searchsorted` in each entry's own boundaries."""
+    """The batch rule of bucketize: `searchsorted` in each entry's own boundaries."""
     x, boundaries, out_int32, right = args
     if not isinstance(x, Tensor):
         return NotImplemented
@@ -184,7 +186,7 @@ def bucketize(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> A
 
 
 def isin(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of isin, if entries have their own test elements."""
+    """The batch rule of isin, if entries have their own test elements."""
     elements, wanted, unique, invert = args
     if not level.owns(wanted):
         return batched(level, call(entry.operator, elements.value, wanted, unique, invert))
@@ -196,7 +198,8 @@ def isin(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def unfold_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of unfold_backward: sizes and dimension are those of the input."""
+    """The batch rule of unfold_backward: the sizes and the dimension among the arguments are those
+    of the input."""
     grad, sizes, dim, *rest = args
     if not sizes:
         return grad.sum()
@@ -205,7 +208,7 @@ def unfold_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str
 
 
 def embedding(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of embedding: rows of one table; tables with a batch are concatenated."""
+    """The batch rule of embedding: rows of one table; tables with a batch are concatenated."""
     weight, indices, padding, *rest = args
     if not level.owns(weight):
         return batched(level, call(entry.operator, weight, indices.value, padding, *rest))
@@ -215,7 +218,7 @@ def embedding(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> A
 
 
 def embedding_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule for the gradients of all tables: they are concatenated."""
+    """The batch rule for the gradients of all tables: they are concatenated."""
     grad, indices, count, padding, scale = args
     if padding >= 0:
         grad = functions.where((indices == padding).unsqueeze(-1), 0, grad)

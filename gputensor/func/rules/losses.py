@@ -15,7 +15,8 @@ _NONE, _MEAN = 0, 1
 
 
 def loss(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of an elementwise loss: the unreduced loss, then a reduction for each entry."""
+    """The batch rule of an elementwise loss: the unreduced loss, then a reduction for each
+    entry."""
     n = entry.names["reduction"]
     given = list(args)
     given[n] = _NONE
@@ -26,8 +27,8 @@ def loss(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def nll(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of nll_loss: the batch is merged with the samples; then losses and weights are added
-    up for each entry."""
+    """The batch rule of nll_loss: the batch is merged with the samples; then losses and weights are
+    added up for each entry."""
     x, target, weight, reduction, ignored = args
     if level.owns(weight):
         return NotImplemented
@@ -52,7 +53,7 @@ def nll(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
 
 
 def nll_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of nll_loss's gradient: nonzero only at the class of each target."""
+    """The batch rule of nll_loss's gradient: nonzero only at the class of each target."""
     grad, x, target, weight, reduction, ignored, total = args
     kept = target != ignored
     classes = functions.where(kept, target, 0).long()
@@ -67,7 +68,7 @@ def nll_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -
 
 
 def cross_entropy_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of cross_entropy's gradient: the gradient of `nll_loss`, then that of
+    """The batch rule of cross_entropy's gradient: the gradient of `nll_loss`, then that of
     `log_softmax`."""
     logs = args[1]
     made = nll_backward(level, entry, args, "")
@@ -76,7 +77,7 @@ def cross_entropy_backward(level: Any, entry: Entry, args: Sequence[Any], argume
 
 
 def cross_entropy(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of cross_entropy: `log_softmax`, then `nll_loss`, which have rules."""
+    """The batch rule of cross_entropy: `log_softmax`, then `nll_loss`, which have rules."""
     x, target, *rest = args
     logs = functions.log_softmax(x, 0 if x._geometry.ndim == 1 else 1)
     name = "nll_loss2d_forward" if x._geometry.ndim == 4 else "nll_loss_forward"
@@ -85,8 +86,8 @@ def cross_entropy(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 
 def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of a loss's gradient: the gradient of unreduced losses, from the gradient of each
-    entry's reduced loss."""
+    """The batch rule of a loss's gradient: the gradient of unreduced losses, from the gradient of
+    each entry's reduced loss."""
     n = entry.names["reduction"]
     given = list(args)
     if args[n] == _MEAN:
@@ -97,7 +98,7 @@ def loss_backward(level: Any, entry: Entry, args: Sequence[Any], argument: str) 
 
 
 def solve(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of linear systems; a vector becomes a matrix with one column."""
+    """The batch rule of linear systems; a vector becomes a matrix with one column."""
     a, b, *rest = args
     if b._geometry.ndim == 1 or b._geometry.sizes == a._geometry.sizes[:-1]:
         if not rest[0]:

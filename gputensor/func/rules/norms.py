@@ -11,7 +11,7 @@ from ..operators import Entry, call
 
 Args = Sequence[Any]
 
-_INPUT = (True, False, False)  # the gradient of the input only
+_INPUT = (True, False, False)  # only the gradient of the input is requested
 
 
 def _scaled(out: Any, weight: Any, bias: Any) -> Any:
@@ -26,8 +26,8 @@ def _by_channel(x: Any, *weights: Any) -> list[Any]:
 
 
 def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of layer_norm: the batch is one more leading dimension. Weights with a batch are
-    applied afterwards."""
+    """The batch rule of layer_norm: the batch is one more leading dimension. Weights with a batch
+    are applied afterwards."""
     x, normal, weight, bias, eps = args
     if not level.owns(weight) and not level.owns(bias):
         value = physical(level, x)
@@ -37,8 +37,8 @@ def layer_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def layer_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of layer_norm's gradients: the operator computes the gradient of the input; those of
-    the weights are sums over all dimensions except the batch."""
+    """The batch rule of layer_norm's gradients. The operator computes the gradient of the input.
+    The gradients of the weights are sums over all dimensions except the batch."""
     grad, x, normal, mean, rstd, weight, _, mask = args
     of: Any = None
     if mask[0]:
@@ -58,7 +58,7 @@ def layer_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> 
 
 
 def group_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of group_norm: the batch is merged with the samples. Weights with a batch are
+    """The batch rule of group_norm: the batch is merged with the samples. Weights with a batch are
     applied afterwards."""
     x, weight, bias, n, c, rest, group, eps = args
     if level.owns(weight) or level.owns(bias):
@@ -70,8 +70,8 @@ def group_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 
 
 def group_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of group_norm's gradients: the operator computes the gradient of the input; those of
-    the weights are sums over all dimensions except the batch."""
+    """The batch rule of group_norm's gradients. The operator computes the gradient of the input.
+    The gradients of the weights are sums over all dimensions except the batch."""
     grad, x, mean, rstd, weight, n, c, rest, group, mask = args
     of: Any = None
     if mask[0]:
@@ -90,8 +90,8 @@ def group_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> 
 
 
 def batch_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of batch_norm's gradients: the batch is merged with the channels, whose gradients
-    are separate."""
+    """The batch rule of batch_norm's gradients: the batch is merged with the channels, whose
+    gradients are separate."""
     grad, x, *of_channels, train, eps, mask = args
     n, c, *inner = x._geometry.sizes
     given = [physical(level, s).transpose(0, 1).flatten(1, 2) for s in (grad, x)]
@@ -105,13 +105,13 @@ def batch_norm_backward(level: Any, entry: Entry, args: Args, argument: str) -> 
 
 
 def batch_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
-    """The rule of batch_norm: the batch is merged with the channels. Weights are applied
+    """The batch rule of batch_norm: the batch is merged with the channels. Weights are applied
     afterwards."""
     x, weight, bias, mean, var, training, momentum, eps = args
     kept = [s for s in (mean, var) if s is not None]
     n, c = x._geometry.sizes[:2]
     value = physical(level, x).transpose(0, 1)  # (samples, batch, channels)
-    is_one = value._geometry.strides[1] == 0  # the entries are equal, so they have one statistic
+    is_one = value._geometry.strides[1] == 0  # all entries are equal, so one statistic is enough
     if training and not is_one and any(not level.owns(s) for s in kept):
         rule = "have the batch that the input has, or be None, as it is written to"
         raise errors.must("batch_norm", "running_mean", rule, kept[0])

@@ -12,8 +12,8 @@ from .composed import plus
 
 
 def product(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of `mm`, `bmm`, `mv`, `dot` and `vdot`, and of `addmm`, `baddbmm` and `addmv`, which
-    also add a tensor.
+    """The batch rule of `mm`, `bmm`, `mv`, `dot` and `vdot`, and of `addmm`, `baddbmm` and `addmv`,
+    which also add a tensor.
 
     argument: the numbers of dimensions of both factors, such as "2 1" for a matrix and a vector; by
     default "2 2".

@@ -1,4 +1,5 @@
-"""Random numbers within vmap: an error, equal numbers in all entries, or different numbers."""
+"""Random numbers within vmap. Depending on `randomness`, they are an error, equal in all entries,
+or different."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from ..operators import Entry, call, draws
 
 
 def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
-    """The rule of an operator that draws random numbers and has operands of the level."""
+    """The batch rule of an operator that draws random numbers and has operands of the level."""
     if not draws(entry.operator):
         return NotImplemented
     _check(level, entry.operator)
@@ -31,7 +32,7 @@ def random(level: Any, entry: Entry, args: Sequence[Any], argument: str) -> Any:
         return call(entry.operator, args[0].value.select(0, 0), *args[1:])
     if (
         "num_samples" in entry.names and args[0]._geometry.ndim == 2
-    ):  # the operator draws for each row, and the batch consists of rows
+    ):  # the operator draws numbers for each row, and the entries of the batch are rows
         made = call(entry.operator, args[0].value.flatten(0, 1), *args[1:])
         return unfolded(level, made, args[0]._geometry.sizes[0])
     if "size" in entry.names:

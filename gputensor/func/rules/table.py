@@ -15,7 +15,7 @@ from . import batches, composed, convolution, indexing, losses, norms, products,
 Rule = Callable[[Any, Entry, Sequence[Any], str], Any]
 
 _MODULES = (batches, composed, convolution, indexing, losses, norms, products, random)
-# rules by the names that rows use
+# Rules by the names that are used in rows of native_functions.yaml.
 RULES: dict[str, Rule] = {
     name: found
     for module in _MODULES
@@ -41,13 +41,13 @@ FAMILIES = {
 
 
 def is_explicit(operator: Operator) -> bool:
-    """True if the operator's row names a rule."""
+    """True if the operator's row in native_functions.yaml names a rule."""
     return operator.qualified_name in OWN_RULES
 
 
 @functools.cache
 def rule_of(operator: Operator) -> tuple[Callable[..., Any] | None, str]:
-    """The batch rule of an operator and its argument.
+    """Return the batch rule of an operator, and the rule's argument.
 
     In-place forms and copies of views have the rule of the operator from which they are derived.
     """

@@ -13,7 +13,7 @@ from ..running import Run, Stage, in_stages
 
 
 def prepare(chain: Chain) -> Run:
-    """See Note [An executor]."""
+    """Return a function that runs the chain. See Note [An executor]."""
     return in_stages(chain, stages(chain))
 
 

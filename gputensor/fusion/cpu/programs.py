@@ -20,10 +20,12 @@ from ...kernels.compiled import library
 from ..chain import Chain, Instruction, Recorded
 from ..running import Stage, alone
 
-# The maximum number of steps in a program; with the casts between steps, the library allows 128.
+# The maximum number of steps in a program. The library allows 128 steps, which include the casts
+# between steps.
 _LONGEST = 64
-# A program itself copies `_FEW` elements to another layout. If neighbours are up to `_NEAR` bytes
-# apart in the operand, it copies `_SOME` elements, and any number in runs of at least `_ALIKE`.
+# Limits for copies to another layout within a program. A program makes a copy of at most `_FEW`
+# elements. If neighbouring elements of the result are at most `_NEAR` bytes apart in the operand,
+# it copies up to `_SOME` elements, and in runs of at least `_ALIKE` elements any number.
 _FEW, _SOME, _ALIKE, _NEAR = 1 << 11, 1 << 16, 256, 16
 
 
@@ -31,9 +33,9 @@ def stage(
     program: Callable[..., bool], makes: Sequence[int], takes: Sequence[int], steps: range,
     shapes: Sequence[tuple[int, ...] | None] = (),
 ) -> Stage:  # fmt: skip
-    """Return the stage of one call of the library, `program(*makes, *takes, scalars, may_share)`.
-    If the library declines, it returns False and has written nothing. shapes: the shape in which
-    the program takes each array; None for the array's own shape."""
+    """Return the stage that makes one call of the library, `program(*makes, *takes, scalars,
+    may_share)`. The call returns False if the library declines it; then nothing was written.
+    shapes: the shape in which the program takes each array, or None for the array's own shape."""
     seen = [(n, shape) for n, shape in enumerate(shapes) if shape is not None]
 
     def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> bool:
@@ -46,7 +48,8 @@ def stage(
 
 
 def program(chain: Chain, first: int, last: int) -> Stage | None:
-    """Return the program of the instructions `first` to `last`; None if there is none."""
+    """Return the program of the instructions `first` to `last`, or None if they cannot be one
+    program."""
     count, steps = len(chain.inputs), chain.instructions
     own = range(count + first, count + last)
     read = [x for step in steps[first:last] for x in step.operands if x >= 0]
@@ -72,7 +75,7 @@ def program(chain: Chain, first: int, last: int) -> Stage | None:
 
 
 def _moves(chain: Chain, own: range, stores: list[int]) -> dict[int, int]:
-    """Layout copy -> its operand, for copies of computed values.
+    """Return layout copy -> its operand, for copies of computed values.
 
     The program stores the operand directly in the copy's layout, so the copy needs no step. If the
     operand is stored too, the copy is not listed.
@@ -96,7 +99,7 @@ def stages(chain: Chain) -> list[Stage]:
     steps, first = chain.instructions, 0
     casts = [x for x in steps if not x.what.is_move]
     if len(chain.stores) == 1 and len(casts) < 2 and all([x.what.family == "copy" for x in casts]):
-        # the copy loop casts and changes the layout at once
+        # one call of the copy loop casts and changes the layout
         return [alone(chain, chain.stores[0])._replace(takes=[0])]
     moves = _moved_apart(chain)
     are_known = [n not in moves and is_known(chain, step) for n, step in enumerate(steps)]
@@ -155,7 +158,7 @@ def _has_loop(what: Recorded, kinds: tuple[int, ...], n_params: int) -> bool:
 
 
 def _moved_apart(chain: Chain) -> set[int]:
-    """Return the numbers of the copies to another layout that no program should do."""
+    """Return the numbers of the copies to another layout that should not be part of a program."""
     if chain.walk.numel <= _FEW:
         return set()
     found = {
@@ -186,8 +189,8 @@ def _along(shape: Geometry) -> int:
 
 
 def _crosses(x: Geometry, walk: Geometry) -> bool:
-    """True if elements are contiguous along another dimension than those of `walk`, or only in
-    short runs along the same."""
+    """True if the elements are contiguous along another dimension than the elements of `walk`, or
+    only in short runs along the same dimension."""
     if x.sizes != walk.sizes or x.numel <= 1 or 0 in x.strides:
         return False
     if not x.is_non_overlapping_and_dense:

@@ -2,9 +2,9 @@
 
 A row goes through all steps while it is in the cache: elementwise loops, and the operators' own
 functions for reductions and softmax, over this row alone. The order in which a row is added up does
-not depend on other rows, so the bits equal those of operators that run one by one. A reduction to
-one element is cut into the runs that its function adds up separately (`CHUNK` and `PACKED` of
-loops/reduction.cpp). Their results are merged pairwise, as in that function.
+not depend on other rows, so the results have the same bits as if the operators ran one by one. A
+reduction to one element is cut into the runs that its function adds up separately (`CHUNK` and
+`PACKED` of loops/reduction.cpp). Their results are merged pairwise, as in that function.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Array = Any
 # Limits of a row's length: calls cost more than the work on a shorter row, and a longer row does
 # not fit the cache.
 _SHORTEST, _LONGEST = 256, 1 << 14
-# Elements that a function adds up before it merges sums: _CHUNK without a cast, _PACKED with a
-# cast.
+# The number of elements that a function adds up before it merges sums: _CHUNK without a cast,
+# _PACKED with a cast.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
-# A function gets its arrays as numbers: the index of an operand, _RESULT, _NONE for no array,
-# _OF_VALUE + its value for a second or later result, and _UNREAD - its dtype's code for a result
-# that nothing reads.
+# Codes of a function's arrays. A code is the index of an operand, _RESULT, _NONE for no array,
+# _OF_VALUE + the value of a second or later result, or _UNREAD - the dtype's code for a result that
+# nothing reads.
 _RESULT, _NONE, _OF_VALUE, _UNREAD = -1, -100, 100, -2
 
 
 class _Not(Exception):
-    """Raised if the chain cannot be a program of rows."""
+    """Raised if a chain cannot be a program of rows."""
 
 
 class _Whole(NamedTuple):
@@ -79,7 +79,7 @@ class _Rows:
         if not self.is_cut and not _SHORTEST <= self.width <= _LONGEST:
             raise _Not
         self.views = [self._view(x) for x in chain.inputs]
-        # values with one element for each row
+        # values with one element per row
         self.rows = {
             n for n, x in enumerate(steps, count)
             if x.what.reduces is not None or x.what.walk.sizes != walk.sizes
@@ -127,7 +127,7 @@ class _Rows:
         return True
 
     def _view(self, x: Geometry) -> tuple[int, ...]:
-        """The shape in which the program takes an operand. Raises: _Not."""
+        """Return the shape in which the program takes an operand. Raises: _Not."""
         if x.numel == 1:
             return (1,) * len(self.shape)
         sizes = (1,) * (self.chain.walk.ndim - x.ndim) + x.sizes
@@ -142,7 +142,8 @@ class _Rows:
         return lead, tail
 
     def _said(self, value: int, step: Instruction) -> tuple[Any, ...]:
-        """The step with this result, in the form that the library reads. Raises: _Not."""
+        """Return the step that computes this result, in the form that the library reads. Raises:
+        _Not."""
         what, is_row = step.what, value in self.rows
         common, result = what.compute.code, what.result.code
         if what.part:
@@ -168,7 +169,7 @@ class _Rows:
     def _function(
         self, value: int, step: Instruction
     ) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
-        """A function over rows: its family and name, its arrays, and its integers."""
+        """Return a function over rows: its family and name, its arrays, and its integers."""
         what = step.what
         places = tuple(range(len(step.operands)))
         if what.family == "norm":
@@ -191,7 +192,8 @@ class _Rows:
     def _norm(
         self, value: int, step: Instruction
     ) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
-        """layer_norm. Its weight, bias, mean and 1 / deviation are of f32, or f64."""
+        """Return the function of layer_norm. Its weight, bias, mean and 1 / deviation are in f32,
+        or in f64."""
         of = float64 if step.what.kinds[0] is float64 else float32
         count, given = len(self.chain.inputs), step.operands[1:]
         if any([x >= count or self.chain.inputs[x].dtype is not of for x in given]):
@@ -202,7 +204,7 @@ class _Rows:
         return "norm", "normalized", (0, *beside, _RESULT, *further), ()
 
     def _further(self, value: int, part: int, code: int) -> int:
-        """The array of a function's second or later result."""
+        """Return the code of the array for a function's second or later result."""
         count = len(self.chain.inputs)
         for n, step in enumerate(self.chain.instructions, count):
             if step.what.part == part and step.operands[0] == value:
@@ -225,7 +227,7 @@ _SOFTMAX = ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"
 
 
 def _name_of(step: Instruction) -> str:
-    """The library's name of a reduction. Raises: _Not if the operator uses another loop."""
+    """Return the library's name of a reduction. Raises: _Not if the operator uses another loop."""
     what = step.what
     name = names.name_of(what.loop, what.kinds[0], what.compute)
     is_own = what.whole is None and stub.is_compiled(what.entry.run)

@@ -33,8 +33,8 @@ def prepare(chain: Chain) -> Run | None:
 
 
 def _kernel(chain: Chain) -> tuple[Rows | Reduced | None, list[Tail]]:
-    """Return the kernels of a chain's head, and the tails that run after these. None for the
-    kernels if one kernel must read the rows again and cannot be written."""
+    """Return the kernels of the chain's head, and the tails that run after these kernels. Return
+    None for the kernels if one kernel would have to read the rows again and cannot be generated."""
     head, tails = parted(chain)
     reads = reads_its_rows(head)
     if reads or computes_its_softmax(head):
@@ -46,7 +46,7 @@ def _kernel(chain: Chain) -> tuple[Rows | Reduced | None, list[Tail]]:
 
 
 def source(chain: Chain) -> str | None:
-    """The source of a chain's functors; None if the operators run one by one."""
+    """Return the source of a chain's functors, or None if the operators run one by one."""
     if not chain.is_reduced:
         body = Written(chain).body
         return None if body is None else functor(body)

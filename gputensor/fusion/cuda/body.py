@@ -24,7 +24,7 @@ _CONFIG = Config(
 
 
 def launched(chain: Chain) -> Run | None:
-    """A function that launches a chain without reductions: see `cuda.prepare`."""
+    """Return a function that launches a chain without reductions: see `cuda.prepare`."""
     made = Written(chain)
     if made.body is None:
         return None
@@ -55,10 +55,10 @@ def over_lists(chain: Chain, at: Sequence[int]) -> chain_launch.Lists | None:
 
 
 class Written:
-    """A chain in the form that chain_source.py takes.
+    """A chain in the form that chain_source.py takes as input.
 
-    body: its source; None if an operator has no functor. packing: the list of the scalars of all
-    bodies of a kernel; the scalars of this body are appended.
+    body: the chain's source, or None if an operator has no functor. packing: the list of the
+    scalars of all bodies of a kernel; the scalars of this body are appended.
     """
 
     def __init__(self, chain: Chain, packing: list[chain_launch.Packer] | None = None) -> None:
@@ -68,7 +68,8 @@ class Written:
         count, drawn = len(chain.inputs), chain.drawn
         others = [n for n in range(count, count + len(chain.instructions)) if n not in drawn]
         steps = [chain.instructions[n - count] for n in others]
-        # Value numbers of a body: inputs, draws that replace inputs, and results.
+        # The value numbers of a body: first inputs, then random numbers that replace inputs, then
+        # results.
         self.place = {n: place for place, n in enumerate([*range(count), *drawn, *others])}
         if (chain.inputs or drawn) and all(map(self._has_functor, steps)):
             made = tuple([self._drawn(chain.instructions[n - count]) for n in drawn])
@@ -84,7 +85,8 @@ class Written:
             return True
         if what.family not in FAMILIES or stub.registered(what.family, loop, "cuda") is not None:
             return False
-        if what.entry.plan.scalar_operands:  # operands on the CPU, which have no address here
+        # operands on the CPU, which have no address on the device
+        if what.entry.plan.scalar_operands:
             return False
         if what.family != "copy" and what.family != "where":
             name = "add_alpha" if loop == "sub_alpha" else loop
@@ -99,7 +101,7 @@ class Written:
         return Drawn(what.loop, what.result, slot, what.operator.qualified_name)
 
     def _step(self, step: Instruction) -> Step:
-        """The source of one instruction. Each of its scalars gets its own slot."""
+        """Return the source of one instruction. Each of its scalars gets a slot of its own."""
         what, first = step.what, len(self.packing)
         numbers = [n for n in step.operands if n < 0]
         slots = iter(range(first, first + len(numbers)))
@@ -114,6 +116,6 @@ class Written:
 
 
 def plan_of(outputs: list[tuple[Geometry, Any]], inputs: list[tuple[Geometry, Any]]) -> Plan:
-    """The plan of operands that are all in memory."""
+    """Return the plan of operands that are all in memory."""
     default = defaults.get_default_dtype()
     return build("fuse", _CONFIG, tuple(outputs), tuple(inputs), default_dtype=default)

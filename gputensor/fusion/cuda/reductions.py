@@ -36,8 +36,8 @@ class _Fused(NamedTuple):
 def _fused(
     chain: Chain, step: Instruction, tail: Tail | None = None, is_stored: bool = False
 ) -> _Fused | None:
-    """Return the kernel of a reduction, or None if there is none. is_stored: the result itself is
-    stored too."""
+    """Return the kernel of a reduction, or None if it cannot be generated. is_stored: True if the
+    reduction's result is stored too."""
     part, inputs = chain.part((step.operands[0],))
     written, what, plan = Written(part), step.what, step.what.entry.plan
     if written.body is None or what.family not in ("reduce", "argreduce"):
@@ -54,8 +54,8 @@ def _fused(
         outputs = [what.geometry] * is_stored + [tail.chain.made(n) for n in tail.chain.stores]
         follows = follows._replace(stores=(0,) * is_stored + follows.stores)
         shapes = [*tail.chain.inputs[1:], *outputs]
-    # The strides of the result, the inputs, and operands of the tail, which broadcast to the
-    # result, over the dimensions of the reduction's own plan.
+    # Strides over the dimensions of the reduction's plan: strides of the result, of the inputs, and
+    # of the tail's operands, which broadcast to the result.
     seen = [_as_kept(x, what.geometry.ndim, step, part.walk) for x in (what.geometry, *shapes)]
     source = part.geometry(part.stores[0])
     shape, (result, _, *walks) = coalesced(part, [seen[0], source.stride_bytes], seen[1:])
@@ -74,7 +74,7 @@ def _fused(
 def _search(
     part: Chain, step: Instruction, body: Body, packing: list[Any]
 ) -> Callable[..., None] | None:
-    """The launch of argmax and argmin, max and min: addresses are values, indices, inputs."""
+    """Return the launch of argmax, argmin, max or min. Addresses: values, indices, inputs."""
     what, assumed = step.what, step.what.entry.plan.walk
     source = part.geometry(part.stores[0])
     kept = tuple([1 if d in what.dims else n for d, n in enumerate(part.walk.sizes)])
@@ -92,7 +92,8 @@ def _search(
 
 
 def row_strides(sizes: tuple[int, ...], of: dtype) -> tuple[int, ...]:
-    """Strides in bytes of a dense value with one element per row; 0 along dimensions of one."""
+    """Return the strides in bytes of a dense value with one element per row. The stride is 0 along
+    dimensions of size 1."""
     strides = contiguous_geometry(sizes, of).stride_bytes
     return tuple([0 if n == 1 else s for n, s in zip(sizes, strides)])
 
@@ -129,8 +130,8 @@ def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[
 
 
 class Reduced:
-    """A chain with reductions: one launch for stored values, and one for each reduction, which
-    computes its operand itself if nothing else needs it."""
+    """A chain with reductions. One launch computes the stored values. Each reduction is one launch,
+    which computes the reduction's operand itself if nothing else needs the operand."""
 
     def __init__(
         self, chain: Chain, tails: Sequence[Tail] = (), stored: Sequence[int] = ()
@@ -153,7 +154,7 @@ class Reduced:
         ends = [n for n, _ in self.ends]
         for n, step in self.ends:
             after = [x for x in tails if x.takes[:1] == [n]]
-            # True if the kernel has the operand in registers and the tail's other inputs are
+            # True if the kernel has the operand in registers and the other inputs of the tail are
             # computed before.
             if len(after) == 1 and not [
                 x for x in (*step.operands, *after[0].takes[1:])
@@ -172,7 +173,7 @@ class Reduced:
                 self.wanted += [x for x in dict.fromkeys(sources) if x not in self.wanted]
 
     def stages(self) -> list[Stage] | None:
-        """The launches; None if a stored value cannot be computed by a kernel."""
+        """Return the launches as stages, or None if a kernel cannot compute a stored value."""
         chain, found = self.chain, list[Stage]()
         for some in self._of_like_sizes():
             part, taken = chain.part(some)
@@ -185,7 +186,8 @@ class Reduced:
         return found
 
     def _with_operand(self, n: int) -> Stage:
-        """A reduction that computes its operand, and its tail if that runs in the same kernel."""
+        """Return a reduction whose kernel computes the operand, and the tail if it runs in the same
+        kernel."""
         one, tail = self.fused[n], self.tails.get(n)
         makes, all_results = results(self.chain, n)
         takes, index = list(one.inputs), self.chain.device.index or 0
@@ -194,21 +196,22 @@ class Reduced:
             takes += tail.takes[1:]
 
         def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-            made = all_results(outputs) if tail is None else outputs  # kept until the launch
+            # these tensors are kept until the launch
+            made = all_results(outputs) if tail is None else outputs
             of = [x._address() for x in made], [x._address() for x in inputs]
             one.launch(index, [*of[0], *of[1]] if tail is None else [0, *of[1], *of[0]], scalars)
 
         return Stage(takes, makes, run)
 
     def _of_like_sizes(self) -> list[list[int]]:
-        """The stored values, grouped by their sizes."""
+        """Return the stored values, grouped by their sizes."""
         found: dict[Any, list[int]] = {}
         for n in self.wanted:
             found.setdefault(self.chain.geometry(n).sizes, []).append(n)
         return [*found.values()]
 
     def sources(self) -> list[str]:
-        """The source of each compiled kernel."""
+        """Return the source of each compiled kernel."""
         bodies: list[Body | None] = [one.body for one in self.fused.values()]
         bodies += [Written(self.chain.part(some)[0]).body for some in self._of_like_sizes()]
         after = [one.after.body for one in self.fused.values() if one.after is not None]

@@ -1,8 +1,9 @@
-"""Chains on CUDA that read the results of their own reductions over rows: one kernel.
+"""Chains on CUDA that read the results of their own reductions over rows. Such a chain is one
+kernel.
 
-It makes one pass over the rows for each reduction, and one for stored values;
-kernels/cuda/rows_source.py writes them. Operators over rows in another order or dimension run after
-it.
+The kernel makes one pass over the rows for each reduction, and one pass for stored values;
+kernels/cuda/rows_source.py writes the source. Operators over rows in another order or dimension run
+after the kernel.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from .reductions import coalesced, is_end, row_strides
 from ..members.reductions import SHORT
 from ..running import Stage, alone
 
-# A result that a pass computes for each row: the number of its value; -1, or the index of one of a
-# softmax's two results; and the dtype.
+# A result that a pass computes for each row: the number of its value; the index of one of a
+# softmax's two results, or -1; and the dtype.
 Found = tuple[int, int, dtype]
 
 
 def is_softmax(what: Recorded) -> bool:
-    """True for a softmax, but not its derivative, over short dense rows."""
+    """True for a softmax over short dense rows. False for the derivative of softmax."""
     if what.family != "softmax" or len(what.kinds) > 1 or what.whole is None:
         return False
     (axis,), walk = what.whole, what.walk
@@ -132,9 +133,9 @@ class Rows:
         return Program(tuple(reductions), stored, tuple([x for x in once if x is not None]))
 
     def _walks(self, step: Instruction, sizes: Any) -> Any:
-        """Return the sizes of the walk (the number of a row's elements, then the kept dimensions)
-        and the strides in bytes of full outputs, of inputs, and of outputs with one element per
-        row."""
+        """Return the sizes of the walk (the number of elements in a row, then the kept dimensions)
+        and three groups of strides in bytes: of full outputs, of inputs, and of outputs with one
+        element per row."""
         chain, what = self.chain, step.what
         row = row_strides(sizes, bool_)
         full = [chain.geometry(n).stride_bytes for n in self.full]
@@ -149,7 +150,7 @@ class Rows:
         return shape, [*outputs[: len(full)], *inputs, *outputs[len(full) :]]
 
     def stages(self) -> list[Stage]:
-        """The kernel, and the operators after it."""
+        """Return the kernel, then the operators that run after it."""
         chain, full, once = self.chain, len(self.full), [*self.full, *self.once]
         launch, index = self.launch, chain.device.index or 0
         assert launch is not None

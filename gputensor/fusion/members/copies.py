@@ -33,7 +33,7 @@ from ..chain import Entry, Recorded
 from ..record.pending import Pending
 from ..record.recorder import Recorder, current
 
-# The operators that make copies: two for new tensors, one for existing memory.
+# The operators that make copies. Two of them make new tensors, one writes to existing memory.
 NAMES = ("aten::_to_copy", "aten::clone", "aten::copy_")
 _BOUND = 1 << 11
 _Kernel = Callable[..., Any]
@@ -56,8 +56,8 @@ def _known(
 
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:
-    """The kernel of one of `NAMES` at Fuse. is_own: returns True if calls for a device reach our
-    kernel.
+    """Return the kernel of one of `NAMES` at key Fuse. is_own: returns True if calls for a device
+    reach our kernel.
     """
     copies = _Copies(operator, is_own)
     if operator.qualified_name == NAMES[1]:
@@ -94,7 +94,7 @@ def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any],
 
 
 class _Copies:
-    """Copies by an operator."""
+    """Records the copies that one operator makes."""
 
     def __init__(self, operator: Operator, is_own: Callable[[Table, Any], bool]) -> None:
         self.operator, self.is_own = operator, is_own
@@ -119,7 +119,8 @@ class _Copies:
         if strides is None:
             return None
         if element is not shape.dtype and shape.is_non_overlapping_and_dense:
-            # Two steps: a cast that keeps its operand's layout, then the change of layout.
+            # The copy is recorded as two steps: a cast that keeps its operand's layout, then the
+            # change of layout.
             cast = self._recorded(recorder, x, geometry(shape.sizes, shape.strides, element))
             if cast is None or strides == shape.strides:
                 return cast
@@ -158,8 +159,8 @@ class _Copies:
         return recorder.record_into(what, out, (x,), ())
 
     def _step(self, recorder: Recorder, x: Tensor) -> Geometry | None:
-        """Return the geometry of x, with the walk's dimensions, if x is a result of this recorder's
-        open recording; otherwise None.
+        """Return the geometry of x with the walk's dimensions. Return None if x is not a result of
+        this recorder's open recording.
         """
         storage = x._storage
         if type(storage) is not Pending or x._offset:
@@ -183,7 +184,7 @@ class _Copies:
 
 
 def _strides(shape: Geometry, form: Any) -> tuple[int, ...] | None:
-    """Strides of the copy; None if the operator rejects the format."""
+    """Return the strides of the copy, or None if the operator rejects the memory format."""
     if form is None or form is preserve_format:
         return dense_strides_like(shape)
     if form is contiguous_format or getattr(form, "rank", -1) == shape.ndim:
@@ -192,8 +193,8 @@ def _strides(shape: Geometry, form: Any) -> tuple[int, ...] | None:
 
 
 def _order(shape: Geometry, base: Geometry) -> tuple[int, ...] | None:
-    """Return, for each dimension of `base`, its index in `shape`; None if the dimensions are no
-    permutation of each other."""
+    """Return, for each dimension of `base`, its index in `shape`. Return None if the dimensions of
+    one are not a permutation of the other's."""
     if shape.ndim != base.ndim or shape.dtype is not base.dtype:
         return None
     left = list(zip(shape.sizes, shape.strides))

@@ -40,7 +40,7 @@ _OF = {
     "integers": operators.random__from, "log_normal": operators.log_normal_,
     "normal": operators.normal_, "uniform": operators.uniform_,
 }  # fmt: skip
-# Operators whose kernels draw their numbers by `random._fill`.
+# Operators whose kernels compute random numbers by `random._fill`.
 NAMES = {*[x.qualified_name for x in _OF.values()], "aten::random_", "aten::random_.to"}
 _PLACES = ("cpu", "cuda")
 _FUSE = functionality_bit("Fuse")
@@ -66,7 +66,7 @@ def _known(loop: str, shape: Any, place: Any) -> Recorded:
 def recording(
     operator: Operator, below: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
-    """The kernel of a fill operator for the key Fuse. It lets `later` record the call's numbers.
+    """Return the kernel of a fill operator at key Fuse. It lets `later` record the call's numbers.
     is_own: returns True if calls for a device reach our kernel."""
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
@@ -85,8 +85,8 @@ def recording(
 def later(loop: str, out: Tensor, source: tuple[Generator, int], *numbers: Any) -> bool:
     """Record a fill of `out` with random numbers; called by `random._fill`.
 
-    Returns False if the fill must run now. Before that it runs the recordings that compute or read
-    `out`.
+    Return False if the fill must run now. In this case, the recordings that compute or read `out`
+    have been run.
     """
     recorder = current.get()
     if recorder is None:

@@ -6,7 +6,7 @@ these are stored only if needed. Its result is pending, too. Readers of the resu
 chain. If rows are short, however, operators that broadcast the result back to the rows continue in
 the same chain, so that a softmax reads its operand once. A reduction of a large computed operand is
 recorded as well, so that other readers can join it: a sum and a sum of squares read the operand
-once. A small operand is recorded if that allows the next call to be replayed.
+once. A small computed operand is recorded if that allows the next call to be replayed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from ..record.recorder import StandIn, current
 
 # From this number of elements on, reading an operand again costs more than recording.
 LARGE = 1 << 16
-# The largest number of elements of a row that counts as short.
+# The maximum number of elements in a short row.
 SHORT = 1 << 14
 _BOUND = 1 << 11
 
 
 def is_one(operator: Operator) -> bool:
-    """True for the functional form of a reduction of kernels/<device>/reduce."""
+    """True for the functional form of a reduction that is implemented in
+    kernels/<device>/reduce."""
     if operator not in bound or "reduction" not in operator.tags:
         return False
     factory = bound[operator][0]
@@ -43,8 +44,9 @@ def is_one(operator: Operator) -> bool:
 
 
 def has_short_rows(shape: Geometry, dims: tuple[int, ...], place: Any) -> bool:
-    """True if readers of the rows' results may join the chain: on the CPU, if each part of an
-    operand along its slowest dimension has whole rows over `dims`, and is short."""
+    """True if operators that read the results for the rows may join the chain. On the CPU, each
+    part of an operand along its slowest dimension must have whole rows over `dims`, and must be
+    short."""
     strides, sizes = shape.strides, shape.sizes
     at = max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
     return place is CPU and at not in dims and shape.numel // sizes[at] <= SHORT
@@ -101,10 +103,11 @@ class _Entry:
             self.real.write(outs[0], inputs[0])
 
     def _feeds(self, shape: Geometry, axes: tuple[int, ...]) -> bool:
-        """True if readers of the result may join the chain."""
+        """True if operators that read the result may join the chain."""
         if self.axes is None or not self.keepdim:
             return False
-        if self.plan.device.type == "cuda":  # one launch over rows that a kernel may read again
+        # one launch over rows, in which the kernel may read a row again
+        if self.plan.device.type == "cuda":
             from ...kernels.cuda.rows_chain_launch import stage_of
 
             count = prod([shape.sizes[d] for d in axes])

@@ -42,7 +42,8 @@ class Output(NamedTuple):
 
 
 def _axes(shape: Geometry, dim: Any) -> tuple[int, ...] | None:
-    """Return the dimensions of an argument `dim` in order, or None if the operator rejects it."""
+    """Return the dimensions in an argument `dim`, in order. Return None if the operator rejects the
+    argument."""
     dims, ndim = (dim,) if type(dim) is int else dim, shape.ndim
     if type(dims) not in (tuple, list) or not dims:
         return None
@@ -55,15 +56,15 @@ def _axes(shape: Geometry, dim: Any) -> tuple[int, ...] | None:
 def _reduced(
     shape: Geometry, axes: tuple[int, ...], keepdim: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the sizes of a result with one element for each row, with the walk's dimensions and
-    with those of the result."""
+    """Return the sizes of a result with one element per row: with the walk's dimensions, and with
+    the result's dimensions."""
     sizes = reduced_sizes(shape.sizes, axes, True)
     return sizes, sizes if keepdim else reduced_sizes(shape.sizes, axes, False)
 
 
 class Layout(NamedTuple):
-    """Replaces a plan for operators without one: it has the attributes that `Recorded` reads. walk:
-    the order in which the operator's kernel on a device walks the operand."""
+    """Replaces a plan for operators that have no plan. It has the attributes that `Recorded` reads.
+    walk: the order in which the operator's kernel on a device visits the operand's elements."""
 
     device: Any
     common_dtype: dtype
@@ -86,9 +87,9 @@ Maker = Callable[..., Made | None]
 def recording(
     operator: Operator, run_first: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
-    """The kernel of an operator over rows at key Fuse. is_own: True if calls on a device reach our
-    kernel. Calls that are invalid or not recorded go to the kernel below, or to the operators that
-    this one is composed of."""
+    """Return the kernel of an operator over rows at key Fuse. is_own: returns True if calls on a
+    device reach our kernel. Calls that are invalid or not recorded go to the kernel below, or to
+    the operators of which this operator is composed."""
     make = MAKERS[operator.qualified_name]
     is_made_of_others = make is _layer_norm  # on devices
 
@@ -118,7 +119,7 @@ def recording(
             if len(known) >= _BOUND:
                 known.clear()
             made = known[key] = make(operator, *args)
-        except TypeError:  # for unhashable arguments
+        except TypeError:  # raised for unhashable arguments
             return below(key_set, *args)
         if made is None or not (results := recorder.record(
             made.whats, tuple([args[n] for n in made.operands]), made.params
@@ -171,8 +172,8 @@ def _recorded(
     operator: Operator, entry: Entry, walk: Geometry, part: int, dims: tuple[int, ...],
     feeds: bool, seen: Geometry, sizes: tuple[int, ...],
 ) -> Recorded:  # fmt: skip
-    """Return the `Recorded` of a result that has one element, or a few, for each row. seen: the
-    result's geometry with the walk's dimensions."""
+    """Return the `Recorded` of a result that has one or a few elements per row. seen: the result's
+    geometry with the walk's dimensions."""
     made = contiguous_geometry(sizes, seen.dtype)
     layout = entry.plan._replace(outputs=(Output(made), *entry.plan.outputs[1:]))
     one = Entry(entry.rule.family, entry.name, layout, entry.kinds, entry.write, entry.run)
@@ -238,7 +239,7 @@ def _of_rows(operator: Operator, inputs: tuple[Tensor, ...], dim: Any) -> Made |
     layout = Layout(place, shape.dtype, (Output(result),))
     made = Entry("softmax", loop, layout, kinds, write, entry.run)
     feeds = has_short_rows(shape, (axis,), place)
-    if place.type == "cuda":  # on CUDA a kernel may read these rows again: see cuda/rows.py
+    if place.type == "cuda":  # on CUDA the kernel may read these rows again: see cuda/rows.py
         feeds = len(inputs) == 1 and shape.strides[axis] == 1 and 1 < shape.sizes[axis] <= SHORT
     what = Recorded(operator, kinds, made, feeds=feeds, whole=(axis,))
     return Made([what], tuple(range(len(inputs))))

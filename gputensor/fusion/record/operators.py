@@ -78,7 +78,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
 
 def _is_elementwise(operator: Operator) -> bool:
-    """True for elementwise operators, and for losses, whose kernels reduce elementwise results."""
+    """True for elementwise operators, and for losses, which reduce elementwise results."""
     return "pointwise" in operator.tags or bound[operator][0] is criterion.functional
 
 
@@ -89,14 +89,15 @@ def _is_own(table: Table, place: device) -> bool:
     return kernel is not None and kernel.convention == "native"
 
 
-# the calling conventions of our kernels; users' kernels have other ones
+# The calling conventions of our kernels. Users' kernels have other conventions.
 _OURS = frozenset(("native", "maker", "fallthrough"))
-# Operators that return uninitialised memory. Until it is written, no result depends on its
-# elements.
+# Operators that return uninitialised memory. No result can depend on its elements before they are
+# written.
 _EMPTY = frozenset(
     ("aten::empty_like", "aten::new_empty", "aten::empty.memory_format", "aten::empty_strided")
 )
-# Operators composed of recorded operators, whether the call can be replayed or not.
+# Operators that are composed of recorded operators. They are composed in this way even if the call
+# can be replayed.
 _IN_PARTS = frozenset(
     ("aten::logsumexp", "aten::max", "aten::min", "aten::aminmax", "aten::_safe_softmax")
 )
@@ -113,13 +114,13 @@ def _below(table: Table) -> Callable[..., Any]:
 
     is_ours = _OURS.issuperset([x.convention for found in operator.kernels.values() for x in found])
     is_random = "nondeterministic_seeded" in operator.tags
-    # True if the operator draws its random numbers by other operators, the fills, which are
-    # recorded.
+    # True if the operator obtains its random numbers from the fill operators, which are recorded.
     is_drawn = is_ours and not operator.qualified_name.startswith("aten::randperm")
     is_empty = operator.qualified_name in _EMPTY
     is_seen = not is_composite and not (is_empty and is_ours)
 
-    # Keys above Fuse that fell through stay in the set, because clone passes it on to copy_.
+    # Keys above Fuse that fell through stay in the key set, because clone passes the set on to
+    # copy_.
     def pass_on(key_set: int, *args: Any) -> Any:
         key_set &= ~FUSE
         recorder = current.get()
@@ -163,8 +164,8 @@ def _below(table: Table) -> Callable[..., Any]:
             trace.end(operator, args, made)
         return made
 
-    # For operators composed of others. If the call may be replayed, the operator is called as a
-    # whole.
+    # This kernel is for operators composed of others. If the call may be replayed, the operator is
+    # called as a whole.
     def pass_on_parts(key_set: int, *args: Any) -> Any:
         recorder = current.get()
         if not is_ours and recorder is not None:
@@ -182,7 +183,7 @@ def _below(table: Table) -> Callable[..., Any]:
 
 
 def _refuse(recorder: Any, operator: Operator) -> None:
-    """Report an operator that was not recorded to the replay's trace."""
+    """Report to the trace of the call that an operator was not recorded."""
     if recorder is not None and recorder.trace is not None:
         recorder.trace.refuse(f"runs {operator.short_name} at once")
 
@@ -200,7 +201,8 @@ class _Entry:
     __slots__ = (
         "operator", "real", "what", "plan", "kinds", "geometry", "has_numbers", "last_beside",
     )  # fmt: skip
-    # With these values, kernels store no short cut and call only `fresh` and `write`.
+    # With these values, kernels store no short cut, and they call only `fresh` and `write` of this
+    # entry.
     is_fresh, numpy_allocates, block = False, False, 1
 
     def __init__(self, operator: Operator, real: Any) -> None:
@@ -245,8 +247,8 @@ class _Entry:
             self._now(inputs, out).write(out, inputs, params)
 
     def _now(self, inputs: tuple[Any, ...], out: Tensor | None = None) -> Any:
-        """Return the entry that runs the operator now, found as in eager calls; on devices the
-        addresses select it."""
+        """Return the entry that runs the operator now. It is found as in eager calls; on devices,
+        the addresses of the operands select it."""
         real = self.real
         if real.plan.device.type == "cpu":
             return real

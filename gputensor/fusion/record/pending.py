@@ -1,4 +1,4 @@
-"""A storage whose bytes a recorded chain has still to compute.
+"""A storage whose bytes a recorded chain has yet to compute.
 
 Every access to a tensor's bytes goes through `Storage.data` if `_data` is None; so only this
 property runs pending work, and ordinary storages pay nothing.
@@ -16,7 +16,8 @@ from ...tensor.storage import Storage
 
 
 class Pending(Storage):
-    """`_array` is its recording, `_step` the step's number in it.
+    """A storage with pending bytes. `_array` is the recording that computes them, and `_step` is
+    the number of their step in it.
 
     When the step has run, the object becomes a Storage with the bytes. Other slots stay empty,
     because one object is made for each operator.
@@ -26,7 +27,7 @@ class Pending(Storage):
     _array: Any
     _data = None
 
-    # Another thread may compute it meanwhile; that thread then fills these slots.
+    # Another thread may compute the bytes at the same time. Then that thread fills these slots.
 
     @property
     def device(self) -> Any:  # type: ignore[override]
@@ -44,7 +45,7 @@ class Pending(Storage):
     @property
     def data(self) -> Any:
         self._array.run("its elements are read")
-        return self.data  # the object is an ordinary Storage now
+        return self.data  # the object has become an ordinary Storage
 
     @data.setter
     def data(self, data: Any) -> None:
@@ -52,7 +53,7 @@ class Pending(Storage):
 
 
 def _has_bytes(found: Any) -> bool:
-    """True if `found` is a value that `_array` has in an ordinary Storage."""
+    """True if `found` is a value that `_array` can have in an ordinary Storage."""
     return found is None or type(found) is ndarray
 
 
@@ -60,7 +61,7 @@ copyreg.pickle(Pending, reduce_storage)
 
 
 def fill(storage: Pending, made: Any) -> None:
-    """Give the storage the memory of a tensor without other references."""
+    """Give the storage the memory of a tensor to which nothing else refers."""
     if made._storage is None:
         _settle(storage, None, made._array)
     else:

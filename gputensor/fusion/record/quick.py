@@ -1,10 +1,10 @@
-"""Fast path from the table to the recording, for operators that were recorded before.
+"""The fast path from a dispatch table to the recording, for operators that were recorded before.
 
-A table stores it for calls of plain tensors within a block, instead of the kernels of Autograd and
-Fuse, whose only effect would be to find the step to record. The step depends only on the operands'
-geometries; for each combination of geometries, a function records it. CPU short cuts, which have
-checked the operands, call that function directly. As with short cuts (Note [Short cuts]), any
-registration or wrapping of kernels gives the operator another table.
+Within a block, tables store this path for calls of plain tensors. It replaces the kernels of
+Autograd and Fuse, whose only effect would be to find the step to record. The step depends only on
+the operands' geometries; for each combination of geometries, a function records it. Short cuts on
+the CPU call that function directly, because they have checked the operands. As with short cuts
+(Note [Short cuts]), any registration or wrapping of kernels gives the operator another table.
 
 Note [Recording beside other threads]
 A thread that reads a result runs this thread's recording. It first closes the recording and then
@@ -39,7 +39,7 @@ from .recording import NUMBER, PARAMS
 Kernel = Callable[..., Any]
 _BOUND = 1 << 11
 _MAKERS = {cpu.__name__, elementwise.__name__, pointwise.__name__}
-# This call takes two thirds of the time of `object.__new__`.
+# A call of this function takes two thirds of the time of `object.__new__`.
 _pending: Callable[[], Pending] = type.__call__.__get__(Pending)
 _now = current.get
 _FUSE = keys.functionality_bit("Fuse")
@@ -47,7 +47,8 @@ _LAST = LONGEST - 1
 
 
 def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
-    """The function that a table stores instead of its kernel. plain: the key set without Fuse."""
+    """Return the function that a table stores in place of its kernel. plain: the key set without
+    Fuse."""
     arguments = table.operator.schema.arguments
     inputs = [n for n, a in enumerate(arguments) if a.type.has_tensor]
     if (
@@ -56,15 +57,15 @@ def before(plain: int, place: str, table: Table, kernel: Kernel) -> Kernel:
         or (function := shortcuts.learner(table, plain, place)) is None
     ):  # fmt: skip
         return kernel
-    # A kernel of native/ may depend on a number's value, as the kernel of pow does.
+    # The result of a kernel of native/ may depend on the value of a number, as in pow.
     looks = len(inputs) == 2 and function.__module__ not in _MAKERS
     known = _Known(table, kernel, TENSOR_KEYS[place], looks)
     return known.of_two() if len(inputs) == 2 else known.of_one()
 
 
 class _Known:
-    """The calls that an operator has recorded before. kernel: the kernel that the table would call.
-    looks: the kernel may depend on the value of a number.
+    """The calls of one operator that were recorded before. kernel: the kernel that the table would
+    call. looks: True if the kernel may depend on the value of a number.
 
     recorders: (operands' geometries, type of a number) -> [the function that records the call, the
     arguments behind the operands]. A short cut holds the list, whose function may change.
@@ -107,18 +108,20 @@ class _Known:
         return first
 
     def at_once(self, key_set: int, *args: Any) -> Any:
-        """Run the operator at once, as outside of a block."""
+        """Run the operator immediately, as outside of a block."""
         key_set &= ~_FUSE
         return self.table[key_set](key_set, *args)
 
     def told(
         self, known: list[Any] | None, key: Any, inputs: tuple[Any, ...], key_set: int, *args: Any
     ) -> Any:
-        """Call the kernel, and remember the recorded step if the kernel did nothing else. known:
-        the list that gets the function, because a short cut may hold it; None for the key's list.
+        """Call the kernel. If it did nothing but record one step, remember the step. known: the
+        list that stores the function, because a short cut may hold that list; None for the list of
+        the key.
         """
         recorder = current.get()
-        # For a subclass such as Parameter, the type does not determine the result.
+        # For an operand of a subclass such as Parameter, the operand's type does not determine the
+        # type of the result.
         if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
             return self.kernel(key_set, *args)
         told = recorder.told = []
@@ -164,7 +167,7 @@ class _Known:
 
 def _free_of_checks(kind: type, compute: dtype) -> float | None:
     """Return a bound: numbers of this type with a smaller magnitude need no check. None means that
-    every number needs one."""
+    every number needs a check."""
     if kind is bool:
         return 2
     if kind is int:
@@ -173,9 +176,9 @@ def _free_of_checks(kind: type, compute: dtype) -> float | None:
     return None if is_checked else largest_float(compute)
 
 
-# Each `record` is written out because every operator in a block runs it; function calls would take
-# a third of its time. The operands of a `record` have the geometries for which it was made. It
-# returns None where the operator must run at once: see `is_small`.
+# The following `record` functions repeat code, because every operator in a block runs one of them
+# and function calls would take a third of its time. The operands of a `record` have the geometries
+# for which it was made. It returns None if the operator must run immediately: see `is_small`.
 
 
 def _of_two(what: Recorded, one: Any, other: Any, keys: int, slow: Kernel) -> Kernel:
@@ -238,8 +241,9 @@ def _of_tensor(
     keys: int, slow: Kernel,
 ) -> Kernel:  # fmt: skip
     """Return the function for a tensor and a number (kind: NUMBER), or for a tensor alone (PARAMS).
-    beside: the number or the parameters; without a bound, the function is for these only, else for
-    all numbers between -bound and bound. is_first: the tensor is the first operand."""
+    beside: the number or the parameters. With a bound, the function accepts all numbers between
+    -bound and bound; without a bound, only the values in `beside`. is_first: the tensor is the
+    first operand."""
     at, device, geometry, may_run = what.at, what.device, what.geometry, is_small(what)
 
     def record(a: Any, b: Any = beside) -> Any:

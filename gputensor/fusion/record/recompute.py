@@ -1,4 +1,4 @@
-"""`gt.fuse(recompute=True)`: values needed only by backward are recomputed if that moves fewer
+"""`gt.fuse(recompute=True)`: values that only backward needs are recomputed if that moves fewer
 bytes.
 
 Note [Computed again]
@@ -29,7 +29,7 @@ from .pending import Pending
 from .recording import Recording, lock
 
 LONGEST = 8
-# Loops of arithmetic operators, which cost less than a store and a load.
+# Loops of arithmetic operators. Running them again costs less than a store and a load.
 _CHEAP = frozenset(
     """abs add add_alpha addcdiv addcmul bitwise_and bitwise_not bitwise_or bitwise_xor clamp
     clamp_max clamp_min copy div eq ge gt isfinite isinf isnan isneginf isposinf le lerp
@@ -62,8 +62,8 @@ class _Result(SavedResult):
 
 
 def keep(x: Tensor, number: int | None) -> SavedTensor | None:
-    """A keeper for autograd/saved.py; None if the tensor is not pending or must not be
-    recomputed."""
+    """Return an object that autograd/saved.py saves in place of a pending tensor. Return None if
+    the tensor is not pending or must not be recomputed."""
     now, storage = recorder.current.get(), x._storage
     if now is None or now.trace is not None or type(x) is not Tensor:
         return None
@@ -101,7 +101,8 @@ def split(
 
 def _saved_tensors(held: Recording) -> tuple[dict[int, list[Tensor]], Counter[int]]:
     """Return, for each storage, the tensors that nodes hold, with the number of nodes for each
-    tensor. Its own references to them end with it, so `split` does not count these."""
+    tensor. This function drops its own references to the tensors when it returns, so `split` does
+    not count them."""
     nodes = [kept.tensor for one in held.saved if (kept := one()) is not None]
     of: dict[int, list[Tensor]] = {}
     for x in {id(x): x for x in nodes}.values():
@@ -112,8 +113,8 @@ def _saved_tensors(held: Recording) -> tuple[dict[int, list[Tensor]], Counter[in
 def move_on(
     held: Recording, stores: list[tuple[int, Pending]], leaves: list[tuple[int, Pending]]
 ) -> None:
-    """Move the remaining pending values of a recording to another one; stored values have their
-    bytes."""
+    """Move the remaining pending values of a recording to another recording. Values that were
+    stored have their bytes already."""
     stored: dict[int, Any] = dict(stores)
     following = Recording(held.recorder, held.steps[leaves[0][0]][0])
     following.is_open = False
@@ -128,7 +129,7 @@ def move_on(
 
 
 def _recorded_again(x: Tensor) -> Tensor | None:
-    """Record a tensor again, as a pending result. Returns None if the tensor must not be
+    """Record a tensor again, as a pending result. Return None if the tensor must not be
     recomputed."""
     now, storage = recorder.current.get(), x._storage
     with lock:
@@ -144,7 +145,8 @@ def _recorded_again(x: Tensor) -> Tensor | None:
         target = now.open.get(what.at)
         if target is not None and len(target.steps) + len(steps) >= recorder.LONGEST:
             target.run(f"it has {recorder.LONGEST} operators")
-            return _recorded_again(x)  # this may run the operands of this tensor
+            # this may run the recordings that compute the operands of this tensor
+            return _recorded_again(x)
         if target is None:
             target = now.opened(what)
         made: Tensor = now.made(what, (target, _copied(held, steps, {}, target)))
@@ -152,7 +154,8 @@ def _recorded_again(x: Tensor) -> Tensor | None:
 
 
 def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int] | None:
-    """The steps that compute a value from memory; None if a store and a load are cheaper."""
+    """Return the steps that compute a value from memory, or None if a store and a load are
+    cheaper."""
     at = held.steps[number][0].at
     found: set[int] = set()
     read: dict[Any, int] = {}
@@ -186,7 +189,7 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
 def _copied(
     held: Recording, steps: list[int], stored: Mapping[int, Storage], target: Recording
 ) -> int:
-    """Record steps in another recording. Returns the number of the last one."""
+    """Record steps in another recording. Return the number of the last step there."""
     read = {code for n in steps for code in held.settled()[n][1]}
     known = {
         3 * n + 1: target.input(x, 0, held.steps[n][0].geometry, None)

@@ -1,4 +1,5 @@
-"""The recorder of a block: it chooses the recording for each operator, or lets it run now.
+"""The recorder of a block. It chooses the recording for each operator, or lets the operator run
+now.
 
 See Note [When a recording ends].
 """
@@ -25,9 +26,9 @@ from ..replay.trace import Trace
 
 LONGEST = 64
 _BOUND = 1 << 11
-# In a block on the CPU, operators on fewer elements run at once unless they continue an open
-# recording, because recording costs more than it saves. Calls that may be replayed are recorded at
-# any size.
+# In a block on the CPU, operators on fewer elements than this run immediately, because recording
+# costs more than it saves. They are recorded if they continue an open recording, or if the call may
+# be replayed.
 SMALL_NUMEL = 1 << 15
 
 # The recorder of the innermost block of this thread or task.
@@ -55,7 +56,7 @@ class Recorder:
         self.runs_small: bool = SMALL_NUMEL > 0 and not running.watchers
 
     def watch(self, trace: Trace) -> None:
-        """Record a call that may be replayed."""
+        """Record the operators of a call that may be replayed."""
         self.trace, self.is_alone, self.runs_small = trace, True, False
 
     def runs_at_once(self, what: Recorded, inputs: tuple[Any, ...]) -> bool:
@@ -73,7 +74,8 @@ class Recorder:
     def record(
         self, whats: list[Recorded], inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> list[Tensor]:
-        """Record an operator. Returns its pending results, or none if it must run now."""
+        """Record an operator. Return its pending results, or an empty list if the operator must
+        run now."""
         if not whats[0].can_wait or self.runs_at_once(whats[0], inputs):
             return []
         with lock:
@@ -90,7 +92,7 @@ class Recorder:
             return made
 
     def made(self, what: Recorded, placed: tuple[Recording, int]) -> Tensor:
-        """The result tensor of a step."""
+        """Return the result tensor of a step."""
         recording = placed[0]
         if what.also is not None:
             self._goes_on_at(what, recording)
@@ -103,8 +105,9 @@ class Recorder:
     def record_into(
         self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> bool:
-        """Record an operator that writes to `out`: a new value of a pending tensor, or the last
-        instruction. False if it must run now; the recordings that read `out` have run then."""
+        """Record an operator that writes to `out`. It becomes a new value of a pending tensor, or
+        the last instruction of a recording. Return False if it must run now; in this case, the
+        recordings that read `out` have run."""
         with lock:
             storage = out._get_storage()
             can_wait = what.can_wait and out._geometry is what.geometry
@@ -129,7 +132,8 @@ class Recorder:
     def _last(
         self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> tuple[Recording, int] | None:
-        """The recording whose last step may write to existing memory, and that step."""
+        """Return the recording whose last step may write to existing memory, and the number of that
+        step."""
         recording = self.open.get(what.at)
         storage = out._storage
         if recording is None or storage.is_exposed or not self.continues(what.at, *inputs):
@@ -154,7 +158,7 @@ class Recorder:
     def _placed(
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> tuple[Recording, int] | None:
-        """The recording that takes a step, and the step's number."""
+        """Return the recording that takes a step, and the number of the step in it."""
         recording = self.open.get(what.at)
         if (
             recording is not None and what.takes_rows
@@ -170,7 +174,7 @@ class Recorder:
             kind = type(x)
             if kind in NUMBERS:
                 if kind is int and not -SMALL < x < SMALL:
-                    return None  # the loop may reject a number as large as this
+                    return None  # the loop may reject a number of this magnitude
                 codes.append(recording.scalar(x))
                 continue
             storage = x._storage
@@ -195,8 +199,8 @@ class Recorder:
         return recording, recording.add(what, tuple(codes), beside)
 
     def _goes_on_at(self, what: Recorded, recording: Recording) -> None:
-        """Let a recording also take results of another layout, or the layout of results with one
-        element per row."""
+        """Let a recording also take results of another layout, or results with one element per
+        row."""
         at = what.also
         if what.reduces is None:
             recording.has_copies = True
@@ -218,7 +222,7 @@ class Recorder:
         """Start and return a new recording for results of this place."""
         recording = self.open[what.at] = Recording(self, what)
         if len(self.pending) > 8:
-            with lock:  # drop recordings if no references to their results are left
+            with lock:  # recordings are dropped when nothing refers to their results
                 for dead in [x for x in self.pending if not x.is_open and not x.wanted()]:
                     del self.pending[dead]
                     dead.results = []
@@ -237,7 +241,7 @@ class Recorder:
                     recording.run(reason, is_last=True)
 
     def leave(self, reason: str) -> None:
-        """Run the recordings that read shared memory, before other code runs."""
+        """Run the recordings that read shared memory, before other code can write to it."""
         if self.is_alone:
             with lock:
                 for recording in [*self.pending]:
@@ -283,7 +287,7 @@ def is_small(what: Recorded, bound: int = SMALL_NUMEL) -> bool:
 
 
 def runs_at_once(*operands: Any) -> bool:
-    """True if short cuts may run operators on these operands at once within a block."""
+    """True if short cuts may run operators on these operands immediately within a block."""
     recorder = current.get()
     if recorder is None or not recorder.runs_small:
         return False
@@ -294,8 +298,8 @@ def runs_at_once(*operands: Any) -> bool:
 
 
 class StandIn:
-    """An operator whose plan entries record calls instead of running them. It is also its table:
-    it stores plans, and no short cuts.
+    """An operator whose plan entries record calls instead of running them. The object is also the
+    operator's table, which stores plans but no short cuts.
 
     entry: the class of these entries; entry(operator, real) replaces `real`, the plan's own entry.
     """
@@ -317,7 +321,7 @@ class StandIn:
     def remember(self, key: Any, real: Any) -> Any:
         if len(self.plans) >= _BOUND:
             self.plans.clear()
-        # A WideEntry calls operators, which are recorded.
+        # A WideEntry calls operators, and these are recorded.
         is_kept = isinstance(real, (self.entry, WideEntry))
         made = real if is_kept else self.entry(self.operator, real)
         self.plans[key] = made

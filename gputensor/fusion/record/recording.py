@@ -44,17 +44,17 @@ lock = threading.RLock()
 _Step = tuple[Recorded, tuple[int, ...], tuple[int, ...]]
 
 
-# Steps of quick.py have one of these in place of an ndarray. NUMBER: the operand is a number, which
-# has no ndarray. PARAMS: the step has only one operand; in place of the second are its params.
+# In steps of quick.py, one of these replaces an ndarray. NUMBER: the operand is a number. PARAMS:
+# the step has only one operand, and its parameters are in the place of the second.
 NUMBER, PARAMS = object(), object()
-# Chains by their recorded steps, stores and types of scalars. Repeated work finds its chain by one
-# lookup.
+# Chains by their recorded steps, stores and types of scalars. Repeated computations find their
+# chain by one lookup.
 _chains: dict[Any, tuple[Chain, list[int]]] = {}
 _BOUND = 1 << 11
 
 
 class Recording:
-    """A growing chain.
+    """The recorded operators from which a chain is made.
 
     steps: each begins with its operator. quick.py appends (operator, geometry, operand, its
     ndarray, geometry, operand, its ndarray), where an operand is a step's number, a storage, or a
@@ -90,12 +90,12 @@ class Recording:
 
     @property
     def inputs(self) -> list[tuple[Any, ...]]:
-        """(storage, offset, geometry, ndarray or None) of each input."""
+        """(storage, offset, geometry, ndarray or None) of each operand in memory."""
         self.settled()
         return self._inputs
 
     def settled(self) -> list[_Step]:
-        """All steps, with encoded operands. Called with the lock."""
+        """Return all steps, with encoded operands. The caller holds the lock."""
         done = self._settled
         for step in self.steps[len(done) :]:
             if len(step) == 3:
@@ -110,7 +110,7 @@ class Recording:
         return done
 
     def _code(self, operand: Any, array: Any, shape: Any) -> int:
-        """The code of a number, of a step's result, or of a storage."""
+        """Return the code of a number, of a step's result, or of a storage."""
         if array is NUMBER:
             return self.scalar(operand)
         if type(operand) is int:
@@ -145,8 +145,8 @@ class Recording:
     def append(
         self, other: Recording, numbers: Iterable[int], known: dict[int, int]
     ) -> dict[int, int]:
-        """Append steps of another recording. known: codes there, with their codes here. Returns
-        also those of the steps' operands and results."""
+        """Append steps of another recording. known: codes in that recording -> codes here. Return a
+        copy of `known` with the codes of the steps' operands and results added."""
         codes, steps = {**known}, other.settled()
 
         def code_of(code: int) -> int:
@@ -192,9 +192,9 @@ class Recording:
     def run(
         self, reason: str, into: tuple[int, Tensor] | None = None, is_last: bool = False
     ) -> None:
-        """Compute the wanted values, unless this was done. into: a step, and the tensor for its
-        result. is_last: True if operands may change afterwards, so no value may be left to
-        recompute."""
+        """Compute the wanted values, unless they are computed already. into: a step, and the tensor
+        for its result. is_last: True if operands may change afterwards, so that no value may be
+        left for recomputation."""
         with lock:
             if self.is_run:
                 return
@@ -223,7 +223,7 @@ class Recording:
             recompute().move_on(self, wanted, left)
 
     def let_go(self) -> None:
-        """Drop all data that is needed only to run the recording."""
+        """Drop all data that was needed only to run the recording."""
         self.steps, self._inputs, self.found, self.results = self._settled, [], {}, []
 
     def _compute(
@@ -249,7 +249,8 @@ class Recording:
             self.recorder.running -= 1
 
     def _run_what_it_reads(self) -> None:
-        """Run the recordings that compute its operands, dependencies first, without recursion."""
+        """Run the recordings that compute this recording's operands, dependencies first, without
+        recursion."""
         waiting = [self]
         while waiting:
             deeper = [
@@ -262,14 +263,14 @@ class Recording:
                 recording.run("another chain reads it")
 
     def tensor(self, number: int) -> Tensor:
-        """An input, as a tensor without a history."""
+        """Return an input as a tensor without a history."""
         storage, offset, shape, array = self._inputs[number]
         made = from_storage(storage, offset, shape, TENSOR_KEYS[storage.device.type])
         made._array = array
         return made
 
     def _known(self, stores: tuple[int, ...]) -> tuple[Chain, list[int]]:
-        """`_chain`, cached for equal recordings."""
+        """Return the result of `_chain`, cached for equal recordings."""
         steps = tuple(self.settled())
         key = (steps, stores, tuple(map(_type, self.scalars)))
         found = _chains.get(key)
@@ -285,8 +286,8 @@ class Recording:
         return self._distinct()[1][number] == number
 
     def _distinct(self) -> tuple[list[_Step], list[int]]:
-        """Return the steps, and for each step the number of the first equal step, since equal steps
-        are computed once. Copies are replaced by their operands, see Note [A chain of several
+        """Return the steps, and for each step the number of the first equal step, because equal
+        steps are computed once. Copies are replaced by their operands: see Note [A chain of several
         layouts]."""
         steps: list[_Step] = []
         first: list[int] = []
@@ -308,7 +309,7 @@ class Recording:
         return steps, first
 
     def _chain(self, stores: tuple[int, ...]) -> tuple[Chain, list[int]]:
-        """The chain that computes these stores, and the numbers of its inputs."""
+        """Return the chain that computes these stores, and the numbers of its inputs."""
         steps, first = self._distinct()
         count = len(self._inputs)
 
@@ -327,7 +328,7 @@ class Recording:
 
 
 def recompute() -> Any:
-    """The module recompute, imported on demand."""
+    """Return the module recompute, imported on demand."""
     return import_module(f"{__package__}.recompute")
 
 
@@ -336,5 +337,5 @@ _ALONE = [*map(getrefcount, [object()])][0]
 
 
 def _type(scalar: Any) -> Any:
-    """The type of a scalar, as part of the chain."""
+    """Return the type of a scalar, as part of the chain."""
     return type(scalar) if type(scalar) in NUMBERS or type(scalar) is Stream else scalar

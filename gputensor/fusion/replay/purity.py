@@ -1,4 +1,4 @@
-"""Analysis of a function's bytecode: may a call skip its Python?
+"""Analysis of a function's bytecode: does it allow calls that skip the function's Python?
 
 Note [What is replayed]
 A call is replayed if running the function's Python could have no other effect. Two analyses decide
@@ -7,9 +7,9 @@ lists of these; it applies only Python's operators, methods with names of our op
 properties, our functions, a few builtins, and functions that satisfy the same rules. It stores only
 to local variables. A value read from outside (global, cell, module attribute, default) is either a
 tensor, which is one more input, or is compared by identity in every call. Any unknown instruction
-rejects the function, so a Python with new instructions replays less but never wrongly. `is` and
-`in` are rejected, because identity of operands is no part of a replay's key; so is `%` on a string,
-which may print a tensor.
+rejects the function, so on a Python version with new instructions, fewer functions are replayed,
+but none wrongly. `is` and `in` are rejected, because the identity of operands is not part of a
+replay's key. `%` on a string is rejected too, because it may print a tensor.
 
 trace.py watches the operators of one call: each was recorded, or its result depends only on its
 operands; Python read no element, every operand is an input or was made in the call, and no existing
@@ -56,7 +56,7 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _LAYOUT = frozenset(
     """T device dim dtype element_size is_complex is_contiguous is_cpu is_cuda is_floating_point
     itemsize mT nbytes ndim ndimension nelement numel shape size stride to type_as""".split()
-    + ["values", "indices"]  # names of an operator's results
+    + ["values", "indices"]  # names of the fields of operators' results
 ) | {name for name in vars(Conversions) if not name.startswith("_")}
 _CALLED: tuple[Any, ...] = (
     abs, bool, enumerate, float, int, isinstance, len, list, max, min, range, reversed, sum, tuple,
@@ -64,9 +64,9 @@ _CALLED: tuple[Any, ...] = (
 )  # fmt: skip
 CONSTANTS = (
     bool, int, float, str, type(None), dtype, device, memory_format, Size, type(Ellipsis),
-    Generator,  # Only operators draw from a generator, and operators are traced.
+    Generator,  # allowed, because only operators draw from a generator, and operators are traced
 )  # fmt: skip
-# Functions whose code runs after the call.
+# Functions that return an object whose code runs after the call, so they are rejected.
 LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 MISSING = object()
 _NEVER = object()
@@ -74,7 +74,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class Impure(Exception):
-    """A function is not replayed; the message is a clause with the function as its subject."""
+    """A function cannot be replayed. The message is a clause with the function as its subject."""
 
 
 class Outside:
@@ -102,7 +102,8 @@ class Outside:
         return all([found_in(where, name) is value for where, name, value in self.others])
 
     def given(self) -> tuple[Any, ...]:
-        """The current values at the places of the tensors it reads."""
+        """Return the current values at the places of the tensors that the function reads from
+        outside."""
         return tuple([found_in(where, name) for where, name in self.tensors])
 
     def _read(self, function: FunctionType) -> None:
@@ -126,7 +127,7 @@ class Outside:
 
     def _walk(self, function: FunctionType, code: CodeType) -> None:
         line: int | None = None
-        module: ModuleType | None = None  # the module that the last instruction left on the stack
+        module: ModuleType | None = None  # the module that the last instruction pushed on the stack
         called = ""
         cells = dict(zip(code.co_freevars, function.__closure__ or ()))
         for step in dis.get_instructions(code):
@@ -139,7 +140,7 @@ class Outside:
                 if name == "PUSH_NULL":
                     continue
                 if name in _ATTRIBUTES:
-                    # reading the attribute may load a lazy module
+                    # Reading the attribute may import a lazy module.
                     getattr(module, step.argval, None)
                 if name not in _ATTRIBUTES or step.argval not in vars(module):
                     raise Impure(f"{_at(code, line)} reads {called}")
@@ -170,7 +171,7 @@ class Outside:
     def _take(
         self, code: CodeType, line: int | None, where: Any, name: str, found: Any, called: str
     ) -> ModuleType | None:
-        """Record the place and value of a read. Returns the value if it is a module, because the
+        """Record the place and the value of a read. Return the value if it is a module, because the
         next instruction reads an attribute of it."""
         if type(found) is Tensor:
             if not any([x is where and said == name for x, said in self.tensors]):
@@ -183,7 +184,7 @@ class Outside:
             if (found.__module__ or "").partition(".")[0] != _PACKAGE:
                 self._read(found)
                 return None
-            # Losses warn about sizes, and a replay would skip the warning.
+            # Losses issue a warning about sizes, which a replay would skip.
             if _is_operator(found.__name__) and not found.__module__.endswith(".loss"):
                 return None
         elif is_constant(found) or isinstance(found, BuiltinFunctionType) and (
@@ -202,7 +203,7 @@ def found_in(where: Any, name: str) -> Any:
 
 
 def _is_replaced(name: str) -> bool:
-    """True if this attribute of Tensor was replaced by a user."""
+    """True if a user has replaced this attribute of Tensor."""
     if name not in patched:
         return False
     now = vars(Tensor).get(name)
@@ -230,13 +231,13 @@ def _at(code: CodeType, line: int | None) -> str:
 
 
 def is_constant(value: Any) -> bool:
-    """True for an immutable value."""
+    """True for an immutable value, which a replay can compare."""
     return type(value) in CONSTANTS or type(value) is tuple and all([is_constant(x) for x in value])
 
 
 def key_of(value: Any) -> Any:
-    """The key of a value: a tensor's geometry, and equal for equal constants. Mutable values have
-    no key."""
+    """Return a value's part of a replay's key. For a tensor it is the geometry; equal constants
+    have equal keys. Mutable values have no key."""
     kind = type(value)
     if kind is Tensor:
         return value._geometry
@@ -251,13 +252,13 @@ def _has_text(value: Any) -> bool:
     return type(value) is str or type(value) is tuple and any([_has_text(x) for x in value])
 
 
-# Operators that write elements and change nothing else of their operand.
+# Operators that write elements of their operand and have no other effect.
 _WRITES = frozenset(("pointwise", "nondeterministic_seeded"))
 
 
 @cache
 def _is_operator(name: str) -> bool:
-    """True if our function of this name does all its work through operators."""
+    """True if our function of this name computes only by operators, without other effects."""
     named = dispatcher.overloads(f"aten::{name}")
     return bool(named) and (
         not name.endswith("_") or any([not _WRITES.isdisjoint(x.tags) for x in named])

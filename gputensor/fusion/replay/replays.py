@@ -3,8 +3,8 @@
 The key of a replay: the geometry of each tensor, given or read from outside, and the type and value
 of every other argument or outside value. A replay also requires that the tensors are on the same
 devices, that their keys are the plain ones, that autograd records nothing, that the thread is
-outside of every block, and that nothing was registered since. So a kernel, a trace, a profile, a
-mode or another default dtype between two calls makes the Python run again.
+outside of every block, and that nothing was registered since. So the Python runs again if a kernel,
+a trace, a profile, a mode or another default dtype was set between two calls.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from .trace import Trace, Unlike
 
 # The maximum number of plans of a function; when it is reached, all are dropped.
 _BOUND = 1 << 7
-# Consecutive calls without a replay after which a function is no longer traced.
+# After this many consecutive calls without a replay, a function is no longer traced.
 _TRIES = 1 << 5
 _state, _PLAIN, _generation = tls.state, tls.PLAIN, dispatcher.generation
 
 
 class Replays:
-    """A function in `gt.fuse`, and its plans. A plan is a function of a call's arguments, which
-    returns the call's result, or None if the Python must run. Most calls occur once, so until its
-    second call a plan is the arguments of `_compiled`. why: the reason why the last call that
-    ran the Python cannot be replayed, as a clause after "it"; None if it can."""
+    """A function in `gt.fuse`, and its plans. A plan is a function of a call's arguments. It
+    returns the call's result, or None if the Python must run. Until the second call of a kind, the
+    plan is only the arguments of `_compiled`, because most calls occur once. why: the reason why
+    the last call that ran the Python cannot be replayed, as a clause after "it"; None if it can be
+    replayed."""
 
     outside: Outside | None
     why: str | None
@@ -114,7 +115,7 @@ class Replays:
             self.why = "is called within a block that changes what operators do"
             return None
         if self.generation != _generation[0]:
-            # Read its code again, because a method of Tensor may have been replaced.
+            # Read the function's code again, because a method of Tensor may have been replaced.
             self.generation, self._tries, self.outside = _generation[0], 0, None
             self.plans.clear()
         if dispatcher.is_wrapped():
@@ -161,8 +162,8 @@ def _unlike(x: Tensor) -> str | None:
 
 
 def replays_of(function: Callable[..., Any]) -> Replays | None:
-    """The replays of a fused function, or new ones for a plain function; None for generators,
-    coroutines and callables that are no Python function."""
+    """Return the replays of a fused function, or new ones for a plain function. Return None for
+    generators, coroutines and callables that are not Python functions."""
     found: Replays | None = getattr(function, "_replays", None)
     if found is None and type(function) is FunctionType and not function.__code__.co_flags & LATER:
         found = Replays(function)
@@ -170,7 +171,7 @@ def replays_of(function: Callable[..., Any]) -> Replays | None:
 
 
 def _is_unrecorded(x: Tensor) -> bool:
-    """True if autograd records nothing for an operand."""
+    """True if autograd records nothing for this operand."""
     return is_plain(x) or grad_mode.get() != DEFAULT
 
 
@@ -228,7 +229,7 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
     names["then"] = generation
     asked = ["generation[0] != then", "state() is not PLAIN", "watchers"]
     own, code = outside.others[0][0], outside.code
-    # A call that passes all arguments does not read the defaults.
+    # A call that passes all arguments does not use the defaults.
     unread = ["__defaults__"] * (count >= code.co_argcount)
     unread += ["__kwdefaults__"] * (not code.co_kwonlyargcount)
     for n, (where, name, value) in enumerate(outside.others):
@@ -239,7 +240,8 @@ def _outside(outside: Outside, count: int, generation: int, names: dict[str, Any
 
 
 def _reading(place: str, where: Any, name: str, names: dict[str, Any]) -> str:
-    """Return an expression in source form for a value from outside. See `purity.Outside`."""
+    """Return an expression, as source text, that reads a value from outside. See
+    `purity.Outside`."""
     names[place] = where.get if type(where) is dict else where
     if type(where) is dict:
         return f"{place}({name!r}, MISSING)"
@@ -247,9 +249,9 @@ def _reading(place: str, where: Any, name: str, names: dict[str, Any]) -> str:
 
 
 def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
-    """Return a condition in source form: true if the tensor differs in kind from the traced one, or
-    needs a gradient. A tensor with the CPU's keys needs no test of its device, because there is one
-    CPU.
+    """Return a condition, as source text. It is true if the tensor differs in kind from the traced
+    one, or needs a gradient. The device of a tensor with the CPU's keys is not tested, because
+    there is only one CPU.
     """
     names[f"k{n}"], names[f"p{n}"] = TENSOR_KEYS[x._device.type], x._device
     place = "" if x._device is CPU else f" or x{n}._device is not p{n}"
@@ -260,7 +262,7 @@ def _of_tensor(n: int, x: Tensor, names: dict[str, Any]) -> str:
 
 
 def _expression(made: Any, places: list[int], names: dict[str, Any]) -> str:
-    """Return an expression in source form for the call's result. See `Trace.result`."""
+    """Return an expression, as source text, for the call's result. See `Trace.result`."""
     kind = type(made)
     if kind is int:
         return f"x{places[made]}" if made < len(places) else f"t{made}"

@@ -1,8 +1,8 @@
-"""The work of a traced call, as lines of Python.
+"""The computation of a traced call, as lines of Python.
 
-A chain on the CPU is a call for each of its stages, over arrays. Chains on other devices run as in
-a block, and operators outside of chains are called, both over tensors. A value has the form of an
-array, of a tensor, or both. The first step that needs the missing form makes it.
+On the CPU, a chain becomes one call for each of its stages, over arrays. On other devices, chains
+run as in a block, over tensors. Operators outside of chains are called over tensors. A value has
+the form of an array, of a tensor, or both. The first step that needs the missing form makes it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class _Root(NamedTuple):
 
 
 class Statements:
-    """The source of a call's work. lines: run all steps; then each wanted value is a tensor, in `t`
-    and its number. The array of a value is in `v` and its number, a given tensor in `x` and its
-    place among the values. names: the objects that the lines name."""
+    """The source of a call's computation. lines: statements that run all steps; afterwards each
+    wanted value is a tensor. Names of variables: `t` and a value's number is its tensor, `v` and
+    the number its array, `x` and a place among the values a given tensor. names: the objects to
+    which the lines refer."""
 
     def __init__(self, trace: Trace, wanted: list[int], values: list[Any]) -> None:
         self.lines: list[str] = []
@@ -77,7 +78,8 @@ class Statements:
         """Take the random numbers of the call from their generators."""
         names, draws = self.names, self._trace.draws
         if any([generator.device is not CPU for _, generator, _ in draws]):
-            names["capturing"] = capture.capturing  # a capture gives a kernel its place in a stream
+            # under a capture, a kernel gets its position in the stream
+            names["capturing"] = capture.capturing
             self.lines += ["if capturing:", "    return None"]
         if draws and any([step.operator is not None for step in self._trace.steps]):
             generators = [generator for _, generator, _ in draws]
@@ -105,7 +107,7 @@ class Statements:
         """Return the name of a value's tensor."""
         if n < self._trace.n_given:
             return f"x{self._places[n]}"
-        if n not in self._tensors:  # the work of `from_array` for a thread outside of every block
+        if n not in self._tensors:  # what `from_array` does for a thread outside of every block
             self._tensors.add(n)
             self.lines += [
                 f"t{n} = blank()", f"t{n}._geometry = g{n}_", f"t{n}._keys = keys",
@@ -196,7 +198,7 @@ class Statements:
         self.lines += again
 
     def _view(self, name: str, base: str, offset: int, shape: Geometry) -> None:
-        """Write the making of an array over the memory of another one."""
+        """Write a statement that makes an array over the memory of another array."""
         of, nbytes = self.names, shape.dtype.itemsize
         of.update({f"sizes_{name}": shape.sizes, f"dtype_{name}": shape.dtype.np})
         of[f"strides_{name}"] = shape.stride_bytes
@@ -204,7 +206,7 @@ class Statements:
         self.lines.append(f"{name} = ndarray(sizes_{name}, dtype_{name}, {where})")
 
     def _result(self, n: int, shape: Geometry) -> str:
-        """Write the allocation of a program's result; return the name of its array."""
+        """Write the allocation of a program's result. Return the name of its array."""
         if not shape.in_numpy:
             self._allocate(n, shape, CPU)
             self._count(n)
@@ -242,7 +244,7 @@ class Statements:
 
 
 def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _Root]:
-    """Return the views of dense CPU memory that are read by chains alone."""
+    """Return the views of dense CPU memory that only chains read."""
     roots: dict[int, _Root] = {}
     dense = {n: x._geometry for n, x in enumerate(given) if x._device is CPU}
     for step in trace.steps:
@@ -310,6 +312,7 @@ def _filled(arguments: Any, tensors: tuple[Tensor, ...]) -> Any:
 
 
 def _undone(states: list[tuple[Generator, Any]]) -> None:
-    """Reset the generators, because the call runs the function's Python instead."""
+    """Write statements that reset the generators, for the case that the call runs the function's
+    Python instead."""
     for generator, state in reversed(states):
         generator.set_state(state)

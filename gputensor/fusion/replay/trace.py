@@ -1,8 +1,8 @@
 """Trace of one call's operators, so that a similar call can run them without its Python.
 
-A call consists of chains and of other operators: reductions, views, products. None of them writes
-to existing memory, so any order that respects dependencies is valid. Tensors are numbered: first
-the given ones, then the results.
+A call consists of chains and of other operators, such as products and views. None of them writes to
+existing memory, so any order that respects dependencies is valid. Tensors are numbered: the given
+tensors first, then the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...tensor.tensor import Tensor
 from ..chain import Chain, Stream
 from .purity import is_constant
 
-# Tags of operators that may give another result in the next call, or that have side effects.
+# Tags of operators that may give different results in the next call, or that have side effects.
 _TAGS = frozenset(
     """nondeterministic_seeded data_dependent_output dynamic_output_shape inplace_view
     maybe_aliasing_or_mutating""".split()
@@ -30,12 +30,12 @@ _TAGS = frozenset(
 
 
 class Unlike(Exception):
-    """A call cannot be replayed; the text is a clause with the call as its subject."""
+    """A call cannot be replayed. The message is a clause with the call as its subject."""
 
 
 class Taken(NamedTuple):
-    """Stands for a tensor among the arguments of an operator: the one at this place among `takes`
-    of its step."""
+    """A placeholder for a tensor among the arguments of an operator: the tensor at this place in
+    `takes` of the step."""
 
     place: int
 
@@ -44,8 +44,8 @@ class Taken(NamedTuple):
 class Step:
     """A chain that ran, or an operator that was called. takes, makes: the numbers of its operands
     and of its results. arguments: the operator's arguments, with a Taken for each tensor.
-    geometries: its results' geometries. offsets: for results that are views of the only operand,
-    their distance from it in elements.
+    geometries: the geometries of its results. offsets: for results that are views of the only
+    operand, the distance from the operand's first element, in elements.
     """
 
     chain: Chain | None
@@ -59,8 +59,8 @@ class Step:
 
 
 class Trace:
-    """Watches one call. why: the reason why the call cannot be replayed, or None. draws: in order,
-    the stream, the generator and the number of random numbers."""
+    """A trace of one call. why: the reason why the call cannot be replayed, or None. draws: the use
+    of generators, in order: the stream, the generator and the number of random numbers."""
 
     why: str | None
 
@@ -71,11 +71,11 @@ class Trace:
         self.draws: list[tuple[Stream, Generator, int]] = []
         self._generators = all_states()
         self._found: dict[Any, int] = {}
-        self._held: list[Any] = []  # keeps storages alive, so that no other object gets their ids
+        self._held: list[Any] = []  # keeps storages alive, so that no other object gets the same id
         self._called: list[Tensor] = []
         self._views: dict[int, Tensor] = {}  # the first result of each operator
         self._again: list[Tensor] = []  # views that equal an earlier view
-        self._read: list[Any] = []  # storages of operands that may have no number yet
+        self._read: list[Any] = []  # storages of operands that may not have a number yet
         self._within = 0  # the number of operators outside of chains that are running now
         for number, x in enumerate(tensors):
             self._held.append(x._get_storage())
@@ -89,7 +89,8 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
-            # drop these references, because a chain computes every storage that is referenced
+            # Drop these references, because a chain computes every storage to which something
+            # refers.
             self._let_go()
 
     def _let_go(self) -> None:
@@ -117,7 +118,7 @@ class Trace:
                 shape = recorded[value][0].geometry
                 place = (id(storage), 0, shape)
                 again = self._found.get(place)
-                if again is not None:  # an equal view was noted before this chain ran
+                if again is not None:  # an equal view was recorded before this chain ran
                     self._forget(again)
                 makes.append(self._new(storage, place))
                 self.geometries[makes[-1]] = shape
@@ -143,8 +144,8 @@ class Trace:
     def drew(
         self, operator: Operator, stream: Stream, source: tuple[Generator, int], waits: bool
     ) -> None:
-        """Called when part of a generator's stream is taken. waits: True if a chain draws the
-        numbers."""
+        """Called when a part of a generator's stream is taken. waits: True if a chain computes the
+        numbers later."""
         if waits and not self._within:
             self.draws.append((stream, *source))
         else:
@@ -191,9 +192,10 @@ class Trace:
             )
 
     def result(self, found: Any) -> Any:
-        """A description of the call's result, after its chains have run. Raises Unlike.
+        """Return a description of the call's result, after its chains have run. Raises: Unlike.
 
-        A number for a tensor; (constructor, parts); a dict; any other value in a list of one.
+        The description is a number for a tensor, (constructor, parts) for a tuple or list, a dict
+        for a dict, and a list of one item for any other value.
         """
         if found is None:
             raise Unlike("returns nothing")
@@ -207,8 +209,8 @@ class Trace:
         return made
 
     def _check_draws(self) -> None:
-        """Raise Unlike if a generator gave numbers that no chain draws, such as those of a
-        composite operator: a replay would use them again."""
+        """Raise Unlike if a generator gave numbers that no chain computes, such as the numbers of a
+        composite operator. A replay would use the same numbers again."""
         for generator, (seed, position) in all_states().items():
             before = self._generators.get(generator, (seed, 0))
             blocks = sum([-(-count // 4) for _, of, count in self.draws if of is generator])
@@ -216,7 +218,8 @@ class Trace:
                 raise Unlike("draws random numbers at once")
 
     def _order(self) -> None:
-        """Sort the steps by dependencies: views are recorded before their base is computed."""
+        """Sort the steps by dependencies, because views may be recorded before their base is
+        computed."""
         there = set(range(self.n_given))
         waiting, self.steps = self.steps, []
         for step in waiting:

@@ -1,6 +1,6 @@
 """`gt.nn.functional`: operators under the signatures of `torch.nn.functional`.
 
-Arguments are in PyTorch's order; operators do the computation.
+Arguments are in PyTorch's order. Each function calls an operator that does the computation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-# Functions of gt with the same names and arguments.
+# These functions have the same names and arguments in `gt`.
 if TYPE_CHECKING:
     from ..._generated.functions import (
         adaptive_avg_pool1d as adaptive_avg_pool1d, bilinear as bilinear, celu_ as celu_,
@@ -52,7 +52,7 @@ else:
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.t() + bias.
+    """Return input @ weight.t() + bias.
 
     Args:
         input: (..., in_features). weight: (out_features, in_features). bias: (out_features).
@@ -72,23 +72,23 @@ def grouped_mm(
     mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None,
     out_dtype: _dtype | None = None,
 ) -> Tensor:  # fmt: skip
-    """Products of groups of matrices, such as tokens and weights of each expert in a mixture.
+    """Multiply groups of matrices, such as the tokens and the weights of each expert in a mixture.
 
-    offs[i] is the end of group i along the dimension that the groups divide. Behind the last end,
-    the result is 0. On a device the host waits for offs.
+    offs[i] is the end of group i along the dimension that is divided into groups. After the last
+    end, the result is 0. On a GPU, the host waits for the values of offs.
 
     Args:
         mat_a, mat_b: of one floating dtype; (m, k) and (groups, k, n): groups of rows;
             (groups, m, k) and (k, n): groups of columns; (m, k) and (k, n): groups of the inner
             dimension; (groups, m, k) and (groups, k, n): as `bmm`, without offs.
         offs: (groups), i32, in ascending order. bias: None. out_dtype: None or the operands'.
-    Returns: (m, n), but (groups, m, n) where the inner dimension or no dimension is divided.
+    Returns: (m, n), but (groups, m, n) if the inner dimension or no dimension is divided.
     """
     return calls._grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(x, 0) of each element."""
+    """Return max(x, 0) for each element x."""
     try:
         if not isinstance(input, Tensor):
             _tensors("relu", input=input)
@@ -102,7 +102,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
-    """exp(x) divided by its sum along dim. Raises: ArgumentTypeError without a dim."""
+    """Return exp(x) divided by its sum along dim. Raises: ArgumentTypeError without a dim."""
     try:
         _tensors("softmax", input=input)
         return calls.softmax_int(input, _given("softmax", dim), dtype)
@@ -113,7 +113,7 @@ def softmax(
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
-    """Logarithm of softmax along dim. Raises: ArgumentTypeError without a dim."""
+    """Return the logarithm of softmax along dim. Raises: ArgumentTypeError without a dim."""
     try:
         _tensors("log_softmax", input=input)
         return calls.log_softmax_int(input, _given("log_softmax", dim), dtype)
@@ -124,7 +124,7 @@ def log_softmax(
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: _dtype | None = None
 ) -> Tensor:
-    """softmax of -input along dim. Raises: ArgumentTypeError without a dim."""
+    """Return softmax of -input along dim. Raises: ArgumentTypeError without a dim."""
     try:
         _tensors("softmin", input=input)
         return calls.softmax_int(calls.neg(input), _given("softmin", dim), dtype)
@@ -139,7 +139,7 @@ def softmin(
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Tensor:
-    """Pad the last dimensions at both ends. The first pair of `pad` is for the last dimension.
+    """Pad the last dimensions at both ends. The first pair in `pad` is for the last dimension.
 
     Args:
         pad: numbers of elements, (before, after) for each dimension; negative numbers crop.
@@ -153,7 +153,7 @@ def pad(
 def unfold(
     input: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
 ) -> Tensor:
-    """The windows of each plane as columns: (N, C, H, W) to (N, C kh kw, L)."""
+    """Return the windows of each plane as columns: (N, C, H, W) to (N, C kh kw, L)."""
     return calls.im2col(input, kernel_size, dilation, padding, stride)
 
 
@@ -162,7 +162,8 @@ def fold(
     input: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0,
     stride: Ints = 1,
 ) -> Tensor:  # fmt: skip
-    """Sums of columns at the positions that `unfold` reads: (N, C kh kw, L) to (N, C, H, W)."""
+    """Return the sums of columns at the positions from which `unfold` reads: (N, C kh kw, L) to (N,
+    C, H, W)."""
     return calls.col2im(input, output_size, kernel_size, dilation, padding, stride)
 
 

@@ -1,6 +1,6 @@
-"""Annotations of gt.nn.functional for arguments with more than one form.
+"""Type annotations of gt.nn.functional for arguments with several forms.
 
-`dispatch/refusal.py` finds them by these names.
+`dispatch/refusal.py` looks the annotations up by these names.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TypeAlias
 from ...dispatch.refusal import refuse
 from ...tensor.tensor import Tensor
 
-Ints: TypeAlias = int | Sequence[int]  # one for all dimensions, or one for each
-Sizes: TypeAlias = int | Sequence[int | None] | None  # the same; None in the sequence keeps a size
+Ints: TypeAlias = int | Sequence[int]  # one number for all dimensions, or one for each
+Sizes: TypeAlias = int | Sequence[int | None] | None  # as Ints; None in the sequence keeps a size
 Reals: TypeAlias = float | Sequence[float]
 Padding: TypeAlias = Ints | str
 
-# What a function without `declares` calls if it fails; a `try` costs nothing until then.
+# A function without `declares` calls this if it fails. Until then its `try` costs nothing.
 _refuse: Callable[..., Tensor] = refuse

@@ -20,7 +20,7 @@ __all__ = [
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x where it is not negative, alpha * (exp(x / alpha) - 1) where it is."""
+    """Return x for each element x >= 0, and alpha * (exp(x / alpha) - 1) for x < 0."""
     try:
         _tensor("celu", input)
         if flag("celu", "inplace", inplace):
@@ -31,7 +31,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x where it is not negative, alpha * (exp(x) - 1) where it is."""
+    """Return x for each element x >= 0, and alpha * (exp(x) - 1) for x < 0."""
     try:
         _tensor("elu", input)
         if flag("elu", "inplace", inplace):
@@ -43,13 +43,13 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 @declares()
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """x times the normal distribution function of x."""
+    """Return each element x times the normal distribution function of x."""
     return calls.gelu(input, approximate)
 
 
 @declares()
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half along dim times the sigmoid of the second."""
+    """Return the first half of input along dim times the sigmoid of the second half."""
     return calls.glu(input, dim)
 
 
@@ -57,9 +57,10 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """softmax of (logits + Gumbel noise) / tau: a relaxed sample of a categorical distribution.
+    """Return softmax of (logits + Gumbel noise) / tau, a relaxed sample of a categorical
+    distribution.
 
-    hard: one-hot at the largest element, with the gradient of the softmax.
+    hard: return a one-hot vector at the largest element, with the gradient of the softmax.
     """
     noise = calls.log(calls.exponential_(calls.empty_like(logits)))
     drawn = calls.div_Tensor(calls.sub_Tensor(logits, noise), tau)
@@ -72,7 +73,7 @@ def gumbel_softmax(
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """(x + 3) / 6 of each element, clamped to [0, 1]."""
+    """Return (x + 3) / 6 for each element x, clamped to [0, 1]."""
     try:
         _tensor("hardsigmoid", input)
         if flag("hardsigmoid", "inplace", inplace):
@@ -83,7 +84,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """Each element times its hardsigmoid."""
+    """Return each element times its hardsigmoid."""
     try:
         _tensor("hardswish", input)
         if flag("hardswish", "inplace", inplace):
@@ -96,7 +97,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """Each element clamped to [min_val, max_val]."""
+    """Return each element, clamped to [min_val, max_val]."""
     try:
         _tensor("hardtanh", input)
         if flag("hardtanh", "inplace", inplace):
@@ -107,7 +108,7 @@ def hardtanh(
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """Each element, multiplied by negative_slope where it is negative."""
+    """Return x for each element x >= 0, and negative_slope * x for x < 0."""
     try:
         _tensor("leaky_relu", input)
         if flag("leaky_relu", "inplace", inplace):
@@ -118,7 +119,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 
 def logsigmoid(input: Tensor) -> Tensor:
-    """Logarithm of the sigmoid of each element."""
+    """Return the logarithm of the sigmoid of each element."""
     try:
         _tensor("logsigmoid", input)
         return calls.log_sigmoid(input)
@@ -127,7 +128,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """Each element times the tanh of its softplus."""
+    """Return each element times the tanh of its softplus."""
     try:
         _tensor("mish", input)
         if flag("mish", "inplace", inplace):
@@ -138,7 +139,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """Each element clamped to [0, 6]."""
+    """Return each element, clamped to [0, 6]."""
     try:
         _tensor("relu6", input)
         if flag("relu6", "inplace", inplace):
@@ -153,15 +154,16 @@ def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
     inplace: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Each element, multiplied by a slope between lower and upper where it is negative."""
+    """Return x for each element x >= 0, and a slope between lower and upper times x for x < 0."""
     if flag("rrelu", "inplace", inplace):
         made = calls.rrelu(calls.clone(input), lower, upper, training, None)
-        return calls.copy_(input, made, False)  # the derivative reads the old elements of input
+        # not in place, because the derivative reads the old elements of input
+        return calls.copy_(input, made, False)
     return calls.rrelu(input, lower, upper, training, None)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """elu with the alpha and scale that keep mean and variance."""
+    """Return elu with a fixed alpha and scale, which keep mean and variance."""
     try:
         _tensor("selu", input)
         if flag("selu", "inplace", inplace):
@@ -172,7 +174,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def sigmoid(input: Tensor) -> Tensor:
-    """Logistic function of each element."""
+    """Return the logistic function of each element."""
     try:
         _tensor("sigmoid", input)
         return calls.sigmoid(input)
@@ -181,7 +183,7 @@ def sigmoid(input: Tensor) -> Tensor:
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Each element times its sigmoid."""
+    """Return each element times its sigmoid."""
     try:
         _tensor("silu", input)
         if flag("silu", "inplace", inplace):
@@ -192,7 +194,8 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """log(1 + exp(beta * x)) / beta; x where beta * x is above the threshold."""
+    """Return log(1 + exp(beta * x)) / beta for each element x, and x where beta * x is above the
+    threshold."""
     try:
         _tensor("softplus", input)
         return calls.softplus(input, beta, threshold)
@@ -210,7 +213,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def softsign(input: Tensor) -> Tensor:
-    """x / (1 + |x|) of each element."""
+    """Return x / (1 + |x|) for each element x."""
     try:
         _tensor("softsign", input)
         return calls.div_Tensor(input, calls.add_Tensor(calls.abs(input), 1, 1))
@@ -219,7 +222,7 @@ def softsign(input: Tensor) -> Tensor:
 
 
 def tanh(input: Tensor) -> Tensor:
-    """Hyperbolic tangent of each element."""
+    """Return the hyperbolic tangent of each element."""
     try:
         _tensor("tanh", input)
         return calls.tanh(input)
@@ -228,7 +231,7 @@ def tanh(input: Tensor) -> Tensor:
 
 
 def tanhshrink(input: Tensor) -> Tensor:
-    """x - tanh(x) of each element."""
+    """Return x - tanh(x) for each element x."""
     try:
         _tensor("tanhshrink", input)
         return calls.sub_Tensor(input, calls.tanh(input), 1)
@@ -237,14 +240,14 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """x where it is above the threshold, `value` elsewhere."""
+    """Return x for each element x above the threshold, and `value` for other elements."""
     try:
         _tensor("threshold", input)
         if flag("threshold", "inplace", inplace):
             return calls.threshold_(input, threshold, value)
         return calls.threshold(input, threshold, value)
     except Exception as error:
-        function = globals()["threshold"]  # an argument has its name
+        function = globals()["threshold"]  # the local name is an argument
         return _refuse(error, "threshold", function, locals())
 
 
@@ -252,7 +255,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """elu in place."""
+    """Compute elu in place."""
     try:
         return elu(input, alpha, True)
     except Exception as error:
@@ -260,7 +263,7 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """hardtanh in place."""
+    """Compute hardtanh in place."""
     try:
         return hardtanh(input, min_val, max_val, True)
     except Exception as error:
@@ -268,7 +271,7 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """leaky_relu in place."""
+    """Compute leaky_relu in place."""
     try:
         return leaky_relu(input, negative_slope, True)
     except Exception as error:
@@ -279,7 +282,7 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 def rrelu_(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
 ) -> Tensor:
-    """rrelu in place."""
+    """Compute rrelu in place."""
     return rrelu(input, lower, upper, training, True)
 
 

@@ -1,4 +1,4 @@
-"""Attention of gt.nn.functional."""
+"""The attention functions of gt.nn.functional."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Values weighted by softmax(query @ key.mT * scale + attn_mask).
+    """Return the sums of values, weighted by softmax(query @ key.mT * scale + attn_mask).
 
     Args:
         query: (..., heads, L, E). key: (..., heads, S, E). value: (..., heads, S, F).
         attn_mask: added to the scores, or bool, False to exclude a key from a query; (..., L, S).
-        dropout_p: probability of dropping a weight. It also applies in evaluation: pass 0 there.
+        dropout_p: probability of dropping a weight. It applies in evaluation too: pass 0 there.
         is_causal: query n attends to keys 0 to n.
         scale: by default 1 / sqrt(E).
         enable_gqa: several query heads share each head of key and value.
@@ -56,11 +56,11 @@ def multi_head_attention_forward(
     static_k: Tensor | None = None, static_v: Tensor | None = None,
     average_attn_weights: bool = True, is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """The computation of `gt.nn.MultiheadAttention` for (L, N, E) or (L, E): returns the result and
-    the weights.
+    """Compute `gt.nn.MultiheadAttention` for (L, N, E) or (L, E). Return the result and the
+    weights.
 
-    static_k, static_v: keys and values by heads, (N * heads, S, E / heads), used instead of key and
-    value.
+    static_k, static_v: keys and values for each head, which replace key and value: (N *
+    heads, S, E / heads).
     """
     op, is_alone, is_self = _HEADS, query.ndim == 2, query is key and key is value
     _check_heads(query, key, value, embed_dim_to_check, num_heads)
@@ -123,8 +123,7 @@ def _projections(
     is_separate: bool,
 ) -> Sequence[Tensor]:  # fmt: skip
     """Project query, key and value. given: contains only the query if all three are one tensor.
-    weights:
-    the common weight, then those of each projection."""
+    weights: the common weight, then the weight of each projection."""
     whole, *separate = weights
     if is_separate:
         for arg, weight in zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), separate):
@@ -141,8 +140,8 @@ def _projections(
 
 
 def _mask_of_heads(mask: Any, padding: Tensor | None, q: Tensor, k: Tensor, more: int) -> Any:
-    """Return a mask to add to the scores, (N, heads, L, S), or None. more: the number of additional
-    keys behind the given ones; the mask does not exclude them.
+    """Return a mask to add to the scores, (N, heads, L, S), or None. more: the number of keys that
+    were appended to the given keys; the mask never excludes them.
     """
     batch, heads, length, _ = q.shape
     if mask is not None:
@@ -160,7 +159,7 @@ def _mask_of_heads(mask: Any, padding: Tensor | None, q: Tensor, k: Tensor, more
 def _with_weights(
     q: Tensor, k: Tensor, v: Tensor, mask: Any, dropped: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the attention of each head, and its weights."""
+    """Return the result of attention for each head, and the attention weights."""
     scores = (q * (q.shape[-1] ** -0.5)) @ k.mT
     shares = functions.softmax(scores if mask is None else scores + mask, -1)
     shares = calls.dropout(shares, dropped, True) if dropped else shares
@@ -168,7 +167,7 @@ def _with_weights(
 
 
 def _projected(x: Tensor, weight: Any, bias: Tensor | None) -> Tensor:
-    """linear of (L, N, E), without a copy if its memory layout is (N, L, E)."""
+    """Apply `linear` to (L, N, E). A tensor whose memory layout is (N, L, E) is not copied."""
     turned = x.transpose(0, 1)
     if turned.is_contiguous() and not x.is_contiguous():
         return calls.linear(turned, weight, bias).transpose(0, 1)
@@ -181,7 +180,7 @@ def _by_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def _additive(op: str, arg: str, mask: Tensor | None, like: Tensor) -> Any:
-    """Return a mask that is added to scores: for a bool mask, -inf where it is True."""
+    """Return a mask that is added to scores. It is -inf where a bool mask is True."""
     if mask is None or mask.dtype is like.dtype:
         return mask
     if mask.dtype is bool_:
@@ -192,5 +191,5 @@ def _additive(op: str, arg: str, mask: Tensor | None, like: Tensor) -> Any:
 
 
 def _with_more(mask: Any, more: int) -> Any:
-    """Extend the mask by `more` keys to which all queries may attend."""
+    """Extend the mask by `more` keys, which all queries may attend to."""
     return calls.constant_pad_nd(mask, (0, more), 0) if more else mask

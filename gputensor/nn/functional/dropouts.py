@@ -1,4 +1,4 @@
-"""Dropout of elements or channels, of gt.nn.functional."""
+"""The dropout functions of gt.nn.functional, for elements and for channels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = [
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """In training, zero each element with probability p and divide the others by 1 - p."""
+    """In training, zero each element with probability p and divide the other elements by 1 - p."""
     try:
         return _dropped("dropout", input, p, training, inplace)
     except Exception as error:
@@ -25,9 +25,9 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """Like dropout, but dropped elements become SELU's negative limit instead of zero.
+    """Like dropout, but replace dropped elements by SELU's negative limit instead of zero.
 
-    This keeps mean and variance.
+    This keeps the mean and the variance.
     """
     try:
         return _dropped("alpha_dropout", input, p, training, inplace)
@@ -38,7 +38,7 @@ def alpha_dropout(
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """dropout of whole channels of (N, C, L) or (C, L)."""
+    """Apply dropout to whole channels of (N, C, L) or (C, L)."""
     try:
         return _of_channels("dropout1d", input, p, training, inplace, 2)
     except Exception as error:
@@ -48,7 +48,7 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """dropout of whole channels of (N, C, H, W)."""
+    """Apply dropout to whole channels of (N, C, H, W)."""
     try:
         return _dropped("feature_dropout", input, p, training, inplace)
     except Exception as error:
@@ -58,7 +58,7 @@ def dropout2d(
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    """Apply dropout to whole channels of (N, C, D, H, W) or (C, D, H, W)."""
     try:
         return _of_channels("dropout3d", input, p, training, inplace, 4)
     except Exception as error:
@@ -68,7 +68,7 @@ def dropout3d(
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """alpha_dropout of whole channels."""
+    """Apply alpha_dropout to whole channels."""
     try:
         return _dropped("feature_alpha_dropout", input, p, training, inplace)
     except Exception as error:
@@ -86,7 +86,8 @@ def _dropped(op: str, input: Tensor, p: float, training: bool, inplace: bool) ->
 def _of_channels(
     op: str, input: Tensor, p: float, training: bool, inplace: bool, alone: int
 ) -> Tensor:
-    """Drop whole channels. alone: the number of dimensions of an input without a batch."""
+    """Drop whole channels. alone: the number of dimensions of an input that has no batch
+    dimension."""
     if not isinstance(input, Tensor):
         raise errors.not_a_tensor(op, "input", "a Tensor", input)
     if input.ndim not in (alone, alone + 1):

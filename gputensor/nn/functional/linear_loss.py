@@ -1,5 +1,5 @@
-"""`linear_cross_entropy`: cross entropy of a linear layer's output, computed at once or in chunks
-of samples.
+"""`linear_cross_entropy`: the cross entropy of a linear layer's output, computed at once or in
+chunks of samples.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _OP = "LinearCrossEntropyOptions"
 
 @dataclasses.dataclass(slots=True, frozen=True)
 class LinearCrossEntropyOptions:
-    """Options by which `linear_cross_entropy` works in chunks of samples, so that the logits of all
-    samples never exist at one time. Backward computes them again, also in chunks.
+    """Options of `linear_cross_entropy` for computing in chunks of samples. The logits of all
+    samples then never exist at the same time. Backward computes the logits again, also in chunks.
 
     allow_retain_graph: accepted; any number of backward passes is allowed.
     batch_chunk_size: samples of a chunk, or None.
     chunking_method: "aspect_ratio" makes the logits of a chunk as large as the input,
         "aspect_ratio:N" an N-th of that. "auto" means "aspect_ratio" for 16-bit floats on the CPU,
         "aspect_ratio:2" otherwise. Ignored with a batch_chunk_size.
-    acc_policy: "auto", "accurate", "balanced" or "compact"; in gputensor all of them compute in
+    acc_policy: "auto", "accurate", "balanced" or "compact"; in gputensor each of them uses
     acc_dtype.
     acc_dtype: the dtype of the arithmetic; by default float32 for 16-bit floats, otherwise the
         input's.
@@ -88,7 +88,7 @@ def linear_cross_entropy(
     weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
     label_smoothing: float = 0.0, options: LinearCrossEntropyOptions | None = None,
 ) -> Tensor:  # fmt: skip
-    """cross_entropy of input @ linear_weight.t() + linear_bias.
+    """Return cross_entropy of input @ linear_weight.t() + linear_bias.
 
     Args:
         input: (in_features) or (N, in_features).
@@ -138,7 +138,7 @@ def _chunked(
     options: LinearCrossEntropyOptions, reduction: str, ignored: int, input: Tensor, rows: Tensor,
     target: Tensor, bias: Tensor | None, weight: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """Compute the losses of one chunk of samples after another."""
+    """Compute the losses, one chunk of samples after the other."""
     if input.ndim == 1:
         each = input.unsqueeze(0), rows, target.unsqueeze(0), bias, weight
         made = _chunked(options, reduction, ignored, *each)
@@ -162,7 +162,7 @@ def _chunked(
 
 
 def _weights(target: Tensor, weight: Tensor | None, ignored: int, of: Any) -> Any:
-    """Return the factor of each sample: the weight of its class, and 0 if it is ignored."""
+    """Return the factor of each sample: the weight of its class, or 0 if the class is ignored."""
     kept = (target != ignored).to(of)
     if weight is None:
         return kept
@@ -170,7 +170,7 @@ def _weights(target: Tensor, weight: Tensor | None, ignored: int, of: Any) -> An
 
 
 class _Chunk(Function):
-    """The losses of a chunk of samples. Logits are not saved: backward computes them again."""
+    """The losses of a chunk of samples. Logits are not saved; backward computes them again."""
 
     generate_vmap_rule = True
 

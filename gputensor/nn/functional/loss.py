@@ -1,6 +1,7 @@
 """Losses of `gt.nn.functional`, under the signatures of torch.nn.functional.
 
-`reduction` is a name. `size_average` and `reduce`, deprecated in PyTorch, must be left out.
+`reduction` is the name of a reduction. The arguments `size_average` and `reduce`, which are
+deprecated in PyTorch, must be left out.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Weighted negative log-likelihood of target classes.
+    """Return the weighted negative log-likelihood of the target classes.
 
     Args:
         input: log-probabilities, (C), (N, C) or (N, C, d1, ...), floating.
@@ -61,7 +62,7 @@ def cross_entropy(
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """nll_loss of log_softmax over the classes.
+    """Return nll_loss of log_softmax over the classes.
 
     Args:
         input: (C), (N, C) or (N, C, d1, ...), any numbers.
@@ -79,7 +80,8 @@ def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Negative log-probability of all alignments of each target sequence to its input steps.
+    """Return the negative log-probability of all alignments of each target sequence to its input
+    steps.
 
     Args:
         log_probs: (T, N, C) or (T, C), from log_softmax; float32 or float64.
@@ -103,7 +105,8 @@ def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Absolute differences. weight: a factor for each element; the mean is weighted too."""
+    """Return the absolute differences. weight: a factor for each element; the mean is weighted
+    too."""
     try:
         number = _reduction("l1_loss", reduction, size_average, reduce)
         x, y = _together("l1_loss", input, target, weight)
@@ -118,7 +121,8 @@ def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Squared differences. weight: a factor for each element; the mean is weighted too."""
+    """Return the squared differences. weight: a factor for each element; the mean is weighted
+    too."""
     try:
         number = _reduction("mse_loss", reduction, size_average, reduce)
         x, y = _together("mse_loss", input, target, weight)
@@ -134,9 +138,11 @@ def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
     weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """d**2 / 2 of each difference d; delta * (abs(d) - delta / 2) where abs(d) is above delta.
+    """Return d**2 / 2 for each difference d, and delta * (abs(d) - delta / 2) where abs(d) is above
+    delta.
 
-    weight: a factor for each element; the mean divides by the number of elements.
+    weight: a factor for each element. The mean divides by the number of elements, not by the sum of
+    weights.
     """
     number = _reduction("huber_loss", reduction)
     x, y = _together("huber_loss", input, target, weight)
@@ -151,7 +157,8 @@ def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", beta: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """abs(d) - beta / 2 of each difference d; d**2 / (2 * beta) where abs(d) is below beta."""
+    """Return abs(d) - beta / 2 for each difference d, and d**2 / (2 * beta) where abs(d) is below
+    beta."""
     number = _reduction("smooth_l1_loss", reduction, size_average, reduce)
     x, y = _together("smooth_l1_loss", input, target, None)
     beta = real("smooth_l1_loss", "beta", beta)
@@ -161,7 +168,7 @@ def smooth_l1_loss(
 def _together(
     op: str, input: Tensor, target: Tensor, weight: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Broadcast both operands to common sizes, with a warning if their sizes differ."""
+    """Broadcast input and target to common sizes. Warn if their sizes differ."""
     _tensors(op, weight, input=input, target=target)
     x, y = tuple(input.shape), tuple(target.shape)
     if weight is not None and tuple(weight.shape) != x:
@@ -186,7 +193,7 @@ def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """-(target * log(input) + (1 - target) * log(1 - input)), weighted.
+    """Return -(target * log(input) + (1 - target) * log(1 - input)), weighted.
 
     Args:
         input: probabilities, in [0, 1]; their logarithms are limited to -100.
@@ -205,9 +212,9 @@ def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean", pos_weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """binary_cross_entropy of sigmoid(input), computed without loss of precision.
+    """Return binary_cross_entropy of sigmoid(input), computed without loss of precision.
 
-    weight: broadcast to input's sizes. pos_weight: the weight of positive targets, broadcast too.
+    weight: broadcast to input's sizes. pos_weight: the weight of positive targets, also broadcast.
     """
     try:
         op = "binary_cross_entropy_with_logits"
@@ -233,7 +240,7 @@ def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", log_target: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Kullback-Leibler divergence, target * (log(target) - input).
+    """Return the Kullback-Leibler divergence, target * (log(target) - input).
 
     Args:
         input: log-probabilities. target: probabilities, or log-probabilities if log_target.
@@ -251,7 +258,8 @@ def poisson_nll_loss(
     size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """exp(input) - target * input. If log_input is False: input - target * log(input + eps).
+    """Return exp(input) - target * input. If log_input is False, return input - target * log(input
+    + eps).
 
     full: add Stirling's approximation of log(target!).
     """
@@ -264,17 +272,18 @@ def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """0.5 * (log(var) + (input - target)**2 / var), plus a constant if full. Waits for var.
+    """Return 0.5 * (log(var) + (input - target)**2 / var), plus a constant if `full`. Waits for the
+    values of var.
 
-    var: not negative; of input's sizes, or with one size replaced by 1, or without the last size.
-    It is clamped to eps, without a gradient.
+    var: not negative. It has input's sizes, or these sizes with one replaced by 1, or without the
+    last. It is clamped to eps, without a gradient.
     """
     op = "gaussian_nll_loss"
     number = _reduction(op, reduction)
     _tensors(op, input=input, target=target)
     if not isinstance(var, Tensor):
         var = calls.full_like(input, real(op, "var", var))
-    if not var._keys & BATCHED and bool(calls.any(var < 0)):  # vmap cannot read elements
+    if not var._keys & BATCHED and bool(calls.any(var < 0)):  # elements cannot be read under vmap
         raise errors.must(op, "var", "hold no negative number", var, kind=errors.ArgumentValueError)
     if var.shape != input.shape:
         x, v = tuple(input.shape), tuple(var.shape)
@@ -298,7 +307,7 @@ def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """log(1 + exp(-target * input)); target holds 1 and -1."""
+    """Return log(1 + exp(-target * input)). The elements of target are 1 or -1."""
     try:
         number = _reduction("soft_margin_loss", reduction, size_average, reduce)
         _tensors("soft_margin_loss", input=input, target=target)
@@ -312,8 +321,8 @@ def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """The sum of max(0, margin - input[target] + input[other])**p over the other classes, divided
-    by C.
+    """Return the sum of max(0, margin - input[target] + input[other])**p over the other classes,
+    divided by C.
 
     Args:
         input: (C) or (N, C). target: classes, () or (N), int64.
@@ -334,8 +343,8 @@ def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """The sum of max(0, 1 - input[target] + input[other]) over all targets and other classes, over
-    C.
+    """Return the sum of max(0, 1 - input[target] + input[other]) over all targets and other
+    classes, divided by C.
 
     Args:
         input: (C) or (N, C). target: of input's sizes, int64; -1 ends the targets of a row.
@@ -352,7 +361,8 @@ def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Mean of binary_cross_entropy_with_logits over the last dimension, then the reduction.
+    """Compute binary_cross_entropy_with_logits, take the mean over the last dimension, then apply
+    the reduction.
 
     weight: (C), a factor for each class.
     """
@@ -376,7 +386,7 @@ def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """input where target is 1, max(0, margin - input) where it is -1."""
+    """Return input where target is 1, and max(0, margin - input) where target is -1."""
     number = _reduction("hinge_embedding_loss", reduction, size_average, reduce)
     return calls.hinge_embedding_loss(input, target, margin, number)
 
@@ -386,7 +396,7 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """max(0, -target * (input1 - input2) + margin)."""
+    """Return max(0, -target * (input1 - input2) + margin)."""
     op = "margin_ranking_loss"
     number = _reduction(op, reduction, size_average, reduce)
     _tensors(op, input1=input1, input2=input2, target=target)
@@ -401,7 +411,7 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """1 - cos of the angle where target is 1, max(0, cos - margin) where it is -1.
+    """Return 1 - cos of the angle where target is 1, and max(0, cos - margin) where target is -1.
 
     input1, input2: (N, D), or (D) for a 0-d target.
     """
@@ -415,7 +425,8 @@ def triplet_margin_loss(
     eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin), with d the p-norm distance.
+    """Return max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is the p-norm
+    distance.
 
     swap: use d(positive, negative) where it is smaller than d(anchor, negative).
     """
@@ -431,7 +442,7 @@ def triplet_margin_with_distance_loss(
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,
     swap: bool = False, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """triplet_margin_loss with a given distance function, by default the 2-norm."""
+    """Return triplet_margin_loss for a given distance function, by default the 2-norm."""
     op = "triplet_margin_with_distance_loss"
     number = _reduction(op, reduction)
     _triplet(op, anchor, positive, negative, margin)
@@ -460,7 +471,7 @@ def _triplet(op: str, anchor: Tensor, positive: Tensor, negative: Tensor, margin
 
 
 def _tensors(op: str, *weights: Any, **operands: Any) -> None:
-    """Raise unless operands are tensors, and weights tensors or None."""
+    """Raise an error unless all operands are tensors, and all weights are tensors or None."""
     for arg, x in operands.items():
         if not isinstance(x, Tensor):
             raise errors.not_a_tensor(op, arg, "a Tensor", x)

@@ -1,4 +1,4 @@
-"""Normalisations of gt.nn.functional."""
+"""The normalization functions of gt.nn.functional."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def layer_norm(
 ) -> Tensor:  # fmt: skip
     """Normalize the last dimensions to mean 0 and variance 1, then multiply by weight and add bias.
 
-    Args: normalized_shape: the sizes of these dimensions, and of weight and bias.
+    Args: normalized_shape: the sizes of these dimensions, which are also the sizes of weight and
+    bias.
     """
     return calls.layer_norm(input, normalized_shape, weight, bias, eps, False)
 
@@ -35,7 +36,7 @@ def group_norm(
 ) -> Tensor:  # fmt: skip
     """Normalize each group of channels of each sample, then multiply by weight and add bias.
 
-    Raises: ArgumentValueError where a group has one value.
+    Raises: ArgumentValueError if a group has only one value.
     """
     sizes = tuple(input.shape)
     if len(sizes) > 1 and isinstance(num_groups, int) and num_groups > 0:
@@ -70,7 +71,7 @@ def instance_norm(
 ) -> Tensor:  # fmt: skip
     """Normalize each channel of each sample to mean 0 and variance 1.
 
-    Raises: ArgumentValueError where a channel has one value.
+    Raises: ArgumentValueError if a channel has only one value.
     """
     if use_input_stats:
         _more_than_one("instance_norm", input, *tuple(input.shape)[2:])
@@ -84,7 +85,7 @@ def normalize(
     input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Divide input by its p-norms along dim, or by eps where a norm is smaller.
+    """Divide input by its p-norms along dim. Norms below eps are replaced by eps.
 
     >>> gt.nn.functional.normalize(gt.tensor([3.0, 4.0]), dim=0)
     tensor([0.6000, 0.8000])
@@ -100,8 +101,8 @@ def normalize(
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """Divide each element by (k + alpha * m) ** beta; m is the mean square of `size` channels
-    around it.
+    """Divide each element by (k + alpha * m) ** beta, where m is the mean square of `size`
+    neighbouring channels.
 
     Args: input: (N, C, ...).
     """

@@ -1,4 +1,4 @@
-"""Pooling of gt.nn.functional."""
+"""The pooling functions of gt.nn.functional."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def max_pool1d(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The largest element of each window; with return_indices also its index."""
+    """Return the largest element of each window. With return_indices, return its index too."""
     found = max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
 
@@ -42,7 +42,7 @@ def max_pool1d_with_indices(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The largest element of each window, and its index."""
+    """Return the largest element of each window, and its index."""
     return calls.max_pool1d_with_indices(
         input, kernel_size, _given(stride), padding, dilation, ceil_mode
     )
@@ -53,7 +53,7 @@ def max_pool2d(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The largest element of each window; with return_indices also its index.
+    """Return the largest element of each window. With return_indices, return its index too.
 
     >>> gt.nn.functional.max_pool2d(gt.arange(16.0).view(1, 4, 4), 2)
     tensor([[[ 5.,  7.],
@@ -68,7 +68,7 @@ def max_pool2d_with_indices(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The largest element of each window, and its index in the plane."""
+    """Return the largest element of each window, and its index in the plane."""
     return calls.max_pool2d_with_indices(
         input, kernel_size, _given(stride), padding, dilation, ceil_mode
     )
@@ -79,7 +79,7 @@ def max_pool3d(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The largest element of each window; with return_indices also its index."""
+    """Return the largest element of each window. With return_indices, return its index too."""
     found = max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
 
@@ -89,7 +89,7 @@ def max_pool3d_with_indices(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     dilation: Ints = 1, ceil_mode: bool = False, return_indices: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The largest element of each window, and its index in the volume."""
+    """Return the largest element of each window, and its index in the volume."""
     return calls.max_pool3d_with_indices(
         input, kernel_size, _given(stride), padding, dilation, ceil_mode
     )
@@ -100,7 +100,7 @@ def avg_pool1d(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     ceil_mode: bool = False, count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
-    """The mean of each window."""
+    """Return the mean of each window."""
     return calls.avg_pool1d(
         input, kernel_size, _given(stride), padding, ceil_mode, count_include_pad
     )
@@ -111,7 +111,7 @@ def avg_pool2d(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """The mean of each window."""
+    """Return the mean of each window."""
     return calls.avg_pool2d(
         input, kernel_size, _given(stride), padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -122,14 +122,14 @@ def avg_pool3d(
     input: Tensor, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """The mean of each window."""
+    """Return the mean of each window."""
     return calls.avg_pool3d(
         input, kernel_size, _given(stride), padding, ceil_mode, count_include_pad, divisor_override
     )
 
 
 def _sizes(op: str, input: Tensor, output_size: Any, count: int) -> Any:
-    """Return the output sizes. None means the size of the input."""
+    """Return the output sizes. None stands for the size of the input."""
     if not isinstance(output_size, (list, tuple)):
         output_size = (output_size,) * count
     if len(output_size) != count or input.ndim < count:
@@ -140,21 +140,21 @@ def _sizes(op: str, input: Tensor, output_size: Any, count: int) -> Any:
 
 @declares()
 def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Means over output_size windows. None in output_size keeps the input's size."""
+    """Return means over output_size windows. None in output_size keeps the input's size."""
     sizes = _sizes("adaptive_avg_pool2d", input, output_size, 2)
     return calls.adaptive_avg_pool2d(input, sizes)
 
 
 @declares()
 def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Means over output_size windows. None in output_size keeps the input's size."""
+    """Return means over output_size windows. None in output_size keeps the input's size."""
     sizes = _sizes("adaptive_avg_pool3d", input, output_size, 3)
     return calls.adaptive_avg_pool3d(input, sizes)
 
 
 @declares()
 def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
-    """Maxima over output_size windows; with return_indices also their indices."""
+    """Return maxima over output_size windows. With return_indices, return their indices too."""
     found = calls.adaptive_max_pool1d(input, output_size)
     return found if return_indices else found[0]
 
@@ -163,14 +163,14 @@ def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool =
 def adaptive_max_pool1d_with_indices(
     input: Tensor, output_size: Ints, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Maxima over output_size windows, and their indices."""
+    """Return maxima over output_size windows, and their indices."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool1d(input, output_size, True)
     return found
 
 
 @declares()
 def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Maxima over output_size windows; with return_indices also their indices."""
+    """Return maxima over output_size windows. With return_indices, return their indices too."""
     sizes = _sizes("adaptive_max_pool2d", input, output_size, 2)
     found = calls.adaptive_max_pool2d(input, sizes)
     return found if return_indices else found[0]
@@ -180,14 +180,14 @@ def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool 
 def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: Ints, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Maxima over output_size windows, and their indices."""
+    """Return maxima over output_size windows, and their indices."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool2d(input, output_size, True)
     return found
 
 
 @declares()
 def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Maxima over output_size windows; with return_indices also their indices."""
+    """Return maxima over output_size windows. With return_indices, return their indices too."""
     sizes = _sizes("adaptive_max_pool3d", input, output_size, 3)
     found = calls.adaptive_max_pool3d(input, sizes)
     return found if return_indices else found[0]
@@ -197,13 +197,13 @@ def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool 
 def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: Ints, return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Maxima over output_size windows, and their indices."""
+    """Return maxima over output_size windows, and their indices."""
     found: tuple[Tensor, Tensor] = adaptive_max_pool3d(input, output_size, True)
     return found
 
 
 def per_dimension(op: str, arg: str, value: Any, count: int) -> tuple[Any, ...]:
-    """A tuple with one number for each dimension."""
+    """Return a tuple with one number for each dimension."""
     found = tuple(value) if isinstance(value, (list, tuple)) else (value,) * count
     if len(found) != count:
         raise errors.wrong_value(op, arg, f"be a number or {count} of them", value)
@@ -242,7 +242,8 @@ def fractional_max_pool2d(
     output_ratio: Reals | None = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """Maxima over windows at random positions; output_size or output_ratio gives their number."""
+    """Return maxima over windows at random positions. output_size or output_ratio gives the number
+    of windows."""
     return _fractional(
         2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )
@@ -254,7 +255,7 @@ def fractional_max_pool2d_with_indices(
     output_ratio: Reals | None = None, return_indices: bool = True,
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """Maxima over windows at random positions, and their indices in the input."""
+    """Return maxima over windows at random positions, and their indices in the input."""
     return _fractional(2, input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
@@ -264,7 +265,8 @@ def fractional_max_pool3d(
     output_ratio: Reals | None = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """Maxima over windows at random positions; output_size or output_ratio gives their number."""
+    """Return maxima over windows at random positions. output_size or output_ratio gives the number
+    of windows."""
     return _fractional(
         3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )
@@ -276,7 +278,7 @@ def fractional_max_pool3d_with_indices(
     output_ratio: Reals | None = None, return_indices: bool = True,
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """Maxima over windows at random positions, and their indices in the input."""
+    """Return maxima over windows at random positions, and their indices in the input."""
     return _fractional(3, input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
@@ -287,7 +289,7 @@ def _lp(count: int, input: Tensor, p: float, kernel_size: Ints, stride: Any, cei
         found: Tensor = pool(input.abs() * (1 if p > 0 else -1), kernel, stride, 0, 1, ceil)
         return found if p > 0 else -found
     mean = (avg_pool1d, avg_pool2d, avg_pool3d)[count - 1](input**p, kernel, stride, 0, ceil)
-    # relu and sign change no value, but make the gradient 0 where the sum is 0
+    # sign and relu change no value, but they make the gradient 0 where the mean is 0
     mean = calls.sign(mean) * calls.relu(calls.abs(mean))
     made: Tensor = (mean * math.prod(kernel)) ** (1 / p)
     return made
@@ -298,7 +300,7 @@ def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: Ints, stride: Ints | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The norm_type-norm of each window."""
+    """Return the norm_type-norm of each window."""
     return _lp(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -307,7 +309,7 @@ def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Ints, stride: Ints | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The norm_type-norm of each window."""
+    """Return the norm_type-norm of each window."""
     return _lp(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -316,7 +318,7 @@ def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Ints, stride: Ints | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The norm_type-norm of each window."""
+    """Return the norm_type-norm of each window."""
     return _lp(3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -325,7 +327,7 @@ def _unpooled(
 ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
     """Return (sizes of the result, stride, padding).
 
-    A given output_size must be a possible input size of the pool.
+    If output_size is given, max_pool of such an input must produce the sizes of `input`.
     """
     op = f"max_unpool{count}d"
     kernel = per_dimension(op, "kernel_size", kernel_size, count)
@@ -352,7 +354,7 @@ def max_unpool1d(
     input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
     padding: Ints = 0, output_size: Ints | None = None,
 ) -> Tensor:  # fmt: skip
-    """Zeros with the elements of input at the indices that max_pool1d returned."""
+    """Return zeros, with the elements of input at the indices that max_pool1d returned."""
     sizes, _, _ = _unpooled(1, input, kernel_size, stride, padding, output_size)
     made = calls.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), [*sizes, 1])
     return made.squeeze(-1)
@@ -363,7 +365,7 @@ def max_unpool2d(
     input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
     padding: Ints = 0, output_size: Ints | None = None,
 ) -> Tensor:  # fmt: skip
-    """Zeros with the elements of input at the indices that max_pool2d returned.
+    """Return zeros, with the elements of input at the indices that max_pool2d returned.
 
     >>> x, at = gt.tensor([[[5.0]]]), gt.tensor([[[3]]])
     >>> gt.nn.functional.max_unpool2d(x, at, 2)
@@ -379,6 +381,6 @@ def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: Ints, stride: Ints | None = None,
     padding: Ints = 0, output_size: Ints | None = None,
 ) -> Tensor:  # fmt: skip
-    """Zeros with the elements of input at the indices that max_pool3d returned."""
+    """Return zeros, with the elements of input at the indices that max_pool3d returned."""
     sizes, steps, pads = _unpooled(3, input, kernel_size, stride, padding, output_size)
     return calls.max_unpool3d(input, indices, sizes, steps, pads)

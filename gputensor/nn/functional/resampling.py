@@ -1,4 +1,4 @@
-"""Resampling of images, of gt.nn.functional."""
+"""The functions of gt.nn.functional that resample images."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _function(mode: str, count: int, antialias: bool, input: Tensor) -> Any:
 
 
 def _sizes(input: Tensor, count: int, size: Any, scale_factor: Any) -> tuple[Any, Any]:
-    """Return (sizes, None) or (None, factors), with one number per dimension."""
+    """Return (sizes, None) or (None, factors), with one number for each dimension."""
     if (size is None) is (scale_factor is None):
         rule = "be given, or scale_factor instead, and not both"
         raise errors.wrong_value(_OP, "size", rule, size)
@@ -132,7 +132,7 @@ def upsample(
     input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None,
     mode: str = "nearest", align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """`interpolate` under its older name."""
+    """Call `interpolate`. This is its older name."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
@@ -140,7 +140,7 @@ def upsample(
 def upsample_nearest(
     input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None
 ) -> Tensor:
-    """`interpolate` in mode "nearest"."""
+    """Call `interpolate` in mode "nearest"."""
     return interpolate(input, size, scale_factor)
 
 
@@ -148,7 +148,7 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Tensor, size: Sizes | None = None, scale_factor: Reals | None = None
 ) -> Tensor:
-    """`interpolate` in mode "bilinear" with aligned corners."""
+    """Call `interpolate` in mode "bilinear" with aligned corners."""
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 
@@ -161,7 +161,7 @@ def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Sample images at the points of a grid.
+    """Return the values of images at the points of a grid.
 
     Args:
         input: (N, C, H, W) or (N, C, D, H, W), floating.
@@ -183,7 +183,7 @@ def grid_sample(
 
 @declares()
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The grid of affine transforms, for `grid_sample`.
+    """Return the grid of affine transforms that `grid_sample` takes.
 
     Args:
         theta: (N, 2, 3) or (N, 3, 4), floating. size: (N, C, H, W) or (N, C, D, H, W) wanted.

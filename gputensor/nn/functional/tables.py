@@ -1,4 +1,4 @@
-"""Embeddings and one_hot of gt.nn.functional."""
+"""The embeddings of gt.nn.functional, and one_hot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Rows of weight at the indices in input. The result has input's sizes, then the size of a row.
+    """Return the rows of weight at the indices in input. The result has input's sizes, then the
+    size of a row.
 
     padding_idx: a row that gets no gradient. max_norm: the rows that are looked up are scaled down
     to this norm, in place. scale_grad_by_freq: a row's gradient is divided by the number of times
@@ -34,8 +35,8 @@ def embedding_bag(
     sparse: bool = False, per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """The mean, sum or max of rows of weight in each bag. Bags are the rows of a 2-d input, or the
-    parts of a 1-d input that begin at offsets."""
+    """Return the mean, sum or max of the rows of weight in each bag of indices. Bags are the rows
+    of a 2-d input, or the parts of a 1-d input that begin at offsets."""
     op = "embedding_bag"
     modes = {"sum": 0, "mean": 1, "max": 2}
     if mode not in modes:
@@ -55,7 +56,7 @@ def embedding_bag(
         padding_idx,
     )  # fmt: skip
     if max_norm is not None:
-        # raises for wrong arguments before anything is written
+        # this call raises the errors for wrong arguments before anything is written
         calls.embedding_bag_padding_idx(weight, flat, offsets, *rest)
         _renorm(weight, flat, max_norm, norm_type)
     return calls.embedding_bag_padding_idx(weight, flat, offsets, *rest)[0]
@@ -76,10 +77,10 @@ def _renorm(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) ->
 
 @declares()
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """For each index a row of num_classes zeros with a 1 at the index. By default num_classes is
-    the largest index plus one.
+    """Return, for each index, a row of num_classes zeros with a 1 at the index. By default
+    num_classes is the largest index plus one.
 
-    num_classes=-1 waits for the device, which computes the largest index.
+    With num_classes=-1, the host waits for the device, which computes the largest index.
 
     >>> gt.nn.functional.one_hot(gt.tensor([2, 0]))
     tensor([[0, 0, 1],

@@ -1,1 +1,1 @@
-"""Modules of networks under torch.nn's names, one file for each kind."""
+"""The modules of neural networks under torch.nn's names. Each file has the modules of one kind."""

@@ -21,17 +21,19 @@ from .norm import LayerNorm
 
 
 class _Projection(Linear):
-    """The last layer of MultiheadAttention. It prints as PyTorch's class does."""
+    """The output projection of MultiheadAttention. A class of its own, so that it prints as in
+    PyTorch."""
 
     def _get_name(self) -> str:
         return "NonDynamicallyQuantizableLinear"
 
 
 class MultiheadAttention(Module):
-    """Attention by several heads at once: softmax(q @ k.mT / sqrt(E / heads)) @ v of projections.
+    """Attention by several heads at once: softmax(q @ k.mT / sqrt(E / heads)) @ v, for projections
+    q, k and v of the inputs.
 
-    in_proj_weight: (3 E, E); or {q,k,v}_proj_weight if kdim or vdim differ from E. There is also
-    out_proj.
+    Parameters: in_proj_weight (3 E, E), or {q,k,v}_proj_weight if kdim or vdim differ from E, and
+    the parameters of out_proj.
     """
 
     embed_dim: int
@@ -89,7 +91,8 @@ class MultiheadAttention(Module):
         need_weights: bool = True, attn_mask: Tensor | None = None,
         average_attn_weights: bool = True, is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Return the result and the weights; None instead of the weights if need_weights is False.
+        """Return the result and the weights. If need_weights is False, return None instead of the
+        weights.
 
         Args:
             query: (L, N, E), (N, L, E) with batch_first, or (L, E). key, value: the same with S.
@@ -100,8 +103,8 @@ class MultiheadAttention(Module):
         """
         swaps = self.batch_first and query.ndim == 3
         if swaps:
-            # If one tensor is given several times, it stays one object, so that its projections are
-            # one product.
+            # A tensor that is given several times stays one object, so that its projections are
+            # computed by one product.
             turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}
             query, key, value = (turned[id(x)] for x in (query, key, value))
         made, weights = F.multi_head_attention_forward(
@@ -118,7 +121,7 @@ class MultiheadAttention(Module):
 
 
 class _Layer(Module):
-    """The common part of encoder and decoder layers: a perceptron, norms, dropout."""
+    """Base class of encoder and decoder layers: a perceptron, norms and dropout."""
 
     norms: int
 
@@ -149,7 +152,8 @@ class _Layer(Module):
         self.activation: Callable[[Tensor], Tensor] = _activation(activation)
 
     def _step(self, n: int, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return x plus a branch of it, normalised before the branch or after the sum."""
+        """Return x plus a branch of x. Normalise the branch's input, or, without norm_first, the
+        sum."""
         norm, drop = getattr(self, f"norm{n}"), getattr(self, f"dropout{n}")
         found: Tensor = x + drop(branch(norm(x))) if self.norm_first else norm(x + drop(branch(x)))
         return found
@@ -170,7 +174,7 @@ def _activation(named: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], T
 class TransformerEncoderLayer(_Layer):
     """Self-attention, then a perceptron at each position, both with residual connections.
 
-    Args: norm_first: normalise each block's input instead of the sum.
+    Args: norm_first: normalise each block's input instead of its sum with the residual.
     """
 
     norms = 2
@@ -189,7 +193,7 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """A TransformerEncoderLayer with attention to a memory between self-attention and
+    """A TransformerEncoderLayer that also attends to a memory, between self-attention and
     perceptron."""
 
     norms = 3
@@ -329,7 +333,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """A causal mask: -inf above the diagonal, 0 elsewhere."""
+        """Return a causal mask: -inf above the diagonal, 0 elsewhere."""
         return triu(full((sz, sz), -math.inf, device=device, dtype=dtype), 1)
 
 

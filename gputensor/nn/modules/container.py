@@ -1,4 +1,4 @@
-"""Containers: Sequential, lists and dicts of modules and of parameters."""
+"""Containers: Sequential, and lists and dicts of modules and of parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...tensor.tensor import Tensor
 from ..parameter import Parameter
 from .module import Module, indented
 
-# A limit above the number of layers of any network, so that a typing mistake does not fill the
+# A limit above the number of layers of any network, so that a mistyped number does not fill the
 # memory.
 _MOST_LAYERS = 1 << 16
 
@@ -23,7 +23,7 @@ def check_layers(op: str, count: int) -> None:
 
 
 class _Numbered(Module):
-    """An ordered container; its parts are named "0", "1", ..."""
+    """An ordered container, whose parts are named "0", "1", ..."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._modules.values())
@@ -73,7 +73,8 @@ class _Numbered(Module):
 
 
 class Sequential(_Numbered):
-    """Modules called one after the other: `Sequential(a, b)`, or a dict by name."""
+    """Modules called one after the other. Make it by `Sequential(a, b)`, or from a dict of
+    modules."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -96,7 +97,7 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """A list of modules, without a forward of its own."""
+    """A list of modules. It has no forward of its own."""
 
     def __init__(self, modules: Iterable[Module | None] | None = None) -> None:
         super().__init__()
@@ -108,8 +109,8 @@ class ModuleList(_Numbered):
         return super().__getitem__(index)
 
     def __repr__(self) -> str:
-        """Write one line for equal neighbours: `(0-5): 6 x Linear(...)`."""
-        runs: list[tuple[str, int, int]] = []  # (text, first index, last index)
+        """Return PyTorch's text, with one line for equal neighbours: `(0-5): 6 x Linear(...)`."""
+        runs: list[tuple[str, int, int]] = []  # each entry is (text, first index, last index)
         for place, text in enumerate(map(repr, self)):
             if runs and runs[-1][0] == text:
                 runs[-1] = (text, runs[-1][1], place)
@@ -125,14 +126,15 @@ class ModuleList(_Numbered):
 
 
 class _Named(Module):
-    """A container whose parts have names; `_held` are the parts."""
+    """A container whose parts have names. `_held` is the dict of its parts."""
 
     @property
     def _held(self) -> dict[str, Any]:
         raise NotImplementedError
 
     def update(self, parts: Any) -> None:
-        """Set parts. parts: a mapping or a module with names, or pairs of a name and a part."""
+        """Set several parts. parts: a mapping or a module with names, or pairs of a name and a
+        part."""
         try:
             given = [*(parts.items() if hasattr(parts, "items") else parts)]
         except TypeError:
@@ -143,7 +145,8 @@ class _Named(Module):
             self[name] = part
 
     def pop(self, name: Any, *default: Any) -> Any:
-        """Remove a part and return it. Raises: KeyError without such a part and default."""
+        """Remove a part and return it. If there is no such part, return the default. Raises:
+        KeyError if there is no default."""
         if name not in self and default:
             return default[0]
         part = self[name]
@@ -151,7 +154,7 @@ class _Named(Module):
         return part
 
     def popitem(self) -> tuple[Any, Any]:
-        """Remove the last part; return its name and the part."""
+        """Remove the last part. Return its name and the part."""
         name = next(reversed([*self]), None)
         if name is None:
             raise KeyError("popitem(): the container is empty")
@@ -190,7 +193,7 @@ class _Named(Module):
 
 
 class ModuleDict(_Named):
-    """Modules by name."""
+    """A dict of modules by name."""
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()
@@ -205,7 +208,8 @@ class ModuleDict(_Named):
 
 
 class ParameterList(Module):
-    """A list of parameters; tensors become Parameters. Other values are attributes of the list."""
+    """A list of parameters. Tensors become Parameters. Other values are kept as attributes of the
+    list."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -215,7 +219,7 @@ class ParameterList(Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        vars(self).setdefault("_size", len(self._parameters))  # older pickles lack it
+        vars(self).setdefault("_size", len(self._parameters))  # older pickles lack the size
 
     def append(self, value: Any) -> Self:
         self._size += 1
@@ -250,7 +254,8 @@ class ParameterList(Module):
 
 
 class ParameterDict(_Named):
-    """Parameters by name; tensors become Parameters. Other values are attributes of the dict."""
+    """A dict of parameters by name. Tensors become Parameters. Other values are kept as attributes
+    of the dict."""
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()
@@ -259,7 +264,8 @@ class ParameterDict(_Named):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        vars(self).setdefault("_keys", dict.fromkeys(self._parameters))  # older pickles lack it
+        # older pickles lack the names
+        vars(self).setdefault("_keys", dict.fromkeys(self._parameters))
 
     @property
     def _held(self) -> dict[str, Any]:
@@ -281,14 +287,14 @@ class ParameterDict(_Named):
     get: Any = MutableMapping.get
 
     def update(self, parts: Any) -> None:
-        """Set parts, see `_Named.update`. Source: torch/nn/modules/container.py, which
+        """Set several parts: see `_Named.update`. Source: torch/nn/modules/container.py, which
         sorts the names of a plain mapping."""
         if isinstance(parts, Mapping) and not isinstance(parts, OrderedDict):
             parts = sorted(parts.items())
         super().update(parts)
 
     def setdefault(self, name: Any, default: Any = None) -> Any:
-        """Return a part; if there is none of this name, set it to `default` first."""
+        """Return the part of a name. If there is none, set it to `default` first."""
         if str(name) not in self._keys:
             self[name] = default
         return self[name]
@@ -326,7 +332,8 @@ def _parameter(value: Any) -> Any:
 
 
 def _listed(values: Iterable[tuple[Any, Any]], kind: Callable[[Any], Any]) -> str:
-    """Return a line for each value, in PyTorch's words. kind: a tensor's dtype or its type."""
+    """Return a line of text for each value, in PyTorch's wording. kind: returns the dtype or the
+    type of a tensor as text."""
     lines = []
     for name, p in values:
         shown = f"Object of type: {type(p).__name__}"

@@ -1,4 +1,4 @@
-"""Conv1d to Conv3d, and the transposed forms. Weights have PyTorch's layout."""
+"""Convolutions Conv1d to Conv3d, and their transposed forms. Weights have PyTorch's layout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PADDINGS = ("zeros", "reflect", "replicate", "circular")
 
 
 class _Conv(Module):
-    """Base of all convolutions.
+    """Base class of all convolutions.
 
     weight: (out_channels, in_channels / groups, *kernel_size); for a transposed form
     (in_channels, out_channels / groups, *kernel_size). bias: (out_channels).
@@ -75,7 +75,7 @@ class _Conv(Module):
             raise errors.must(name, "padding", "not be 'same' with a stride", self.stride)
 
     def _each(self, value: Any) -> tuple[int, ...]:
-        """A tuple with one number for each dimension."""
+        """Return a tuple with one number for each dimension."""
         return tuple(value) if isinstance(value, (tuple, list)) else (value,) * self.ndim
 
     def reset_parameters(self) -> None:
@@ -96,8 +96,8 @@ class _Conv(Module):
         return made
 
     def _around(self) -> list[int]:
-        """Return the padding on both sides of each dimension, the last dimension first, for
-        `pad`."""
+        """Return the padding on both sides of each dimension, the last dimension first, as `pad`
+        takes it."""
         found: list[int] = []
         for n in reversed(range(self.ndim)):
             if self.padding == "same":
@@ -138,7 +138,8 @@ class Conv3d(_Conv):
 
 
 class _ConvTranspose(_Conv):
-    """A transposed convolution: the gradient of a convolution with respect to its input."""
+    """A transposed convolution, which computes the gradient of a convolution with respect to its
+    input."""
 
     transposed = True
 
@@ -155,7 +156,8 @@ class _ConvTranspose(_Conv):
         self.output_padding: tuple[int, ...] = self._each(output_padding)
 
     def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
-        """output_size: selects among the possible sizes of the result's last dimensions."""
+        """Compute the transposed convolution. output_size: selects one of the possible sizes of the
+        result's last dimensions."""
         convolve: Any = getattr(F, f"conv_transpose{self.ndim}d")
         left_open = self._open(input, output_size)
         rest = (self.stride, self.padding, left_open, self.groups, self.dilation)

@@ -1,4 +1,4 @@
-"""Modules without parameters, each a function of gt.nn.functional with its options fixed."""
+"""Modules without parameters. Each calls a function of gt.nn.functional with fixed options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _REQUIRED: Any = object()
 
 
 class _Signature:
-    """The signature that `inspect.signature` and `help` show for a class with fixed options."""
+    """Computes the signature that `inspect.signature` and `help` show for a class with fixed
+    options."""
 
     def __get__(self, instance: object, kind: type[Fixed]) -> Signature:
 
@@ -31,13 +32,14 @@ class _Signature:
 
 @dataclass_transform()
 class Fixed(Module):
-    """A module that calls a function. Its attributes are the function's options, which are given by
-    position or by name.
+    """A module that calls a function. The function's options are attributes of the module, set by
+    the constructor.
 
-    function: its name in gt.nn.functional. shown: the options in `repr`; by default all.
+    function: the function's name in gt.nn.functional. shown: the options that `repr` shows, by
+    default all.
 
-    Our classes annotate their options, like dataclasses; `options` maps names to defaults.
-    Annotations of users' subclasses are ignored.
+    Classes of this package declare their options by annotations, like dataclasses. `options` maps
+    each option's name to its default. Annotations of users' subclasses are ignored.
     """
 
     function: ClassVar[str]
@@ -57,7 +59,7 @@ class Fixed(Module):
         cls.options = dict(cls.options)
         for name in [name for name, kind in own.items() if not kind.startswith("ClassVar")]:
             cls.options[name] = vars(cls).get(name, _REQUIRED)
-            # a class attribute of this name would hide a buffer
+            # A class attribute would hide a buffer of the same name.
             if name in vars(cls):
                 delattr(cls, name)
 
@@ -83,7 +85,7 @@ class Fixed(Module):
         self._complete()
 
     def _complete(self) -> None:
-        """Called after the options are set as attributes."""
+        """Finish the construction. Called when the options are set as attributes."""
 
     def forward(self, *inputs: Any) -> Any:
         function: Callable[..., Any] = getattr(F, self.function)
@@ -112,26 +114,26 @@ class Fixed(Module):
 
 
 class ReLU(Fixed, function="relu"):
-    """max(x, 0)."""
+    """Return max(x, 0) for each element x."""
 
     inplace: bool = False
 
 
 class ReLU6(Fixed, function="relu6"):
-    """min(max(x, 0), 6)."""
+    """Return min(max(x, 0), 6) for each element x."""
 
     inplace: bool = False
 
 
 class LeakyReLU(Fixed, function="leaky_relu"):
-    """x, multiplied by negative_slope where it is negative."""
+    """Return x for each element x >= 0, and negative_slope * x for x < 0."""
 
     negative_slope: float = 0.01
     inplace: bool = False
 
 
 class ELU(Fixed, function="elu"):
-    """x where it is not negative, alpha * (exp(x) - 1) where it is."""
+    """Return x for each element x >= 0, and alpha * (exp(x) - 1) for x < 0."""
 
     alpha: float = 1.0
     inplace: bool = False
@@ -151,33 +153,33 @@ class CELU(Fixed, function="celu"):
 
 
 class GELU(Fixed, function="gelu"):
-    """x times the normal distribution function of x."""
+    """Return each element x times the normal distribution function of x."""
 
     approximate: str = "none"
 
 
 class SiLU(Fixed, function="silu"):
-    """x * sigmoid(x)."""
+    """Return x * sigmoid(x) for each element x."""
 
     inplace: bool = False
 
 
 class Mish(Fixed, function="mish"):
-    """x * tanh(softplus(x))."""
+    """Return x * tanh(softplus(x)) for each element x."""
 
     inplace: bool = False
 
 
 class Sigmoid(Fixed, function="sigmoid"):
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x)) for each element x."""
 
 
 class Tanh(Fixed, function="tanh"):
-    """Hyperbolic tangent."""
+    """Return the hyperbolic tangent of each element."""
 
 
 class Hardtanh(Fixed, function="hardtanh"):
-    """x clamped to [min_val, max_val]."""
+    """Return each element, clamped to [min_val, max_val]."""
 
     min_val: float = -1.0
     max_val: float = 1.0
@@ -191,13 +193,13 @@ class Hardsigmoid(Fixed, function="hardsigmoid"):
 
 
 class Hardswish(Fixed, function="hardswish"):
-    """x * hardsigmoid(x)."""
+    """Return x * hardsigmoid(x) for each element x."""
 
     inplace: bool = False
 
 
 class Hardshrink(Fixed, function="hardshrink"):
-    """0 where x is in [-lambd, lambd], x elsewhere."""
+    """Return 0 for each element in [-lambd, lambd], and other elements unchanged."""
 
     lambd: float = 0.5
 
@@ -206,7 +208,7 @@ class Hardshrink(Fixed, function="hardshrink"):
 
 
 class Softshrink(Fixed, function="softshrink"):
-    """x moved towards 0 by lambd; 0 where x is in [-lambd, lambd]."""
+    """Move each element towards 0 by lambd. Elements in [-lambd, lambd] become 0."""
 
     lambd: float = 0.5
 
@@ -215,26 +217,26 @@ class Softshrink(Fixed, function="softshrink"):
 
 
 class Tanhshrink(Fixed, function="tanhshrink"):
-    """x - tanh(x)."""
+    """Return x - tanh(x) for each element x."""
 
 
 class Softplus(Fixed, function="softplus"):
-    """log(1 + exp(beta x)) / beta."""
+    """Return log(1 + exp(beta x)) / beta for each element x."""
 
     beta: float = 1.0
     threshold: float = 20.0
 
 
 class Softsign(Fixed, function="softsign"):
-    """x / (1 + |x|)."""
+    """Return x / (1 + |x|) for each element x."""
 
 
 class LogSigmoid(Fixed, function="logsigmoid"):
-    """log(sigmoid(x))."""
+    """Return log(sigmoid(x)) for each element x."""
 
 
 class Threshold(Fixed, function="threshold"):
-    """x where it is above the threshold, `value` elsewhere."""
+    """Return x for each element x above the threshold, and `value` for other elements."""
 
     threshold: float
     value: float
@@ -242,32 +244,32 @@ class Threshold(Fixed, function="threshold"):
 
 
 class GLU(Fixed, function="glu"):
-    """The first half along dim times the sigmoid of the second."""
+    """Return the first half along dim times the sigmoid of the second half."""
 
     dim: int = -1
 
 
 class Softmax(Fixed, function="softmax"):
-    """exp(x) divided by its sum along dim."""
+    """Return exp(x) divided by its sum along dim."""
 
     dim: int | None = None
 
 
 class Softmin(Fixed, function="softmin"):
-    """Softmax of -x."""
+    """Return softmax of -x along dim."""
 
     dim: int | None = None
 
 
 class LogSoftmax(Fixed, function="log_softmax"):
-    """log of softmax along dim."""
+    """Return the logarithm of softmax along dim."""
 
     dim: int | None = None
 
 
 class RReLU(Fixed, function="rrelu"):
-    """x, multiplied by a slope where it is negative. In training the slope is drawn between lower
-    and upper."""
+    """Multiply each negative element by a slope. In training, the slope is a random number between
+    lower and upper."""
 
     lower: float = 1 / 8
     upper: float = 1 / 3
@@ -278,7 +280,7 @@ class RReLU(Fixed, function="rrelu"):
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+    """Return softmax over the channels of (N, C, H, W) or (C, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in (3, 4):
@@ -290,14 +292,14 @@ class Softmax2d(Module):
 
 
 class CosineSimilarity(Fixed, function="cosine_similarity", shown=()):
-    """Cosine of the angle between two inputs along dim."""
+    """Return the cosine of the angle between two inputs along dim."""
 
     dim: int = 1
     eps: float = 1e-8
 
 
 class PairwiseDistance(Fixed, function="pairwise_distance", shown=()):
-    """p-norm of the difference along the last dimension."""
+    """Return the p-norm of the difference of two inputs along the last dimension."""
 
     p: float = 2.0
     eps: float = 1e-6
@@ -305,7 +307,7 @@ class PairwiseDistance(Fixed, function="pairwise_distance", shown=()):
 
 
 class LocalResponseNorm(Fixed, function="local_response_norm"):
-    """Each element divided by a norm over neighbouring channels."""
+    """Divide each element by a norm over neighbouring channels."""
 
     size: int
     alpha: float = 1e-4
@@ -340,7 +342,7 @@ class Unflatten(Fixed):
 
 
 class _Dropout(Fixed):
-    """Drops elements in training; returns its input in evaluation."""
+    """Base class of dropouts. In evaluation, the module returns its input."""
 
     p: float = 0.5
     inplace: bool = False
@@ -354,7 +356,7 @@ class _Dropout(Fixed):
 
 
 class Dropout(_Dropout, function="dropout"):
-    """Zero each element with probability p and divide the others by 1 - p."""
+    """Zero each element with probability p and divide the other elements by 1 - p."""
 
 
 class Dropout1d(_Dropout, function="dropout1d"):

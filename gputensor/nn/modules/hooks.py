@@ -1,5 +1,5 @@
-"""Hooks of modules: functions called around `forward`, the backward pass, `state_dict` and
-`load_state_dict`; and two methods by which a class stores further state.
+"""Hooks of modules: functions called before and after `forward`, the backward pass, `state_dict`
+and `load_state_dict`. Also two methods by which a class stores further state.
 
 Source: torch/nn/modules/module.py, torch/utils/hooks.py.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FlaggedHooks(HookDict):
-    """Hooks of one kind. flags: id of a hook -> its options, if it has any."""
+    """Hooks of one kind. flags: id of a hook -> the hook's options, for hooks that have options."""
 
     __slots__ = ("flags",)
     flags: dict[int, int]
@@ -31,22 +31,22 @@ class FlaggedHooks(HookDict):
 
 
 def with_flags(hooks: dict[int, Any]) -> list[tuple[Any, int]]:
-    """Return (hook, flag) of each hook. A program may have replaced gputensor's dict by a plain
-    dict."""
+    """Return (hook, flag) of each hook. Also accepts a plain dict, because a program may have
+    replaced gputensor's dict."""
     flags = getattr(hooks, "flags", {})
     return [(hook, flags.get(key, 0)) for key, hook in hooks.items()]
 
 
-# The empty dict that all modules share for each kind of hook that they do not have.
+# An empty dict. All modules without hooks of one of the following kinds share it.
 _NONE = FlaggedHooks()
 _WITH_KWARGS, _ALWAYS = 1, 2
 
 
 class Hooks:
-    """Base of Module: its hooks, and the registration of each kind of them."""
+    """Base class of Module: its hooks, and a method that registers each kind of hook."""
 
-    # Hooks of all modules. A module without hooks refers to the same dict, so that a call checks
-    # one dict only.
+    # Hooks of all modules. A module without hooks of its own refers to the same dict, so that a
+    # call checks only one dict.
     _forward_pre_hooks: dict[int, Any] = FlaggedHooks()
     _forward_hooks: dict[int, Any] = FlaggedHooks()
     _backward_pre_hooks: dict[int, Any] = FlaggedHooks()
@@ -80,15 +80,15 @@ class Hooks:
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs
-        are computed. If it does not return None, its result replaces grad_input.
+        have been computed. If the hook does not return None, its result replaces grad_input.
 
-        grad_input has an entry for each positional argument of `forward`, grad_output one for each
-        of its results; None for an entry that is not a tensor or has no gradient. In-place
-        operators must not write to the module's inputs or results afterwards.
+        grad_input has an entry for each positional argument of `forward`, and grad_output has one
+        for each result. The entry is None for a value that is not a tensor or has no gradient.
+        After the call, in-place operators must not write to the module's inputs or results.
         """
         return self._hook("_backward_hooks", hook, prepend)
 
-    # PyTorch's older hook gets gradients of the module's last operator only.
+    # In PyTorch, hooks of the older method only get the gradients of the module's last operator.
     register_backward_hook = register_full_backward_hook
 
     def register_full_backward_pre_hook(
@@ -104,18 +104,20 @@ class Hooks:
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata)` after `state_dict` has read the
-        module and its submodules; the hook may change the state."""
+        module and its submodules. The hook may change state_dict."""
         return self._hook("_state_dict_hooks", hook)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Like `register_state_dict_post_hook`, but the hook may return another state."""
+        """Like `register_state_dict_post_hook`, but the hook may return another state dict, which
+        replaces the first."""
         return self._hook("_state_dict_hooks", hook, False, True)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
         unexpected_keys, error_msgs)` before `load_state_dict` reads names, for programs that rename
         entries of old files. state_dict: a copy, which the hook may change. prefix: the prefix of
-        this module's names in it. Entries that the hook adds to the three lists are reported."""
+        this module's names in state_dict. Entries that the hook adds to the three lists are
+        reported."""
         return self._hook("_load_state_dict_pre_hooks", hook, False, True)
 
     def _register_load_state_dict_pre_hook(
@@ -127,23 +129,24 @@ class Hooks:
         return self._hook("_load_state_dict_pre_hooks", hook, False, with_module)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, incompatible_keys)` after `load_state_dict` has copied values. Names
-        that the hook removes from the two lists are not reported with `strict`."""
+        """Call `hook(module, incompatible_keys)` after `load_state_dict` has copied values. With
+        `strict`, names that the hook removes from the two lists are not reported."""
         return self._hook("_load_state_dict_post_hooks", hook)
 
     def get_extra_state(self) -> Any:
         """Return state other than tensors, for `state_dict`. A class that overrides this method
-        must override `set_extra_state`, too. Raises: NotImplementedError unless overridden."""
+        must also override `set_extra_state`. Raises: NotImplementedError unless overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no get_extra_state")
 
     def set_extra_state(self, state: Any) -> None:
-        """Restore the state that `get_extra_state` returned. `load_state_dict` calls it."""
+        """Restore the state that `get_extra_state` returned. Called by `load_state_dict`."""
         raise NotImplementedError(f"{type(self).__name__} has no set_extra_state")
 
     def _hook(
         self, kind: str, hook: Any, prepend: bool = False, flag: int = False
     ) -> RemovableHandle:
-        """Register a hook. flag: for `with_kwargs` or `with_module`."""
+        """Register a hook. flag: the options of the hook, such as `with_kwargs` or
+        `with_module`."""
         hooks = self.__dict__.get(kind)
         if hooks is None:
             hooks = self.__dict__[kind] = FlaggedHooks()
@@ -154,7 +157,8 @@ class Hooks:
         return with_flags(getattr(Hooks, kind)) + with_flags(self.__dict__.get(kind, {}))
 
     def _finished(self, args: Any, kwargs: Any, result: Any, ran: list[Any]) -> Any:
-        """Return the result after the forward hooks. ran: receives the hooks that were called."""
+        """Call the forward hooks and return the result, which they may replace. ran: a list to
+        which the called hooks are added."""
         for hook, flag in self._hooks("_forward_hooks"):
             ran.append(hook)
             given = (self, args, kwargs, result) if flag & _WITH_KWARGS else (self, args, result)
@@ -163,7 +167,7 @@ class Hooks:
         return result
 
     def _failed(self, args: Any, kwargs: Any, ran: list[Any]) -> None:
-        """Call the forward hooks with `always_call` after an error."""
+        """Call the forward hooks registered with `always_call`, after an error."""
         for hook, flag in self._hooks("_forward_hooks"):
             if flag & _ALWAYS and hook not in ran:
                 try:
@@ -185,14 +189,16 @@ def _added(hooks: Any, hook: Any, prepend: bool, flag: int) -> RemovableHandle:
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, args)` before the `forward` of every module, before its own hooks."""
+    """Call `hook(module, args)` before the `forward` of every module. It runs before the module's
+    own hooks."""
     return _added(Hooks._forward_pre_hooks, hook, False, False)
 
 
 def register_module_forward_hook(
     hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
-    """Call `hook(module, args, result)` after the `forward` of every module, before its own hooks.
+    """Call `hook(module, args, result)` after the `forward` of every module. It runs before the
+    module's own hooks.
 
     See `Module.register_forward_hook`.
     """
@@ -213,12 +219,12 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 
 register_module_backward_hook = register_module_full_backward_hook
 
-# Kind of registration -> the hooks that are called for it.
+# Kind of attribute -> the hooks that are called when a module registers one.
 REGISTERED = {kind: HookDict() for kind in ("_parameters", "_buffers", "_modules")}
 
 
 def registered(module: Any, kind: str, name: str, value: Any) -> Any:
-    """Return the value to register, after the hooks have changed it."""
+    """Return the value to register. The hooks may replace the given value."""
     for hook in list(REGISTERED[kind].values()):
         found = hook(module, name, value)
         value = value if found is None else found
@@ -300,7 +306,7 @@ class BackwardHooks:
         for hook in self.before:
             grads = self._replaced("grad_output", hook(self.module, grads), grads)
         self.grad_output = grads
-        if not self.has_inputs:  # call the hooks now, because no gradient reaches the inputs
+        if not self.has_inputs:  # no gradient reaches the inputs, so call the hooks now
             for hook in self.after:
                 if hook(self.module, (), grads) is not None:
                     rule = "return None where no input requires grad"
@@ -323,7 +329,8 @@ class BackwardHooks:
 
 
 class _Passed(Function):
-    """The identity, with a function that may replace the gradients."""
+    """The identity function in forward. In backward, it calls a function that may replace the
+    gradients."""
 
     @staticmethod
     def forward(ctx: Any, take: Any, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -1,7 +1,7 @@
-"""Lazy modules: the first input determines the sizes; then the module's class becomes the usual
-one.
+"""Lazy modules: the first input determines the sizes of parameters. Then the module's class changes
+to the class without "Lazy".
 
-Source: torch/nn/modules/lazy.py, and the Lazy classes beside linear.py, conv.py, batchnorm.py.
+Source: torch/nn/modules/lazy.py, and the Lazy classes in linear.py, conv.py and batchnorm.py.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from .module import Module
 
 
 class LazyModuleMixin(Module):
-    """A mixin, listed before a module's base class: the first input determines the sizes of
-    parameters.
+    """A mixin for lazy modules, listed before the module's base class. The first input determines
+    the sizes of the parameters.
 
-    A subclass sets `cls_to_become`, its class after the first input, and `_size`, the attribute
-    that the first input sets; `_shaped` returns the sizes of uninitialized parameters.
+    A subclass sets `cls_to_become`, the module's class after the first input, and `_size`, the name
+    of the attribute that the first input determines. `_shaped` returns the sizes of uninitialized
+    parameters.
     """
 
     cls_to_become: ClassVar[type[Module]]
     _size: ClassVar[str]
-    _channel: ClassVar[int] = 1  # the dimension of the input that gives the size
+    _channel: ClassVar[int] = 1  # the dimension of the input whose size is read
 
     def _postpone(self, device: Any, dtype: Any, *names: str) -> None:
         """Make these parameters and buffers uninitialized; the first forward determines their

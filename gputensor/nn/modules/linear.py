@@ -15,7 +15,7 @@ from .module import Module
 
 
 class Identity(Module):
-    """Returns its input; the constructor takes any arguments."""
+    """Return the input unchanged. The constructor accepts any arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -25,7 +25,8 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """input @ weight.T + bias; weight (out_features, in_features), bias (out_features)."""
+    """Return input @ weight.T + bias. Parameters: weight (out_features, in_features), bias
+    (out_features)."""
 
     in_features: int
     out_features: int
@@ -57,7 +58,8 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """input1 @ weight[k] @ input2 + bias for each k; weight (out, in1, in2)."""
+    """Return input1 @ weight[k] @ input2 + bias[k] for each k. Parameters: weight (out, in1, in2),
+    bias (out)."""
 
     in1_features: int
     in2_features: int
@@ -89,10 +91,11 @@ class Bilinear(Module):
 
 
 class Embedding(Module):
-    """Rows of a table at indices; weight (num_embeddings, embedding_dim).
+    """Return rows of a table at the given indices. Parameters: weight (num_embeddings,
+    embedding_dim), the table.
 
-    padding_idx: a row that gets no gradient and begins as zeros. max_norm: the rows that are looked
-    up are scaled down to this norm, in place.
+    padding_idx: the index of a row that is initially zero and gets no gradient. max_norm: the rows
+    that are looked up are scaled down to this norm, in place.
     """
 
     num_embeddings: int
@@ -139,7 +142,7 @@ class Embedding(Module):
         max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Embedding:  # fmt: skip
-        """An Embedding of an existing table."""
+        """Make an Embedding of an existing table."""
         rows, columns = embeddings.shape
         return cls(
             rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
@@ -163,8 +166,8 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Embedding):
-    """The mean, sum or max of rows of a table in each bag of indices. Bags are the rows of a 2-d
-    input, or the parts of a 1-d input that begin at offsets."""
+    """Return the mean, sum or max of the rows of a table in each bag of indices. Bags are the rows
+    of a 2-d input, or the parts of a 1-d input that begin at offsets."""
 
     mode: str
     include_last_offset: bool
@@ -187,7 +190,7 @@ class EmbeddingBag(Embedding):
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
         sparse: bool = False, include_last_offset: bool = False, padding_idx: int | None = None,
     ) -> EmbeddingBag:  # fmt: skip
-        """An EmbeddingBag of an existing table."""
+        """Make an EmbeddingBag of an existing table."""
         rows, columns = embeddings.shape
         made = cls(
             rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
@@ -210,7 +213,8 @@ class EmbeddingBag(Embedding):
 
 
 class PReLU(Module):
-    """x, multiplied by a learned weight where it is negative; weight (num_parameters)."""
+    """Multiply each negative element by a learned slope. Parameters: weight (num_parameters), the
+    slopes."""
 
     num_parameters: int
     init: float

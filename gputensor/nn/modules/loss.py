@@ -1,4 +1,5 @@
-"""Loss modules: functions of gt.nn.functional with fixed options, and losses with parameters."""
+"""Loss modules: functions of gt.nn.functional with fixed options, and losses that have
+parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from .module import Module
 
 
 class _WithOptions(Fixed):
-    """A loss function with fixed options; its weights are buffers."""
+    """Base class of losses with fixed options. Their weights are buffers."""
 
     def _complete(self) -> None:
         for name in ("weight", "pos_weight"):
@@ -30,7 +31,8 @@ class _WithOptions(Fixed):
 
 
 class _Loss(_WithOptions):
-    """A loss with PyTorch's deprecated options size_average and reduce, and reduction."""
+    """Base class of losses with the option `reduction` and PyTorch's deprecated options
+    `size_average` and `reduce`."""
 
     size_average: bool | None = None
     reduce: bool | None = None
@@ -38,7 +40,7 @@ class _Loss(_WithOptions):
 
 
 class _WeightedLoss(_WithOptions):
-    """A loss with a weight for each class or element."""
+    """Base class of losses with a weight for each class or element."""
 
     weight: Tensor | None = None
     size_average: bool | None = None
@@ -47,7 +49,7 @@ class _WeightedLoss(_WithOptions):
 
 
 class _MarginLoss(_WithOptions):
-    """A loss with a margin between the scores of two targets."""
+    """Base class of losses with a margin between the scores of two targets."""
 
     margin: float = 0.0
     size_average: bool | None = None
@@ -64,7 +66,7 @@ class L1Loss(_Loss, function="l1_loss"):
 
 
 class _ClassLoss(_WithOptions):
-    """A loss of target classes, of which one may be ignored."""
+    """Base class of losses of target classes. One class may be ignored."""
 
     weight: Tensor | None = None
     size_average: bool | None = None
@@ -100,7 +102,8 @@ class KLDivLoss(_Loss, function="kl_div"):
 
 
 class HuberLoss(_WithOptions, function="huber_loss"):
-    """Half the squared difference below delta, linear above it."""
+    """Half the squared difference if the difference is below delta, otherwise a linear function of
+    it."""
 
     reduction: str = "mean"
     delta: float = 1.0
@@ -128,7 +131,8 @@ class PoissonNLLLoss(_WithOptions, function="poisson_nll_loss"):
 
 
 class MarginRankingLoss(_MarginLoss, function="margin_ranking_loss"):
-    """max(0, -y (x1 - x2) + margin): x1 should rank above x2 where y is 1, below where y is -1."""
+    """max(0, -y (x1 - x2) + margin): x1 should rank above x2 for target y = 1, and below x2 for y =
+    -1."""
 
 
 class CosineEmbeddingLoss(_MarginLoss, function="cosine_embedding_loss"):
@@ -148,7 +152,7 @@ class TripletMarginLoss(_WithOptions, function="triplet_margin_loss"):
 
 
 class MultiMarginLoss(_WithOptions, function="multi_margin_loss"):
-    """Multi-class hinge loss: the target's score should exceed the others by margin."""
+    """Multi-class hinge loss: the score of the target should exceed the other scores by margin."""
 
     p: int = 1
     margin: float = 1.0
@@ -159,7 +163,7 @@ class MultiMarginLoss(_WithOptions, function="multi_margin_loss"):
 
 
 class MultiLabelMarginLoss(_Loss, function="multilabel_margin_loss"):
-    """Multi-label hinge loss: the scores of the targets should exceed the others by 1."""
+    """Multi-label hinge loss: the scores of the targets should exceed the other scores by 1."""
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss, function="multilabel_soft_margin_loss"):
@@ -198,7 +202,7 @@ class CTCLoss(_WithOptions, function="ctc_loss"):
 
 
 class NLLLoss2d(NLLLoss):
-    """NLLLoss under its older name."""
+    """NLLLoss. This is an older name."""
 
 
 # --- with parameters ------------------------------------------------------------------------------
@@ -254,16 +258,18 @@ class LinearCrossEntropyLoss(Module):
 
 
 class AdaptiveLogSoftmax(NamedTuple):
-    """Result of AdaptiveLogSoftmaxWithLoss: the log-probability of each target, and the loss."""
+    """The result of AdaptiveLogSoftmaxWithLoss: the log-probability of each target, and the
+    loss."""
 
     output: Tensor
     loss: Tensor
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Log-probabilities of many classes; frequent classes come first and cost least.
+    """Log-probabilities of many classes. Frequent classes have the lowest numbers and the least
+    cost.
 
-    cutoffs: ascending first classes of each cluster after the shortlist. Cluster i has
+    cutoffs: the first class of each cluster after the shortlist, ascending. Cluster i has
         in_features / div_value**(i + 1) features.
     """
 
@@ -305,14 +311,15 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def reset_parameters(self) -> None:
-        """Initialise all weights again."""
+        """Initialise all weights anew."""
         self.head.reset_parameters()
         for inner, outer in self.tail:
             inner.reset_parameters()
             outer.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> AdaptiveLogSoftmax:
-        """input_: (N, in_features) or (in_features). target_: classes, (N) or ()."""
+        """Return the log-probability of each target, and the loss. input_: (N, in_features) or
+        (in_features). target_: classes, (N) or ()."""
         op, ndim = type(self).__name__, target_.ndim
         if ndim > 1 or input_.ndim != ndim + 1 or ndim and len(input_) != len(target_):
             rule = "be (N) for an input (N, in_features), or 0-d for one without N"
@@ -336,7 +343,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return AdaptiveLogSoftmax(output, (-output).mean())
 
     def _check(self, target: Tensor) -> None:
-        """Check the targets. Waits for their values, as PyTorch does."""
+        """Raise an error for a target outside the classes. Waits for the values of the targets, as
+        PyTorch does."""
         outside = target[(target < 0) | (target >= self.n_classes)]
         if outside.numel():
             rule, got = f"hold classes in [0, {self.n_classes - 1}]", str(outside[0].item())
@@ -351,11 +359,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return calls.cat([head[:, : self.shortlist_size], *parts], 1)
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """(N, n_classes): log-probabilities of all classes."""
+        """Return the log-probabilities of all classes, (N, n_classes)."""
         return self._of_all(input, self.head(input))
 
     def predict(self, input: Tensor) -> Tensor:
-        """The most probable class of each sample, (N)."""
+        """Return the most probable class of each sample, (N)."""
         head_output = self.head(input)
         first = calls.argmax(head_output, 1)
         return calls.where_self(

@@ -1,4 +1,4 @@
-"""Module: a tree of parameters, buffers and further modules, and a `forward` over them.
+"""Module: a tree of parameters, buffers and submodules, with a `forward` that computes with them.
 
 Source: torch/nn/modules/module.py.
 """
@@ -22,18 +22,18 @@ from .hooks import BackwardHooks, Hooks, registered
 from .state import IncompatibleKeys, joined, load_own, load_state, save_own, saved_state
 
 _OURS = ("gputensor.nn.modules.", "gputensor.parallel.")
-# A Module's special dicts -> the class of their values.
+# Attributes of a Module that contain registered values -> the class of these values.
 _KINDS = {"_parameters": Parameter, "_modules": None, "_buffers": Tensor}
 
 
 class Module(Hooks):
-    """Base of all networks: assign Parameters, Buffers and Modules, and define `forward`.
+    """Base of all networks, which assign Parameters, Buffers and Modules and define `forward`.
 
-    training: True after `train()`, False after `eval()`; read by Dropout and norms.
+    training: True after `train()`, False after `eval()`. Dropout and norms read it.
     """
 
     training: bool
-    _version: int = 1  # the version of the class's entries in a state, for `_load_from_state_dict`
+    _version: int = 1  # version of the entries that the class saves (`_load_from_state_dict`)
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
@@ -47,7 +47,7 @@ class Module(Hooks):
         set_("_non_persistent_buffers_set", set())
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make errors of our constructors name the argument."""
+        """Let errors of our modules' constructors name the wrong argument."""
         super().__init_subclass__(**kwargs)
         declare_constructor(cls, _OURS)
 
@@ -96,7 +96,7 @@ class Module(Hooks):
         elif isinstance(value, Parameter):
             self.register_parameter(name, value)
         elif isinstance(value, Module):
-            # Unlike add_module, it does not check the attributes of the class.
+            # Unlike add_module, an assignment may hide an attribute of the class.
             self._release(name, "_modules")
             slots["_modules"][name] = registered(self, "_modules", name, value)
         elif isinstance(value, Buffer):
@@ -138,7 +138,7 @@ class Module(Hooks):
         return sorted({*super().__dir__(), *(name for kind in _KINDS for name in vars(self)[kind])})
 
     def _claim(self, what: str, name: str, kind: str) -> None:
-        """Reserve a name for one kind of attribute. Raises: ArgumentValueError for a bad name."""
+        """Free a name for an attribute of this kind. Raises: ArgumentValueError for a bad name."""
         if not isinstance(name, str):
             raise errors.wrong_type(what, "name", "be a str", name)
         if not name or "." in name:
@@ -151,14 +151,14 @@ class Module(Hooks):
         self._release(name, kind)
 
     def _release(self, name: str, kind: str) -> None:
-        """Remove an attribute whose name will be used for another kind of attribute."""
+        """Remove attributes of other kinds with this name."""
         self.__dict__.pop(name, None)
         for other in _KINDS:
             if other != kind:
                 self.__dict__[other].pop(name, None)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Register a Parameter, or None if the parameter is left out."""
+        """Register a Parameter, or None for a parameter that is absent."""
         if param is not None and not isinstance(param, Parameter):
             raise errors.wrong_type("register_parameter", "param", "be a Parameter or None", param)
         if param is not None and not param.is_leaf:
@@ -169,7 +169,7 @@ class Module(Hooks):
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Register a tensor that is no parameter: `to()` moves it, `state_dict()` contains it."""
+        """Register a tensor that is not a parameter. `to()` and `state_dict()` include it."""
         if tensor is not None and not isinstance(tensor, Tensor):
             raise errors.wrong_type("register_buffer", "tensor", "be a Tensor or None", tensor)
         self._claim("register_buffer", name, "_buffers")
@@ -178,7 +178,7 @@ class Module(Hooks):
         (apart.discard if persistent else apart.add)(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Register a module, or None if the module is left out."""
+        """Register a module, or None for a module that is absent."""
         if module is not None and not isinstance(module, Module):
             raise errors.wrong_type("add_module", "module", "be a Module or None", module)
         self._claim("add_module", name, "_modules")
@@ -272,10 +272,10 @@ class Module(Hooks):
         return found
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Set the module at a path such as `layers.0`; with `strict` it must exist.
+        """Set the module at a path such as `layers.0`. With `strict`, the path must exist already.
 
-        Raises: AttributeError if a part of the path is no module, or with `strict` if the path does
-        not exist.
+        Raises: AttributeError if a part of the path is not a module. With `strict`, also if the
+        path does not exist.
         """
         path, _, name = target.rpartition(".")
         if not isinstance(module, Module):
@@ -287,15 +287,15 @@ class Module(Hooks):
     # --- all modules and tensors ----------------------------------------------------------------
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
-        """Call `fn` with every submodule, then with this module."""
+        """Call `fn` with every submodule and then with this module."""
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace every parameter, gradient and buffer by `fn` of it; parameters remain the same
-        objects."""
+        """Replace the data of every parameter, gradient and buffer by `fn` of it. Parameters remain
+        the same objects."""
         for module in self.modules() if recurse else [self]:
             for param in module._parameters.values():
                 if param is not None:
@@ -316,9 +316,9 @@ class Module(Hooks):
         self, *args: Any, device: Any = None, dtype: _dtype | None = None,
         non_blocking: bool = False, memory_format: Any = None,
     ) -> Self:  # fmt: skip
-        """Move to a device, and cast floating tensors: `to(device, dtype)`, `to(dtype)`,
-        `to(tensor)`. `to(memory_format=...)` changes the layout of tensors with 4 or 5
-        dimensions."""
+        """Move to a device and cast floating tensors: `to(device, dtype)`, `to(dtype)`,
+        `to(tensor)`. `to(memory_format=...)` changes the strides of tensors with 4 or 5 dimensions.
+        """
         place, element, is_late = parse_to(args, device, dtype, non_blocking)
         if element is not None and element.category < FLOATING:
             raise errors.wrong_type("to", "dtype", "be a floating or complex dtype", element)
@@ -334,7 +334,7 @@ class Module(Hooks):
         return self._apply(moved)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
-        """Move to a device without copying values: the new memory is uninitialised."""
+        """Move to a device without copying values. The new memory is uninitialised."""
         from ..._generated.functions import empty_like
 
         return self._apply(lambda x: empty_like(x, device=device), recurse)
@@ -364,7 +364,7 @@ class Module(Hooks):
         return self._cast("bfloat16")
 
     def type(self, dst_type: Any) -> Self:
-        """Cast all parameters and buffers, as `Tensor.type` does."""
+        """Cast all parameters and buffers, as `Tensor.type` does for one tensor."""
         return self._apply(lambda x: x.type(dst_type))
 
     def share_memory(self) -> Self:
@@ -372,7 +372,7 @@ class Module(Hooks):
         return self._apply(lambda x: x.share_memory_())
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Does nothing; PyTorch's programs may call it. Modules are not compiled."""
+        """Do nothing: modules are not compiled. PyTorch programs may call this method."""
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode on all modules: Dropout drops, norms use the batch's statistics."""
@@ -405,9 +405,9 @@ class Module(Hooks):
         self, *, destination: dict[str, Any] | None = None, prefix: str = "",
         keep_vars: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
-        """Return parameters and persistent buffers by name. They are the tensors themselves,
-        without history unless `keep_vars`. `gt.save` and safetensors accept the result. Its
-        attribute `_metadata` has the version of each module's class."""
+        """Return parameters and persistent buffers by name. The values are the tensors themselves,
+        detached unless `keep_vars`. `gt.save` and safetensors accept the result. Its attribute
+        `_metadata` has the version of each module's class."""
         if destination is None:
             made: Any = OrderedDict()
             made._metadata = OrderedDict()
@@ -417,19 +417,21 @@ class Module(Hooks):
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
-        """Write the module's own entries, without those of its children, into a state. A class may
-        override it."""
+        """Write the module's own entries, without those of its submodules, to a state dict. A class
+        may override it."""
         save_own(self, destination, prefix, keep_vars)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any],
         strict: bool, missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
     ) -> None:  # fmt: skip
-        """Load the module's own entries, without those of its children, from a state. A class may
-        override it to change entries from files of former versions, and then call super().
+        """Load the module's own entries, without those of its submodules, from a state dict. A
+        class may override it to change entries of files from earlier versions, and then call
+        super().
 
-        local_metadata["version"]: `_version` of the class when the state was saved; absent from
-        states without metadata. missing_keys, unexpected_keys, error_msgs: lists to extend.
+        local_metadata["version"]: the `_version` of the class when the state was saved. It is
+        absent from states without metadata. missing_keys, unexpected_keys, error_msgs: lists to
+        extend.
         """
         load_own(
             self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
@@ -437,7 +439,7 @@ class Module(Hooks):
         )  # fmt: skip
 
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
-        """Return a module's own entries of a state."""
+        """Return a module's own entries for a state dict."""
         for name, value in itertools.chain(self._parameters.items(), self._buffers.items()):
             if value is not None and name not in self._non_persistent_buffers_set:
                 yield name, value
@@ -448,8 +450,8 @@ class Module(Hooks):
         """Copy tensors into the parameters and buffers of the same names. With `assign`, use the
         tensors themselves.
 
-        Names and shapes are PyTorch's, so a state of torch's modules fits, as gputensor tensors or
-        ndarrays.
+        Names and shapes are PyTorch's, so the values of torch's state dicts fit, as
+        gputensor tensors or ndarrays.
         Raises: ArgumentValueError, before any change, for different shapes, and with `strict` for
             missing or unexpected names.
         """
@@ -458,7 +460,7 @@ class Module(Hooks):
     # --- repr -------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """The text between the brackets of `repr`."""
+        """Return the text between the brackets of `repr`."""
         return ""
 
     def _get_name(self) -> str:
@@ -482,8 +484,8 @@ def indented(text: str) -> str:
 def parse_to(
     args: tuple[Any, ...], device: Any, dtype: Any, non_blocking: bool
 ) -> tuple[_device | None, _dtype | None, bool]:
-    """Return device, dtype and non_blocking for the arguments of `to`. args: the positional ones. A
-    tensor among them gives its device and dtype."""
+    """Return device, dtype and non_blocking for the arguments of `to`. args: the positional
+    arguments. A tensor among them gives its device and dtype."""
     for given in args:
         if isinstance(given, Tensor):
             device, dtype = given.device, given.dtype

@@ -1,4 +1,4 @@
-"""Normalization over the batch, over groups of channels, and over the last dimensions."""
+"""Normalization modules: over the batch, over groups of channels, and over the last dimensions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def _sizes(given: Ints) -> tuple[int, ...]:
 
 
 class _Affine(Module):
-    """Base of norms that have a weight and a bias for each feature; None if `affine` is False."""
+    """Base class of norms with a weight and a bias for each feature. Both are None if `affine` is
+    False."""
 
     def _register(self, wanted: bool, sizes: Any, bias: bool, device: Any, dtype: Any) -> None:
         made: Any = {"device": device, "dtype": dtype}
@@ -37,12 +38,12 @@ class _Affine(Module):
 
 
 class _BatchNorm(_Affine):
-    """(x - mean) / sqrt(var + eps) * weight + bias by channel. Training uses the batch's
+    """(x - mean) / sqrt(var + eps) * weight + bias for each channel. Training uses the batch's
     statistics, evaluation the running statistics. momentum: the weight of a batch in the running
-    averages; None for a cumulative average."""
+    averages; None means a cumulative average."""
 
     ndims: ClassVar[tuple[int, ...]]
-    _version = 2  # version 1 had no num_batches_tracked
+    _version = 2  # states of version 1 had no num_batches_tracked
     num_features: int
     eps: float
     momentum: float | None
@@ -71,7 +72,8 @@ class _BatchNorm(_Affine):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
     ) -> None:
-        """Load a state; files of version 1 lack `num_batches_tracked`, which is added."""
+        """Load a state. A state of version 1 has no `num_batches_tracked`, so this entry is
+        added."""
         name = prefix + "num_batches_tracked"
         if (local_metadata.get("version") or 1) < 2 and self.track_running_stats:
             state_dict.setdefault(name, self.num_batches_tracked)
@@ -83,7 +85,8 @@ class _BatchNorm(_Affine):
             raise errors.wrong_shape(type(self).__name__, "input", rule, input)
 
     def _average(self) -> float:
-        """Return the weight of this batch in the running averages; count the batch in training."""
+        """Return the weight of this batch in the running averages. In training, also count the
+        batch."""
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
@@ -91,7 +94,7 @@ class _BatchNorm(_Affine):
         return self.momentum or 0.0
 
     def reset_running_stats(self) -> None:
-        """Reset the running statistics."""
+        """Reset the running statistics to their initial values."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
@@ -176,7 +179,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class GroupNorm(_Affine):
-    """Group normalization: over groups of channels of each sample."""
+    """Group normalization: each group of channels of each sample is normalized."""
 
     num_groups: int
     num_channels: int
@@ -204,7 +207,7 @@ class GroupNorm(_Affine):
 
 
 class LayerNorm(_Affine):
-    """Layer normalization over the last dimensions, of sizes `normalized_shape`."""
+    """Layer normalization over the last dimensions, whose sizes are `normalized_shape`."""
 
     eps: float
     elementwise_affine: bool
@@ -229,7 +232,7 @@ class LayerNorm(_Affine):
 
 
 class RMSNorm(_Affine):
-    """x divided by its root mean square over the last dimensions, times weight."""
+    """Return x divided by its root mean square over the last dimensions, times weight."""
 
     eps: float | None
     elementwise_affine: bool

@@ -13,7 +13,7 @@ from .functional import Fixed
 
 
 class _Windows(Fixed):
-    """A pool. The stride is by default the size of the kernel."""
+    """Base class of pools. The default stride is the size of the kernel."""
 
     kernel_size: Ints
     stride: Ints | None = None
@@ -123,7 +123,8 @@ class LPPool3d(_LPPool, function="lp_pool3d"):
 
 
 class _MaxUnpool(_Windows, shown=("kernel_size", "stride", "padding")):
-    """Elements at the indices of a max pool; output_size chooses among possible sizes."""
+    """Base class of unpooling: elements are placed at the indices of a max pool. output_size
+    selects one of the possible sizes."""
 
     padding: Ints = 0
 
@@ -154,8 +155,8 @@ class MaxUnpool3d(_MaxUnpool, function="max_unpool3d"):
 
 
 class _FractionalMaxPool(Fixed, shown=()):
-    """Maxima over windows at random positions. They are drawn for each plane, unless they are
-    given."""
+    """Maxima over windows at random positions. The positions are random for each plane, unless
+    _random_samples gives them."""
 
     kernel_size: Ints
     output_size: Ints | None = None

@@ -1,8 +1,7 @@
 """RNN, LSTM and GRU, and their single steps: RNNCell, LSTMCell, GRUCell.
 
-A layer is one operator, `_rnn_layer`, over all steps in each direction. LSTMCell and GRUCell are
-layers of one step. In a packed sequence, each step has one row for each sequence that has not
-ended.
+A layer calls one operator, `_rnn_layer`, for all steps of each direction. LSTMCell and GRUCell call
+it for one step. In a packed sequence, each step has one row for each sequence that has not ended.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from ..utils.rnn import PackedSequence
 from .container import check_layers
 from .module import Module
 
-# The state between steps: the hidden state, and the cell state of an LSTM.
+# The state between two steps: the hidden state and, for an LSTM, the cell state.
 State = tuple[Tensor, ...]
 
 
 class _Kind(Module):
-    """The common part of layers and cells. gates: the number of weight rows for each hidden unit.
-    is_lower: True if results have autocast's dtype on the CPU, as in PyTorch."""
+    """Base class of layers and cells. gates: the number of weight rows for each hidden unit.
+    is_lower: True if results on the CPU have autocast's dtype, as in PyTorch."""
 
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
@@ -38,15 +37,15 @@ class _Kind(Module):
     bias: bool
 
     def _mode(self) -> str:
-        """Return the kind of layer, in the form that the operator takes."""
+        """Return the name of the kind of layer that the operator takes."""
         raise NotImplementedError
 
     def _call(
         self, x: Tensor, name: str, state: Sequence[Tensor | None], reverse: bool,
         sizes: Sequence[int],
     ) -> tuple[Tensor, State]:  # fmt: skip
-        """Run one direction, whose weights' names end in `name`. Return the output and the last
-        state. sizes: see `_rnn_layer`."""
+        """Run one direction, for which the weights' names end in `name`. Return the output and the
+        last state. sizes: see `_rnn_layer`."""
         weights: list[Any] = [getattr(self, f"weight_{kind}{name}") for kind in ("ih", "hh")]
         weights += [
             getattr(self, f"bias_{kind}{name}") if self.bias else None for kind in ("ih", "hh")
@@ -84,7 +83,7 @@ class _Kind(Module):
             raise errors.wrong_shape(name, "input", rule, input)
 
     def _begin(self, hx: Any, sizes: Sequence[tuple[int, ...]]) -> Sequence[Tensor | None]:
-        """Return the given initial states; None means zeros."""
+        """Return the given initial states. If there are none, return zeros."""
         if hx is None:
             return (None,) * self.states
         given = (hx,) if self.states == 1 else hx
@@ -102,12 +101,12 @@ class _Kind(Module):
 
 
 class RNNBase(_Kind):
-    """A stack of recurrent layers. Each layer processes all steps, in both directions if
-    bidirectional.
+    """A stack of recurrent layers. Each layer processes all steps, in two directions if
+    `bidirectional`.
 
     Parameters: weight_ih_l0 (gates * hidden, input), weight_hh_l0 (gates * hidden, hidden),
-    bias_ih_l0, bias_hh_l0 and weight_hr_l0 (proj_size, hidden). Names of the other direction end in
-    `_reverse`.
+    bias_ih_l0, bias_hh_l0 and weight_hr_l0 (proj_size, hidden). For the backward direction, names
+    end in `_reverse`.
     """
 
     input_size: int
@@ -155,10 +154,10 @@ class RNNBase(_Kind):
         return [(layer, end) for layer in range(self.num_layers) for end in ends]
 
     def flatten_parameters(self) -> None:
-        """Does nothing: the weights need not be contiguous."""
+        """Do nothing, because the weights need not be contiguous."""
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """Return the last layer's hidden state of each step, and the last states of all layers.
+        """Return the last layer's hidden state at each step, and the last states of all layers.
 
         Args: input: (L, N, H), (N, L, H) with batch_first, (L, H), or a PackedSequence, which
             gives a PackedSequence. hx: (layers, N, hidden), by default zeros; a pair for an LSTM.
@@ -180,7 +179,7 @@ class RNNBase(_Kind):
         return fn(hx) if self.states == 1 else tuple([fn(s) for s in hx])
 
     def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[Any, Any]:
-        """Run a packed sequence. hx and the last states are in the user's order of sequences."""
+        """Run a packed sequence. hx and the last states have the user's order of sequences."""
         self._checked(input.data, (2,))
         sizes, order, back = input.batch_sizes.tolist(), *input[2:]
         if hx is not None and order is not None:
@@ -194,7 +193,8 @@ class RNNBase(_Kind):
     def _layers(
         self, x: Tensor, hx: Any, batch: int, sizes: list[int] | None
     ) -> tuple[Tensor, list[Tensor]]:
-        """Run all layers. sizes: the number of rows of each step if x is packed, (rows, H)."""
+        """Run all layers. sizes: the number of rows of each step if x is packed, with sizes (rows,
+        H)."""
         count, out = len(self._directions()), self.proj_size or self.hidden_size
         shapes = [(count, batch, out), (count, batch, self.hidden_size)][: self.states]
         begun, last = self._begin(hx, shapes), list[State]()
@@ -224,7 +224,7 @@ class RNNBase(_Kind):
 
 
 class RNN(RNNBase):
-    """h = tanh(W x + b + U h + c), or relu."""
+    """A recurrent layer: h = tanh(W x + b + U h + c), or with relu instead of tanh."""
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
@@ -264,7 +264,8 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(_Kind):
-    """A single step. It has weight_ih, weight_hh, bias_ih and bias_hh, as a layer has."""
+    """Base class of cells, which compute a single step. Parameters: weight_ih, weight_hh, bias_ih
+    and bias_hh, as in a layer."""
 
     input_size: int
     hidden_size: int
@@ -310,7 +311,7 @@ class RNNCellBase(_Kind):
 
 
 class RNNCell(RNNCellBase):
-    """A step of RNN."""
+    """A single step of RNN."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh",
@@ -321,8 +322,8 @@ class RNNCell(RNNCellBase):
         self._nonlinear()
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
-        """Return the next state, (N, H) or (H). Three operators take less time than one call of a
-        layer."""
+        """Return the next state, (N, H) or (H). It calls separate operators, which take less time
+        than one call of a layer."""
         self._checked(input, (1, 2))
         (state,) = self._begin(hx, [(*tuple(input.shape)[:-1], self.hidden_size)])
         if state is None:
@@ -335,7 +336,7 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """A step of LSTM."""
+    """A single step of LSTM."""
 
     gates: ClassVar[int] = 4
     states: ClassVar[int] = 2
@@ -346,7 +347,7 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """A step of GRU."""
+    """A single step of GRU."""
 
     gates: ClassVar[int] = 3
     is_lower: ClassVar[bool] = False

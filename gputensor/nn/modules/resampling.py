@@ -1,4 +1,5 @@
-"""Modules for images: resampling, padding, windows as columns, shuffles."""
+"""Modules for images: resampling, padding, conversion of windows to columns, and shuffles of
+channels."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from .functional import Fixed
 
 
 class _Plain(Fixed):
-    """A module whose `repr` shows all options."""
+    """Base class of modules whose `repr` shows all options."""
 
     def extra_repr(self) -> str:
         return self._valued(self.options)
@@ -45,7 +46,7 @@ class Upsample(Fixed, function="interpolate"):
 
 
 class UpsamplingNearest2d(Upsample):
-    """`Upsample` by the nearest element."""
+    """`Upsample` by the value of the nearest element."""
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor)
@@ -62,13 +63,13 @@ class UpsamplingBilinear2d(Upsample):
 
 
 class PixelShuffle(_Plain, function="pixel_shuffle"):
-    """Rearrange channels into a finer plane."""
+    """Rearrange channels into the plane, which gets a higher resolution."""
 
     upscale_factor: int
 
 
 class PixelUnshuffle(_Plain, function="pixel_unshuffle"):
-    """Rearrange the plane into channels."""
+    """Rearrange elements of the plane into channels. Inverse of PixelShuffle."""
 
     downscale_factor: int
 
@@ -80,7 +81,7 @@ class ChannelShuffle(_Plain, function="channel_shuffle"):
 
 
 class Unfold(_Plain, function="unfold"):
-    """Windows as columns."""
+    """Return the windows of each plane as columns."""
 
     kernel_size: Ints
     dilation: Ints = 1
@@ -89,7 +90,7 @@ class Unfold(_Plain, function="unfold"):
 
 
 class Fold(_Plain, function="fold"):
-    """Sums of columns at the positions of windows."""
+    """Return the sums of columns at the positions of windows."""
 
     output_size: Ints
     kernel_size: Ints
@@ -102,8 +103,8 @@ class Fold(_Plain, function="fold"):
 
 
 class _Pad(Fixed, function="pad"):
-    """Base of all paddings. padding: numbers of elements before and after, the last dimension
-    first; or one number for all sides."""
+    """Base class of paddings. padding: the numbers of elements before and after each dimension, the
+    last dimension first, or one number for all sides."""
 
     padding: Ints
     mode: ClassVar[str]

@@ -1,4 +1,4 @@
-"""Loading of a module's state: checks of names, and copies of values."""
+"""Saving and loading of a module's state: checks of names and shapes, and copies of values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class IncompatibleKeys(NamedTuple):
-    """Result of `load_state_dict`: missing names, and unexpected names."""
+    """The result of `load_state_dict`: the missing names and the unexpected names."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -37,7 +37,7 @@ EXTRA = "_extra_state"
 def saved_state(
     root: Module, found: dict[str, Any], prefix: str, keep_vars: bool
 ) -> dict[str, Any]:
-    """See Module.state_dict."""
+    """Implement Module.state_dict."""
     for hook in list(root._state_dict_pre_hooks.values()):
         hook(root, prefix, keep_vars)
     local_metadata = {"version": root._version}
@@ -55,7 +55,7 @@ def saved_state(
 
 
 def save_own(module: Module, found: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-    """See Module._save_to_state_dict."""
+    """Implement Module._save_to_state_dict."""
     for name, value in module._saved():
         found[prefix + name] = value if keep_vars or is_lazy(value) else value.detach()
     if _has_extra(module):
@@ -68,14 +68,15 @@ def _has_extra(module: Module) -> bool:
 
 # --- loading ------------------------------------------------------------------------------------
 
-# The key in local_metadata of a list of copies. They wait until all names and shapes are checked.
+# The key in local_metadata of a list of copies to make. The copies wait until all names and shapes
+# are checked.
 _WAITING = "gputensor: copies"
 
 
 def load_state(
     root: Module, state_dict: Mapping[str, Any], strict: bool, assign: bool
 ) -> IncompatibleKeys:
-    """See Module.load_state_dict."""
+    """Implement Module.load_state_dict."""
     if not isinstance(state_dict, Mapping):
         raise errors.wrong_type("load_state_dict", "state_dict", "be a dict", state_dict)
     missing: list[str] = []
@@ -104,7 +105,7 @@ def load_state(
             raise _refused(root, wrong)
         for copy in copies:
             copy()
-    # These hooks run after the copies, as in PyTorch, and may remove names from the lists.
+    # As in PyTorch, these hooks run after the copies. They may remove names from the lists.
     for module in reversed(listeners):
         for hook in list(module._load_state_dict_post_hooks.values()):
             if hook(module, result) is not None:
@@ -116,8 +117,8 @@ def load_state(
 
 
 def _copies_at_once(module: Module) -> bool:
-    """Return True for a program's class with a `_load_from_state_dict` of its own: such a method
-    may read the values after it calls super().
+    """True for a class outside of gputensor with its own `_load_from_state_dict`. This method may
+    read the values after it calls super(), so copies must not wait.
     """
     method = type(module)._load_from_state_dict
     return method.__module__.partition(".")[0] != __name__.partition(".")[0]
@@ -132,7 +133,7 @@ def load_own(
     module: Module, given: dict[str, Any], prefix: str, local_metadata: dict[str, Any],
     strict: bool, missing: list[str], unexpected: list[str], wrong: list[str],
 ) -> None:  # fmt: skip
-    """See Module._load_from_state_dict."""
+    """Implement Module._load_from_state_dict."""
     for hook, takes_module in with_flags(module._load_state_dict_pre_hooks):
         first = (module,) if takes_module else ()
         hook(*first, given, prefix, local_metadata, strict, missing, unexpected, wrong)
@@ -192,7 +193,7 @@ def joined(path: str, name: str) -> str:
 
 
 def _tensor(name: str, value: Any) -> Tensor:
-    """Convert a value of a state to a tensor. Another library's memory is not copied."""
+    """Convert a value of a state dict to a tensor. The memory of another library is not copied."""
     if isinstance(value, Tensor):
         return value
     from ...exchange.construct import asarray

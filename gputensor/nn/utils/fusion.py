@@ -24,9 +24,10 @@ Pair = tuple[Parameter, Parameter]
 def _fused(
     named: tuple[str, str], weight: Tensor, bias: Tensor | None, norm: tuple[Any, ...], channel: int
 ) -> Pair:
-    """Multiply weight and bias by the norm's factor, along the weight's dimension `channel`.
+    """Return weight and bias, multiplied by the norm's factor along the weight's dimension
+    `channel`.
 
-    named: for messages, the function's name and the name of its argument `weight`.
+    named: the function's name and the name of its argument `weight`, for messages.
     """
     if weight.ndim <= channel:
         raise errors.wrong_shape(*named, f"have more than {channel} dimensions", weight)
@@ -48,7 +49,7 @@ def fuse_conv_bn_weights(
     conv_w: Tensor, conv_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
     bn_w: Tensor | None, bn_b: Tensor | None, transpose: bool = False,
 ) -> Pair:  # fmt: skip
-    """Return weight and bias of a convolution that includes a batch norm with these values."""
+    """Return weight and bias of a convolution that also computes a batch norm with these values."""
     named = "fuse_conv_bn_weights", "conv_w"
     return _fused(named, conv_w, conv_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), int(transpose))
 
@@ -59,7 +60,8 @@ def fuse_linear_bn_weights(
     linear_w: Tensor, linear_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
     bn_w: Tensor | None, bn_b: Tensor | None,
 ) -> Pair:  # fmt: skip
-    """Return weight and bias of a linear layer that includes a batch norm with these values."""
+    """Return weight and bias of a linear layer that also computes a batch norm with these
+    values."""
     named = "fuse_linear_bn_weights", "linear_w"
     return _fused(named, linear_w, linear_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), 0)
 
@@ -79,14 +81,14 @@ def _fused_module(op: str, layer: Any, bn: Any, channel: int) -> Any:
 
 @declares(conv="Callable", bn="Callable", transpose="bool")
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """Return a copy of a convolution that includes the batch norm after it; both must be in
+    """Return a copy of a convolution that also computes the batch norm after it. Both must be in
     evaluation mode."""
     return _fused_module("fuse_conv_bn_eval", conv, bn, int(transpose))
 
 
 @declares(linear="Callable", bn="Callable")
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """Return a copy of a linear layer that includes the batch norm after it; both must be in
+    """Return a copy of a linear layer that also computes the batch norm after it. Both must be in
     evaluation mode.
 
     Raises: ArgumentValueError unless bn has one feature or as many as the layer has outputs.

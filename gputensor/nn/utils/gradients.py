@@ -1,4 +1,4 @@
-"""Clipping of gradients, and parameters as one vector.
+"""Clipping of gradients, and conversion of parameters to one vector.
 
 Source: torch/nn/utils/clip_grad.py, convert_parameters.py.
 """
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def lists() -> Any:
-    """Return lists.py as a module. It is imported when gradients on CUDA are clipped, because it
+    """Return the module lists.py. It is imported when gradients on CUDA are clipped, because it
     imports fusion."""
     return import_module(f"{__package__}.lists")
 
@@ -42,7 +42,7 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 def get_total_norm(
     tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """Return the norm of all tensors together, as if they were one vector."""
+    """Return the norm of all tensors together, as if their elements were one vector."""
     listed = list(tensors)
     if not listed:
         return functions.zeros(())
@@ -54,7 +54,7 @@ def get_total_norm(
 
 
 def _norms(tensors: list[Tensor], order: float) -> Tensor:
-    """Return the norm of each tensor, as a vector on the device of the first."""
+    """Return the norm of each tensor, as a vector on the device of the first tensor."""
     of_lists = isinstance(tensors[0], Tensor) and tensors[0].is_cuda
     if of_lists and (found := lists().norms(tensors, order)) is not None:
         together: Tensor = found
@@ -69,9 +69,9 @@ def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Scale all gradients, in place, so that their common norm is at most `max_norm`.
+    """Scale all gradients in place, so that their common norm is at most `max_norm`.
 
-    Returns: the norm before scaling. The host does not wait: the factor stays on the device.
+    Returns: the norm before scaling. The factor stays on the device, so the host does not wait.
     """
     of = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     total = get_total_norm(_gradients(of), norm_type, error_if_nonfinite)
@@ -84,7 +84,7 @@ def clip_grad_norm_(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor
 ) -> None:
-    """Scale all gradients in place by max_norm / total_norm if that is less than 1."""
+    """Scale all gradients in place by max_norm / total_norm, if this factor is less than 1."""
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     of: dict[Any, list[Tensor]] = {}
     for grad in _gradients(parameters):
@@ -99,7 +99,7 @@ def clip_grads_with_norm_(
 @declares()
 @no_grad()
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Clamp every gradient element to [-clip_value, clip_value] in place."""
+    """Clamp every element of every gradient to [-clip_value, clip_value], in place."""
     least, most = _bounds(float(clip_value))
     for grad in _gradients(parameters):
         grad.clamp_(least, most)
@@ -107,20 +107,21 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 @lru_cache(maxsize=16)
 def _bounds(most: float) -> tuple[float, float]:
-    """Return -most and most. They are cached, because short cuts compare numbers by identity."""
+    """Return -most and most. They are cached as objects, because short cuts compare numbers by
+    identity."""
     return -most, most
 
 
 @declares(parameters="Parameters")
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """Return all elements in one vector."""
+    """Return all elements of the parameters in one vector."""
     return functions.cat([p.reshape(-1) for p in parameters])
 
 
 @declares(vec="Tensor", parameters="Parameters")
 @no_grad()
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Copy a vector's elements into the parameters, in their order."""
+    """Copy a vector's elements to the parameters, in the order of the parameters."""
     at = 0
     for p in parameters:
         p.copy_(vec[at : at + p.numel()].view(p.shape))

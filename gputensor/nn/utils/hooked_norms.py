@@ -1,7 +1,8 @@
-"""weight_norm and spectral_norm as hooks before `forward`: the older form of parametrizations.
+"""weight_norm and spectral_norm by hooks before `forward`, the older alternative to
+parametrizations.
 
-Their state has weight_g and weight_v, or weight_orig, weight_u and weight_v.
-Source: torch/nn/utils/weight_norm.py, spectral_norm.py.
+A module's state contains weight_g and weight_v for weight_norm, and weight_orig, weight_u and
+weight_v for spectral_norm. Source: torch/nn/utils/weight_norm.py, spectral_norm.py.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ __all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weigh
 
 
 class _Norm:
-    """A hook that computes the tensor `name` of a module from parameters before each forward."""
+    """A hook that computes the tensor `name` of a module from other parameters before each
+    forward."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,7 +37,7 @@ class _Norm:
 
 
 class WeightNorm(_Norm):
-    """weight_g * weight_v / |weight_v|."""
+    """The hook of weight_norm: weight = weight_g * weight_v / |weight_v|."""
 
     def __init__(self, name: str, dim: int | None) -> None:
         super().__init__(name)
@@ -48,7 +50,7 @@ class WeightNorm(_Norm):
 
 
 class SpectralNorm(_Norm):
-    """weight_orig divided by its largest singular value."""
+    """The hook of spectral_norm: weight = weight_orig divided by its largest singular value."""
 
     def __init__(self, name: str, n_power_iterations: int, dim: int, eps: float) -> None:
         super().__init__(name)
@@ -58,8 +60,7 @@ class SpectralNorm(_Norm):
         weight, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         matrix = as_matrix(weight, self.dim)
         if module.training if follows is None else follows:
-            # This class has the vectors in the order v, u; the parametrization has them in the
-            # order u, v.
+            # This class updates the vectors in the order v, u. The parametrization updates u first.
             iterate_power(matrix.detach().mH, v, u, self.n_power_iterations, self.eps)
             u, v = u.clone(), v.clone()
         made: Tensor = weight / (u * (matrix @ v)).sum()
@@ -67,7 +68,8 @@ class SpectralNorm(_Norm):
 
 
 def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
-    """Raise unless `module` is a Module. Raise if its parameter `name` lacks the dimension."""
+    """Raise an error if `module` is not a Module, or if its parameter `name` does not have the
+    dimension."""
     check_module(op, "module", module)
     weight = module._parameters.get(name)
     if dim is not None and weight is not None and not -weight.ndim <= dim < weight.ndim:
@@ -75,7 +77,7 @@ def _check(op: str, module: Any, name: str, dim: int | None = None) -> None:
 
 
 def _hook(module: Module, name: str, kind: type[_Norm]) -> int | None:
-    """Return the key of the hook of this kind for a tensor."""
+    """Return the key of the hook of this kind for a tensor, or None."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, kind) and hook.name == name:
             return int(key)
@@ -83,7 +85,7 @@ def _hook(module: Module, name: str, kind: type[_Norm]) -> int | None:
 
 
 def _add(op: str, module: Module, hook: _Norm) -> Any:
-    """Register the hook; return the parameter that it replaces."""
+    """Register the hook. Return the parameter that it replaces."""
     weight = module._parameters.get(hook.name)
     if weight is None or _hook(module, hook.name, type(hook)) is not None:
         rule = f"be a parameter of {type(module).__name__} without this hook"
@@ -95,7 +97,8 @@ def _add(op: str, module: Module, hook: _Norm) -> Any:
 
 @declares(module="Callable", name="str", dim="int?")
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Replace a parameter by a magnitude for each index of `dim` and a direction."""
+    """Replace a parameter by a magnitude for each index of `dim` and a direction. A hook computes
+    the parameter from them."""
     _check("weight_norm", module, name, dim)
     hook = WeightNorm(name, dim)
     weight = _add("weight_norm", module, hook)
@@ -149,11 +152,11 @@ def _remove(op: str, module: Any, name: str, kind: type[_Norm], parts: tuple[str
 
 @declares(module="Callable", name="str")
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
-    """Undo weight_norm: make the parameter a plain one."""
+    """Undo weight_norm: make the tensor an ordinary parameter again."""
     return _remove("remove_weight_norm", module, name, WeightNorm, ("g", "v"))
 
 
 @declares(module="Callable", name="str")
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """Undo spectral_norm: make the parameter a plain one."""
+    """Undo spectral_norm: make the tensor an ordinary parameter again."""
     return _remove("remove_spectral_norm", module, name, SpectralNorm, ("orig", "u", "v"))

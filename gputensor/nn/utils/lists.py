@@ -1,6 +1,7 @@
-"""Norms and scaling of many gradients on CUDA, one launch for all of them.
+"""Norms and scaling of many gradients on CUDA, with one launch for all gradients.
 
-The bits equal those of the operators for one gradient after the other, which run otherwise.
+The results have the same bits as the operators, which otherwise run for one gradient after the
+other.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from ...tensor.tensor import Tensor
 
 
 def are_on() -> bool:
-    """True if launches over lists and operators have the same effect: no mode, trace or user's
-    kernel watches or replaces operators.
+    """True if launches for many tensors have the same effect as operators. They do not if a mode, a
+    trace or a user's kernel observes or replaces operators.
     """
     return tls.state.get() is tls.PLAIN and not block.is_off and not dispatcher.is_wrapped()
 
 
 def are_apart(lists: Sequence[tuple[Sequence[Tensor], Collection[int]]]) -> bool:
-    """True if no tensor to be written overlaps another tensor. lists: tensors, and the numbers of
-    those to be written."""
+    """True if no tensor to be written overlaps another tensor. lists: pairs of tensors and the
+    positions of the tensors to be written."""
     tensors = [x for listed, _ in lists for x in listed]
     if len({id(x._get_storage()) for x in tensors}) == len(tensors):
         return True
@@ -50,7 +51,8 @@ def are_apart(lists: Sequence[tuple[Sequence[Tensor], Collection[int]]]) -> bool
 
 
 def norms(tensors: Sequence[Tensor], order: float) -> Tensor | None:
-    """Return the norm of each tensor, as a vector; None if operators must compute them."""
+    """Return the norm of each tensor, as a vector. Return None if operators must compute the
+    norms."""
     if order != 2 or not _are_alike(tensors):
         return None
     first, of = tensors[0], tensors[0]._geometry.dtype
@@ -61,14 +63,15 @@ def norms(tensors: Sequence[Tensor], order: float) -> Tensor | None:
         return None
     made = sqrt(found).to(of)
     for n, x in enumerate(tensors):
-        if not x._geometry.ndim:  # the norm is the absolute value; the square might overflow
+        # the norm of one element is its absolute value; its square might overflow
+        if not x._geometry.ndim:
             made[n].copy_(x.abs())
     return made
 
 
 def scale_(tensors: Sequence[Tensor], factor: Tensor) -> bool:
-    """Multiply dense tensors by a 0-d tensor, in place. Return False, with nothing written, if
-    operators must do it."""
+    """Multiply dense tensors by a 0-d tensor, in place. If operators must do this, return False and
+    write nothing."""
     operands = [*tensors, factor]
     if not _are_alike(operands) or not are_apart([(operands, range(len(tensors)))]):
         return False
@@ -98,7 +101,7 @@ def _are_alike(tensors: Sequence[Tensor]) -> bool:
 
 
 _KEYS = (TENSOR_KEYS["cuda"],)
-# The loops of the operators that these launches replace.
+# These launches replace the following loops of operators.
 _LOOPS = (("binary", "mul"), ("reduce", "sum"), (stub.CHAIN, stub.CHAIN))
 
 
@@ -108,7 +111,8 @@ def _product_of(inputs: tuple[int, int], of: dtype) -> Step:
 
 @cache
 def _squares(of: dtype, wide: dtype) -> reduce_lists_launch.Lists:
-    """Return the launch of sums of squares, in dtype `wide`, of elements of dtype `of`."""
+    """Return a function that launches sums of squares, computed in dtype `wide`, of elements of
+    dtype `of`."""
     cast = [] if wide is of else [Step("copy", "copy", of, wide, (0,), (), "aten::_to_copy")]
     x = len(cast)
     body = Body((of,), (*cast, _product_of((x, x), wide)), (x + 1,))

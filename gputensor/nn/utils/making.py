@@ -20,7 +20,7 @@ __all__ = [
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     """Make a module on `device` with uninitialised parameters and buffers.
 
-    Raises: ArgumentTypeError unless module_cls is a subclass of Module.
+    Raises: ArgumentTypeError if module_cls is not a subclass of Module.
     """
     if not isinstance(module_cls, type) or not issubclass(module_cls, Module):
         raise errors.wrong_type("skip_init", "module_cls", "be a subclass of Module", module_cls)
@@ -31,7 +31,7 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
 
 
 def check_module(op: str, arg: str, value: Any) -> None:
-    """Raise unless an argument is a module."""
+    """Raise an error if an argument is not a module."""
     if not isinstance(value, Module):
         raise errors.wrong_type(op, arg, "be a Module", value)
 
@@ -48,11 +48,11 @@ def _convert(module: Any, memory_format: Any, ndim: int) -> Any:
 
 @declares(module="Callable", memory_format="MemoryFormat")
 def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """Convert the weights of all Conv2d and ConvTranspose2d to a memory format."""
+    """Convert the weights of all Conv2d and ConvTranspose2d modules to a memory format."""
     return _convert(module, memory_format, 2)
 
 
 @declares(module="Callable", memory_format="MemoryFormat")
 def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """Convert the weights of all Conv3d and ConvTranspose3d to a memory format."""
+    """Convert the weights of all Conv3d and ConvTranspose3d modules to a memory format."""
     return _convert(module, memory_format, 3)

@@ -22,8 +22,8 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 
 
 def norm_except(v: Tensor, dim: int) -> Tensor:
-    """Return the 2-norm over all dimensions except `dim`, which are kept; over all dimensions for
-    -1."""
+    """Return the 2-norm over all dimensions except `dim`, keeping dimensions. dim=-1 means no
+    exception: the norm of all elements, as a 0-d tensor."""
     if dim == -1:
         return v.norm()
     sizes = [1] * v.ndim
@@ -33,7 +33,7 @@ def norm_except(v: Tensor, dim: int) -> Tensor:
 
 
 class _WeightNorm(Module):
-    """g * v / |v|: a magnitude and a direction."""
+    """The parametrization of weight_norm, g * v / |v|, for a magnitude g and a direction v."""
 
     def __init__(self, dim: int | None = 0) -> None:
         super().__init__()
@@ -47,19 +47,20 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Learn a tensor as a magnitude for each index of `dim` and a direction. dim None: one
-    magnitude."""
+    """Learn a tensor as a magnitude for each index of `dim` and a direction. With dim=None there is
+    one magnitude."""
     return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
-    """View the weight as a matrix with `dim` as rows and all other dimensions as columns."""
+    """View the weight as a matrix. Its rows are the indices of `dim`; all other dimensions form its
+    columns."""
     moved = weight if dim == 0 else weight.movedim(dim, 0)
     return moved.flatten(1)
 
 
 def iterate_power(matrix: Tensor, u: Tensor, v: Tensor, count: int, eps: float) -> None:
-    """Update u and v in place by a step of power iteration."""
+    """Do a step of power iteration that updates u and v in place."""
     with no_grad():
         for _ in range(count):
             u.copy_(F.normalize(mv(matrix, v), dim=0, eps=eps))
@@ -67,12 +68,13 @@ def iterate_power(matrix: Tensor, u: Tensor, v: Tensor, count: int, eps: float) 
 
 
 def output_dim(module: Module, dim: int | None) -> int:
-    """Return `dim`, or the output dimension of the module's weight if it is None."""
+    """Return `dim`, or, if it is None, the dimension of the outputs in the module's weight."""
     return dim if dim is not None else int(isinstance(module, _ConvTranspose))
 
 
 class _SpectralNorm(Module):
-    """weight divided by its largest singular value, which power iterations in training track."""
+    """The weight divided by its largest singular value, which is updated by power iterations in
+    training."""
 
     def __init__(
         self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
@@ -99,7 +101,8 @@ class _SpectralNorm(Module):
         matrix = as_matrix(weight, self.dim)
         if self.training:
             iterate_power(matrix.detach(), self._u, self._v, self.n_power_iterations, self.eps)
-        # Copies, because the next forward changes the buffers that the gradient of this one needs.
+        # Copy u and v, because the next forward changes the buffers, and the gradient of this
+        # forward needs them.
         u, v = self._u.clone(), self._v.clone()
         return weight / vdot(u, mv(matrix, v))
 
@@ -111,9 +114,9 @@ def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12,
     dim: int | None = None,
 ) -> Module:  # fmt: skip
-    """Divide a tensor by its largest singular value.
+    """Divide a tensor by its largest singular value, by a parametrization.
 
-    For this, the tensor is a matrix with `dim` as rows.
+    The tensor is viewed as a matrix with the indices of `dim` as rows.
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
@@ -137,8 +140,8 @@ def _made_orthogonal(a: Tensor) -> Tensor:
 
 
 class _Orthogonal(Module):
-    """An orthogonal (unitary) matrix as a function of any matrix. It is multiplied by `base` if
-    there is one."""
+    """An orthogonal (unitary) matrix as a function of any matrix. If there is a `base`, the result
+    is multiplied by it."""
 
     base: Tensor | None
 
@@ -213,7 +216,7 @@ def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *,
     use_trivialization: bool = True,
 ) -> Module:  # fmt: skip
-    """Keep a matrix, or a batch of them, orthogonal.
+    """Keep a matrix, or a batch of matrices, orthogonal.
 
     Args: orthogonal_map: 'matrix_exp', 'cayley' or 'householder'. use_trivialization: keep the
     present matrix as a base, which needs memory.

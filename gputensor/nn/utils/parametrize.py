@@ -1,7 +1,7 @@
-"""Parametrizations: a module's tensor computed from other tensors each time it is read.
+"""Parametrizations: a tensor of a module is computed from other tensors each time it is read.
 
-The module gets its own class with a property for each parametrized tensor; the learned tensor is
-`module.parametrizations.NAME.original`. Source: torch/nn/utils/parametrize.py.
+The module gets a class of its own, with a property for each parametrized tensor. The learned tensor
+is `module.parametrizations.NAME.original`. Source: torch/nn/utils/parametrize.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "type_before_parametrizations",
 ]  # fmt: skip
 
-_depth = 0  # the number of `cached` contexts that are open
+_depth = 0  # the number of active `cached` contexts
 _cache: dict[tuple[int, str], Any] = {}
 
 
@@ -49,7 +49,7 @@ def _register(module: Module, name: str, tensor: Tensor) -> None:
 
 
 def _check(what: str, made: Any, like: Tensor) -> None:
-    """Raise unless `made` has the tensor's former dtype and shape."""
+    """Raise an error unless `made` has the dtype and shape of the tensor `like`."""
     if not isinstance(made, Tensor):
         raise errors.wrong_type("register_parametrization", what, "give a Tensor", made)
     if made.dtype != like.dtype or made.shape != like.shape:
@@ -58,8 +58,8 @@ def _check(what: str, made: Any, like: Tensor) -> None:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, applied in order to `original`; to `original0`,
-    `original1` ... if the first one takes several tensors."""
+    """The parametrizations of one tensor. They are applied in order to `original`, or to
+    `original0`, `original1`, ... if the first one takes several tensors."""
 
     original: Tensor
     unsafe: bool
@@ -107,9 +107,9 @@ class ParametrizationList(ModuleList):
 
     @no_grad()
     def right_inverse(self, value: Tensor) -> None:
-        """Set the originals to tensors that the parametrizations map to `value`.
+        """Set the original tensors to values that the parametrizations map to `value`.
 
-        Raises: NotImplementedError if one has no right_inverse.
+        Raises: NotImplementedError if a parametrization has no right_inverse.
         """
         new: Any = value
         for module in reversed(list(self)):
@@ -150,7 +150,7 @@ def _property(name: str) -> property:
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Let `parametrization` compute `module.tensor_name` from now on.
+    """Let `parametrization` compute `module.tensor_name` at each read.
 
     Args: unsafe: let the parametrization change dtype and shape, and check nothing.
     Raises: ArgumentValueError for an unknown tensor, or if dtype or shape would change.
@@ -182,7 +182,8 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """True if this tensor of a module has a parametrization; for None, if any tensor has one."""
+    """True if this tensor of a module has a parametrization. With tensor_name=None, True if any
+    tensor has one."""
     have = module._modules.get("parametrizations")
     if not isinstance(have, ModuleDict):
         return False
@@ -192,8 +193,8 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def remove_parametrizations(
     module: Module, tensor_name: str, leave_parametrized: bool = True
 ) -> Module:
-    """Make a tensor a plain parameter or buffer again, with its present value or with its
-    original."""
+    """Make a tensor an ordinary parameter or buffer again, with its present value or with the value
+    of its original."""
     if not is_parametrized(module, tensor_name):
         rule = f"have a parametrization in {type(module).__name__}"
         raise errors.wrong_value("remove_parametrizations", "tensor_name", rule, tensor_name)
@@ -218,14 +219,14 @@ def remove_parametrizations(
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class of a module without its parametrizations."""
+    """Return the class of a module without its parametrizations."""
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Give `to_module` the parametrizations and the values of `from_module`, for one tensor or for
+    """Copy the parametrizations and values of `from_module` to `to_module`, for one tensor or for
     all."""
     if tensor_name is not None and not is_parametrized(from_module, tensor_name):
         rule = f"have a parametrization in {type(from_module).__name__}"

@@ -1,7 +1,7 @@
-"""Pruning: elements or channels of a module's parameter are set to zero by a mask.
+"""Pruning: a mask sets elements or channels of a module's parameter to zero.
 
-A pruned parameter `weight` is kept as `weight_orig`, with a buffer `weight_mask`; a hook before
-`forward` multiplies them. Source: torch/nn/utils/prune.py.
+The original of a pruned parameter `weight` is kept as `weight_orig`, and its mask as the buffer
+`weight_mask`. A hook before `forward` multiplies them. Source: torch/nn/utils/prune.py.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = [
 
 
 class BasePruningMethod(ABC):
-    """A hook that multiplies a parameter by a mask before each forward.
+    """A hook that multiplies a parameter by a mask before each forward. Base class of the pruning
+    methods.
 
-    A subclass defines `compute_mask` and `PRUNING_TYPE`, the set from which a second pruning
-    chooses. "unstructured": the remaining elements. "structured": the remaining channels of `dim`.
-    "global":
-    all elements.
+    A subclass defines `compute_mask` and `PRUNING_TYPE`. The type determines what a later pruning
+    of the same parameter may choose: "unstructured": the remaining elements. "structured": the
+    remaining channels of `dim`. "global": all elements.
     """
 
     PRUNING_TYPE: str
@@ -43,7 +43,7 @@ class BasePruningMethod(ABC):
 
     @abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Return the mask of a tensor.
+        """Return the mask for a tensor.
 
         Args:
             t: (*), importance of each element.
@@ -52,7 +52,7 @@ class BasePruningMethod(ABC):
         """
 
     def apply_mask(self, module: Any) -> Tensor:
-        """Return the module's original parameter times its mask."""
+        """Return the module's original parameter multiplied by its mask."""
         mask, orig = (getattr(module, f"{self._tensor_name}_{part}") for part in ("mask", "orig"))
         pruned: Tensor = mask.to(dtype=orig.dtype) * orig
         return pruned
@@ -62,7 +62,7 @@ class BasePruningMethod(ABC):
         cls, module: Any, name: str, *args: Any, importance_scores: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:  # fmt: skip
-        """Prune the parameter `name` of a module, which may be pruned already.
+        """Prune the parameter `name` of a module. It may be pruned already.
 
         Args: args, kwargs: arguments of this class's constructor. importance_scores: a tensor of
         the parameter's sizes; None means the parameter itself.
@@ -111,7 +111,8 @@ class BasePruningMethod(ABC):
         return t * self.compute_mask(scores, default_mask=mask)
 
     def remove(self, module: Any) -> None:
-        """Make the pruned parameter a plain one, which keeps its zeros. The hook is not removed."""
+        """Make the pruned parameter an ordinary parameter, which keeps its zeros. The hook is not
+        removed."""
         name, pruned = self._tensor_name, self.apply_mask(module)
         orig = module._parameters[f"{name}_orig"]
         orig.data = pruned.detach()
@@ -121,7 +122,7 @@ class BasePruningMethod(ABC):
 
 
 class PruningContainer(BasePruningMethod):
-    """The prunings of one parameter, in order."""
+    """The prunings of one parameter, in the order of their application."""
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()
@@ -149,13 +150,13 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Apply the last pruning to the elements that `default_mask` keeps; return the combined
+        """Apply the last pruning to the elements that `default_mask` keeps. Return the combined
         mask."""
         return _combined(self._pruning_methods[-1], t, default_mask)
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing: returns the given mask."""
+    """A pruning that removes nothing: it returns the given mask."""
 
     PRUNING_TYPE: str = "unstructured"
 
@@ -164,7 +165,7 @@ class Identity(BasePruningMethod):
 
 
 class _Amount(BasePruningMethod):
-    """Base of prunings by `amount`: a count, or a fraction in [0, 1]."""
+    """Base class of prunings with an `amount`, which is a count or a fraction in [0, 1]."""
 
     amount: Any
 
@@ -180,7 +181,7 @@ class _Amount(BasePruningMethod):
             raise errors.wrong_value(op, "amount", "be in [0, 1], or a count", amount)
 
     def _counts(self) -> bool:
-        """Return True if the amount is a count, False for a fraction."""
+        """Return True if the amount is a count, and False if it is a fraction."""
         return isinstance(self.amount, numbers.Integral)
 
     def _count(self, size: int) -> int:
@@ -193,7 +194,7 @@ class _Amount(BasePruningMethod):
 
 
 class _Unstructured(_Amount):
-    """Prunes the elements of the smallest scores."""
+    """Base class of prunings of single elements."""
 
     PRUNING_TYPE: str = "unstructured"
 
@@ -205,26 +206,26 @@ class _Unstructured(_Amount):
         return mask
 
     def _chosen(self, t: Tensor, count: int) -> Tensor:
-        """Return the flat indices of the pruned elements."""
+        """Return the flat indices of the elements to prune."""
         raise NotImplementedError
 
 
 class RandomUnstructured(_Unstructured):
-    """Prunes elements at random. amount: how many, or which part in [0, 1]."""
+    """Prune elements at random. amount: a count, or a fraction in [0, 1]."""
 
     def _chosen(self, t: Tensor, count: int) -> Tensor:
         return topk(rand_like(t).reshape(-1), count)[1]
 
 
 class L1Unstructured(_Unstructured):
-    """Prunes the elements of the smallest magnitude. amount: how many, or which part in [0, 1]."""
+    """Prune the elements of the smallest magnitude. amount: a count, or a fraction in [0, 1]."""
 
     def _chosen(self, t: Tensor, count: int) -> Tensor:
         return topk(t.detach().abs().reshape(-1), count, largest=False)[1]
 
 
 class _Structured(_Amount):
-    """Prunes whole channels, indices of the dimension `dim`."""
+    """Base class of prunings of whole channels, which are indices of the dimension `dim`."""
 
     PRUNING_TYPE: str = "structured"
     dim: int
@@ -251,12 +252,12 @@ class _Structured(_Amount):
         return mask.mul_(default_mask.to(dtype=mask.dtype))
 
     def _kept(self, t: Tensor, size: int, count: int) -> Tensor:
-        """Return the index of the channels that are kept."""
+        """Return the indices of the channels that are kept."""
         raise NotImplementedError
 
 
 class RandomStructured(_Structured):
-    """Prunes channels at random. amount: how many, or which part in [0, 1]."""
+    """Prune channels at random. amount: a count, or a fraction in [0, 1]."""
 
     def _kept(self, t: Tensor, size: int, count: int) -> Tensor:
         drawn = rand(size, device=t.device)
@@ -264,10 +265,10 @@ class RandomStructured(_Structured):
 
 
 class LnStructured(_Structured):
-    """Prunes the channels of the smallest norm.
+    """Prune the channels of the smallest norm.
 
     Args:
-        amount: how many, or which part in [0, 1].
+        amount: a count, or a fraction in [0, 1].
         n: the order of the norm, as of `gt.norm`.
     """
 
@@ -283,7 +284,7 @@ class LnStructured(_Structured):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes where `mask` is 0."""
+    """Prune the elements for which `mask` is 0."""
 
     PRUNING_TYPE: str = "global"
     mask: Tensor
@@ -301,7 +302,7 @@ class CustomFromMask(BasePruningMethod):
 
 
 def _scores(op: str, given: Tensor | None, t: Tensor) -> Tensor:
-    """Return the importance of each element of t."""
+    """Return the importance scores of the elements of t: the given scores, or t itself."""
     if given is None:
         return t
     if not isinstance(given, Tensor):
@@ -312,7 +313,8 @@ def _scores(op: str, given: Tensor | None, t: Tensor) -> Tensor:
 
 
 def _hook(module: Any, name: str) -> tuple[int, Any] | None:
-    """Return the hook that prunes a parameter, and its key."""
+    """Return the key of the hook that prunes a parameter, and the hook. Return None if there is no
+    hook."""
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return key, hook
@@ -344,14 +346,14 @@ def _combined(method: BasePruningMethod, t: Tensor, mask: Tensor) -> Tensor:
 
 @declares(module="Callable", name="str")
 def identity(module: Any, name: str) -> Any:
-    """Add a mask of ones to the parameter `name`. Returns: the module."""
+    """Add a mask of ones for the parameter `name`. Returns: the module."""
     Identity.apply(module, name)
     return module
 
 
 @declares(module="Callable", name="str", amount="Scalar")
 def random_unstructured(module: Any, name: str, amount: Any) -> Any:
-    """Prune elements at random. amount: how many, or which part. Returns: the module."""
+    """Prune elements at random. amount: a count or a fraction. Returns: the module."""
     RandomUnstructured.apply(module, name, amount)
     return module
 
@@ -363,7 +365,7 @@ def l1_unstructured(
     """Prune the elements of the smallest magnitude.
 
     Args:
-        amount: how many, or which part.
+        amount: a count or a fraction.
         importance_scores: of the parameter's sizes, instead of its values.
     Returns: the module.
     """
@@ -373,7 +375,7 @@ def l1_unstructured(
 
 @declares(module="Callable", name="str", amount="Scalar", dim="int")
 def random_structured(module: Any, name: str, amount: Any, dim: int) -> Any:
-    """Prune channels of `dim` at random. amount: how many, or which part. Returns: the module."""
+    """Prune channels of `dim` at random. amount: a count or a fraction. Returns: the module."""
     RandomStructured.apply(module, name, amount, dim)
     return module
 
@@ -385,7 +387,7 @@ def ln_structured(
     """Prune the channels of `dim` with the smallest norm of order n.
 
     Args:
-        amount: how many, or which part.
+        amount: a count or a fraction.
         importance_scores: of the parameter's sizes, instead of its values.
     Returns: the module.
     """
@@ -395,7 +397,8 @@ def ln_structured(
 
 @declares(module="Callable", name="str", mask="Tensor")
 def custom_from_mask(module: Any, name: str, mask: Tensor) -> Any:
-    """Prune where the mask, of the parameter's sizes, is 0. Returns: the module."""
+    """Prune the elements for which `mask` is 0. It has the parameter's sizes. Returns: the
+    module."""
     CustomFromMask.apply(module, name, mask)
     return module
 
@@ -404,11 +407,12 @@ def global_unstructured(
     parameters: Iterable[tuple[Any, str]], pruning_method: Any,
     importance_scores: dict[tuple[Any, str], Tensor] | None = None, **kwargs: Any,
 ) -> None:  # fmt: skip
-    """Prune elements of several parameters, chosen among all of them.
+    """Prune elements of several parameters. They are chosen among the elements of all the
+    parameters.
 
     Args:
         parameters: pairs of a module and a name.
-        pruning_method: a class of PRUNING_TYPE "unstructured"; kwargs are of its constructor.
+        pruning_method: a class with PRUNING_TYPE "unstructured". kwargs: for its constructor.
         importance_scores: pair -> a tensor of the parameter's sizes, used instead of its values.
     """
     op = "global_unstructured"
@@ -454,7 +458,7 @@ def _pairs(op: str, parameters: Any) -> list[tuple[Any, str]]:
 
 @declares(module="Callable", name="str")
 def remove(module: Any, name: str) -> Any:
-    """Make a pruned parameter a plain one, which keeps its zeros. Returns: the module."""
+    """Make a pruned parameter an ordinary parameter, which keeps its zeros. Returns: the module."""
     check_module("remove", "module", module)
     found = _hook(module, name)
     if found is None:

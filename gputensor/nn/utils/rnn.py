@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one tensor: padded, or packed without padding.
+"""Several sequences of different lengths in one tensor: padded, or packed without padding.
 
 Source: torch/nn/utils/rnn.py.
 """
@@ -30,10 +30,10 @@ class _Packed(NamedTuple):
 
 
 class PackedSequence(_Packed):
-    """Sequences, the longest first, packed step by step into one tensor.
+    """Several sequences, sorted with the longest first and packed step by step into one tensor.
 
-    batch_sizes: int64 on the CPU, the number of sequences in each step. sorted_indices: the user's
-    index of each sequence; None if they were sorted.
+    batch_sizes: the number of sequences in each step, int64 on the CPU. sorted_indices: the user's
+    index of each sequence; None if the user's sequences were sorted.
     """
 
     def __new__(
@@ -48,7 +48,7 @@ class PackedSequence(_Packed):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """Move or cast `data`. The indices move to its device."""
+        """Move or cast `data`. The indices move to the same device."""
         data = self.data.to(*args, **kwargs)
         indices = [x if x is None else x.to(device=data.device) for x in self[2:]]
         return type(self)(data, self.batch_sizes, *indices)
@@ -77,7 +77,7 @@ class PackedSequence(_Packed):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The inverse of `permutation`, int64; None for None."""
+    """Return the inverse of `permutation` as int64, or None for None."""
     return None if permutation is None else permutation.argsort()
 
 
@@ -96,7 +96,7 @@ def pack_padded_sequence(
     Args:
         input: (L, N, *), or (N, L, *) with batch_first.
         lengths: the length of each sequence, at least 1; a list, or a Tensor on the CPU.
-        enforce_sorted: lengths must not increase; otherwise the sequences are sorted here.
+        enforce_sorted: if True, lengths must not increase; otherwise this function sorts.
     """
     name = "pack_padded_sequence"
     counts, indices = _lengths(name, lengths), None
@@ -117,7 +117,8 @@ def pack_padded_sequence(
 
 
 def _counts(sizes: list[int]) -> list[int]:
-    """Return the length of each sequence, the longest first."""
+    """Return the length of each sequence, the longest first. sizes: the number of sequences in each
+    step."""
     return [sum(n > row for n in sizes) for row in range(sizes[0])]
 
 
@@ -127,7 +128,7 @@ def pad_packed_sequence(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Undo pack_padded_sequence.
 
-    Returns: sequences (L, N, *), or (N, L, *) with batch_first, and their lengths, int64.
+    Returns: the sequences, (L, N, *) or with batch_first (N, L, *), and their lengths, int64.
     """
     data, sizes = sequence.data, sequence.batch_sizes.tolist()
     if total_length is not None and total_length < len(sizes):
@@ -149,8 +150,8 @@ def pad_sequence(
     sequences: Tensor | Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:  # fmt: skip
-    """Pad sequences (L_i, *) to the longest and stack them: to (L, N, *), or to (N, L, *) with
-    batch_first."""
+    """Pad sequences (L_i, *) to the longest length and stack them: to (L, N, *), or to (N, L, *)
+    with batch_first."""
     if padding_side not in ("left", "right"):
         raise errors.must("pad_sequence", "padding_side", "be 'left' or 'right'", padding_side)
     listed = list(sequences)
@@ -179,7 +180,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """Return the sequences of a packed one, each (L_i, *), in the user's order."""
+    """Return the sequences of a packed sequence, each (L_i, *), in the user's order."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
 

@@ -1,4 +1,4 @@
-"""Calls of a module with other tensors instead of its parameters and buffers.
+"""Calls of a module with other tensors in place of its parameters and buffers.
 
 Source: torch/nn/utils/stateless.py, torch/nn/utils/_named_member_accessor.py.
 """
@@ -16,8 +16,8 @@ __all__ = ["functional_call"]
 
 
 def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return the dict and the key of each parameter and buffer, by its name relative to
-    `module`."""
+    """Return each parameter and buffer by its name relative to `module`, as the dict that holds it
+    and its key there."""
     found = {}
     for path, below in module.named_modules(remove_duplicate=False):
         for kind in (below._parameters, below._buffers):
@@ -27,7 +27,8 @@ def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
 
 
 def _tied(given: dict[str, Any], places: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `given` with an entry for every other name that one of its tensors has."""
+    """Return `given` with additional entries for the other names of tensors that have several
+    names."""
     values = {id(kind[name]): given[path] for path, (kind, name) in places.items()
               if path in given and kind[name] is not None}  # fmt: skip
     shared = {path: values[id(kind[name])] for path, (kind, name) in places.items()
@@ -39,7 +40,7 @@ def functional_call(
     module: Module, parameters_and_buffers: Mapping[str, Tensor], args: Any = None,
     kwargs: Mapping[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    """Call `module` with these tensors instead of its own. The module's tensors do not change.
+    """Call `module` with these tensors in place of its parameters and buffers, which do not change.
 
     Args: tie_weights: a tensor with several names is replaced under all of them. Raises:
     ArgumentValueError for unknown names, and with `strict` for missing names.

@@ -1,4 +1,4 @@
-"""`gt.optim.lr_scheduler`: schedulers of learning rates, stepped once per epoch or batch.
+"""`gt.optim.lr_scheduler`: schedulers of learning rates, which are stepped once per epoch or batch.
 
 As in PyTorch, a scheduler computes a rate from the previous rate and the number of steps, so that
 several schedulers can be combined. Source: torch/optim/lr_scheduler.py.

@@ -1,4 +1,4 @@
-"""Base class of schedulers, and functions shared by them."""
+"""The base class of schedulers, and functions that schedulers share."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from ...dispatch.refusal import declare_constructor
 from ...tensor.tensor import Tensor
 from ..optimizer import Optimizer
 
-# Constructors of schedulers in this package name the invalid argument in their errors.
+# The prefix of this package's module names. Errors of a scheduler in this package name the argument
+# of its constructor.
 _OURS = __name__.partition(".lr_scheduler")[0]
 
 
 def rate_of(group: dict[str, Any]) -> Any:
-    """Return the rate of a group as a number; for a tensor, its present value."""
+    """Return the learning rate of a group as a number. A tensor gives its present value."""
     rate = group["lr"]
     return rate.detach().clone() if isinstance(rate, Tensor) else rate
 
 
 def set_rate(group: dict[str, Any], rate: Any) -> None:
-    """Set the rate of a group. A tensor is written in place, because a CUDA graph may read it."""
+    """Set the learning rate of a group. A tensor is written in place, because a CUDA graph may read
+    it."""
     own = group["lr"]
     if isinstance(own, Tensor):
         own.copy_(rate) if isinstance(rate, Tensor) else own.fill_(rate)
@@ -31,14 +33,16 @@ def set_rate(group: dict[str, Any], rate: Any) -> None:
 
 
 class LRScheduler:
-    """Base of schedulers: sets `lr` of the optimizer's groups in the constructor and at each step.
+    """Base of schedulers, which set `lr` of the optimizer's groups in the constructor and at each
+    step.
 
-    last_epoch: number of steps so far; -1 to begin. Other values resume and need the groups'
-    `initial_lr`.
+    last_epoch: the number of steps so far, or -1 to begin. Other values resume a schedule, for
+    which the groups need `initial_lr`.
     """
 
     last_epoch: int
-    # True if users' functions compute the rates. Their exceptions are passed on.
+    # True if the user's functions compute the rates. Exceptions of these functions are passed on
+    # unchanged.
     _calls_functions = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
@@ -65,11 +69,11 @@ class LRScheduler:
         raise NotImplementedError
 
     def get_last_lr(self) -> list[float]:
-        """The rates that the last step set."""
+        """Return the rates that the last step set."""
         return self._last_lr
 
     def step(self) -> None:
-        """Set the next rates."""
+        """Compute the next rates and set them."""
         self.last_epoch += 1
         self._set(self._next())
 
@@ -78,7 +82,7 @@ class LRScheduler:
             return self.get_lr()
         except ArithmeticError as error:
             if not type(self).__module__.startswith(_OURS) or self._calls_functions:
-                raise  # the scheduler is a user's class
+                raise  # the exception comes from a user's class or function
             rule = "have numbers that lead to rates"
             raise errors.must(type(self).__name__, "step", rule, errors.Got(str(error))) from None
 

@@ -1,4 +1,4 @@
-"""Combined schedulers: one after the other, or all at each step."""
+"""Schedulers that combine others: one after the other, or all at each step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .plateau import ReduceLROnPlateau
 
 
 class _Combined(LRScheduler):
-    """Base of schedulers made of others, whose states are part of its own."""
+    """Base of schedulers that combine others. The states of these schedulers are part of its
+    state."""
 
     _schedulers: list[LRScheduler]
 
@@ -29,7 +30,8 @@ class _Combined(LRScheduler):
 
 
 class SequentialLR(_Combined):
-    """Schedulers one after the other. milestones: the steps at which the next one begins."""
+    """Schedulers that run one after the other. milestones: the steps at which the next scheduler
+    begins."""
 
     optimizer: Optimizer
     last_epoch: int

@@ -1,4 +1,4 @@
-"""Cyclic schedulers: cosine with restarts, one cycle, repeated triangles."""
+"""Cyclic schedulers: a cosine with restarts, one cycle, and repeated triangles."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .base import LRScheduler, for_each_group, set_rate
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine from the initial rate to eta_min in T_0 steps, then restart; each period is T_mult
-    times the previous one.
+    """A cosine from the initial rate to eta_min in T_0 steps, then a restart. Each period is T_mult
+    times as long as the previous one.
     """
 
     T_mult: float
@@ -50,9 +50,11 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """Increase the rate to max_lr and decrease it, over total_steps; the momentum moves inversely.
+    """Increase the rate to max_lr, then decrease it, over total_steps. The momentum moves
+    inversely.
 
-    pct_start: fraction of the steps that increase. anneal_strategy: "cos" or "linear".
+    pct_start: the fraction of the steps in which the rate increases. anneal_strategy: "cos" or
+    "linear".
     """
 
     total_steps: int
@@ -75,7 +77,7 @@ class OneCycleLR(LRScheduler):
             raise errors.must("OneCycleLR", "anneal_strategy", rule, anneal_strategy)
         self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
         up = pct_start * total_steps
-        # (last step, start, end) of each phase
+        # (last step, start, end) of each phase: the values at its start and end.
         if three_phase:
             self._phases = [(up - 1, "initial", "max"), (2 * up - 2, "max", "initial"),
                             (total_steps - 1, "initial", "min")]  # fmt: skip
@@ -129,7 +131,7 @@ def _set_momentum(group: dict[str, Any], momentum: float) -> None:
 
 
 class CyclicLR(LRScheduler):
-    """Move the rate between base_lr and max_lr in cycles; the momentum moves inversely.
+    """Move the rate between base_lr and max_lr in cycles. The momentum moves inversely.
 
     Args:
         base_lr, max_lr: a number for all groups, or a list.
@@ -193,7 +195,8 @@ class CyclicLR(LRScheduler):
         self.base_lrs = bottoms
 
     def scale_fn(self, x: float) -> float:
-        """Return the factor of the amplitude. x: the cycle's number from 1, or the step."""
+        """Return the factor of the amplitude. x: the cycle's number, from 1, or the step, depending
+        on scale_mode."""
         if self._scale_fn_custom is not None:
             found = self._scale_fn_custom(x)
             if not isinstance(found, Tensor) and number(found) is None:

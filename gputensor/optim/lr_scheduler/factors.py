@@ -1,4 +1,4 @@
-"""Schedulers without cycles: by functions, steps, factors, powers and a cosine."""
+"""Schedulers without cycles: rates by functions, steps, factors, powers and a cosine."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class _Lambdas(LRScheduler):
 
 
 class LambdaLR(_Lambdas):
-    """Initial rate times a function of the number of steps."""
+    """The initial rate times a function of the number of steps."""
 
     def get_lr(self) -> list[float]:
         return [r * f for f, r in zip(self._factors(), self.base_lrs)]
 
 
 class MultiplicativeLR(_Lambdas):
-    """Previous rate times a function of the number of steps."""
+    """The previous rate times a function of the number of steps."""
 
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0:
@@ -58,7 +58,7 @@ class MultiplicativeLR(_Lambdas):
 
 
 class StepLR(LRScheduler):
-    """Multiply the rate by gamma at every step_size-th step."""
+    """Multiply the rate by gamma after every step_size steps."""
 
     step_size: float
     gamma: float
@@ -116,7 +116,8 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """Move a factor of the initial rate from start_factor to end_factor in total_iters steps."""
+    """Multiply the initial rate by a factor that goes linearly from start_factor to end_factor in
+    total_iters steps."""
 
     start_factor: float
     end_factor: float
@@ -151,7 +152,7 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Initial rate times (1 - step / total_iters) ** power."""
+    """The initial rate times (1 - step / total_iters) ** power."""
 
     total_iters: float
     power: float
@@ -170,7 +171,7 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Cosine from the initial rate to eta_min over T_max steps, and back."""
+    """A cosine from the initial rate to eta_min over T_max steps, and back."""
 
     T_max: float
     eta_min: float

@@ -1,4 +1,4 @@
-"""The scheduler that watches a metric, such as a validation loss."""
+"""A scheduler that depends on a metric, such as a validation loss."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from .base import LRScheduler
 class ReduceLROnPlateau(LRScheduler):
     """Multiply the rate by `factor` if a metric has not improved for `patience` steps.
 
-    mode: "min" or "max": whether smaller or larger metrics are better. threshold: the least
+    mode: "min" if smaller metrics are better, "max" if larger ones are. threshold: the least
     improvement, relative to the best value (threshold_mode "rel") or absolute ("abs"). cooldown:
-    steps to wait after a change.
-    min_lr: lower bound of the rate.
+    the number of steps to wait after a change. min_lr: lower bound of the rate.
     """
 
     optimizer: Optimizer
@@ -52,7 +51,7 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = self._rates
 
     def step(self, metrics: Any) -> None:  # type: ignore[override]
-        """Record a metric, a number or a tensor of one element, and set the rate."""
+        """Set the rate by the step's metric, which is a number or a tensor of one element."""
         current = float(metrics)
         self.last_epoch += 1
         if self._is_better(current):

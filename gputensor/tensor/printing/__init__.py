@@ -1,7 +1,7 @@
-"""repr of a tensor, in exactly PyTorch's form, and its options.
+"""The repr of a tensor, in exactly PyTorch's form, and its print options.
 
-Elements are read through NumPy on the host. Of a large tensor only the shown corners are read.
-Source of the rules: torch/_tensor_str.py.
+Elements are read through NumPy on the host. Of a large tensor, only the elements that are shown at
+its ends are read. Source of the rules: torch/_tensor_str.py.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def set_printoptions(
 
 
 def get_printoptions() -> dict[str, Any]:
-    """The current options, in the form that `set_printoptions(**...)` takes."""
+    """Return the current options, in the form that `set_printoptions(**...)` takes."""
     return dict(_options)
 
 
@@ -82,7 +82,8 @@ def printoptions(**options: Any) -> Iterator[None]:
 
 
 def tensor_repr(tensor: Tensor) -> str:
-    """`tensor([1., 2.])`, with device, dtype and size unless they are the default ones."""
+    """Return a text such as `tensor([1., 2.])`. Device, dtype and size are shown if they are not
+    the default ones."""
     geometry, place = tensor._geometry, tensor._device
     name = type(tensor).__name__
     prefix = "tensor(" if name == "Tensor" else f"{name}("
@@ -113,7 +114,8 @@ def _join(text: str, suffixes: list[str], indent: int) -> str:
     parts = [text]
     length = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
-        # Measure the text with PyTorch's name, so that lines break as in PyTorch.
+        # Lines break by the length of the text with "torch." in place of "gputensor.", so that they
+        # break as in PyTorch.
         width = len(suffix.replace("gputensor.", "torch."))
         if length + width + 2 > _options["linewidth"]:
             parts.append(",\n" + " " * indent + suffix)
@@ -161,7 +163,7 @@ def _corners(tensor: Tensor, cut: tuple[bool, ...], edge: int) -> np.ndarray[Any
         tail = _corners(calls.slice_Tensor(tensor, dim, size - edge, size, 1), rest, edge)
         return np.concatenate((head, tail), dim)
     array = on_host(tensor)
-    # float16 and bfloat16 print through a type that has Python's formatting.
+    # NumPy's float16 and bfloat16 do not support Python's formatting, so they are converted.
     is_short = tensor._geometry.dtype.category == FLOATING and array.dtype.itemsize < 4
     return array.astype(np.float32) if is_short else array
 
@@ -177,7 +179,7 @@ def on_host(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 class _Formatter:
-    """Writes real numbers of one tensor, all equally wide.
+    """Formats the real numbers of one tensor with equal width.
 
     width: the width of the widest number. A floating tensor without fractions prints `1.`; if the
     magnitudes differ widely, it prints in scientific notation.
@@ -208,16 +210,15 @@ class _Formatter:
         elif any(v != int(v) for v in numbers):
             self._write = f"{{:.{precision}f}}".format
         else:
-            # "inf." is never written, but PyTorch leaves room for it, so count the width of plain
-            # numbers.
+            # Infinity is written "inf", but PyTorch's width includes a point. So the width is
+            # counted from numbers without a point, plus 1.
             self._write, extra = "{:.0f}".format, 1
         self.width = max([1, *[len(self._write(v)) + extra for v in numbers]])
         if extra:
             self._write = _whole
 
     def __call__(self, value: Any) -> str:
-        # format() pads scientific numbers, because it places the sign of a negative nan
-        # differently. All other numbers are padded here. Both adjust to the right.
+        # Numbers are padded here, on the left.
         return self._write(value).rjust(self.width)
 
 
@@ -228,7 +229,7 @@ def _whole(value: float) -> str:
 def _nested(
     values: np.ndarray[Any, Any], indent: int, cut: tuple[bool, ...], one: Format, width: int
 ) -> str:
-    """Nested brackets; `...` in the middle of each dimension that is cut."""
+    """Return the text of nested brackets, with `...` in the middle of each shortened dimension."""
     if values.ndim == 0:
         return one(values.item())
     if values.ndim == 1:

@@ -1,4 +1,5 @@
-"""HTML of a tensor for notebooks: values, properties, and a small picture of an image."""
+"""HTML of a tensor for notebooks: its values, its properties, and a small picture if it is an
+image."""
 
 from __future__ import annotations
 
@@ -17,14 +18,15 @@ from ...core.device import META
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-# Limits of an image's sides in pixels. Smaller tensors count as no images; of larger ones every
-# n-th pixel is shown.
+# Limits of an image's sides in pixels. A smaller tensor is not shown as an image. Of a larger
+# image, every n-th pixel is shown.
 _LEAST, _MOST = 8, 160
-_CHANNELS = {1: 0, 3: 2, 4: 6}  # number of channels -> colour type of PNG
+_CHANNELS = {1: 0, 3: 2, 4: 6}  # number of channels -> PNG's colour type
 
 
 def html(x: Tensor) -> str:
-    """The lines of `repr(x)`, a line of properties, and a picture if `x` is like an image."""
+    """Return the lines of `repr(x)`, a line of properties, and a picture if `x` has the form of an
+    image."""
     parts = [f"<pre>{_html.escape(repr(x))}</pre>"]
     if not type(x)._has_handler:
         facts = {
@@ -43,10 +45,11 @@ def html(x: Tensor) -> str:
 
 
 def _pixels(x: Tensor) -> np.ndarray[Any, Any] | None:
-    """Return an image's bytes, (rows, columns, channels), or None if the tensor is no image.
+    """Return an image's bytes (rows, columns, channels), or None if the tensor does not have the
+    form of an image.
 
     Images are (channels, rows, columns) or (rows, columns) of uint8, bool or floats in [0, 1]. Two
-    dimensions of floats are usually a matrix and no image.
+    dimensions of floats are not shown as an image, because they are usually a matrix.
     """
     sizes, element = x._geometry.sizes, x._geometry.dtype
     is_flat = len(sizes) == 2
@@ -71,7 +74,8 @@ def _pixels(x: Tensor) -> np.ndarray[Any, Any] | None:
 
 
 def png(pixels: np.ndarray[Any, Any]) -> bytes:
-    """Return a PNG file of bytes (rows, columns, channels) with one, three or four channels.
+    """Return a PNG file as bytes, for pixels (rows, columns, channels) with one, three or four
+    channels.
 
     Source: https://www.w3.org/TR/png-3, sections 11.2 and 9.2 (each row without a filter).
     """
