@@ -114,26 +114,26 @@ class Fixed(Module):
 
 
 class ReLU(Fixed, function="relu"):
-    """Return max(x, 0) for each element x."""
+    """Compute max(x, 0) for each element x."""
 
     inplace: bool = False
 
 
 class ReLU6(Fixed, function="relu6"):
-    """Return min(max(x, 0), 6) for each element x."""
+    """Compute min(max(x, 0), 6) for each element x."""
 
     inplace: bool = False
 
 
 class LeakyReLU(Fixed, function="leaky_relu"):
-    """Return x for each element x >= 0, and negative_slope * x for x < 0."""
+    """Give x for each element x >= 0, and negative_slope * x for x < 0."""
 
     negative_slope: float = 0.01
     inplace: bool = False
 
 
 class ELU(Fixed, function="elu"):
-    """Return x for each element x >= 0, and alpha * (exp(x) - 1) for x < 0."""
+    """Give x for each element x >= 0, and alpha * (exp(x) - 1) for x < 0."""
 
     alpha: float = 1.0
     inplace: bool = False
@@ -153,33 +153,33 @@ class CELU(Fixed, function="celu"):
 
 
 class GELU(Fixed, function="gelu"):
-    """Return each element x times the normal distribution function of x."""
+    """Compute each element x times the normal distribution function of x."""
 
     approximate: str = "none"
 
 
 class SiLU(Fixed, function="silu"):
-    """Return x * sigmoid(x) for each element x."""
+    """Compute x * sigmoid(x) for each element x."""
 
     inplace: bool = False
 
 
 class Mish(Fixed, function="mish"):
-    """Return x * tanh(softplus(x)) for each element x."""
+    """Compute x * tanh(softplus(x)) for each element x."""
 
     inplace: bool = False
 
 
 class Sigmoid(Fixed, function="sigmoid"):
-    """Return 1 / (1 + exp(-x)) for each element x."""
+    """Compute 1 / (1 + exp(-x)) for each element x."""
 
 
 class Tanh(Fixed, function="tanh"):
-    """Return the hyperbolic tangent of each element."""
+    """Compute the hyperbolic tangent of each element."""
 
 
 class Hardtanh(Fixed, function="hardtanh"):
-    """Return each element, clamped to [min_val, max_val]."""
+    """Clamp each element to [min_val, max_val]."""
 
     min_val: float = -1.0
     max_val: float = 1.0
@@ -193,13 +193,13 @@ class Hardsigmoid(Fixed, function="hardsigmoid"):
 
 
 class Hardswish(Fixed, function="hardswish"):
-    """Return x * hardsigmoid(x) for each element x."""
+    """Compute x * hardsigmoid(x) for each element x."""
 
     inplace: bool = False
 
 
 class Hardshrink(Fixed, function="hardshrink"):
-    """Return 0 for each element in [-lambd, lambd], and other elements unchanged."""
+    """Give 0 for each element in [-lambd, lambd], and other elements unchanged."""
 
     lambd: float = 0.5
 
@@ -217,26 +217,26 @@ class Softshrink(Fixed, function="softshrink"):
 
 
 class Tanhshrink(Fixed, function="tanhshrink"):
-    """Return x - tanh(x) for each element x."""
+    """Compute x - tanh(x) for each element x."""
 
 
 class Softplus(Fixed, function="softplus"):
-    """Return log(1 + exp(beta x)) / beta for each element x."""
+    """Compute log(1 + exp(beta x)) / beta for each element x."""
 
     beta: float = 1.0
     threshold: float = 20.0
 
 
 class Softsign(Fixed, function="softsign"):
-    """Return x / (1 + |x|) for each element x."""
+    """Compute x / (1 + |x|) for each element x."""
 
 
 class LogSigmoid(Fixed, function="logsigmoid"):
-    """Return log(sigmoid(x)) for each element x."""
+    """Compute log(sigmoid(x)) for each element x."""
 
 
 class Threshold(Fixed, function="threshold"):
-    """Return x for each element x above the threshold, and `value` for other elements."""
+    """Give x for each element x above the threshold, and `value` for other elements."""
 
     threshold: float
     value: float
@@ -244,25 +244,25 @@ class Threshold(Fixed, function="threshold"):
 
 
 class GLU(Fixed, function="glu"):
-    """Return the first half along dim times the sigmoid of the second half."""
+    """Compute the first half along dim times the sigmoid of the second half."""
 
     dim: int = -1
 
 
 class Softmax(Fixed, function="softmax"):
-    """Return exp(x) divided by its sum along dim."""
+    """Compute exp(x) divided by its sum along dim."""
 
     dim: int | None = None
 
 
 class Softmin(Fixed, function="softmin"):
-    """Return softmax of -x along dim."""
+    """Compute softmax of -x along dim."""
 
     dim: int | None = None
 
 
 class LogSoftmax(Fixed, function="log_softmax"):
-    """Return the logarithm of softmax along dim."""
+    """Compute the logarithm of softmax along dim."""
 
     dim: int | None = None
 
@@ -280,7 +280,7 @@ class RReLU(Fixed, function="rrelu"):
 
 
 class Softmax2d(Module):
-    """Return softmax over the channels of (N, C, H, W) or (C, H, W)."""
+    """Compute softmax over the channels of (N, C, H, W) or (C, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in (3, 4):
@@ -292,14 +292,14 @@ class Softmax2d(Module):
 
 
 class CosineSimilarity(Fixed, function="cosine_similarity", shown=()):
-    """Return the cosine of the angle between two inputs along dim."""
+    """Compute the cosine of the angle between two inputs along dim."""
 
     dim: int = 1
     eps: float = 1e-8
 
 
 class PairwiseDistance(Fixed, function="pairwise_distance", shown=()):
-    """Return the p-norm of the difference of two inputs along the last dimension."""
+    """Compute the p-norm of the difference of two inputs along the last dimension."""
 
     p: float = 2.0
     eps: float = 1e-6

@@ -15,7 +15,7 @@ from .module import Module
 
 
 class Identity(Module):
-    """Return the input unchanged. The constructor accepts any arguments."""
+    """Give the input unchanged. The constructor accepts any arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """Return input @ weight.T + bias. Parameters: weight (out_features, in_features), bias
+    """Compute input @ weight.T + bias. Parameters: weight (out_features, in_features), bias
     (out_features)."""
 
     in_features: int
@@ -58,7 +58,7 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """Return input1 @ weight[k] @ input2 + bias[k] for each k. Parameters: weight (out, in1, in2),
+    """Compute input1 @ weight[k] @ input2 + bias[k] for each k. Parameters: weight (out, in1, in2),
     bias (out)."""
 
     in1_features: int
@@ -91,7 +91,7 @@ class Bilinear(Module):
 
 
 class Embedding(Module):
-    """Return rows of a table at the given indices. Parameters: weight (num_embeddings,
+    """Look up the rows of a table at the given indices. Parameters: weight (num_embeddings,
     embedding_dim), the table.
 
     padding_idx: the index of a row that is initially zero and gets no gradient. max_norm: the rows
@@ -166,7 +166,7 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Embedding):
-    """Return the mean, sum or max of the rows of a table in each bag of indices. Bags are the rows
+    """Compute the mean, sum or max of the rows of a table in each bag of indices. Bags are the rows
     of a 2-d input, or the parts of a 1-d input that begin at offsets."""
 
     mode: str

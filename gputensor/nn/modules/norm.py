@@ -232,7 +232,7 @@ class LayerNorm(_Affine):
 
 
 class RMSNorm(_Affine):
-    """Return x divided by its root mean square over the last dimensions, times weight."""
+    """Divide x by its root mean square over the last dimensions, then multiply it by weight."""
 
     eps: float | None
     elementwise_affine: bool

@@ -81,7 +81,7 @@ class ChannelShuffle(_Plain, function="channel_shuffle"):
 
 
 class Unfold(_Plain, function="unfold"):
-    """Return the windows of each plane as columns."""
+    """Arrange the windows of each plane as columns."""
 
     kernel_size: Ints
     dilation: Ints = 1
@@ -90,7 +90,7 @@ class Unfold(_Plain, function="unfold"):
 
 
 class Fold(_Plain, function="fold"):
-    """Return the sums of columns at the positions of windows."""
+    """Sum columns at the positions of windows."""
 
     output_size: Ints
     kernel_size: Ints
