@@ -1,5 +1,5 @@
-"""Errors for failed calls of public functions. The schema is used to find and name the wrong
-argument.
+"""Errors for failed calls of public functions, and warnings. The schema is used to find and name
+the wrong argument.
 
 Only failed calls run this code, so successful calls pay nothing. Native code must fail before it
 writes; `tests/test_bad_values.py` checks that. If a 0-d tensor was passed for a number, this module
@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import numbers
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -35,6 +36,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Empty unless as_torch is installed. Then its item calls the `__torch_function__` of an argument
 # that has one, and returns a tuple with the result, or None.
 overriding: list[Callable[[Callable[..., Any], Mapping[str, Any]], tuple[Any] | None]] = []
+
+
+# The number of warnings that operators and losses gave. A fused call that changes it is not
+# replayed, because a replay would give no warning.
+warned = 0
+
+
+def warn(message: str, stacklevel: int) -> None:
+    """Give a warning about a call's operands; `stacklevel` is that of `warnings.warn`."""
+    global warned
+    warned += 1
+    warnings.warn(message, UserWarning, stacklevel + 1)
 
 
 def refuse(error: Exception, op: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:

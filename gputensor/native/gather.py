@@ -6,7 +6,6 @@ Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from ..iterator.broadcast import broadcast_sizes
 from ..iterator.config import Config
 from ..iterator.plan import build
 from ..kernels import stub
-from ..dispatch import defaults, shortcuts
+from ..dispatch import defaults, refusal, shortcuts
 from ..structured import arguments, float8, forms
 from ..structured.indexed import Places, index_dtype, is_mask, read
 from ..structured.shortcuts import indexed as short
@@ -52,7 +51,7 @@ def expanded(op: str, self: Tensor, indices: Sequence[Tensor | None]) -> list[Te
         of = given._geometry
         if is_mask(given):
             if of.dtype is not bool_:
-                warnings.warn(errors.byte_mask(given), UserWarning, stacklevel=5)
+                refusal.warn(errors.byte_mask(given), stacklevel=5)
             _check_mask(op, self, given, len(found))
             columns = calls.nonzero(_moved(given, self))
             found += calls.unbind_int(columns, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from .._generated import calls
 from ..core import errors, number_range
 from ..core.dtype import bool_, uint8
 from ..core.promotion import result_type
-from ..dispatch import defaults
+from ..dispatch import defaults, refusal
 from ..dispatch.boxing.calling import tensors_for_numbers
 from ..dispatch.operator import Operator
 from ..iterator.config import WHERE
@@ -28,7 +27,7 @@ def _mask(condition: Any) -> Tensor:
         if condition._geometry.dtype is bool_:
             return condition
         if condition._geometry.dtype is uint8:
-            warnings.warn(errors.byte_condition(condition), UserWarning, stacklevel=4)
+            refusal.warn(errors.byte_condition(condition), stacklevel=4)
             return calls.ne_Tensor(condition, 0)
     raise errors.wrong_dtype("where", "condition", "be a bool tensor", condition)
 

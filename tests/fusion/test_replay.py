@@ -244,10 +244,6 @@ def prints_to_a_text(x: Any) -> Any:
     return x + len("%s" % x)  # noqa: UP031
 
 
-def warns(x: Any) -> Any:
-    return gt.nn.functional.mse_loss(x, x + 1)
-
-
 def divides(x: Any) -> Any:
     return (x.to(gt.int64) + 3) // 2
 
@@ -269,7 +265,7 @@ NOT_REPLAYED = [
     (draws_outside, "reads random.random"), (writes, "mul_ at once"),
     (writes_out, "exp"), (prints, "reads print"),
     (views_of_what_it_made, "returns a view equal to its base"), (reads_a_list, "reads seen"),
-    (prints_to_a_text, "may format a text"), (warns, "reads gt.nn.functional.mse_loss"),
+    (prints_to_a_text, "may format a text"),
     (compares_objects, "has `is`"), (divides, "div at once"), (makes_functions, "a function"),
     (gradient, "reads gt.no_grad|with block"),
 ]  # fmt: skip
@@ -689,3 +685,34 @@ def test_a_short_chain_without_a_program_replays_bools_and_other_dtypes(runs: li
     for _ in range(5):
         assert state_of(fused(x, y)) == state_of(function(x, y))
     assert len(runs) <= 2
+
+
+def test_losses_are_replayed(runs: list[Any]) -> None:
+    x, y = gt.rand(40, 50), gt.rand(40, 50)
+    function = gt.nn.functional
+    fused = gt.fuse(lambda x, y: function.mse_loss(x * 2, y) + function.huber_loss(x, y))
+    for _ in range(6):
+        made = fused(x, y)
+    assert len(runs) < 6
+    assert state_of(made) == state_of(function.mse_loss(x * 2, y) + function.huber_loss(x, y))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda c, x: gt.where(c, x + 1, x) * 2,
+        lambda c, x: (x + 1)[c] * 2,
+        lambda c, x: gt.nn.functional.mse_loss(x + c, x[None]),
+    ],
+)
+def test_a_call_that_warns_is_not_replayed(function: Callable[..., Any], runs: list[Any]) -> None:
+    given = gt.tensor([1, 0], dtype=gt.uint8), gt.rand(2)
+    with pytest.warns(UserWarning):
+        expected = state_of(function(*given))
+    fused = gt.fuse(function)
+    for _ in range(6):
+        with pytest.warns(UserWarning):
+            assert state_of(fused(*given)) == expected
+    assert len(runs) == 6
+    with pytest.warns(UserWarning):
+        assert gt.fuse.explain(fused, *given).why_not in ("gives a warning", "runs index")

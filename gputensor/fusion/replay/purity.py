@@ -184,8 +184,7 @@ class Outside:
             if (found.__module__ or "").partition(".")[0] != _PACKAGE:
                 self._read(found)
                 return None
-            # Losses issue a warning about sizes, which a replay would skip.
-            if _is_operator(found.__name__) and not found.__module__.endswith(".loss"):
+            if _is_operator(found.__name__):
                 return None
         elif is_constant(found) or isinstance(found, BuiltinFunctionType) and (
             found.__module__ == math.__name__

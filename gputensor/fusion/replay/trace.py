@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...core.dtype import uint8
 from ...core.geometry import Geometry
 from ...core.returns import Results
+from ...dispatch import refusal
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
@@ -70,6 +70,7 @@ class Trace:
         self.why = None
         self.draws: list[tuple[Stream, Generator, int]] = []
         self._generators = all_states()
+        self._warned = refusal.warned
         self._found: dict[Any, int] = {}
         self._held: list[Any] = []  # keeps storages alive, so that no other object gets the same id
         self._called: list[Tensor] = []
@@ -108,10 +109,6 @@ class Trace:
             not reason.endswith(" reads it")
         ):
             self.why = f"ran a chain early: {reason}"
-        elif any([x[0].loop == "where" for x in recorded]) and any(
-            [uint8 in x[0].kinds for x in recorded]
-        ):
-            self.why = "has `where` beside uint8, which warns in each call"
         else:
             makes = []
             for value, storage in wanted:
@@ -199,6 +196,8 @@ class Trace:
         """
         if found is None:
             raise Unlike("returns nothing")
+        if refusal.warned != self._warned:
+            raise Unlike("gives a warning")
         self._check_draws()
         self._order()
         tensors: dict[int, Tensor] = {}

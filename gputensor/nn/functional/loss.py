@@ -7,7 +7,6 @@ deprecated in PyTorch, must be left out.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from ...autograd.modes import no_grad
 from ...core import errors
 from ...core.arguments import real
 from ...iterator.broadcast import broadcast_sizes
+from ...dispatch import refusal
 from ...dispatch.keys import BATCHED
 from ...dispatch.refusal import declares
 from ...tensor.tensor import Tensor
@@ -176,7 +176,7 @@ def _together(
                           kind=errors.ArgumentValueError)  # fmt: skip
     if x == y:
         return input, target
-    warnings.warn(errors.other_target_sizes(op, x, y), UserWarning, stacklevel=3)
+    refusal.warn(errors.other_target_sizes(op, x, y), stacklevel=3)
     sizes = broadcast_sizes(x, y)
     return (input, target) if sizes is None else (input.expand(sizes), target.expand(sizes))
 
