@@ -299,6 +299,10 @@ def bincount(
     input: Tensor, weights: Tensor | None = None, minlength: int = 0, *,
     out: Tensor | None = None,
 ) -> Tensor: ...
+def binomial(
+    count: Tensor, prob: Tensor, generator: Generator | None = None, *,
+    out: Tensor | None = None,
+) -> Tensor: ...
 def bitwise_and(
     input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None,
 ) -> Tensor: ...
@@ -1311,6 +1315,9 @@ def pixel_shuffle(
 ) -> Tensor: ...
 def pixel_unshuffle(
     input: Tensor, downscale_factor: int, *, out: Tensor | None = None,
+) -> Tensor: ...
+def poisson(
+    input: Tensor, generator: Generator | None = None, *, out: Tensor | None = None,
 ) -> Tensor: ...
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int,
