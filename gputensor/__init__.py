@@ -80,7 +80,6 @@ if _typing.TYPE_CHECKING:
     from .exchange.dlpack import from_dlpack as from_dlpack
     from .exchange.numpy.bridge import from_numpy as from_numpy, frombuffer as frombuffer
     from .serialization import load as load, save as save
-    from .distributions.sampling import binomial as binomial, poisson as poisson
     from .functional import (
         atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d,
         block_diag as block_diag, broadcast_tensors as broadcast_tensors,

@@ -78,15 +78,38 @@ def test_poisson_and_binomial_samples() -> None:
         wanted = stats.binom(count, chance)
         assert abs(drawn.mean().item() - wanted.mean()) < 5 * wanted.std() / COUNT**0.5
         assert drawn.max().item() <= count and abs(drawn.var().item() / wanted.var() - 1) < 0.1
-    strange = gt.poisson(gt.tensor([-1.0, math.nan, math.inf, 0.0]))
-    assert strange.isnan().tolist() == [True, True, True, False] and strange[3].item() == 0
     rate = gt.tensor([2.0, 30.0], requires_grad=True)
     gt.poisson(rate).sum().backward()
     assert rate.grad is not None and rate.grad.tolist() == [0, 0]
-    with pytest.raises(errors.DtypeError, match="poisson: 'input' must be floating"):
+    with pytest.raises(errors.DtypeError, match="poisson: 'self' must be floating"):
         gt.poisson(gt.tensor([1]))
-    with pytest.raises(TypeError, match="poisson: 'input' must be"):
+    with pytest.raises(TypeError, match="poisson: 'self' must be"):
         gt.poisson(3)  # type: ignore[arg-type]
+    with pytest.raises(errors.AutogradError, match="derivative for binomial"):
+        gt.binomial(rate, gt.full((2,), 0.5)).sum().backward()
+
+
+@pytest.mark.parametrize("rate", [-1.0, -math.inf, math.nan])
+def test_poisson_refuses_a_rate_below_zero(rate: float) -> None:
+    with pytest.raises(errors.ArgumentError, match="'self' must hold rates, none negative or NaN"):
+        gt.poisson(gt.tensor([2.0, rate]))
+
+
+def test_counts_and_probabilities_out_of_range_are_as_in_pytorch() -> None:
+    """Source of the values: torch.binomial. It does not return for a count that is NaN."""
+    nan, inf = math.nan, math.inf
+    count = [5.0, 100.0, 5.0, -1.0, -9.0, inf, inf, 5.0, nan, 0.5]
+    chance = [-0.1, -0.1, 1.5, 0.5, nan, 0.5, 1.0, nan, 0.5, 0.5]
+    found = gt.binomial(gt.tensor(count), gt.tensor(chance)).tolist()
+    assert found[:7] == [0, 0, 5, 0, 0, inf, inf] and found[9] == 0
+    assert math.isnan(found[7]) and math.isnan(found[8])
+    fractions = gt.binomial(gt.full((999,), 2.5), gt.full((999,), 0.5)).tolist()
+    assert set(fractions) == {0, 1, 2}
+
+
+def test_poisson_and_binomial_have_results_on_meta() -> None:
+    x = gt.ones(2, 3, device="meta")
+    assert gt.poisson(x).shape == gt.binomial(x, x[:1]).shape == (2, 3)
 
 
 def test_every_permutation_is_as_likely() -> None:

@@ -43,14 +43,14 @@ window: bartlett_window blackman_window hamming_window hann_window istft kaiser_
 batch_norm group_norm instance_norm layer_norm native_batch_norm native_group_norm native_layer_norm
 rms_norm random: bernoulli multinomial normal einsum: bilinear criterion:
 binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
-margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram join:
-block_diag broadcast_tensors cat column_stack concat concatenate dstack hstack row_stack stack
-vstack search: bucketize isin searchsorted repeat: cartesian_prod combinations meshgrid
-repeat_interleave tile activation: celu celu_ hardshrink prelu rrelu selu selu_ threshold threshold_
-rearrange: channel_shuffle flip fliplr flipud native_channel_shuffle pixel_shuffle pixel_unshuffle
-roll rot90 factor: cholesky det geqrf logdet lu_unpack orgqr ormqr qr slogdet solve:
-cholesky_inverse cholesky_solve inverse lu_solve triangular_solve copy: clone copy resolve_conj
-resolve_neg complex_view: complex conj imag is_conj is_neg polar real view_as_complex
+margin_ranking_loss poisson_nll_loss triplet_margin_loss histogram: bincount histc histogram counts:
+binomial poisson join: block_diag broadcast_tensors cat column_stack concat concatenate dstack
+hstack row_stack stack vstack search: bucketize isin searchsorted repeat: cartesian_prod
+combinations meshgrid repeat_interleave tile activation: celu celu_ hardshrink prelu rrelu selu
+selu_ threshold threshold_ rearrange: channel_shuffle flip fliplr flipud native_channel_shuffle
+pixel_shuffle pixel_unshuffle roll rot90 factor: cholesky det geqrf logdet lu_unpack orgqr ormqr qr
+slogdet solve: cholesky_inverse cholesky_solve inverse lu_solve triangular_solve copy: clone copy
+resolve_conj resolve_neg complex_view: complex conj imag is_conj is_neg polar real view_as_complex
 view_as_complex_copy view_as_real view_as_real_copy pad: constant_pad_nd conv: conv1d conv2d conv3d
 conv_transpose1d conv_transpose2d conv_transpose3d convolution moments: corrcoef cov nanmean std
 std_mean var var_mean distance: cosine_similarity dist pairwise_distance pdist renorm linalg: cross
@@ -236,11 +236,11 @@ logspace.Tensor_Tensor logspace.Tensor_Tensor_out logspace.out random: bernoulli
 bernoulli.out bernoulli.p bernoulli_.Tensor bernoulli_.float cauchy_ exponential_ geometric_
 log_normal_ multinomial multinomial.out normal.Tensor_Tensor normal.Tensor_Tensor_out
 normal.Tensor_float normal.Tensor_float_out normal.float_Tensor normal.float_Tensor_out
-normal.float_float normal.float_float_out normal_ random_ random_.from random_.to uniform_
-random_factory: rand rand.generator rand.generator_out rand.out rand_like rand_like.generator
-randint randint.generator randint.generator_out randint.low randint.low_generator
-randint.low_generator_out randint.low_out randint.out randint_like randint_like.Tensor
-randint_like.Tensor_generator randint_like.generator randint_like.low_dtype
+normal.float_float normal.float_float_out normal_ random_ random_.from random_.to uniform_ counts:
+binomial binomial.out poisson poisson.out random_factory: rand rand.generator rand.generator_out
+rand.out rand_like rand_like.generator randint randint.generator randint.generator_out randint.low
+randint.low_generator randint.low_generator_out randint.low_out randint.out randint_like
+randint_like.Tensor randint_like.Tensor_generator randint_like.generator randint_like.low_dtype
 randint_like.low_generator_dtype randn randn.generator randn.generator_out randn.out randn_like
 randn_like.generator randperm randperm.generator randperm.generator_out randperm.out dropout:
 alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_
@@ -546,17 +546,16 @@ set_grad_enabled core.promotion: can_cast promote_types devices.backend.: backen
 fallback dispatch.backend_select: set_default_device dispatch.defaults: get_default_dtype
 get_type_promotion set_default_dtype set_type_promotion exchange.construct: as_tensor asarray tensor
 exchange.dlpack: from_dlpack exchange.numpy.bridge: from_numpy frombuffer serialization: load save
-distributions.sampling: binomial poisson functional: atleast_1d atleast_2d atleast_3d block_diag
-broadcast_tensors cartesian_prod cdist chain_matmul einsum gradient histogramdd meshgrid stft
-tensordot unique unique_consecutive unravel_index exchange.numpy.rule: get_numpy_on_devices
-set_numpy_on_devices func.batching: vmap fusion.fuse: fuse fallbacks.modes: DispatchMode no_dispatch
-runtime.cpu: get_num_threads set_num_threads structured.facts: broadcast_shapes get_default_device
-is_complex is_floating_point is_nonzero is_same_size is_signed is_tensor numel result_type
-structured.generator: Generator get_rng_state initial_seed manual_seed seed set_rng_state
-structured.tensor_iterator: TensorIterator TensorIteratorConfig tensor.indexing: nonzero
-tensor.overloads: norm tensor.printing: get_printoptions printoptions set_printoptions
-tensor.storage: Storage tensor.type_info: finfo iinfo profiling.profiler.: profiler profiling.audit:
-audit_copies
+functional: atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist
+chain_matmul einsum gradient histogramdd meshgrid stft tensordot unique unique_consecutive
+unravel_index exchange.numpy.rule: get_numpy_on_devices set_numpy_on_devices func.batching: vmap
+fusion.fuse: fuse fallbacks.modes: DispatchMode no_dispatch runtime.cpu: get_num_threads
+set_num_threads structured.facts: broadcast_shapes get_default_device is_complex is_floating_point
+is_nonzero is_same_size is_signed is_tensor numel result_type structured.generator: Generator
+get_rng_state initial_seed manual_seed seed set_rng_state structured.tensor_iterator: TensorIterator
+TensorIteratorConfig tensor.indexing: nonzero tensor.overloads: norm tensor.printing:
+get_printoptions printoptions set_printoptions tensor.storage: Storage tensor.type_info: finfo iinfo
+profiling.profiler.: profiler profiling.audit: audit_copies
 """)
 MODULES: dict[str, dict[str, str]] = {
     "linalg": _read("""

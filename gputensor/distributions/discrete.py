@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._generated.functions import (
-    arange, bernoulli, eye, full, gather, multinomial, ones_like,
+    arange, bernoulli, binomial, eye, full, gather, multinomial, ones_like, poisson,
     where, zeros_like,
 )  # fmt: skip
 from ..autograd import no_grad
@@ -21,9 +21,10 @@ from ..functional import broadcast_tensors
 from ..nn import functional as F
 from ..tensor.tensor import Tensor
 from ..tensor.type_info import finfo
-from . import constraints, sampling
+from . import constraints
 from .constraints import Constraint
 from .distribution import Check, Distribution, ExponentialFamily, Parameter, Regions
+from .sampling import log_standard_gamma
 from .utils import (
     absent, broadcast_all, computed, logits_to_probs, probs_to_logits, quantity,
     refused, tiny,
@@ -144,7 +145,7 @@ class Binomial(ByOdds):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             shape = self._extended_shape(sample_shape)
-            return sampling.binomial(self.total_count.expand(shape), self.probs.expand(shape))
+            return binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def _log_prob(self, value: Tensor) -> Tensor:
         n, logits = self.total_count, self.logits
@@ -194,8 +195,8 @@ class NegativeBinomial(ByOdds):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             total = self.total_count.expand(self._extended_shape(sample_shape))
-            rate = (sampling.log_standard_gamma(total) + self.logits).exp()
-            return sampling.poisson(rate).to(self.total_count.dtype)
+            rate = (log_standard_gamma(total) + self.logits).exp()
+            return poisson(rate).to(self.total_count.dtype)
 
     def _log_prob(self, value: Tensor) -> Tensor:
         n, logits = self.total_count, self.logits
@@ -220,7 +221,7 @@ class Poisson(ExponentialFamily):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
-            return sampling.poisson(self.rate.expand(self._extended_shape(sample_shape)))
+            return poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def _log_prob(self, value: Tensor) -> Tensor:
         rate, value = broadcast_all(self.rate, value)

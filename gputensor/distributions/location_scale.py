@@ -12,13 +12,13 @@ from typing import Any
 from .._generated.functions import full_like, isclose, rand, where, zeros_like
 from ..autograd import no_grad
 from ..core.dtype import float64
+from ..native.counts import by_rejection
 from ..tensor.tensor import Tensor
 from ..tensor.type_info import finfo
 from . import constraints
 from .constraints import Constraint
 from .distribution import Check, Distribution, ExponentialFamily, Parameter, Regions
 from .positive import Gamma
-from .sampling import by_rejection
 from .utils import quantity
 
 LOCATION_SCALE: Regions = {"loc": constraints.real, "scale": constraints.positive}

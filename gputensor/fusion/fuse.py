@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, overload
 
 from ..core import errors
 from ..core.guard import Function, decorated
+from ..tensor.tensor import Tensor
 from . import running
 from .block import Fusing
 from .chain import Chain, unique_bytes
@@ -21,12 +23,14 @@ class Explanation:
 
     chains: pairs (chain, the reason why it ran), in the order of execution. result: the function's
     result. why_not: the reason why a similar call is not replayed (see replay/), or None if it is
-    replayed. bytes_moved: bytes that the chains read and write. bytes_apart: bytes that the same
-    operators move one by one."""
+    replayed. unrecorded: the operands that were read at once, because other code may write to
+    their memory (docs/fusion.md), by name. bytes_moved: bytes that the chains read and write.
+    bytes_apart: bytes that the same operators move one by one."""
 
     chains: list[tuple[Chain, str]]
     result: Any
     why_not: str | None = None
+    unrecorded: tuple[str, ...] = ()
 
     @property
     def replays(self) -> bool:
@@ -49,7 +53,7 @@ class Explanation:
             "chains": [_chain(chain, reason) for chain, reason in self.chains],
             "operators": sum([len(chain.instructions) for chain, _ in self.chains]),
             "bytes_moved": self.bytes_moved, "bytes_apart": self.bytes_apart,
-            "replays": self.replays, "why_not": self.why_not,
+            "replays": self.replays, "why_not": self.why_not, "unrecorded": [*self.unrecorded],
         }  # fmt: skip
 
     def lines(self) -> list[str]:
@@ -65,6 +69,10 @@ class Explanation:
             )
             lines += [f"  {line}" for line in str(chain).splitlines()]
             lines += [f"  | {line}" for line in (running.source(chain) or "").splitlines()]
+        lines += [
+            f"read at once, as other code may write to its memory: {name}"
+            for name in self.unrecorded
+        ]
         total = f"{len(self.chains)} chain{'s' * (len(self.chains) != 1)}"
         moved = f"{self.bytes_moved} bytes moved, {self.bytes_apart} without fusion"
         return [*lines, f"{total}: {moved}"]
@@ -111,7 +119,10 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Expla
     def told(chain: Chain, reason: str) -> None:
         chains.append((chain, reason))
 
+    read: list[Tensor] = []
     running.watchers.append(told)
+    running.unrecorded.append(read.append)
+    named = _named(function, args, kwargs)
     try:
         replays = replays_of(function)
         if replays is not None:
@@ -121,7 +132,47 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Expla
                 result = function(*args, **kwargs)
     finally:
         running.watchers.remove(told)
-    return Explanation(chains, result, "is no plain function" if replays is None else replays.why)
+        running.unrecorded.remove(read.append)
+    why = "is no plain function" if replays is None else replays.why
+    return Explanation(chains, result, why, _names(read, named))
+
+
+def _named(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments and outer variables of a call by name; arguments by their position
+    where the function does not name them."""
+    function = inspect.unwrap(function)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {f"argument {n}": x for n, x in enumerate(args)} | kwargs
+    cells = zip(code.co_freevars, function.__closure__ or ())
+    outer = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+    used = function.__globals__
+    outer |= {name: used[name] for name in code.co_names if name in used}
+    places = code.co_varnames[: code.co_argcount]
+    given = {places[n] if n < len(places) else f"argument {n}": x for n, x in enumerate(args)}
+    given |= kwargs
+    return given | {name: x for name, x in outer.items() if name not in given}
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - raises for a variable without a value
+    except ValueError:
+        return False
+    return True
+
+
+def _names(read: list[Tensor], named: dict[str, Any]) -> tuple[str, ...]:
+    """Return names of operands: of the variable with the operand's memory, or else its layout."""
+    found: dict[str, None] = {}
+    for x in read:
+        storage = x._get_storage()
+        names = [
+            name for name, value in named.items()
+            if isinstance(value, Tensor) and value._get_storage() is storage
+        ]  # fmt: skip
+        found[names[0] if names else f"a tensor {errors.describe(x)}"] = None
+    return tuple(found)
 
 
 class _Fuse:

@@ -37,6 +37,8 @@ _plans: dict[Chain, Run] = {}
 _BOUND = 1 << 11
 # Called with each chain and the reason why it ran; see explain.py.
 watchers: list[Callable[[Chain, str], object]] = []
+# Called with each operand that is not recorded, because other code may write to its memory.
+unrecorded: list[Callable[[Tensor], None]] = []
 
 
 def run_chain(

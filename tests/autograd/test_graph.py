@@ -189,7 +189,7 @@ def test_gradients_of_a_batch() -> None:
     (second,) = gt.autograd.grad(found.sum(), x, retain_graph=True)
     assert second is not None and second.tolist() == [2, 10]
     _, zeros = gt.autograd.grad(y, (x, unused), gt.eye(2), materialize_grads=True, **options)
-    assert zeros is not None and zeros.tolist() == [[0], [0]]
+    assert zeros is not None and zeros.tolist() == [0]
     one = (x * x).sum()
     wrong: list[Any] = [None, [None], [gt.eye(2), None], gt.tensor(1.0)]
     for given in wrong:
@@ -222,3 +222,11 @@ def test_a_result_is_saved_only_for_a_derivative_that_reads_it() -> None:
         saved.clear()
         gt.pow(2.0, x)
         assert len(saved) == 2
+
+
+def test_zeros_for_unused_inputs_have_no_batch() -> None:
+    """As in PyTorch, which makes them after the gradients of the batch."""
+    x, unused = gt.ones(3, requires_grad=True), gt.ones(2, 5, requires_grad=True)
+    options: dict[str, Any] = {"is_grads_batched": True, "materialize_grads": True}
+    found = gt.autograd.grad(x * 2, (x, unused), gt.eye(3), **options)
+    assert [tuple(g.shape) for g in found if g is not None] == [(3, 3), (2, 5)]

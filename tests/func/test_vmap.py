@@ -157,6 +157,23 @@ def test_random_numbers_are_refused_shared_or_each_entrys_own() -> None:
     assert not same(dropped[0], dropped[1])
 
 
+@pytest.mark.parametrize("draw", [
+    gt.poisson, lambda rate: gt.binomial(8 * rate, rate / 99), gt.bernoulli,
+    lambda rate: gt.binomial(gt.full((64,), 80.0), rate / 99),
+])  # fmt: skip
+def test_counts_are_drawn_as_other_random_numbers(draw: Any) -> None:
+    rates = gt.full((3, 64), 40.0) if draw is not gt.bernoulli else gt.full((3, 64), 0.5)
+    for randomness, why in (("error", "randomness='error'"), ("same", "operands that differ")):
+        with pytest.raises(errors.GpuTensorError, match=why):
+            gt.vmap(draw, randomness=randomness)(rates)
+    own = gt.vmap(draw, randomness="different")(rates)
+    assert own.shape == (3, 64) and not same(own[0], own[1])
+    shared = gt.vmap(lambda a: draw(rates[0]) + 0 * a, randomness="same")(rates)
+    assert same(shared[0], shared[2])
+    own = gt.vmap(lambda a: draw(rates[0]) + 0 * a, randomness="different")(rates)
+    assert not same(own[0], own[2])
+
+
 def test_a_batch_joins_autograd() -> None:
     leaf = x.clone().requires_grad_()
     gt.vmap(lambda a: (a * a).sum())(leaf).sum().backward()

@@ -266,3 +266,25 @@ def test_chains_that_read_each_other_may_be_many() -> None:
     with gt.fuse():
         y = turns(x)
     assert gt.equal(y, turns(x))
+
+
+def test_explain_names_the_operand_that_other_code_may_write_to() -> None:
+    taken, own = gt.from_numpy(np.ones((300, 400), np.float32)), gt.ones(300, 400)
+
+    def f(x: Any, y: Any) -> Any:
+        made = (x * 2 + y).exp()
+        print(end="")
+        return made * taken
+
+    assert gt.fuse.explain(f, taken, own).unrecorded == ("x",)
+    found = gt.fuse.explain(gt.fuse(f), own, own)
+    assert found.unrecorded == ("taken",) and "its memory: taken" in str(found)
+    assert found.to_dict()["unrecorded"] == ["taken"]
+
+    def several(*of: Any) -> Any:
+        print(end="")
+        return of[0] + of[1] + of[2][0]
+
+    assert gt.fuse.explain(several, own, taken, [own]).unrecorded == ("argument 1",)
+    assert gt.fuse.explain(several, own, own, [taken]).unrecorded == ("a tensor f32[300,400] cpu",)
+    assert not gt.fuse.explain(lambda x: x + 1, taken).unrecorded

@@ -77,25 +77,36 @@ def grad(
             results.
         materialize_grads: return zeros for an input on which the outputs do not depend.
     """
-    if is_grads_batched:
-        options = (retain_graph, create_graph, allow_unused, False, materialize_grads)
-        return _batched(outputs, inputs, grad_outputs, options)
-    results, wanted = _tuple(outputs), _tuple(inputs)
     if materialize_grads and allow_unused is False:
         rule = "not be False with materialize_grads"
         raise errors.must("grad", "allow_unused", rule, allow_unused)
+    if is_grads_batched:
+        options = (retain_graph, create_graph, allow_unused or materialize_grads)
+        made = _batched(outputs, inputs, grad_outputs, options)
+        return _filled(made, inputs) if materialize_grads else made
+    results, wanted = _tuple(outputs), _tuple(inputs)
     grads = _root_grads(results, grad_outputs)
     edges = [_input_edge(x) for x in wanted]
     keep = create_graph if retain_graph is None else retain_graph
     found = Run(keep, create_graph).run(_roots(results), grads, edges, accumulates=False)
-    for number, edge in enumerate(edges):
-        if found[number] is None:
-            if materialize_grads:
-                assert edge is not None
-                found[number] = zeros_of(*edge[0].outputs[edge[1]])
-            elif not allow_unused:
-                raise errors.input_unused(number)
+    if materialize_grads:
+        return _filled(found, wanted)
+    unused = [number for number, gradient in enumerate(found) if gradient is None]
+    if unused and not allow_unused:
+        raise errors.input_unused(unused[0])
     return tuple(found)
+
+
+def _filled(found: Sequence[Tensor | None], inputs: Any) -> tuple[Tensor, ...]:
+    """Put zeros, without a batch dimension, in place of the gradients of unused inputs."""
+    filled = []
+    for x, gradient in zip(_tuple(inputs), found):
+        if gradient is None:
+            edge = _input_edge(x)
+            assert edge is not None
+            gradient = zeros_of(*edge[0].outputs[edge[1]])
+        filled.append(gradient)
+    return tuple(filled)
 
 
 def _batched(

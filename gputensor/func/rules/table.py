@@ -34,7 +34,7 @@ FAMILIES = {
     ),
     **dict.fromkeys("factor linalg solve spectrum triangle".split(), "leading"),
     **dict.fromkeys("max_pool pad pool upsample unpool".split(), "fold"),
-    **dict.fromkeys("dropout random random_factory".split(), "random"),
+    **dict.fromkeys("counts dropout random random_factory".split(), "random"),
     "criterion": "loss", "view": "sizes", "matmul": "product", "batched": "product",
     "products": "product", "factory": "sizes",
 }  # fmt: skip

@@ -193,6 +193,8 @@ class Recorder:
                 if held is recording:
                     return self._placed(what, inputs, params)
             elif storage.is_exposed and not self.is_alone:
+                for told in running.unrecorded:
+                    told(x)
                 return None
             codes.append(recording.input(storage, x._offset, x._geometry, x._array))
         beside = tuple([recording.scalar(x) for x in params]) if params else ()
