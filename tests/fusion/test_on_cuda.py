@@ -274,6 +274,12 @@ def test_random_programs_equal_eager(first: int) -> None:
         assert found == wanted, seed
 
 
+def test_a_nan_has_the_sign_that_the_operators_give_it() -> None:
+    x = gt.tensor([-3.0, 4.0], device="cuda")
+    for function in (lambda: x.sqrt().neg() + -0.0, lambda: (x * x.sqrt()).neg() - x):
+        assert state_of(gt.fuse(function)()) == state_of(function())
+
+
 def test_a_call_that_comes_again_runs_no_python(monkeypatch: pytest.MonkeyPatch) -> None:
     def function(x: Any, row: Any, n: float) -> Any:
         y = (x * row + n).exp()

@@ -26,7 +26,7 @@ class Allocator:
         self.backend = backend
         self.keeps_blocks = keeps_blocks
         self.limit: int | None = None
-        self.is_closed = False  # This is True in a forked child, where memory cannot be returned.
+        self.is_closed = False  # True in a forked child, which cannot return memory
         self._lock = threading.RLock()
         self._is_changing = self._is_torn = False
         self._returned: deque[Block] = deque()
@@ -50,8 +50,7 @@ class Allocator:
     # --- the interface --------------------------------------------------------------------------
 
     def allocate(self, nbytes: int, stream: Any) -> Memory:
-        """Return `nbytes` bytes for work on `stream`. Raises: OutOfMemoryError, with byte
-        counts."""
+        """Return `nbytes` bytes for work on `stream`. Raises: OutOfMemoryError."""
         if nbytes <= 0:
             if nbytes < 0:
                 raise errors.must("allocate", "nbytes", "not be negative", nbytes)
@@ -133,15 +132,13 @@ class Allocator:
 
     @property
     def reserved(self) -> int:
-        """The number of bytes that the allocator holds: in tensors, free blocks and waiting
-        blocks."""
+        """The number of bytes in tensors, free blocks and waiting blocks."""
         with self._lock:
             self._take_back()
             return self._held_bytes
 
     def stats(self) -> dict[str, int]:
-        """Return the counters under the names of PyTorch's `memory_stats`, where PyTorch has
-        names."""
+        """Return the counters. Their names are PyTorch's (`memory_stats`), if it has them."""
         with self._lock:
             self._take_back()
             return {
@@ -163,8 +160,7 @@ class Allocator:
             self._peak_held_bytes = self._held_bytes
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Return a description of each block that the allocator holds, in the order of
-        addresses."""
+        """Return a description of each block, in the order of addresses."""
         with self._lock:
             self._take_back()
             firsts = [*self._alone]

@@ -21,9 +21,19 @@ template <class S> DEVICE typename acc_of<S>::type given(value_slot slot) {
   return number<typename acc_of<S>::type>(slot);
 }
 
+// Hides a result from g++ on the emulator. g++ would compute -x + y as y - x, which gives a NaN the
+// other sign than the operators one by one.
+template <class T> DEVICE T apart(T x) {
+#if !defined(__CUDA_ARCH__) && defined(__x86_64__)
+  if constexpr (is_real<T>) asm("" : "+x"(x));
+  if constexpr (same<T, c64> || same<T, c128>) asm("" : "+x"(x.re), "+x"(x.im));
+#endif
+  return x;
+}
+
 // The result of functor F with common dtype S, in the result's type.
 template <class F, class S, class T, class... A> DEVICE T made(A... a) {
-  return cast<T>(cast<S>(F::of(a...)));
+  return apart(cast<T>(cast<S>(F::of(a...))));
 }
 
 template <bool IS, class T> struct taken_if {};
