@@ -155,7 +155,7 @@ def kernel(pair: Pair) -> dict[str, Any]:
     """Describe our kernel for a copy: its `name` and, on a GPU, tile, access widths and launch."""
     if pair.place.device == "cpu":
         return {"name": library.get_cpu_capability()}
-    if _is_flipped(pair):  # not a copy of tensors, which have no negative strides
+    if _is_flipped(pair):  # a stride is negative, so these are not tensors
         return {"name": "row"}
     found = gt.layout.explain(*pair.views("tensor")).to_dict()
     shown = ("how", "entry", "grid", "block", "shared_bytes", "launches")

@@ -31,9 +31,10 @@ LONGEST_S = 0.5
 _LONG_S = 0.05
 _NOTE_S = 30.0  # seconds after which a running benchmark writes its record again
 _MOST_TIMES = 4  # maximum number of elements written per element read (no outer product)
-# Operators with results that are not determined: the order of equal elements, the signs of vectors,
-# the order of writes; and for f16 positions on a grid and edges of bins, which PyTorch rounds
-# first.
+
+# Operators whose results are not determined: the order of equal elements, the signs of vectors or
+# the order of writes. In f16 also grid_sampler_2d and histc, because PyTorch rounds positions on
+# the grid and edges of bins first.
 OPEN = {
     "argsort", "grid_sampler_2d", "histc float16", "kthvalue", "linalg_eig", "linalg_eigh",
     "linalg_eigvals", "linalg_svd", "mode", "put", "sort", "svd",

@@ -128,8 +128,8 @@ def _variants(entry: Op, kind: str) -> tuple[str, ...]:
 
 
 def _forwarded(entry: Op, forms: list[Op]) -> Iterable[Op]:
-    """Return the overloads named in `scalars`, which call the form of their kind, and the overloads
-    for `aliases`."""
+    """Return the overloads named in `scalars`, then the overloads for `aliases`. Each
+    overload in `scalars` calls the entry's form of the same kind, such as the in-place form."""
     made = []
     for found in entry.scalars:
         of = next((op for op in forms if op.kind == found.kind), None)

@@ -56,7 +56,8 @@ def _positive(op: str, name: str, value: float) -> None:
 def exponential(
     M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, **options: Any
 ) -> Any:
-    """Return exp(-|n - center| / tau). center: by default, and if sym is True, the middle."""
+    """Return exp(-|n - center| / tau). center: the middle if None. It must be
+    None if sym is True."""
     _positive("exponential", "tau", tau)
     if sym and center is not None:
         raise errors.wrong_value("exponential", "center", "be None where sym is True", center)

@@ -359,8 +359,8 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
 
 
 def refresh(operator: Operator) -> None:
-    """Compute an operator's slots again. Call this after a change of a condition that its kernel
-    makers read."""
+    """Compute an operator's slots again. Call this when something changes on which
+    the functions that make its kernels depend."""
     with lock:
         _swap(operator)
 

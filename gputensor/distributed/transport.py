@@ -176,8 +176,8 @@ def _arrive_reduced(out: Array | None, how: str, r: Reduction, first: int = 0) -
 
 
 def _arrive(out: Array | None, nbytes: int, first: int = 0, rank: int | None = None) -> Any:
-    """Return a function that copies data from the records to `out`: from byte `first` of all
-    records, or of one rank's record."""
+    """Return a function that copies `nbytes` bytes of every rank's record, from byte `first` on, to
+    `out`. rank: copy only this rank's record."""
 
     def arrive(room: Array) -> None:
         if out is not None:

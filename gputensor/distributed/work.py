@@ -94,7 +94,8 @@ class Work:
         self._op, self._group, self._finish = op, group, finish
         self._test: Callable[[], bool] | None = test
         self._held: Any = held  # Tensors and arrays whose memory MPI uses.
-        self._results: list[Any] = []  # The caller's tensors, if the caller requested the Work.
+        # The tensors that a Future of this Work gives.
+        self._results: list[Any] = []
         if test is not None:
             _under_way.add(self)
 

@@ -1,4 +1,5 @@
-"""Arrays of other libraries: one class that describes them, and work on their streams.
+"""Arrays of other libraries: a class that describes them, and a context in which our kernels run on
+their streams.
 
 `described` describes an array of PyTorch, CuPy, NumPy, or any library with the CUDA array
 interface. `seen` also accepts DLPack objects, and rejects arrays for which no plan can be made. No

@@ -1,5 +1,5 @@
-"""The kernels of operators at the keys of gt.func: the choice of the level, and the calls that a
-level makes.
+"""The kernels of operators at the keys of gt.func. A kernel chooses the level that handles a call;
+the level then makes its own calls.
 
 An `Entry` contains the properties of an operator that a level needs: its schema and, for a
 composite operator, its composition. A composite operator runs as its composition, and the operators

@@ -109,7 +109,8 @@ def _tail_of(whole: Chain) -> Tail | None:
         n for n, step in enumerate(steps[: first - count], count)
         if n in read and step.what.reduces is not None and step.what.feeds is None
     ]  # fmt: skip
-    # Their readers may be unneeded, although other parts of the tail are needed.
+    # `ends` is empty if the steps that read them were dropped as unneeded. The tail is still
+    # separate if it has other sizes and reads only inputs.
     is_alone = walk.sizes != whole.walk.sizes and not any([x >= count for x in read])
     if not ends and not is_alone:
         return None

@@ -1,5 +1,5 @@
-"""Running of a chain: by its device's executor, or in stages, which are kernels of several
-operators or single operators.
+"""Run a chain, either by its device's executor or in stages. A stage is one operator, or one kernel
+for several operators.
 
 Memory for values between stages is allocated when a stage makes them, and released after the last
 stage that reads them.

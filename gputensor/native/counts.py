@@ -1,6 +1,6 @@
 """Samples of the Poisson and binomial distributions, in float64 arithmetic for every dtype.
 
-The samples differ from PyTorch's, their distributions do not.
+Samples have PyTorch's distributions but not PyTorch's values.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ..tensor.tensor import Tensor
 
 # Hörmann's constants hold for means from _LARGE upwards; `_by_counting` handles smaller means.
 _LARGE = 10.0
-# Poisson samples with a mean below _LARGE are below _MOST: the probability of a larger sample is
-# below the rounding error of the cdf.
+# A Poisson sample with a mean below _LARGE is less than _MOST, because the probability of a larger
+# sample is less than the rounding error of the cdf.
 _MOST = 100
 
 
@@ -38,7 +38,7 @@ def poisson(key_set: int, self: Tensor, generator: Any = None) -> Tensor:
 
 
 def binomial(key_set: int, count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
-    """Source of the results for counts and probabilities that are out of range:
+    """Draw binomial samples. Results for counts and probabilities out of range are those of
     ATen/native/Distributions.h, sample_binomial.
     """
     _check("binomial", "count", count)
@@ -71,12 +71,12 @@ def _check(op: str, arg: str, x: Tensor) -> None:
 
 
 def _divided(mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the indices of finite means below and from _LARGE."""
+    """Return the indices of means less than _LARGE, and of finite means of _LARGE or more."""
     return (mean < _LARGE).nonzero()[:, 0], ((mean >= _LARGE) & (mean < math.inf)).nonzero()[:, 0]
 
 
 def _by_counting(term: Tensor, a: Tensor, b: Tensor, generator: Any) -> Tensor:
-    """Draw samples by inversion: subtract the cdf's terms from uniform numbers, until below 0.
+    """Draw samples by inversion: subtract the terms of the pmf from uniform numbers until below 0.
 
     term: the probability of 0. The probability of k is (a + b / k) times that of k - 1.
     """

@@ -433,9 +433,8 @@ def _shifted(key_set: int, op: str, self: Tensor, dim: Any) -> Tensor:
         _check_has_dims(op, self)
     for d in dims:
         size = self._geometry.sizes[d]
-        cut = (
-            size // 2 if op == "ifftshift" else (size + 1) // 2
-        )  # This is the first index that moves to the front.
+        # The elements from index `cut` on move to the front.
+        cut = size // 2 if op == "ifftshift" else (size + 1) // 2
         front = calls.narrow(self, d, cut, size - cut)
         self = calls.cat((front, calls.narrow(self, d, 0, cut)), d)
     return self if dims else calls.clone(self, None)

@@ -1,1 +1,1 @@
-"""Calls with arguments in any form, converted by the operator's schema."""
+"""Calls of operators whose arguments still have to be converted by the schema."""

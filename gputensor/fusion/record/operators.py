@@ -119,8 +119,8 @@ def _below(table: Table) -> Callable[..., Any]:
     is_empty = operator.qualified_name in _EMPTY
     is_seen = not is_composite and not (is_empty and is_ours)
 
-    # Keys above Fuse that fell through stay in the key set, because clone passes the set on to
-    # copy_.
+    # Only Fuse is removed. Keys above it whose kernels fell through stay, because clone passes the
+    # key set on to copy_, which may have kernels at these keys.
     def pass_on(key_set: int, *args: Any) -> Any:
         key_set &= ~FUSE
         recorder = current.get()

@@ -332,7 +332,7 @@ def recompute() -> Any:
     return import_module(f"{__package__}.recompute")
 
 
-# The result of `getrefcount`, called as in `wanted`, for an object without other references.
+# What `getrefcount` returns in `wanted` for an object to which only the list refers.
 _ALONE = [*map(getrefcount, [object()])][0]
 
 

@@ -90,8 +90,7 @@ class Trace:
     def refuse(self, why: str) -> None:
         if not self._within:
             self.why = self.why or why
-            # Drop these references, because a chain computes every storage to which something
-            # refers.
+            # Drop these references: a chain stores each result to which something refers.
             self._let_go()
 
     def _let_go(self) -> None:

@@ -60,9 +60,9 @@ def _in_two(x: np.ndarray, axes: Any, unused: None, out: np.ndarray, keepdims: b
 def aminmax(
     x: np.ndarray, of: dtype, axes: tuple[int, ...] | None, sizes: tuple[int, ...], keepdims: bool
 ) -> np.ndarray | None:
-    """Return the smallest and the greatest elements, computed in one pass over x. They are
-    neighbours in a last dimension of size 2. Return None if there is no compiled loop. sizes: the
-    sizes of either result."""
+    """Return an array whose last dimension holds the smallest and the greatest element, computed in
+    one pass over x, or None if there is no compiled loop. sizes: the sizes without that
+    dimension."""
     loop = None if of.category in (BOOL, COMPLEX) else _both(of)
     if loop is None:
         return None

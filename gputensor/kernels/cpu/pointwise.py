@@ -18,7 +18,7 @@ from ...core.number_range import in_64_bits, integer_range
 from . import cast, table
 
 Loop = Callable[..., Any]
-Input = Any  # A dtype stands for an array, a Python number type for a number.
+Input = Any  # The dtype of an array operand, or the Python type of a number.
 
 _HALF = (float16, bfloat16)
 

@@ -205,8 +205,8 @@ def unroll_for(walk: Walk, unit: int, held: int) -> int:
 
 
 def _used_most(rows: int, most: int) -> int:
-    """Return the largest number of units per thread, at most `most`, for which at least three
-    quarters of the units are not past the last row."""
+    """Return the largest number of units per thread, at most `most`, such that at least three
+    quarters of the units of all threads are existing rows."""
     candidates = [1 << b for b in range(most.bit_length()) if 1 << b <= max(rows, 1)]
     return max(candidates, key=lambda u: (rows / (blocks_for(rows, u) * u) >= 0.75, u))
 

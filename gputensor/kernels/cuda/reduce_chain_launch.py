@@ -36,7 +36,8 @@ class Epilogue(NamedTuple):
 
 
 class Walks(NamedTuple):
-    """Stride bytes of the operands, out first, over the kept and over the reduced sizes."""
+    """The kept and the reduced sizes, and for each of them the operands' strides in bytes, those of
+    `out` first."""
 
     kept: Sizes
     reduced: Sizes

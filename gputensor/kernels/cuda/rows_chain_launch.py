@@ -27,8 +27,8 @@ Lanes = tuple[int, int]
 
 
 def stage_of(plain: Any) -> Stage | None:
-    """Return the launch of a reduction over rows. Return None if it is another reduction or needs
-    several launches.
+    """Return the stage of a reduction over rows that takes one launch, and None for all other
+    reductions.
     """
     if type(plain) is not Reduce or plain.last is not None or len(plain.stages) > 1:
         return None

@@ -31,8 +31,8 @@ class FlaggedHooks(HookDict):
 
 
 def with_flags(hooks: dict[int, Any]) -> list[tuple[Any, int]]:
-    """Return (hook, flag) of each hook. Also accepts a plain dict, because a program may have
-    replaced gputensor's dict."""
+    """Return (hook, flag) of each hook. A plain dict, by which a program may have replaced
+    gputensor's dict, gives the flag 0."""
     flags = getattr(hooks, "flags", {})
     return [(hook, flags.get(key, 0)) for key, hook in hooks.items()]
 

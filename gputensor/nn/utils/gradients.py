@@ -24,8 +24,8 @@ __all__ = [
 
 
 def lists() -> Any:
-    """Return the module lists.py. It is imported when gradients on CUDA are clipped, because it
-    imports fusion."""
+    """Return the module lists.py. It is imported only when gradients on CUDA are clipped,
+    because it also imports fusion."""
     return import_module(f"{__package__}.lists")
 
 

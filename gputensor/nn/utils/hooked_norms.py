@@ -97,8 +97,8 @@ def _add(op: str, module: Module, hook: _Norm) -> Any:
 
 @declares(module="Callable", name="str", dim="int?")
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Replace a parameter by a magnitude for each index of `dim` and a direction. A hook computes
-    the parameter from them."""
+    """Replace a parameter by a direction and by magnitudes, one for each index of `dim`. A hook
+    computes the parameter from them."""
     _check("weight_norm", module, name, dim)
     hook = WeightNorm(name, dim)
     weight = _add("weight_norm", module, hook)

@@ -198,7 +198,8 @@ class _Orthogonal(Module):
         return a.mT if is_wide else a
 
     def _rebased(self, q: Tensor, like: Tensor) -> Tensor:
-        """Use q as the base. The parametrization then maps minus the identity to q."""
+        """Store q as the base. Return the matrix that the parametrization then maps to q: the
+        negative identity."""
         n, k = q.shape[-2:]
         if n != k:
             more = randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)

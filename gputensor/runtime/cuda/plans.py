@@ -72,7 +72,8 @@ class Plans:
             event.wait(stream)
 
     def record(self, last: Last, stream: Any, graph: capture.Capture | None = None) -> None:
-        """Record the stream's current work as the last transform."""
+        """Record an event after the stream's current work. The next transform on another stream
+        waits for it."""
         event = self._event()
         event.record(stream)
         last[stream.device_index, graph] = stream, event

@@ -218,7 +218,8 @@ class Machine:
             return self._text(self._engine.engine_check(params, len(params), self._error, 2048))
 
     def check_freed(self) -> str | None:
-        """Return the error of a write to freed memory that the engine still keeps, or None."""
+        """Return the error of a write to memory after it was freed, or None. Only freed memory that
+        the engine still keeps is checked."""
         if not self.checks:
             return None
         with self.lock:

@@ -1,4 +1,4 @@
-"""Runs with AddressSanitizer, for which libasan must be loaded when the process starts.
+"""Restart a process with libasan. AddressSanitizer needs it from the start of the process.
 
 A shared object that was built with AddressSanitizer aborts a process without libasan. With
 `GPUTENSOR_EMULATOR_SANITIZE=1`, the import of gputensor therefore restarts the process once, with

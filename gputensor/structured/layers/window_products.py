@@ -120,7 +120,7 @@ class Windows(NamedTuple):
         return calls.reshape(view, (of_groups, inner * prod(self.kernel), samples * prod(out)))
 
 
-# Called as work(block, windows), where `Windows.copied` returned the windows.
+# A function of a block and its windows, in the form that `Windows.copied` returns.
 Work = Callable[["Block", Tensor], None]
 
 
