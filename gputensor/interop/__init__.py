@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def find_spec(finder: object, name: str, *where: Any) -> ModuleSpec | None:
-    """Return the spec that the other finders have for a client's module, with a loader that also
+    """Find a client's module with the other finders. Return its spec, with a loader that also
     registers tensors."""
     others = (f.find_spec(name, *where) for f in sys.meta_path if f is not finder)
     spec = next(filter(None, others), None)

@@ -82,8 +82,8 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **like: Any) -> Tens
 
 def joined(tensors: Any, axis: Any = 0, **options: Any) -> Any:
     """Same as `np.concatenate`, but return a single tensor itself, without a copy. Dask joins
-    nested lists along one axis after another, so an array that is divided along one axis gives
-    lists of a single tensor along all other axes.
+    nested lists along one axis after another. If an array is divided along one axis only, the lists
+    along all other axes contain a single tensor.
     """
     if axis is not None and not options:
         if len(tensors) == 1:
@@ -96,8 +96,8 @@ def joined(tensors: Any, axis: Any = 0, **options: Any) -> Any:
 def count(
     x: Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = float, **options: Any
 ) -> Any:
-    """Return the number of elements in each sum along `axis`, in the sizes of the result. It is a
-    NumPy array for chunks on the CPU, a tensor for chunks on other devices."""
+    """Return the number of elements in each sum along `axis`, as an array with the sizes of the
+    sums: a NumPy array for chunks on the CPU, otherwise a tensor."""
     sizes = x._geometry.sizes
     if axis is None and not keepdims:
         return np.prod(sizes, dtype=np.dtype(dtype))
@@ -110,7 +110,7 @@ def count(
         if keepdims or dim not in along
     ]
     if x.is_cpu:
-        # expand one number to the sizes, as np.broadcast_to does in three times as long
+        # Expand one number to the sizes. np.broadcast_to takes three times as long.
         one = np.array(added, np.dtype(dtype))
         seen: np.ndarray[Any, Any] = np.ndarray(kept, one.dtype, one, strides=[0] * len(kept))
         seen.flags.writeable = False

@@ -51,8 +51,8 @@ def sent(x: Tensor) -> tuple[dict[str, Any], list[memoryview]]:
 
 
 def received(header: dict[str, Any], frames: list[Any]) -> Tensor:
-    """Return the tensor for a header and its frame. It shares the frame's memory if that is
-    writable.
+    """Return the tensor for a header and its frame. The tensor shares the frame's memory if
+    the frame is writable.
 
     Raises: DeviceError if this process lacks the tensor's device.
     """

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def register(dispatch: ModuleType) -> None:
-    """Add an alias from gputensor to this module. dispatch: the module
-    `opt_einsum.backends.dispatch`."""
+    """Add an alias, so that opt_einsum uses this module for tensors of gputensor. dispatch: the
+    module `opt_einsum.backends.dispatch`."""
     dispatch._aliases["gputensor"] = __name__
 
 

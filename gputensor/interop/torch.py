@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def register(collate: ModuleType) -> None:
-    """Register tensors. collate: the module `torch.utils.data._utils.collate`, in which PyTorch
-    documents this table."""
+    """Add tensors to PyTorch's documented table of collate functions. collate: the module of this
+    table, `torch.utils.data._utils.collate`."""
     from ..tensor.tensor import Tensor
 
     collate.default_collate_fn_map[Tensor] = stacked

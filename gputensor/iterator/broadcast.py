@@ -55,7 +55,8 @@ def _mismatch(
 
 
 def differing_dim(a: Sizes, b: Sizes) -> int:
-    """Return the last dimension, of the longer shape, at which two shapes do not broadcast."""
+    """Return the last dimension at which two shapes do not broadcast. It is counted in the longer
+    shape."""
     longer = max(len(a), len(b))
     for back in range(1, min(len(a), len(b)) + 1):
         if a[-back] != b[-back] and 1 not in (a[-back], b[-back]):

@@ -96,8 +96,8 @@ def single_dtype(op: str, config: Any, outputs: Operands, inputs: Operands, fall
 def output_action(
     op: str, config: Any, output: Any, inputs: Operands, sizes: Sizes, result: Any
 ) -> str:
-    """Return the action for an output: allocate, keep or resize. Raise if the result may not be
-    written to it."""
+    """Return the action for an output: allocate, keep or resize. Raise if this output cannot
+    receive the result."""
     if output is None:
         return ALLOCATE
     geometry = output[0]

@@ -21,7 +21,7 @@ FULL, PARTIAL = 3, 4
 # share.
 # The search takes any limit, but NumPy's type stubs allow only 0 and -1.
 _MAX_WORK: Any = 1000
-# If offsets are used as addresses, a storage begins at this address, because NumPy treats address 0
+# This number is added to offsets that NumPy receives as addresses, because NumPy treats address 0
 # as no memory.
 _BASE = 1 << 12
 
@@ -71,8 +71,8 @@ def relation(out: Any, x: Any, shape: Any = None) -> int:
 
 
 def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
-    """Return the first bytes of tensors `a` and `b` in common memory, or None if they share no
-    memory.
+    """Return the positions of the first bytes of tensors `a` and `b`, in the memory that they may
+    share. Return None if they share no memory.
 
     If `a` with geometry `shape` needs more memory than its storage has, the storage is reallocated
     and all of its tensors move with it.
@@ -80,8 +80,8 @@ def _begins(a: Any, b: Any, shape: Any) -> tuple[int, int] | None:
     first, second = a._storage, b._storage
     if first is not None and first.is_twin(second):
         return a._offset * a._geometry.dtype.itemsize, b._offset * b._geometry.dtype.itemsize
-    # Different storages share bytes only if one was exported and other code made the second one
-    # over its memory.
+    # Different storages share bytes only if the memory of one was exported, and other code made the
+    # other storage over this memory.
     if first is None or second is None or not (first.is_exposed and second.is_exposed):
         return None
     if not (first.may_alias or second.may_alias):
@@ -112,8 +112,8 @@ def check_apart(op: str, out: Any, x: Any, arg: str, shape: Any = None) -> None:
 
 
 def check_out(op: str, out: Any, shape: Any = None, **read: Any) -> None:
-    """Raise unless `out` may be written while the tensors `read` are read. shape: the geometry that
-    `out` will have; by default its present one.
+    """Raise if `out` may not be written because one of the tensors `read` is read at the same time.
+    shape: the geometry that `out` will have; by default its present one.
 
     read: the inputs, by argument name.
     """

@@ -30,7 +30,8 @@ _BLOCKS_PER_THREAD = 8
 
 
 def for_each(shape: Sizes, work: Callable[[int, int], object], grain: int = GRAIN) -> None:
-    """Call `work(begin, end)` over linear ranges that cover a walk of `shape`, innermost first."""
+    """Call `work(begin, end)` for linear ranges that together cover all elements of `shape`,
+    innermost dimension first."""
     numel = 1
     for size in shape:
         numel *= size

@@ -26,8 +26,8 @@ from .order import dense_strides_like, dimension_order, strides_in_order
 from .overlap import YES, internal_overlap
 from .split import MAX_32BIT, can_use_32bit
 
-# Stride bytes of a one-dimensional iteration: over dense memory (by item size), and over one
-# repeated element.
+# Stride bytes of one-dimensional iterations. _DENSE: over dense memory, by item size. _STAY: over
+# one repeated element.
 _DENSE = {itemsize: (itemsize,) for itemsize in (1, 2, 4, 8, 16)}
 _STAY = (0,)
 
@@ -213,8 +213,8 @@ def _cast_strides(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     has_numbers: bool,
 ) -> Sizes | None:  # fmt: skip
-    """Return the strides of new outputs that follow from operands cast to the common dtype, or None
-    if no cast changes a layout.
+    """Return the strides that new outputs have because operands are cast to the common dtype.
+    Return None if no cast changes a layout.
 
     PyTorch casts operands to the common dtype before it reads their strides. The cast copies of
     operands with gaps or repeated elements are dense. This function follows PyTorch on every
@@ -245,7 +245,7 @@ def _lay_out_dense(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     elements: list[Any], fresh: Sizes,
 ) -> None:  # fmt: skip
-    """Make the plan's iteration one-dimensional, or 0-d if the operands are."""
+    """Make the plan's iteration one-dimensional, or 0-d if all operands are 0-d."""
     sizes = plan.sizes
     made = []
     for x, action, element in zip(outputs, actions, elements):
@@ -280,7 +280,8 @@ def _lay_out_strided(
     plan: Plan, outputs: tuple[Any, ...], inputs: tuple[Any, ...], actions: list[str],
     elements: list[Any], known: list[Geometry], fresh: Sizes | None,
 ) -> None:  # fmt: skip
-    """Sort the dimensions, compute the strides of new outputs if not given, and coalesce."""
+    """Sort the dimensions, compute the strides of new outputs unless `fresh` gives them, and
+    coalesce."""
     sizes = plan.sizes
     seen = [strides_over(g.sizes, g.stride_bytes, sizes) for g in known]
     if plan.config.enforce_linear_iteration:

@@ -29,8 +29,8 @@ from .compiled import library
 
 Bind = Callable[[str, Any], Callable[..., None]]
 
-# From (device type, family, op) to bind(op, plan). The op "" stands for all ops without an entry of
-# their own.
+# By (device type, family, op): the function bind(op, plan). The op "" stands for all ops without an
+# entry of their own.
 _registered: Registry[tuple[str, str, str], Bind] = Registry()
 _declared: dict[str, Stub] = {}
 _cpu_loops: dict[str, Any] = {}

@@ -30,8 +30,8 @@ _MOST_LAUNCHES = 4096
 
 
 def contiguous(x: Any, memory_format: Any = formats.contiguous_format, out: Any = None) -> Any:
-    """Return `x` with its elements dense in a memory format. If they already are, return `x`
-    itself, otherwise a new array.
+    """Return `x` with its elements dense in a memory format. If `x` already is dense in this
+    format, return `x` itself, otherwise a new array.
 
     Args:
         x: an array of PyTorch, CuPy, JAX, NumPy, a tensor, or anything with DLPack or the CUDA

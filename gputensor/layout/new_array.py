@@ -47,7 +47,8 @@ def _permuted(dense: Any, order: Any) -> Any:
 
 
 def given(like: ForeignArray, made: Any) -> Any:
-    """Convert a result of `empty` that has been written to an array of `like`'s library."""
+    """Convert `made` to an array of `like`'s library. made: a result of `empty`, after it has been
+    written."""
     if like.library != "jax":
         return made
     return sys.modules["jax"].dlpack.from_dlpack(made)

@@ -12,8 +12,8 @@ from . import library
 from .pool_windows import in_volumes, of_volumes
 
 Sizes = tuple[int, ...]
-# Upper limit of strides and dilations. A larger stride or dilation has the same effect, because
-# then there is only one window, or one kernel element.
+# Upper limit of strides and dilations. Larger ones give the same result: with such a stride there
+# is only one window, with such a dilation only one kernel element.
 _MOST = 1 << 62
 
 

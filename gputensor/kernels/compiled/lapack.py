@@ -18,7 +18,7 @@ import numpy as np
 from ...runtime import blas
 from . import library
 
-# From the dtype character to the first letter of LAPACK's function names, and to our dtype name.
+# By dtype character: the first letter of LAPACK's function names, and our name of the dtype.
 _TYPES = {"f": ("s", "f32"), "d": ("d", "f64"), "F": ("c", "c64"), "D": ("z", "c128")}
 # The library's own loops are several times faster than LAPACK for real matrices with up to _TINY
 # rows and right-hand sides with up to _TINY_COLUMNS columns. See loops/tiny.h.
@@ -51,8 +51,8 @@ def address(routine: str) -> int | None:
 
 @cache
 def _bound(op: str, char: str, *routines: str, family: str = "lapack") -> Bound:
-    """Return the library's function, bound to the addresses of the LAPACK functions `routines`. For
-    the name "", 0 is bound instead of an address; the library then uses its own loops."""
+    """Return the library's function, bound to the addresses of the LAPACK functions `routines`. If
+    a name is "", 0 is bound instead of an address, and the library uses its own loops."""
     letter, dtype = _TYPES[char]
     function = library.function(family, f"{op} {dtype}")
     addresses = [address(letter + routine) if routine else 0 for routine in routines]

@@ -128,9 +128,9 @@ def program(
 
 @cache
 def faces() -> frozenset[str]:
-    """Return the families that have a module `<family>.py` in this folder. Its functions prepare
-    arguments for the library. For other families, callers use the library's functions directly,
-    under NumPy's names.
+    """Return the families that have a module `<family>.py` in this folder. The module's functions
+    prepare arguments for the library. For other families, callers use the library's functions
+    directly, under NumPy's names.
     """
     found = [os.path.splitext(name) for name in os.listdir(os.path.dirname(__file__))]
     return frozenset([name for name, of in found if of == ".py"]) - {"__init__", "library"}
@@ -140,8 +140,8 @@ def reduction(
     family: str, name: str, given: dtype, out: dtype, otherwise: Loop, number: float = 0.0
 ) -> Loop | None:
     """Return the compiled reduction `(array, axes, None, out, keepdims)` of an operator and dtypes,
-    or None. given, out: dtypes of the arrays. otherwise: the loop for declined calls, as in `bind`.
-    number: a parameter that some operators have."""
+    or None. given, out: the dtypes of `array` and `out`. otherwise: the loop that runs if the
+    compiled one declines a call, as in `bind`. number: a parameter of some operators."""
     library = choice().library
     if library is None:
         return None
@@ -165,7 +165,7 @@ def function(family: str, name: str) -> Any:
 
 
 def served(family: str, name: str, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a compiled function that takes the arguments of NumPy's function `otherwise`.
+    """Return a compiled function with the same arguments as `otherwise`, which is a NumPy function.
 
     The compiled function returns True. If it declines a call, it calls `otherwise` and returns that
     result. If there is no compiled function, `served` returns `otherwise` itself.

@@ -29,7 +29,8 @@ def _computed(x: np.ndarray) -> np.dtype[Any]:
 
 @cache
 def _alike(value: int, ndim: int, of: np.dtype[Any]) -> np.ndarray:
-    """Return an array of one element with this value, which replaces a missing parameter of rows.
+    """Return an array of one element with this value. It stands for a scale or a shift that is not
+    given.
 
     The array is cached, so callers must not write to it.
     """

@@ -90,8 +90,8 @@ def in_volumes(windows: tuple[Sizes, ...], ones: Sizes) -> tuple[int, ...]:
 def line(
     x: np.ndarray, axis: int, out: np.ndarray, at: np.ndarray, by: np.ndarray, has_gaps: bool
 ) -> bool:
-    """Write weighted sums of elements along an axis. at: the int32 index of the element for each
-    tap and result; negative if there is no element. by: the weights."""
+    """Write weighted sums of elements along an axis. at: for each tap and result, the int32 index
+    of the element; a negative index means no element. by: the weights."""
     if not (x.flags.c_contiguous and out.flags.c_contiguous and x.flags.aligned):
         return False
     n = math.prod(x.shape[axis + 1 :])

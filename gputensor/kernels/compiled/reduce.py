@@ -22,7 +22,7 @@ Loop = numpys.Loop
 
 _TRUTHS = ("any", "all")
 _EXTREMES = ("amax", "amin")
-# By item size: a dtype with the size of two elements, for a pair that is stored as one element.
+# By item size: the dtype that stores a pair of elements as one element.
 _PAIRS = {1: int16, 2: int32, 4: int64, 8: complex128}
 
 
@@ -60,9 +60,9 @@ def _in_two(x: np.ndarray, axes: Any, unused: None, out: np.ndarray, keepdims: b
 def aminmax(
     x: np.ndarray, of: dtype, axes: tuple[int, ...] | None, sizes: tuple[int, ...], keepdims: bool
 ) -> np.ndarray | None:
-    """Return an array whose last dimension holds the smallest and the greatest element, computed in
-    one pass over x, or None if there is no compiled loop. sizes: the sizes without that
-    dimension."""
+    """Compute the smallest and the greatest element in one pass over x. Return an array whose last
+    dimension holds the two, or None if there is no compiled loop. sizes: the result's sizes without
+    that dimension."""
     loop = None if of.category in (BOOL, COMPLEX) else _both(of)
     if loop is None:
         return None
@@ -98,7 +98,8 @@ def name_of(op: str, given: dtype, compute: dtype) -> str | None:
 
 
 def _bits(given: dtype) -> str:
-    """Return the name of the bit mask with which a loop tests an element for not equal to zero."""
+    """Return the library's name of the bit mask by which a loop tests whether an element is
+    nonzero."""
     if given.category == COMPLEX:
         return given.short
     if given.category == FLOATING:

@@ -64,7 +64,7 @@ def _gated(x: Any, gate: Any) -> Any:
 
 def _leaky_relu(x: Any, slope: Any) -> Any:
     less = x * slope
-    # For slope 0 and infinite x, `less` is NaN, which np.maximum would return even for x > 0.
+    # With slope 0 and infinite x, `less` is NaN. np.maximum would return this NaN even for x > 0.
     return np.maximum(x, less, out=less) if 0 < slope <= 1 else where(x > 0, x, less, less)
 
 

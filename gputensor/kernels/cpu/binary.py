@@ -81,8 +81,8 @@ def _scaled_integers(op: str, multiply: Loop, combine: Loop, to: np.dtype) -> Lo
 
 
 def _integers_or(floating: Callable[..., Any]) -> Callable[..., Loop]:
-    """Return a function that makes a loop: from a ufunc for integers, from `floating` for
-    floats."""
+    """Return a function that makes loops. A loop for integers uses the ufunc, a loop for floats
+    uses `floating`."""
 
     def build(op: str, ufunc: np.ufunc, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
         if common.category == FLOATING:
@@ -122,8 +122,8 @@ def _whole_quotient(a: Any, b: Any) -> Any:
 
 def _checked(op: str, loop: Loop, inputs: Sequence[Input], common: dtype) -> Loop:
     """Wrap the integer division `loop` so that a zero divisor raises an error; NumPy would warn and
-    return 0. A Python number is wrapped to its dtype's range first. The result is marked, so that
-    fusion does not delay its error."""
+    return 0. A Python number is wrapped to the range of `common` first. The returned loop is
+    marked, so that fusion does not delay its error."""
 
     def checked(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if isinstance(b, np.ndarray):
@@ -150,8 +150,8 @@ _WHOLE = 2.0**22
 
 
 def _floating_fmod(a: Any, b: Any) -> Any:
-    """Return fmod of floats. C's function takes 14 ns per element. If no quotient is too large, f32
-    is computed by four f64 operations instead."""
+    """Return fmod of floats. C's function takes 14 ns per element. For f32, four f64 operations
+    replace it if no quotient is too large."""
     if np.size(a) + np.size(b) < _MANY_REMAINDERS or np.result_type(a, b) != np.float32:
         return np.fmod(a, b)
     wide, by = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -161,7 +161,7 @@ def _floating_fmod(a: Any, b: Any) -> Any:
     np.trunc(whole, whole)
     np.multiply(whole, by, whole)
     rest = np.subtract(wide, whole, whole).astype(np.float32)
-    # This happens, for example, if a divisor is infinite.
+    # The rest is NaN if, for example, a divisor is infinite.
     if np.isnan(np.maximum.reduce(rest, None)):
         return np.fmod(a, b)
     return np.copysign(rest, a, rest)
@@ -251,7 +251,7 @@ def _from_the_larger(ufunc: np.ufunc, exp: np.ufunc, scale: float) -> Callable[.
         if np.size(a) + np.size(b) < _MANY:
             return ufunc(a, b)
         less = np.subtract(a, b)
-        # This happens for two equal infinities, and for NaN.
+        # The difference is NaN for two equal infinities, and if an operand is NaN.
         if np.isnan(np.maximum.reduce(less, None)):
             return ufunc(a, b)
         np.negative(np.abs(less, less), less)

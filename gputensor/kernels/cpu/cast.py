@@ -119,7 +119,8 @@ def widened(array: np.ndarray) -> np.ndarray:
     found: np.ndarray = wide.view(_float32)
     np.multiply(found, _BIAS, found)
     if np.left_shift(bits, 1).view(np.uint16).max() >= _INFINITE:
-        outside = (bits & 0x7C00) == 0x7C00  # These are infinities and NaN.
+        # The product is wrong for infinities and NaN.
+        outside = (bits & 0x7C00) == 0x7C00
         found[outside] = array[outside].astype(_float32)
     return found
 

@@ -38,7 +38,8 @@ def taken(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
 
 
 def out_of_range(x: np.ndarray, indices: Indices, led: Sequence[int], wraps: bool) -> int:
-    """Return 0, or 1 + the number of the first index array with an index out of range."""
+    """Return the position, counted from 1, of the first index array with an index out of range.
+    Return 0 if there is none."""
     for number, (index, dim) in enumerate(zip(indices, led), 1):
         size = x.shape[dim]
         # As uint64, negative indices are large, so one comparison covers both bounds.

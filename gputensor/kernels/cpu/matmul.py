@@ -98,9 +98,9 @@ _LARGE = 1 << 18
 
 # OpenBLAS packs all rows of the first operand, some hundred columns at a time, and does not release
 # the memory: 22 MB per thread for 33,278 rows, as in the weight gradient of a vocabulary. A product
-# is therefore divided into blocks of at least _ROWS rows, which need half of that memory. A block
-# ends with a wait for all threads, so products with fewer than _WORK multiplications per row are
-# not divided.
+# is therefore divided into blocks of at least _ROWS rows, which halves the memory in this example.
+# A block ends with a wait for all threads, so products with fewer than _WORK multiplications per
+# row are not divided.
 _ROWS, _WORK = 1 << 14, 1 << 14
 
 

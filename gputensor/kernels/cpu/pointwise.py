@@ -207,8 +207,9 @@ def with_number(op: str, loop: Loop, position: int, common: dtype) -> Loop:
 def through_complex64(
     bind: Callable[..., Loop], op: str, inputs: Sequence[Input], common: dtype, out: dtype
 ) -> Loop:
-    """Make the complex32 loop from the complex64 loop that `bind` returns. It always needs `out`,
-    into which the result is rounded once. Numbers are rounded to complex32 first, as in PyTorch."""
+    """Make the complex32 loop from the complex64 loop that `bind` returns. The complex32 loop
+    always needs `out`, into which the result is rounded once. Numbers are rounded to complex32
+    first, as in PyTorch."""
     is_common = common is complex32
     wide = [_wide(complex if is_common and isinstance(x, type) else x) for x in inputs]
     loop, result = bind(op, tuple(wide), _wide(common), _wide(out)), _wide(out).np
@@ -259,8 +260,9 @@ def computed(
     is_direct = takes_out and out is common and to is compute
 
     def bare(count: int, numbers: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Return a callable and its arguments after `count` arrays. If no array needs a cast, the
-        callable is `function` itself: NumPy allocates the result, and there is no final cast."""
+        """Return a callable, and the arguments that follow the `count` arrays in its call. If no
+        array needs a cast, the callable is `function` itself: NumPy allocates the result, and there
+        is no final cast."""
         if enters[:count] != [None] * count:
             return loop, (*numbers, None)
         while len(enters) < count + len(numbers):

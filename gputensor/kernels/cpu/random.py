@@ -23,14 +23,14 @@ import numpy as np
 
 _WORD = 2**64 - 1
 
-# From NumPy's (kind, itemsize) to (the number of low bits of the random word to drop, the factor
-# for the remaining bits). The kind of bfloat16 is V.
+# By NumPy's (kind, itemsize): the number of low bits of the random word to drop, and the factor for
+# the remaining bits. The kind of bfloat16 is V.
 _SCALES = {
     ("f", 8): (11, 2.0**-53), ("f", 4): (40, 2.0**-24), ("f", 2): (53, 2.0**-11),
     ("V", 2): (56, 2.0**-8),
 }  # fmt: skip
 
-# From words and a dtype to an array with one number for each word.
+# Called with words and a dtype. It returns an array with one number for each word.
 Make = Callable[[np.ndarray, np.dtype], np.ndarray]
 
 
@@ -48,8 +48,8 @@ def uniform(dst: np.ndarray, seed: int, offset: int, low: float = 0.0, high: flo
 
 
 def standard(op: str, of: np.dtype) -> Callable[[np.ndarray, int, int], None]:
-    """Return fill(dst, seed, offset) for row-major arrays of one real dtype. op: `uniform` for
-    numbers in [0, 1), or `normal` for mean 0 and standard deviation 1."""
+    """Return a function (dst, seed, offset) that fills row-major arrays of one real dtype. op:
+    `uniform` for numbers in [0, 1), or `normal` for mean 0 and standard deviation 1."""
     loop: Callable[..., None] = uniform if op == "uniform" else normal
     return lambda dst, seed, offset: loop(dst, seed, offset, 0.0, 1.0)
 

@@ -21,7 +21,7 @@ from .select import where
 _STRIDE = 64
 # Polynomials of a higher degree are not computed, as in include/special.cuh.
 _HIGHEST = 2**20
-# A step of a recurrence: from (x, k, p_k, p_(k-1)) to p_(k+1).
+# A step of a recurrence. It is called with (x, k, p_k, p_(k-1)) and returns p_(k+1).
 Step = Callable[[Any, int, Any, Any], Any]
 
 

@@ -13,14 +13,14 @@ import numpy as np
 
 Loop = Callable[..., Any]
 
-# A call with at least this many elements makes a table.
+# A table is made only for a call with at least this many elements.
 FROM = 1 << 18
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def looked_up(loop: Loop, place: int, given: np.dtype, result: np.dtype) -> Loop:
-    """Return a loop that computes `loop(*values, out)` by a table. `values[place]`, of dtype
-    `given`, is the only array.
+    """Return a loop that computes `loop(*values, out)` by a table. Only one of the values is an
+    array: `values[place]`, of dtype `given`.
 
     The table for the last numeric arguments is cached.
     """

@@ -30,7 +30,7 @@ def _lerp(start: Any, end: Any, weight: Any) -> Any:
     length, near = end - start, np.abs(weight) < 0.5
     if not np.ndim(near):
         return start + weight * length if near else end - length * (1 - weight)
-    # The weight is counted from the nearer end, so it is negative if that end is `end`.
+    # The share is the weight counted from the nearer end. Counted from `end`, it is weight - 1.
     share = weight - (~near).astype(weight.dtype)
     return where(near, start, end) + share * length
 
@@ -43,7 +43,7 @@ def _finite(x: Any, nan: Any, high: Any, low: Any) -> Any:
 
 
 def _is_one(value: Any) -> bool:
-    """Return True for a factor of 1, whose multiplication is skipped, because it would turn complex
+    """Return True for a factor of 1. The product with it is skipped, because it would turn complex
     infinities into NaN."""
     return bool(value == 1) and value.dtype.kind != "c"
 

@@ -105,7 +105,7 @@ def _sigmoid(x: np.ndarray, out: np.ndarray | None = None) -> Any:
     return np.divide(one, y, y)
 
 
-# With a Python number instead of these arrays, NumPy takes twice as long.
+# If these arrays were Python numbers, NumPy would take twice as long.
 _ones = {of: np.ones((), of) for of in map(np.dtype, "efd")}
 
 
@@ -185,7 +185,7 @@ def _always(answer: bool) -> Loop:
     return loop
 
 
-# Operators with the name of the NumPy function that computes them.
+# Operators whose name is also the name of the NumPy function that computes them.
 _OF_NUMPY = (
     "ceil", "cos", "cosh", "exp", "exp2", "floor", "isfinite", "isinf", "isnan", "log", "log10",
     "log2", "logical_not", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
@@ -224,7 +224,7 @@ OPS = (*LOOPS, "relu")
 _OF_INTEGERS = {
     "isfinite": True, "isinf": False, "isnan": False, "isneginf": False, "isposinf": False,
 }  # fmt: skip
-# Operators that only copy operands whose dtype is of a lower category than this.
+# If the operand's dtype has a lower category than the one listed here, the operator only copies.
 _COPIES = {
     "ceil": FLOATING, "conj_physical": COMPLEX, "floor": FLOATING, "round": FLOATING,
     "sgn": INTEGER, "sign": INTEGER, "trunc": FLOATING,

@@ -27,8 +27,9 @@ Operand = tuple[int, Sizes]
 
 
 class Attention(NamedTuple):
-    """Sizes and options of a call. served: query heads per key and value head. mask: the mask's
-    dtype. dropout: seed, block, limit and the factor of kept weights, or None."""
+    """Sizes and options of a call. served: the number of query heads that share one key head and
+    one value head. mask: the mask's dtype. dropout: None, or (seed, block, limit, factor of kept
+    weights)."""
 
     of: dtype
     samples: int

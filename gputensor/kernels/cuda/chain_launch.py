@@ -22,13 +22,14 @@ from .chain_source import Body, Step
 # Every GPU accepts parameters of up to this size.
 MAX_PARAMS_BYTES = 4096
 
-# (slot, ~index into the call's scalars, packer): see `packers` in launch.Launch.
+# (slot, ~(index of a scalar of the call), packer): see `packers` in launch.Launch.
 Packer = tuple[int, int, Any]
 
 
 def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
-    """Return packers for the slots of a step; they pack as in a call of the operator alone.
-    sources: for each slot, the index of the call's scalar, in the order of the step's numbers."""
+    """Return packers for the slots of a step. They pack as in a call of the operator alone.
+    sources: the indices of the call's scalars that fill the slots, in the order of the step's
+    numbers."""
     if step.family in ("copy", "softmax"):
         return []
     slots = [~n for n in step.inputs if n < 0] + list(step.scalars)
@@ -41,8 +42,8 @@ def packers(step: Step, sources: Sequence[int]) -> list[Packer]:
 
 
 def packers_of_stream(slot: int, source: int, op: str) -> list[Packer]:
-    """Return packers for random numbers. source: the index of the call's scalar (seed, counter,
-    first, second)."""
+    """Return packers for random numbers. source: the index of the scalar (seed, counter, first,
+    second) among the call's scalars."""
     pair = random_launch.packer(op)
     return [
         (slot, ~source, lambda stream: numbers.pair(stream[0], stream[1])),

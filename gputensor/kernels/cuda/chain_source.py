@@ -71,8 +71,8 @@ class Body(NamedTuple):
 
 
 def text(body: Body, file: str = "chain.cu", families: tuple[str, ...] = ()) -> str:
-    """Return the full source of a chain with the kernels of `file`. For each file in `families`,
-    the source also includes the part before the body."""
+    """Return the full source of a chain with the kernels of `file`. families: further files, whose
+    parts before the body are included too."""
     of = dict.fromkeys(step.family for step in body.steps if step.family != "copy")
     heads = ["random"] if body.drawn else []
     return module.composed([*heads, *sorted(of), *families], functor(body), file)

@@ -161,7 +161,7 @@ class Explanation:
         return "\n".join(line.rstrip() for line in lines)
 
     def _box(self) -> list[int]:
-        """The extent, in each dimension, of the elements that a tile, a row or a thread moves at
+        """The number of elements, in each dimension, that a tile, a row or a thread moves at
         once."""
         plan, walk = self.plan, self.walk
         assert walk is not None

@@ -76,8 +76,8 @@ def bind(family: str, op: str, layout: Any) -> Any:
 
 
 class Copy:
-    """A copy of one layout between any addresses. It stores a launch for each device and each pair
-    of the addresses' low four bits."""
+    """A copy of one layout between any addresses. It stores a launch for each device and for each
+    combination of the two addresses' low four bits."""
 
     __slots__ = ("op", "layout", "launches")
     op: str
@@ -120,8 +120,8 @@ class Several:
 
 
 class CopyLaunch:
-    """One kernel over one walk. tail: the parameters after the pointers. counted_shared_bytes: if
-    the plan assumes a number of resident blocks, their shared memory per multiprocessor."""
+    """One kernel over one walk. tail: the parameters after the pointers. counted_shared_bytes: the
+    shared memory of all resident blocks of a multiprocessor, if the plan assumes their number."""
 
     __slots__ = (
         "walk", "plan", "text", "entry", "defines", "grid", "block", "shared_bytes", "tail",

@@ -166,7 +166,7 @@ def _tile(
     found.run_in = _extend(walk, chunks, of, score.PACK_LONGEST_BYTES // walk.src_bytes, room)
     found.rows_in = [d for d in found.run_out if d not in found.run_in]
     found.rows_out = [d for d in found.run_in if d not in found.run_out]
-    # Reject tiles in which another dimension than the last of a run is cut.
+    # Reject tiles that cut a run in any dimension except its last one.
     for run in (found.run_out, found.run_in):
         if any(chunks[d] < walk.sizes[d] for d in run[:-1]):
             return None
@@ -192,7 +192,7 @@ def _accesses(walk: Walk, of: Pack, halved: int) -> None:
         outside = [s for d, s in enumerate(strides) if d not in run]
         access = access_bytes(low, outside)
         whole = size_of(of.chunks, run[:-1])
-        # The last chunk of a run may be shorter; it too must consist of whole accesses.
+        # A run's last chunk may be shorter, but it must also consist of whole accesses.
         access = min(access, access_bytes(0, [whole * of.chunks[run[-1]] * size]))
         access = min(access, access_bytes(0, [whole * walk.sizes[run[-1]] * size]))
         widest, word = 16 // walk.item, max(1, 4 // walk.item)
@@ -350,7 +350,7 @@ def _padding(walk: Walk, of: Pack) -> tuple[int, int]:
         shift = (every * 4 // size if size <= 4 else max(1, every * 4 // size)).bit_length() - 1
         pad = max(1, more * 4 // size) if more else 0
         if more and 1 << shift > of.threads * of.load:
-            continue  # A thread's vectors would not be equally far apart.
+            continue  # The distances between a thread's vectors would differ.
         at = [(f + (f >> shift) * pad) * size for f in lanes]
         found = (conflicts(at, size), pad / (1 << shift))
         if best is None or found < best:

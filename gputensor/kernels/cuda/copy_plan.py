@@ -77,7 +77,7 @@ class Tile:
     score: float
 
     def step(self, itemsize: int) -> int:
-        """Return the distance between neighbouring tiles in rows, STEP_ROWS of copy_tile.cu.
+        """Return the number of rows from one tile to the next, which is STEP_ROWS of copy_tile.cu.
         itemsize: the bytes of one element of dst.
         """
         return self.rows if self.store else self.rows - score.SECTOR_BYTES // itemsize
@@ -229,7 +229,8 @@ def row(walk: Walk, step: int) -> Row | None:
 
 
 def scaled_by(walk: Walk, row_dim: int, column_dim: int = -1) -> str:
-    """Return the dimension of the channels as a value of the kernels' define SCALED."""
+    """Return the value of the kernels' define SCALED, which states the dimension of the
+    channels."""
     if walk.channel is None:
         return UNSCALED
     if walk.channel[row_dim]:
@@ -312,8 +313,8 @@ def _tile_accesses(walk: Walk, y: int) -> tuple[int, int]:
 
 
 def _square_rows(size_to: int, columns: int) -> int:
-    """Return the number of rows in a thread's square that has this number of columns: 16 bytes of
-    dst, or 8."""
+    """Return the number of rows in a thread's square that has this number of columns. Each column
+    contains 16 bytes of dst; 16 columns of bytes contain 8 bytes each."""
     return 8 if size_to == 1 and columns == 16 else 16 // size_to
 
 

@@ -40,13 +40,15 @@ SKINNY_CHANNELS, SKINNY_PIXELS = 16, 256
 SKINNY_RATIO = 4
 # The dimension along which src is read may have a stride of at most this many elements.
 NEAR_STEPS = 4
-# If neither side is dense in a plane, a tile is used only from this number of elements on.
+# If src has no direction (Note [Directions] in copy_plan.py), or if PACK cannot scale the channels,
+# TILE is used only for planes with at least this number of elements.
 SCATTERED_TILE = 4096
 
 # --- ROW ------------------------------------------------------------------------------------------
 
 ROW_BLOCK = 256
-# Rows of at least this length are divided among blocks; each thread then divides only once.
+# Rows of at least this length are divided among blocks. Each thread then divides once, instead of
+# once per unit.
 LONG_ROW_BYTES = 2048
 # Copies of shorter rows use no shifted accesses.
 SHIFTED_FROM_BYTES = 512
@@ -59,8 +61,8 @@ REPEATS_PER_BLOCK = 16  # An element that repeats is loaded once for at most thi
 # The side of a square tile in elements, by the size of the wider item.
 TILE_SIDE = {1: 128, 2: 128, 4: 64, 8: 32, 16: 16}
 # (rows, columns) of a tile, by the size of the wider item, if columns of dst begin inside a memory
-# sector. A tile then reads additional rows, as many as fill one sector, and does not store them. In
-# a tall tile these rows are a small share.
+# sector. A tile then also reads as many additional rows as fill one sector, but does not store
+# them. In a tall tile, the additional rows are a small share.
 TILE_OF_SECTORS = {1: (256, 128), 2: (256, 64), 4: (128, 64), 8: (128, 32)}
 # A thread keeps squares of at most this size in registers.
 TILE_SQUARE_BYTES = 128
@@ -135,8 +137,8 @@ TILE_INSTRUCTIONS = {
     8: {WIDE: {WIDE: 40, SINGLE: 47}, SINGLE: {WIDE: 39, SINGLE: 49}},
     16: {WIDE: {WIDE: 38}},
 }
-# Warp instructions of a PACK tile with four outer dimensions, by item size: if both sides are wide,
-# and otherwise.
+# Warp instructions of a PACK tile with four outer dimensions, by item size. The first number is for
+# tiles in which both sides are wide, the second for all other tiles.
 PACK_INSTRUCTIONS = {1: (123, 282), 2: (66, 164), 4: (38, 81), 8: (31, 41), 16: (32, 32)}
 # The speed is multiplied by this factor for each side with accesses of less than 16 bytes.
 NARROW_SIDE = {1: 0.85, 2: 0.92, 4: 0.95, 8: 0.97, 16: 1.0}
@@ -174,7 +176,8 @@ def bytes_in_flight(gpu: Limits) -> float:
 
 
 def _bytes_per_ms(gpu: Limits) -> float:
-    """Return the number of bytes that memcpy reads per ms. It also writes this number."""
+    """Return the number of bytes that memcpy reads per ms, which is also the number that it
+    writes."""
     return MEMORY_SHARE * 2 * gpu.memory_clock_khz * (gpu.memory_bits // 8) / 2
 
 

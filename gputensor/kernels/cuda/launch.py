@@ -21,7 +21,8 @@ from .division import divider
 
 THREADS = 256
 STRIDED_UNROLL = 4
-# The number of adjacent rows or outputs in a block: 32 f32 are 128 contiguous bytes.
+# The number of adjacent rows or outputs in a block. It is 32, because 32 adjacent f32 make accesses
+# of 128 contiguous bytes.
 ADJACENT = 32
 # PER_SEGMENT: the minimum number of elements of a row's segment. MOST_BLOCKS: the number of blocks
 # that fills any GPU. If rows give fewer blocks, they are divided into segments. Both are constants,
@@ -29,8 +30,8 @@ ADJACENT = 32
 PER_SEGMENT, MOST_BLOCKS = 1 << 14, 1024
 UNARY_PACKS, BINARY_PACKS = 4, 2
 PACK_BYTES = 16
-# The maximum number of elements of a launch. Larger layouts are split. It is below 2^31, so that
-# the indices of threads past the end do not overflow.
+# The maximum number of elements of a launch; larger layouts are split. The number is below 2^31, so
+# that the indices of threads past the end do not overflow.
 MAX_NUMEL = 1 << 30
 
 Operands = tuple[Any, ...]
@@ -227,7 +228,8 @@ def straight(launch: Any, device_index: int) -> Straight:
 
 
 def whole(launch: Any, device_index: int) -> Straight:
-    """Return the parts of a launch that packs its operands itself; `run` calls the whole launch."""
+    """Return the parts of a launch that packs its operands itself. Then `run` is the whole
+    launch."""
     return partial(launch, device_index), _operands, ()
 
 
@@ -236,7 +238,7 @@ def _operands(*given: Any) -> Operands:
 
 
 def packed_behind(n_pointers: int, tail: bytes) -> Callable[..., bytes]:
-    """Return a function that packs pointers, followed by a tail that is as long as `tail`."""
+    """Return a function that packs pointers, followed by bytes of the length of `tail`."""
     return Struct(f"<{n_pointers}Q{len(tail)}s").pack
 
 

@@ -63,8 +63,8 @@ class Matmul:
             cuda.launch(function, grid, (launch.THREADS, 1, 1), 0, stream, params + more)
 
     def moved(self, rest: bytes, first: int) -> bytes:
-        """Adapt the parameters `rest` to a launch that begins at product `first`, and return them.
-        They follow mm's own parameters."""
+        """Adapt the parameters `rest`, which follow mm's own parameters, to a launch that begins at
+        product `first`. Return the adapted parameters."""
         return rest
 
     def plan(

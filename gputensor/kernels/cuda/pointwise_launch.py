@@ -22,8 +22,8 @@ from . import launch, numbers, pointwise_plan, variants
 from .division import divider
 from .launch import Operands
 
-# For each family, the number of inputs and of scalars, which are the value slots of its parameters.
-# Families whose functors declare their arguments are not listed.
+# For each family, the number of inputs and the number of scalars. Each of them has a value slot in
+# the parameters. Families whose functors declare their arguments are not listed.
 _INPUTS = {
     "unary": (1, 0), "binary": (2, 1), "comparison": (2, 0), "where": (3, 0), "fill": (0, 1),
     "copy": (1, 0),
@@ -66,7 +66,7 @@ class Scaled:
         self.scaled(device_index, operands, scalars)
 
     def __getattr__(self, name: str) -> Any:
-        # This finds attributes of the plain kernel, such as entry, defines, grid and block.
+        # Read attributes such as entry, defines, grid and block from the plain kernel.
         return getattr(self.plain, name)
 
 
@@ -120,8 +120,8 @@ class ByAddress:
 def _by_address(
     one: launch.Launch, family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]
 ) -> Any:
-    """Return `one`, or an object that chooses between `one` and the kernels for large layouts at
-    each call."""
+    """Return `one`, or an object that, at each call, chooses between `one` and the kernels for
+    large layouts."""
     if family in _UNPLANNED or launch.product(shape) * 16 < pointwise_plan.SMALL_BYTES:
         return one
     sizes = [d.itemsize for d in layout.dtypes]

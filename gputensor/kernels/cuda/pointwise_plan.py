@@ -138,8 +138,9 @@ def rows(walk: Walk) -> Rows:
     if len(walk.shape) == 1:
         return Rows(walk, unit, None)
     kinds = [_kind(s, size) for s, size in zip(walk.strides, walk.itemsizes)]
-    # For each outer dimension: the bytes of the loads that repeat along it. A thread goes from row
-    # to row along the dimension with the largest number. Without repetition it may go along a row.
+    # For each outer dimension: the bytes of the loads that repeat along it. If loads repeat, a
+    # thread goes from row to row along the dimension in which most bytes repeat. Otherwise the
+    # thread may stay in one row.
     held = [
         sum(size for s, size, kind in list(zip(walk.strides, walk.itemsizes, kinds))[walk.outputs :]
             if kind in (RUNS, STEPS) and s is not None and s[d] == 0)
@@ -205,8 +206,8 @@ def unroll_for(walk: Walk, unit: int, held: int) -> int:
 
 
 def _used_most(rows: int, most: int) -> int:
-    """Return the largest number of units per thread, at most `most`, such that at least three
-    quarters of the units of all threads are existing rows."""
+    """Return the largest number of units per thread, at most `most`, for which at least three
+    quarters of all threads' units lie in existing rows."""
     candidates = [1 << b for b in range(most.bit_length()) if 1 << b <= max(rows, 1)]
     return max(candidates, key=lambda u: (rows / (blocks_for(rows, u) * u) >= 0.75, u))
 

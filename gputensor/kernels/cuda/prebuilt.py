@@ -44,8 +44,8 @@ def copies() -> Iterator[Variant]:
 
 
 def pointwise() -> Iterator[Variant]:
-    """Yield the variants of arithmetic in the usual dtypes, where the other operand is a row, a
-    column or transposed."""
+    """Yield the variants of arithmetic in the usual dtypes whose second operand is a row, a column
+    or a transposed matrix."""
     for of in (float32, float16, bfloat16):
         size, pitch = of.itemsize, _SIDE * of.itemsize
         dense = size, pitch
@@ -76,7 +76,8 @@ def text_of(variant: Variant) -> str:
 
 
 def _bound() -> Iterator[tuple[copy_launch.Copy, tuple[int, int]]]:
-    """Yield bound copies, and the pairs of addresses modulo 16 to plan them for."""
+    """Yield pairs: a bound copy, and the two addresses modulo 16 for which the copy is to be
+    planned."""
     for of in _MOVED:
         size = of.itemsize
         plane = ((_SIDE * size, size), (size, _SIDE * size))

@@ -28,16 +28,16 @@ _OF_PARTIALS = {variants.storage(d): d for d in STORED}
 
 class Epilogue(NamedTuple):
     """The operators after the reduction. body: their computation, whose first input is the
-    reduction's result. strides: stride bytes over the kept dimensions, of the other inputs and then
-    of the outputs."""
+    reduction's result. strides: the stride bytes over the kept dimensions, first of the other
+    inputs, then of the outputs."""
 
     body: Body
     strides: list[Sizes]
 
 
 class Walks(NamedTuple):
-    """The kept and the reduced sizes, and for each of them the operands' strides in bytes, those of
-    `out` first."""
+    """The kept sizes and the reduced sizes. of_kept, of_reduced: the operands' strides in bytes
+    over these sizes, those of `out` first."""
 
     kept: Sizes
     reduced: Sizes

@@ -24,9 +24,9 @@ from .launch import (
 # loads.
 _PER_LANE = 4
 _PER_SEGMENT = 8
-# _ENDS: the operator that combines the partial results, if it is another one. RESULTS, PARTIALS,
-# EITHER: the output of a stage. EITHER means results if there is one segment, otherwise partial
-# results.
+# _ENDS: by operator, the operator that combines its partial results, if this is a different one.
+# RESULTS, PARTIALS, EITHER: the output of a stage. EITHER means results if there is one segment,
+# otherwise partial results.
 _ENDS = {"nansum": "sum"}
 RESULTS, PARTIALS, EITHER = "results", "partials", "either"
 _PARAMS = Struct("<Q7I5iIIq4I").pack
@@ -225,9 +225,8 @@ class Reduce:
         return stage.bound(self.runs, device_index), pack, stage.tail
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(
-            self.stages[0][2], name
-        )  # The first launch has the attributes that are read here, such as entry and grid.
+        # Read attributes such as entry and grid from the first launch.
+        return getattr(self.stages[0][2], name)
 
 
 def _scalar(op: str, given: Any, common: Any) -> tuple[str, bool]:

@@ -22,7 +22,7 @@ from .softmax_launch import HELD_BYTES, _lanes_of_dense
 
 ENTRY = "rows_chain"
 _HEAD = Struct("<6I").pack
-# Log2 of the number of threads that share a row, and of the number of rows in a block.
+# (log2 of the number of threads that share a row, log2 of the number of rows in a block).
 Lanes = tuple[int, int]
 
 

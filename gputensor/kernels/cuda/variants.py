@@ -92,8 +92,8 @@ def signless(family: str) -> frozenset[str]:
 
 @cache
 def takes(family: str) -> dict[str, tuple[int, int]]:
-    """Return, by functor, the numbers of inputs and scalars that functors for include/computed.cuh
-    declare."""
+    """Return, for each functor of the family, the number of inputs and the number of scalars that
+    it declares for include/computed.cuh."""
     text = resources.files(__package__).joinpath(f"{family}.cu").read_text(encoding="utf-8")
     return {name: (int(inputs), int(n)) for name, inputs, n in _TAKES.findall(text)}
 
