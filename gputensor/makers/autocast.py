@@ -28,7 +28,7 @@ Maker = Callable[[Table, int], Callable[..., Any]]
 
 # Device types for which native_functions.yaml has policies.
 DEVICES = ("CPU", "CUDA")
-# From the name of a key to the policies of operators, as in native_functions.yaml.
+# By key name: the policies of operators, as in native_functions.yaml.
 shipped: dict[str, dict[str, Policy]] = {f"Autocast{device}": {} for device in DEVICES}
 
 

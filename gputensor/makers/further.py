@@ -16,7 +16,7 @@ from ..dispatch.operator import Operator
 # line of its row.
 Entry = tuple[Operator, str, Any, str]
 
-# From a family to its entries.
+# The entries of each family.
 entries: dict[str, list[Entry]] = {}
 # Functions that are called with the family and the entry, under the dispatcher's lock.
 listeners: list[Callable[[str, Entry], None]] = []

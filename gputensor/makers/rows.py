@@ -23,17 +23,18 @@ AUTOGRAD = key("Autograd")
 IMPLICIT = key("CompositeImplicitAutograd")
 EXPLICIT = key("CompositeExplicitAutograd")
 
-# Either a function that registers a kernel, called with the operator and the row's file and line,
-# or a node class.
+# Either a node class, or a function that registers a kernel. The function is called with the
+# operator, and with the file and line of the row.
 Rule = Callable[[Operator, str], None] | type[Node]
 
-# From operator to (kernel factory, loop), for operators registered by `bind`. Fusion reads it.
+# By operator: (kernel factory, loop), if the operator was registered by `bind`. Fusion reads this
+# table.
 bound: dict[Operator, tuple[Any, str]] = {}
 
 
 def impl(operator: Operator, keys: str, kernel: Any, *rules: Rule, loop: str = "") -> None:
-    """Register a kernel at one or several keys. With no key, only devices from other packages have
-    kernels.
+    """Register a kernel at one or several keys. If `keys` is empty, only devices from other
+    packages have kernels.
 
     loop: the stub's op for devices from other packages, if it differs from the operator's name.
     """
@@ -69,8 +70,8 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
 
 
 def forwards(operator: Operator, of: Operator) -> None:
-    """Let `operator` call the kernels of `of`, which has the same arguments: for overloads and
-    other names."""
+    """Let `operator` call the kernels of `of`, which has the same arguments. It is used for
+    overloads and for operators with several names."""
 
     def forward(key_set: int, *args: Any) -> Any:
         return of.table[key_set](key_set, *args)

@@ -24,8 +24,8 @@ from ..core import errors
 
 # The captures in progress, of all threads.
 capturing: list[Capture] = []
-# Graphs that were dropped during a capture. They are destroyed when the capture ends, because the
-# destruction of a graph would end it.
+# Graphs that were dropped during a capture. They are destroyed when the capture ends, because
+# the destruction of a graph would end the capture.
 dropped: list[Any] = []
 
 MODES = ("global", "thread_local", "relaxed")
@@ -133,7 +133,8 @@ def here() -> Capture | None:
 
 
 def refuse_wait(what: str, stream: Any = None, after: Capture | None = None) -> None:
-    """Raise if a wait for a stream, or for an event of the capture `after`, would never end.
+    """Raise if a wait would never end, because the stream takes part in a capture, or because the
+    event was recorded in the capture `after`.
 
     Except in relaxed mode, a capturing thread may not wait for other work either.
     """
@@ -169,8 +170,9 @@ def refuse_host(what: str, stream: Any) -> None:
 
 
 def refuse_entering(what: str, stream: Any, *, strict: bool = False) -> None:
-    """Raise if this thread captures and is about to use a stream outside the capture: only a
-    default stream or, if strict, any stream. Work on it would run at once and not in replays."""
+    """Raise if this thread captures and is about to use a stream outside the capture. Work on that
+    stream would run at once and not in replays. Unless `strict`, raise only for a default
+    stream."""
     if here() is not None and (stream.ptr in (0, 1) or strict) and of(stream) is None:
         why = f"it works on {stream}, which takes no part in the capture"
         raise errors.capture_refused(operator() or what, why)

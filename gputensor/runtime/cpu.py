@@ -67,8 +67,8 @@ def allocate_by(
     of_shape: Callable[[tuple[int, ...], np.dtype], np.ndarray],
     address: Callable[[np.ndarray], int],
 ) -> None:
-    """Let the compiled library allocate arrays of 64 KiB or more and read arrays' addresses, for
-    which it needs a tenth of NumPy's time."""
+    """Let the compiled library allocate arrays of 64 KiB or more and read arrays' addresses. The
+    library needs a tenth of NumPy's time for this."""
     global _allocate_large, empty, address_of
     _allocate_large, empty, address_of = allocate, of_shape, address
 
@@ -135,8 +135,8 @@ def free_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Let kernels and OpenBLAS use `count` threads from now on, which include the calling
-    thread."""
+    """Let kernels and OpenBLAS use `count` threads from now on. The calling thread is one of
+    them."""
     global _num_threads, _pool, _is_set
     if type(count) is not int or count < 1:
         raise errors.must("set_num_threads", "count", "be a positive integer", count)
@@ -153,7 +153,7 @@ def set_num_threads(count: int) -> None:
 
 def on_num_threads(told: Callable[[int], object]) -> None:
     """Call `told(count)` each time the number of threads is set, so that other pools can follow. If
-    the number was set before, also call it now."""
+    the number was set before, also call `told` now."""
     with _lock:
         _told.append(told)
         if _is_set:

@@ -12,7 +12,7 @@ from gputensor.core import errors
 from gputensor.core.guard import Guard
 
 
-_NO_ADDRESS = 1 << 56  # It is larger than all addresses of a process on x86-64 and Arm.
+_NO_ADDRESS = 1 << 56  # Larger than every address of a process on x86-64 and Arm.
 
 
 def stream_given(op: str, runtime: Any, device_index: int, given: Any) -> Any:
@@ -110,7 +110,7 @@ class CurrentStream(Guard):
     def _put_back(self, found: Any) -> None:
         if found:
             try:
-                self._runtime.set_stream(found[0])  # This may run recorded work, and raise.
+                self._runtime.set_stream(found[0])  # This may run recorded work, which may raise.
             finally:
                 self._device._put_back(found[2])
                 del self._before[found[1] :]

@@ -124,7 +124,7 @@ def _keep(descriptor: int, old: os.stat_result) -> None:
         except OSError:
             try:
                 os.fchown(descriptor, -1, old.st_gid)
-            # The group stays different, so it gets only the rights of other users.
+            # The two files' groups differ, so the new group gets only the rights of other users.
             except OSError:
                 mode = mode & 0o707 | (mode & 0o007) << 3
     os.fchmod(descriptor, mode)

@@ -40,7 +40,7 @@ def wrong(status: os.stat_result) -> str:
 
 
 def wrong_folder(folder: str) -> str:
-    """Return the reason, as a clause, why other users may have written files into a folder; "" if
+    """Return a clause with the reason why other users may have written files into a folder; "" if
     they cannot have written any.
 
     folder: a path without symbolic links. If it does not exist, its parent folders are checked.

@@ -93,7 +93,7 @@ def reals(op: str, arg: str, value: Any) -> tuple[float, ...]:
 
 def boolean(op: str, arg: str, value: Any) -> bool:
     """Return a Python bool; a NumPy bool is converted. A plan's key must contain a Python bool,
-    because a look-up also finds values of other types that are equal."""
+    because a look-up treats equal values of other types as the same key."""
     if type(value) is not bool and not isinstance(value, np.bool_):
         raise errors.wrong_type(op, arg, "be a bool", value)
     return bool(value)

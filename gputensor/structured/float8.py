@@ -79,7 +79,7 @@ def encoded(x: Tensor, to: dtype) -> Tensor:
     bits = calls.view_dtype(x, int32)
     size = calls.abs(x)
     whole = bits & 0x7FFFFFFF
-    # To round, add half of the last kept bit minus one, and one more if the code is odd. The same
+    # To round, add half of the last kept bit, minus 1, and add 1 more if the code is odd. The same
     # sum changes the exponent's bias.
     odd = (whole >> shift) & 1
     code = (whole + (odd + ((1 << (shift - 1)) - 1)) - ((127 - form.bias) << 23)) >> shift
@@ -125,8 +125,8 @@ def _exponent(x: Tensor) -> Tensor:
 
 
 def moved(kernel: Callable[..., Any], key_set: int, *args: Any) -> Tensor:
-    """Call a kernel on the bytes of float8 tensors, and view its result as float8. The kernel must
-    only move elements.
+    """Call a kernel on the bytes of float8 tensors, and view its result as float8. The kernel may
+    move elements, but not compute with them.
 
     args: tensors of one float8 dtype, indices, and numbers in the form that the kernel takes.
     """

@@ -107,7 +107,7 @@ _generators: dict[Any, Generator] = {}
 
 
 def default_generator(place: Any) -> Generator:
-    """Return the generator of a device that calls use if they pass no generator."""
+    """Return the default generator of a device. Calls that pass no generator use it."""
     found = _generators.get(place)
     if found is None:
         made = Generator(place)

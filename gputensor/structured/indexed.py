@@ -68,8 +68,8 @@ class Places:
         return self.sizes[self.begin : len(self.sizes) - rest + self.begin]
 
     def strides(self) -> Sizes:
-        """Return the tensor's strides over the iteration in elements. In indexed dimensions they
-        are 0."""
+        """Return the tensor's strides over the iteration, in elements. The strides of indexed
+        dimensions are 0."""
         own = self.target._geometry.strides
         if self.begin is None:
             return tuple([0 if d in self.led else s for d, s in enumerate(own)])

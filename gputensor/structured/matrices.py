@@ -97,8 +97,8 @@ def factorised(
 
 
 def checked(results: Any, name: str, A: Tensor, check_errors: bool = True) -> Any:
-    """Return the results. Raise the error that the last result, `info`, reports, for which the host
-    waits for the device."""
+    """Return the results. If `check_errors`, wait for the device, and raise the error that the last
+    result, `info`, reports."""
     if check_errors:
         calls._linalg_check_errors(results[-1], name, A._geometry.ndim == 2)
     return results
@@ -106,7 +106,7 @@ def checked(results: Any, name: str, A: Tensor, check_errors: bool = True) -> An
 
 def by_columns(x: Tensor) -> Tensor:
     """Return a copy of a batch of matrices in column-major order. The strides are exactly
-    column-major, even for matrices of one column and without elements."""
+    column-major, even if the matrices have one column or no elements."""
     made = calls.mT(calls.contiguous(calls.mT(x)))
     wanted = matrices(made._geometry.sizes, made._geometry.dtype)
     if made._geometry.strides == wanted.strides:

@@ -19,7 +19,7 @@ Fresh = Callable[[Tensor], Tensor]
 
 
 def plain(x: Tensor) -> Tensor:
-    """Return x itself: the function `fresh` for steps that are not recorded."""
+    """Return x itself. This is the function `fresh` of steps that are not recorded."""
     return x
 
 

@@ -138,7 +138,7 @@ class Allocator:
             return self._held_bytes
 
     def stats(self) -> dict[str, int]:
-        """Return the counters. Their names are PyTorch's (`memory_stats`), if it has them."""
+        """Return the counters, under the names of PyTorch's `memory_stats` if it has them."""
         with self._lock:
             self._take_back()
             return {
@@ -245,7 +245,7 @@ class Allocator:
         while True:
             try:
                 block = returned[0]
-            # A test beforehand would not help, because a finaliser may empty the queue after it.
+            # An IndexError is caught, because after a test a finaliser may still empty the queue.
             except IndexError:
                 break
             if block.used_on:

@@ -37,8 +37,8 @@ def allocating(
 def taking(
     allocators: Allocators, current: Callable[[int], Any], allocate: Callable[[int, int], Memory]
 ) -> Callable[[int, int], Callable[[], Memory]]:
-    """Return a runtime's function `taker(nbytes, device_index)`. It makes a function for repeated
-    allocations of one size.
+    """Return a runtime's function `taker(nbytes, device_index)`. A call of `taker` makes a function
+    for repeated allocations of one size.
 
     That function does the work of allocate(nbytes, device_index) in one frame if a block is free
     and the current stream is that of the last call. It allocates all results of short cuts

@@ -1,4 +1,5 @@
-"""Memory: a tensor's reference to a block. When it is dropped, the block returns to its bin."""
+"""Memory: a tensor's reference to a block. When the Memory is dropped, the block returns to its
+bin."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ class Memory:
 
 
 class Unasked:
-    """The substitute for an event of a destroyed stream, which cannot be queried. It counts as
-    passed after the host has waited for the device."""
+    """The substitute for an event that cannot be queried, because its stream was destroyed. It
+    counts as passed after the host has waited for the device."""
 
     __slots__ = ("passed",)
 

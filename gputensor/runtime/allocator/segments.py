@@ -176,7 +176,8 @@ class Pools:
         _put(rest)
 
     def adopt(self, alone: dict[Block, None]) -> None:
-        """Take over the segments of `alone`, which a finaliser allocated during a change."""
+        """Move this stream's segments from `alone` to these pools. A finaliser allocated them
+        during a change."""
         for block in [*alone]:
             if block.pool is self:
                 block.pool, block.home = self.pool(block.size), self.odd

@@ -43,7 +43,8 @@ def _is_trusted(folder: str) -> bool:
     Otherwise give one warning."""
     reason = _wrong(folder)
     if reason and folder not in _told:
-        # Added before the warning: if warnings are errors, only the first kernel fails.
+        # Add the folder before the warning. Then only the first kernel fails if warnings are
+        # errors.
         _told.add(folder)
         warnings.warn(errors.no_carried_cubins(reason), RuntimeWarning, stacklevel=2)
     return not reason

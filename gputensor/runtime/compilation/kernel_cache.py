@@ -147,16 +147,16 @@ def _write(file_name: str, payload: bytes, label: str) -> str:
                 return path
         except OSError as error:
             reason = f"{place} cannot be written ({error.strerror})"
-        # Set before the warning: if warnings are errors, only the first kernel fails.
+        # Set the flag before the warning. Then only the first kernel fails if warnings are errors.
         _is_alone = True
         warnings.warn(errors.no_kernel_cache(reason), RuntimeWarning, stacklevel=2)
     return write_in(files.own_folder(), file_name, payload, label, is_shared=False)
 
 
 def _is_named() -> bool:
-    """Return True if the user chose the directory. Its files may then be readable for other users,
-    as the umask allows, so that root can fill the cache of an image that another user runs. The
-    default directory is private."""
+    """Return True if the user chose the directory. Other users may then read its files if the umask
+    allows it, so that root can fill the cache of an image that another user runs. The default
+    directory is private."""
     return bool(os.environ.get("GPUTENSOR_CACHE_DIR"))
 
 
@@ -186,7 +186,7 @@ def _make(folder: str, mode: int) -> None:
 
 
 def restore(path: str, payload: bytes) -> None:
-    """Write an entry again that was removed from the cache. The process still has its payload."""
+    """Write again an entry that was removed from the cache. The process still has its payload."""
     write_in(os.path.dirname(path), os.path.basename(path), payload, "restored", is_shared=False)
 
 
@@ -226,7 +226,7 @@ def trim() -> int:
     for used, nbytes, path in found:
         left -= nbytes
         if now - used > files.STALE_S and (left < 0 or now - used > days * 86400):
-            with contextlib.suppress(OSError):  # Another process has removed it, or root owns it.
+            with contextlib.suppress(OSError):  # The file has been removed, or root owns it.
                 os.unlink(path)
                 count += 1
     return count

@@ -24,8 +24,8 @@ from ..emulator import source
 # Headers of the C library and of CUDA's host side that a text may include.
 STANDARD = (*source.C_HEADERS, *source.COVERED_HEADERS - {"math_constants.h"})
 _CUDART_VERSION = re.compile(r"^#define CUDART_VERSION +(\d+)", re.MULTILINE)
-# A folder that contains this file contains libcu++. (nv/target would not do, because a CUDA 13
-# toolkit also has it beside its own headers.)
+# A folder that contains this file contains libcu++. (The file nv/target would prove nothing,
+# because a CUDA 13 toolkit also has one beside its own headers.)
 _LIBCUDACXX = "cuda/std/type_traits"
 _CUDA_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 
@@ -57,7 +57,7 @@ def compile_text(
     binding: Any, text: str, defines: Mapping[str, object], arch: str, entries: Sequence[str],
     headers: Mapping[str, str], options: Sequence[str] = (),
 ) -> Image:  # fmt: skip
-    """Return the cubin of a text with names, log and PTX. It comes from the cache if it was
+    """Return the cubin of a text with names, log and PTX. It comes from the cache if the text was
     compiled before.
 
     entries: the C++ names of kernels and, after `&`, of variables.

@@ -41,8 +41,8 @@ def reset_after_fork() -> None:
     parent's CUDA state."""
     global allocate
     memory.allocators.close()
-    # Short cuts keep references to these modules, so their `get_device` is replaced too. Every
-    # launch calls it first, and it raises from now on.
+    # Short cuts keep references to these modules, so the modules' `get_device` is replaced too.
+    # Every launch calls `get_device` first, and the replacement raises.
     holders: list[Any] = [driver, graphs, kernels, library, memory, streams]
     for module in holders:
         module.get_device = no_cuda._absent

@@ -53,7 +53,7 @@ def unavailable_reason() -> str | None:
     """Return the driver's error message, or None if devices can be used."""
     try:
         count = _runtime.getDeviceCount()
-    except Exception as error:  # It is a CUDARuntimeError, or a RuntimeError without libcuda.
+    except Exception as error:  # CUDARuntimeError; RuntimeError if libcuda is missing.
         return str(error)
     return None if count else "the driver sees no GPU"
 

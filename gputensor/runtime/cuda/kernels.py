@@ -169,7 +169,7 @@ class _Launcher:
         self.address = ctypes.addressof(self.array)
         self.lists: dict[tuple[int, ...], tuple[Any, int]] = {}
         self.view = memoryview(self.block).cast("B")[skip : skip + _MAX_PARAMS]
-        # By device that has a context: `view` and `address`.
+        # For each device that has a context: (view, address).
         self.ready: dict[int, tuple[memoryview, int]] = {}
 
     def list_of(self, offsets: tuple[int, ...]) -> int:

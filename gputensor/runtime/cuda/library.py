@@ -155,8 +155,8 @@ def _array_over(of: Array, ptr: int, device_index: int, owner: Any = None) -> An
 
 
 def _memory_of(array: Any, wanted: Array, device_index: int, taken: set[int]) -> Memory:
-    """Return the memory of a result: that of the array or, if that is shared or has another layout,
-    of a copy."""
+    """Return the memory of a result. If the array's memory is shared, or if the array does not have
+    the wanted layout, return the memory of a copy."""
     array = cupy.asarray(array)
     held = array.data.mem
     if (

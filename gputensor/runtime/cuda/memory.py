@@ -50,8 +50,8 @@ class _Backend:
         """Do nothing: the memory is freed when the caller drops the handle."""
 
     def mark(self, stream: Stream) -> Stream | Event:
-        """Return the stream. A borrowed stream may be destroyed later, so return an event after its
-        current work instead."""
+        """Return the stream. If it is borrowed, and so may be destroyed later, return instead an
+        event after its current work."""
         return stream.record_event() if stream.is_borrowed else stream
 
     def record(self, entry: Stream | Event) -> Event | None:

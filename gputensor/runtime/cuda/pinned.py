@@ -64,7 +64,7 @@ class Staging:
                 if ptr < begin + nbytes:
                     event, key = stream.record_event(), (stream.device_index, stream.key)
                     queue = self.in_flight.setdefault(key, deque())
-                    if not was_busy:  # Otherwise, this call interrupts one that removes entries.
+                    if not was_busy:  # Otherwise, this call interrupts a call that drops entries.
                         _drop_passed(queue)
                     queue.append((event, owner))
             finally:

@@ -41,8 +41,8 @@ class Plans:
         self.wait(self._last(), stream, capture.of(stream))
 
     def end(self, graph: capture.Capture | None) -> None:
-        """Record the end of the transforms since `begin`, and the use of their plans' memory on the
-        stream.
+        """Record the end of the transforms since `begin`. Keep the memory of their plans until the
+        stream has finished its current work.
 
         graph: the capture in which the transforms took part, if any. It keeps the plans.
         """

@@ -121,8 +121,8 @@ class Event:
         devices.scheduler.raise_failure()
 
     def elapsed_time(self, end: Event) -> float:
-        """Return the milliseconds of emulated work between two events, from which a GPU's time
-        cannot be predicted."""
+        """Return the milliseconds of emulated work between two events. They do not predict the time
+        on a GPU."""
         times = []
         for event in (self, end):
             if not event.enable_timing or event._mark is None or not event._mark.done:

@@ -168,7 +168,7 @@ class _Meant(NamedTuple):
     """An argument that the kernel may have meant to access, for an address outside of the
     argument's memory."""
 
-    distance: int  # It counts the bytes from the address to the argument's memory.
+    distance: int  # The number of bytes from the address to the argument's memory.
     name: str
     side: str
     element: int
@@ -255,8 +255,8 @@ _OVERRUN = re.compile(
 
 
 def with_argument(text: str, params: bytes, arguments: Arguments) -> str:
-    """Add the name of the argument that points to an allocation to a sentence about the
-    allocation's guard bytes."""
+    """Add the name of an argument to a sentence about an allocation's guard bytes. It is the
+    argument that points into this allocation."""
     match = _OVERRUN.search(text)
     if match is None:
         return text
@@ -278,8 +278,8 @@ _OBJECT = re.compile(r"\((\S+)\+(0x[0-9a-f]+)\)")
 
 
 def _place(machine: Machine, file: str, line: int, pc: int | None) -> str | None:
-    """Return the place, such as `blur.cu:41`. It comes from the compiler's output or, if that has
-    none, from the address of an instruction."""
+    """Return the place, such as `blur.cu:41`. It comes from the compiler's output. If this output
+    contains no place, it comes from the address of an instruction."""
     if file and line:
         return f"{os.path.basename(file)}:{line}"
     in_object = _OBJECT.search(file)  # libasan uses this text for an unknown symbol.

@@ -202,8 +202,8 @@ class Machine:
             return found if self._engine.engine_nearest(address, found) else None
 
     def scan(self, params: bytes, device_index: int, reachable: int) -> tuple[int, Found] | None:
-        """Return the position of the first word in a parameter struct that points to memory that
-        the device may not use, and this memory's allocation."""
+        """Find the first word of a parameter struct that points to memory that the device may not
+        use. Return the word's position, and the allocation to which it points."""
         found = Found()
         with self.lock:
             at = self._engine.engine_scan(params, len(params), device_index, reachable, found)

@@ -51,8 +51,8 @@ class Settings:
         self, checks: frozenset[str], schedule: str, seed: int, limit_s: float | None
     ) -> None:
         self.checks, self.schedule, self.seed, self.limit_s = checks, schedule, seed, limit_s
-        # How kernels are built: with a call of the engine at each access, with a test of each sum
-        # and product, with a call of the engine at each write.
+        # What compiled kernels contain: a call of the engine at each access, a test of each sum and
+        # product, a call of the engine at each write.
         each = not checks.isdisjoint(_EACH_ACCESS)
         self.build = each, "overflow" in checks, WRITES in checks and not each
         self._options: dict[tuple[int, int], Options] = {}

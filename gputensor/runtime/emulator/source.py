@@ -254,7 +254,7 @@ def _cluster(entry: re.Match[str]) -> str:
 
 
 def _keep(new: str, match: re.Match[str]) -> str:
-    """Return `new`, padded with line breaks to as many as the replaced text has."""
+    """Append line breaks to `new`, so that it has as many line breaks as the replaced text."""
     return new + "\n" * (match.group().count("\n") - new.count("\n"))
 
 

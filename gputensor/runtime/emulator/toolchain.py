@@ -181,7 +181,8 @@ _copies = itertools.count()
 def compile_engine() -> str:
     """Build the engine's shared object if needed, and return its path."""
     own = headers(_ENGINE)
-    options = [*_LANGUAGE, "-O2", "-U_FORTIFY_SOURCE"]  # The engine switches stacks.
+    # With _FORTIFY_SOURCE, siglongjmp would reject the engine's jumps between stacks.
+    options = [*_LANGUAGE, "-O2", "-U_FORTIFY_SOURCE"]
     name = kernel_cache.key(own, options, _version, _MACHINE)
 
     def build() -> bytes:

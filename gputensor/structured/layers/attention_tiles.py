@@ -86,7 +86,8 @@ def tiles(
             groups = [(n * heads, heads, calls.select_int(mask, 0, n)) for n in range(samples)]
     fit = TILE_BYTES.get(query._device.type, TILE_BYTES["cuda"]) // (of.itemsize * seen)
     rows = max(1, min(length, fit))
-    # With few rows in a tile, more keys come after all of its rows and can be skipped.
+    # The fewer rows a tile has, the more keys come after all of its rows. These keys can be
+    # skipped.
     if is_causal:
         rows = min(rows, max(_LEAST_ROWS, -(-length // 4)))
     for first, count, of_group in groups:

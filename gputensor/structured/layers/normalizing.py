@@ -108,8 +108,8 @@ def kernel_gradients(
     op: str, inputs: tuple[Any, ...], of_x: Tensor | None, into: Any, sizes: tuple[int, ...],
     of: dtype, mask: Any,
 ) -> Gradients:  # fmt: skip
-    """Return the requested gradients, computed by a kernel. into: the array of `of_x` in the form
-    that the kernel writes. sizes, of: the sizes and dtype of the parameters."""
+    """Return the requested gradients, computed by a kernel. into: the array of `of_x` with the
+    dimensions that the kernel expects. sizes, of: the sizes and dtype of the parameters."""
     count, compute = math.prod(sizes), FLOAT if of in HALVES else of
     found = [np.empty(count, compute.np) if is_wanted else None for is_wanted in mask[1:]]
     run(getattr(stub.cpu("norm"), op), *inputs, into, *found)

@@ -39,8 +39,8 @@ class Operands(NamedTuple):
 
 
 class How(NamedTuple):
-    """The parameters of a layer. sizes: the number of rows of each step, even for an input with
-    three dimensions."""
+    """The parameters of a layer. sizes: the number of rows of each step, for packed sequences and
+    for inputs with three dimensions."""
 
     mode: str
     reverse: bool

@@ -103,8 +103,8 @@ class Windows(NamedTuple):
     spread: Spread
 
     def copied(self, x: Tensor, begin: Sizes, counts: Sizes) -> Tensor:
-        """Return the windows of a block of x, with its zeros, as (groups, taps, samples *
-        positions)."""
+        """Return the windows of a block as (groups, taps, samples * positions). x includes the
+        added zeros."""
         first, along, *strides = x._geometry.strides
         group, *at = begin
         (of_groups, samples, *out), inner = counts, x._geometry.sizes[1] // self.groups
@@ -120,7 +120,7 @@ class Windows(NamedTuple):
         return calls.reshape(view, (of_groups, inner * prod(self.kernel), samples * prod(out)))
 
 
-# A function of a block and its windows, in the form that `Windows.copied` returns.
+# A function that is called with a block and with its windows, as `Windows.copied` returns them.
 Work = Callable[["Block", Tensor], None]
 
 
@@ -193,7 +193,7 @@ def correlate(x: Tensor, weight: Tensor, at: Windows) -> Tensor:
 
     if x._device.type != "meta":
         _each(x, at, each, multiply)
-        made._get_storage().version = 0  # The writes of its parts do not count.
+        made._get_storage().version = 0  # Writes to parts of a new tensor do not count.
     return made
 
 

@@ -135,9 +135,9 @@ def output_size(op: str, x: Tensor, value: Any, count: int) -> Sizes:
 
 # --- results --------------------------------------------------------------------------------------
 
-# Called as work(library, x, first, *made). It computes `made`, the planes of each result, from the
-# planes x. first: the index of the first window in the first dimension, if threads share the rows
-# of planes.
+# Called as work(library, x, first, *made). It computes the planes of the results, `made`, from the
+# planes of the operand, `x`. first: if threads share the rows of planes, the index of the first
+# window in the first dimension.
 Work = Callable[..., None]
 # Called as loop(x, *made). It returns True if it wrote the results, and False if it wrote nothing.
 Loop = Callable[..., bool]

@@ -42,9 +42,9 @@ _LONGEST = 4  # When a sequence of short cuts has this length, a new one begins.
 
 
 def around(table: Table, behind: tuple[Any, ...]) -> Around:
-    """Return the pair of functions by which a short cut records a call, if an operand requires
-    grad, as the Autograd kernel does. Below autograd (`tls.BELOW`), that is, in a recorded call or
-    in a derivative, they record nothing.
+    """Return the pair of functions by which a short cut records a call as the Autograd kernel does,
+    if an operand requires grad. In a recorded call or in a derivative (below autograd,
+    `tls.BELOW`), the functions record nothing.
 
     behind: the arguments after the operands.
     """
@@ -83,7 +83,7 @@ def learn(
     if make is None or not is_here:
         return
     places = [a.type.has_tensor for a in table.operator.schema.arguments]
-    # This is also false if a 0-d tensor stands for a number.
+    # The first test also fails if a 0-d tensor stands for a number.
     if not all(places[:count]) or not all(map(is_kept, params)):
         return
     shapes = [
@@ -134,9 +134,9 @@ def learn_forward(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], to: Table,
     behind: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Store a short cut for a composite kernel that calls one operator with its own operand and
-    `behind`. The short cut calls the short cut of that operator. `kernel` declares this call by
-    `jumps`."""
+    """Store a short cut for a composite kernel that calls one other operator, with the kernel's
+    operand and `behind`. The short cut calls the other operator's short cut. `kernel` declares this
+    call by `jumps`."""
     inner = shortcuts.left(to, args[0]._geometry)
     if inner is not None and all(map(is_kept, behind)):
         learn_again(table, kernel, args, _forwarding(inner, behind))

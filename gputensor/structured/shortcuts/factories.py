@@ -154,8 +154,8 @@ def copied(table: Table, self: Tensor, geometry: Geometry) -> ShortCut | None:
 
 
 def _turns(self: Tensor) -> tuple[Geometry | None, tuple[int, ...]]:
-    """Return the geometry of a tensor's base, and the tensor's dimensions as a permutation of the
-    base's dimensions. The geometry is None if the tensor is not such a view."""
+    """If a tensor is a view that permutes its base's dimensions, return the base's geometry and the
+    permutation. Otherwise return None and ()."""
     shape, base = self._geometry, self._autograd
     if type(base) is not Tensor or base._geometry.ndim != shape.ndim:
         return None, ()

@@ -1,5 +1,5 @@
-"""Short cuts of CPU calls that join a list of tensors, cat and stack: see Note [Short cuts] in
-dispatch. Their keys are the geometries of all tensors."""
+"""Short cuts of the CPU calls `cat` and `stack`, which join a list of tensors: see Note [Short
+cuts] in dispatch. A short cut's key contains the geometries of all tensors."""
 
 from __future__ import annotations
 

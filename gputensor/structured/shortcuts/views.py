@@ -98,8 +98,8 @@ def learn(table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: 
 def leave(
     table: Table, kernel: Callable[..., Any], key: Any, seen: Seen, self: Any, found: ShortCut
 ) -> None:
-    """Store a short cut only in the table of the tensor's device, on which the layout was repeated
-    first."""
+    """Store a short cut for the tensor's device only. Of all devices, this is the first on which
+    the layout was repeated."""
     place = self._device
     if self._keys is TENSOR_KEYS.get(place.type):
         shortcuts.learn(table, kernel, key, found, place)
