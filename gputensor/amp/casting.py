@@ -91,7 +91,7 @@ def is_eligible(x: Tensor, device: AutocastDevice) -> bool:
 
 
 def cast(x: Tensor, to: dtype, device: AutocastDevice) -> Tensor:
-    """Return x cast to a dtype if it is eligible, otherwise x. Casts of weights are cached."""
+    """Cast x to a dtype if x is eligible, otherwise return x. Casts of weights are cached."""
     before = x._geometry.dtype
     if before is to or not is_eligible(x, device):
         return x

@@ -177,7 +177,7 @@ class GradScaler:
         steps = tracker + 1
         is_due = steps == self._growth_interval
         grown = (scale.double() * self._growth_factor).float()
-        grown = F.where(grown - grown == 0, grown, scale)  # no growth to infinity
+        grown = F.where(grown - grown == 0, grown, scale)  # The scale never grows to infinity.
         shrunk = (scale.double() * self._backoff_factor).float()
         scale.copy_(F.where(is_bad, shrunk, F.where(is_due, grown, scale)))
         tracker.copy_(F.where(is_bad, 0, F.where(is_due, 0, steps)))
@@ -248,7 +248,8 @@ class GradScaler:
         self._growth_interval = state_dict["growth_interval"]
         self._growth_factor, self._backoff_factor = growth, backoff
         self._init_scale, self._init_growth_tracker = scale, tracker
-        self._scale = self._growth_tracker = None  # the next output makes them again, on its device
+        # The next call of `scale` makes both tensors again, on the device of its outputs.
+        self._scale = self._growth_tracker = None
 
     def __getstate__(self) -> dict[str, Any]:
         if self._optimizers:

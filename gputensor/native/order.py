@@ -189,8 +189,8 @@ def _mode(library: Any, x: Any, axis: int) -> Any:
     n = rows.shape[-1]
     ends = np.ones(rows.shape, bool)
     ends[..., :-1] = rows[..., 1:] != rows[..., :-1]
-    # The number of runs of equal elements before each element, which is the number of the element's
-    # run.
+    # For each element, the number of earlier runs of equal elements. It is the index of the
+    # element's own run.
     before = np.cumsum(ends, -1) - ends
     numbers = np.arange(rows.size // n if n else 0).reshape((*rows.shape[:-1], 1)) * n
     lengths = np.bincount((before + numbers).reshape(-1), minlength=rows.size)

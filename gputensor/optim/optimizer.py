@@ -396,8 +396,8 @@ class Optimizer(Hooked):
                     raise self._must("params", rule, p, errors.AutogradError)
 
     def _check_capture(self) -> None:
-        """Raise an error if a step is being captured whose replays would not continue from each
-        other: the host would count its steps, or the capture would make its state."""
+        """Raise an error if a step is being captured and each replay would repeat the same step,
+        because the host counts the steps or because the state does not exist before the capture."""
         if capture.here() is None:
             return
         name = type(self).__name__

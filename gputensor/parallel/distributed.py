@@ -117,7 +117,7 @@ class DistributedDataParallel(Module):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without group and reducer, which an unpickled module makes anew."""
+        """Return the state without group and reducer; an unpickled module makes new ones."""
         left = "process_group", "_reducer"
         return {name: value for name, value in vars(self).items() if name not in left}
 

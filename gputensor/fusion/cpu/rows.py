@@ -27,15 +27,15 @@ from ..running import Stage
 
 Array = Any
 
-# Limits of a row's length: calls cost more than the work on a shorter row, and a longer row does
-# not fit the cache.
+# Limits of a row's length. For a shorter row, the calls cost more than the computation; a longer
+# row does not fit the cache.
 _SHORTEST, _LONGEST = 256, 1 << 14
 # The number of elements that a function adds up before it merges sums: _CHUNK without a cast,
 # _PACKED with a cast.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
-# Codes of a function's arrays. A code is the index of an operand, _RESULT, _NONE for no array,
-# _OF_VALUE + the value of a second or later result, or _UNREAD - the dtype's code for a result that
-# nothing reads.
+# Codes of a function's arrays. The code of an operand is its index; of the result, _RESULT; of a
+# second or later result, _OF_VALUE plus the value; of a result that nothing reads, _UNREAD minus
+# the dtype's code. _NONE means no array.
 _RESULT, _NONE, _OF_VALUE, _UNREAD = -1, -100, 100, -2
 
 

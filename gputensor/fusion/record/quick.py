@@ -116,12 +116,12 @@ class _Known:
         self, known: list[Any] | None, key: Any, inputs: tuple[Any, ...], key_set: int, *args: Any
     ) -> Any:
         """Call the kernel. If it did nothing but record one step, remember the step. known: the
-        list that stores the function, because a short cut may hold that list; None for the list of
-        the key.
+        list whose function is replaced, because a short cut may hold this list; None means the list
+        at `recorders[key]`.
         """
         recorder = current.get()
-        # For an operand of a subclass such as Parameter, the operand's type does not determine the
-        # type of the result.
+        # If an operand has a subclass of Tensor, such as Parameter, its class does not determine
+        # the class of the result.
         if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
             return self.kernel(key_set, *args)
         told = recorder.told = []

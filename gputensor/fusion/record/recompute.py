@@ -198,7 +198,7 @@ def _copied(
     return target.append(held, steps, known)[3 * steps[-1] + 1] // 3
 
 
-# _LISTED: the result of `getrefcount`, in a loop as in `split`, for an object to which only a list
-# refers. _HELD: its result for a storage to which only the recording refers.
+# Results of `getrefcount` when it is called in a loop, as in `split`. _LISTED: for an object to
+# which only a list refers. _HELD: for a storage to which only the recording refers.
 _LISTED = [getrefcount(x) for x in [object()]][0]
 _HELD = _LISTED + 1

@@ -105,9 +105,9 @@ class Recorder:
     def record_into(
         self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> bool:
-        """Record an operator that writes to `out`. It becomes a new value of a pending tensor, or
-        the last instruction of a recording. Return False if it must run now; in this case, the
-        recordings that read `out` have run."""
+        """Record an operator that writes to `out`. If `out` is pending, it can get a new value.
+        Otherwise the operator is the last one of a recording, which runs now. Return False if the
+        operator must run alone; in this case, the recordings that read `out` have run."""
         with lock:
             storage = out._get_storage()
             can_wait = what.can_wait and out._geometry is what.geometry

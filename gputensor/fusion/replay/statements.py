@@ -38,8 +38,8 @@ class _Root(NamedTuple):
 
 class Statements:
     """The source of a call's computation. lines: statements that run all steps; afterwards each
-    wanted value is a tensor. Names of variables: `t` and a value's number is its tensor, `v` and
-    the number its array, `x` and a place among the values a given tensor. names: the objects to
+    wanted value is a tensor. In the lines, `t3` is the tensor of value 3, `v3` is the array of
+    value 3, and `x3` is the given tensor at place 3 of the call's values. names: the objects to
     which the lines refer."""
 
     def __init__(self, trace: Trace, wanted: list[int], values: list[Any]) -> None:

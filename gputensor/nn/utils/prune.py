@@ -397,7 +397,7 @@ def ln_structured(
 
 @declares(module="Callable", name="str", mask="Tensor")
 def custom_from_mask(module: Any, name: str, mask: Tensor) -> Any:
-    """Prune the elements for which `mask` is 0. It has the parameter's sizes. Returns: the
+    """Prune the elements for which `mask` is 0. The mask has the parameter's sizes. Returns: the
     module."""
     CustomFromMask.apply(module, name, mask)
     return module
