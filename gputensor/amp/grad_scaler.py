@@ -1,8 +1,8 @@
 """`GradScaler`: multiplies the loss by a factor, so that float16 gradients do not underflow.
 
 An optimizer is any object with `step()` and `param_groups`, a list of dicts that hold tensors under
-"params". The host waits for the
-device in `step` and `get_scale` only. Source: torch/amp/grad_scaler.py.
+"params". The host waits for the device in `step` and `get_scale` only. Source:
+torch/amp/grad_scaler.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..tensor.tensor import Tensor
 
 
 class OptState(Enum):
-    """What has been done for an optimizer since the last `update`."""
+    """What was last called for an optimizer since `update`: `unscale_`, `step`, or neither."""
 
     READY, UNSCALED, STEPPED = range(3)
 

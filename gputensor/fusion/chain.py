@@ -19,9 +19,9 @@ or None if the operators must run the chain one by one. inputs: tensors of the g
 `chain.inputs`, at any address; a 0-d input may be on the CPU. outputs: one allocated tensor for
 each of `chain.stores`, with the walk's dimensions; it is new, or an operand that is written to. An
 output may have exactly the memory of an input of the same layout but may not overlap an input
-otherwise. scalars: the numbers (and other values) in order. It writes only the values in `stores`,
-with the same bits that the operators give one by one: `Instruction.loop` names the loop of
-kernels/cpu/<family>.py and the functor of kernels/cuda/<family>.cu that they run.
+otherwise. scalars: the numbers (and other values) in order. `run` writes only the values in
+`stores`, with the same bits that the operators give one by one, because it uses the loops of
+kernels/cpu/<family>.py or the functors of kernels/cuda/<family>.cu that the operators run.
 """
 
 from __future__ import annotations
@@ -277,8 +277,9 @@ class Chain:
         same: Mapping[int, int] = _NONE,
     ) -> Chain:  # fmt: skip
         """Return a chain of some of the instructions, with all scalars. takes: the values that
-        become its inputs; shapes: their geometries, if they change. steps: the values that it
-        computes. stores: the values that it stores. same: value -> the value that is read instead.
+        become inputs. shapes: the inputs' geometries, if they change. steps: the values that the
+        new chain computes. stores: the values that it stores. same: value -> the value that its
+        readers read instead.
         """
         count, steps = len(self.inputs), [*steps]
         numbers = {n: place for place, n in enumerate([*takes, *steps])}

@@ -51,8 +51,8 @@ class Optimizer(Hooked):
     weight_decay: weight_decay * parameter is added to the gradient; with decoupled_weight_decay
         the parameter is multiplied by 1 - lr * weight_decay instead.
     maximize: step along the gradient instead of against it.
-    capturable: count steps on the device, which CUDA graphs need. foreach, fused: accepted and
-    ignored; in PyTorch they choose a loop.
+    capturable: count steps on the device, which CUDA graphs need.
+    foreach, fused: accepted and ignored; in PyTorch they choose a loop.
     differentiable: autograd records steps, so gradients flow to the rate, to options that are
         tensors, and to the gradients. The parameters must not be leaves that require grad then.
     """

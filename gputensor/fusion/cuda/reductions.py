@@ -116,8 +116,8 @@ def _as_kept(x: Geometry, ndim: int, step: Instruction, walk: Geometry) -> tuple
 
 
 def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
-    """Coalesce the dimensions of a reduction. Returns the sizes, and strides in bytes: `walks` (of
-    the results and of the operand), those of the inputs, and `more`."""
+    """Coalesce a reduction's dimensions. Returns the sizes and a list of strides in bytes: those in
+    `walks` (results, then operand), those of the chain's inputs, and those in `more`."""
     walks, sizes = [*walks], part.walk.sizes
     order = dimension_order(sizes, walks[:2], n_reduced=1)
     for x in part.inputs:

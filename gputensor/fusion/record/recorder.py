@@ -254,7 +254,7 @@ class Recorder:
         """Run everything when the block is left.
 
         If recordings fail, all others still run, and then the first error is raised. A later read
-        of the failed results raises its recording's error again.
+        of a failed recording's result raises that recording's error again.
         """
         for recording in [*self.pending]:
             if recording.place is not CPU and recording.place.type == "cuda":

@@ -282,9 +282,10 @@ def _roots_of(step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]) -
 
 
 def _of_operator(step: Step) -> Callable[..., Any]:
-    """Call an operator as its public function does.
+    """Return a function that calls an operator as the operator's public function does.
 
-    Returns None if the result is not of the traced result's kind, which later steps need.
+    The function returns None if the results do not have the traced geometries, which later steps
+    need.
     """
     operator, arguments, shapes = step.operator, step.arguments, step.geometries
     include, keep = tls.PLAIN
@@ -312,7 +313,7 @@ def _filled(arguments: Any, tensors: tuple[Tensor, ...]) -> Any:
 
 
 def _undone(states: list[tuple[Generator, Any]]) -> None:
-    """Write statements that reset the generators, for the case that the call runs the function's
-    Python instead."""
+    """Reset the generators to their states before the call, because the function's Python must run
+    instead."""
     for generator, state in reversed(states):
         generator.set_state(state)

@@ -98,7 +98,7 @@ class MultiheadAttention(Module):
             query: (L, N, E), (N, L, E) with batch_first, or (L, E). key, value: the same with S.
             key_padding_mask: (N, S), True to exclude a key, or numbers added to scores.
             attn_mask: (L, S) or (N * heads, L, S), True to exclude a key from a query, or numbers
-            added to scores.
+                added to scores.
             is_causal: declares that attn_mask is causal.
         """
         swaps = self.batch_first and query.ndim == 3

@@ -269,7 +269,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     """Log-probabilities of many classes. Frequent classes have the lowest numbers and the least
     cost.
 
-    cutoffs: the first class of each cluster after the shortlist, ascending. Cluster i has
+    cutoffs: the first class of each cluster after the shortlist, in ascending order. Cluster i has
         in_features / div_value**(i + 1) features.
     """
 

@@ -64,10 +64,11 @@ class BasePruningMethod(ABC):
     ) -> Any:  # fmt: skip
         """Prune the parameter `name` of a module. It may be pruned already.
 
-        Args: args, kwargs: arguments of this class's constructor. importance_scores: a tensor of
-        the parameter's sizes; None means the parameter itself.
-            Returns: the hook; a PruningContainer if the parameter was pruned before.
-            Raises: ArgumentValueError if there is no parameter `name`; nothing is changed then.
+        Args:
+            args, kwargs: arguments of this class's constructor.
+            importance_scores: a tensor of the parameter's sizes; None means the parameter itself.
+        Returns: the hook; a PruningContainer if the parameter was pruned before.
+        Raises: ArgumentValueError if there is no parameter `name`; nothing is changed then.
         """
         check_module(cls.__name__, "module", module)
         pruned = _hook(module, name)
