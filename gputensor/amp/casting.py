@@ -76,7 +76,7 @@ PRIVATE = AutocastDevice("AutocastPrivateUse1", None, (float16, bfloat16))
 DEVICES = (CPU, CUDA, PRIVATE)
 
 AUTOCAST = tls.AUTOCAST
-# The Autocast keys of a call -> the device of the highest of them, whose kernel runs first.
+# A call's Autocast keys -> the device of the highest key. This key's kernel runs first.
 device_of: dict[int, AutocastDevice] = {}
 for _device in DEVICES:
     device_of |= {_rest | _device.key: _device for _rest in (0, *device_of)}

@@ -85,7 +85,7 @@ class GradScaler:
     # --- one iteration --------------------------------------------------------------------------
 
     def scale(self, outputs: Any) -> Any:
-        """Multiply outputs by the scale: a tensor, or tensors in nested tuples, lists and
+        """Multiply outputs by the scale. outputs: a tensor, or tensors in nested tuples, lists and
         iterables."""
         if not self._enabled:
             return outputs

@@ -45,7 +45,7 @@ class _Not(Exception):
 
 class _Whole(NamedTuple):
     """A reduction to one element. store: its index among the outputs. merge: the function that
-    merges the results of runs, whose dtype is `part`. over: the divisor of a mean."""
+    merges the results of runs. part: the dtype of these results. over: the divisor of a mean."""
 
     store: int
     merge: Any
@@ -56,7 +56,7 @@ class _Whole(NamedTuple):
 class _Rows:
     """A chain as a program of rows. shape: the number of rows and their length, or the number of
     elements. width: the longest row. views: the shape of each operand in the program. wholes:
-    reductions to one element, by store."""
+    value -> its reduction to one element."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain, walk = chain, chain.walk

@@ -56,8 +56,8 @@ def _known(
 
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:
-    """Return the kernel of one of `NAMES` at key Fuse. is_own: returns True if calls for a device
-    reach our kernel.
+    """Return the kernel at key Fuse of an operator in `NAMES`. is_own: returns True if calls for a
+    device reach our kernel.
     """
     copies = _Copies(operator, is_own)
     if operator.qualified_name == NAMES[1]:

@@ -176,9 +176,10 @@ def _free_of_checks(kind: type, compute: dtype) -> float | None:
     return None if is_checked else largest_float(compute)
 
 
-# The following `record` functions repeat code, because every operator in a block runs one of them
-# and function calls would take a third of its time. The operands of a `record` have the geometries
-# for which it was made. It returns None if the operator must run immediately: see `is_small`.
+# The following functions `record` repeat code, because every operator in a block runs one of them,
+# and calls of further functions would take a third of its time. A `record` is called only with
+# operands of the geometries for which it was made. It returns None if the operator must run
+# immediately: see `is_small`.
 
 
 def _of_two(what: Recorded, one: Any, other: Any, keys: int, slow: Kernel) -> Kernel:

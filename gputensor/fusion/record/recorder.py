@@ -168,7 +168,7 @@ class Recorder:
             recording = None
         if recording is None:
             recording = self.opened(what)
-        recording.settled()  # so that input codes follow the order of the steps
+        recording.settled()  # Encode earlier steps first, so that codes are in the steps' order.
         codes = []
         for x in inputs:
             kind = type(x)

@@ -29,7 +29,7 @@ Array = Any
 
 
 class _Root(NamedTuple):
-    """The dense memory under a view: that of value `number`, from element `offset` on."""
+    """The dense memory under a view: the memory of value `number`, from element `offset` on."""
 
     number: int
     offset: int

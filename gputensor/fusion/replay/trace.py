@@ -44,8 +44,8 @@ class Taken(NamedTuple):
 class Step:
     """A chain that ran, or an operator that was called. takes, makes: the numbers of its operands
     and of its results. arguments: the operator's arguments, with a Taken for each tensor.
-    geometries: the geometries of its results. offsets: for results that are views of the only
-    operand, the distance from the operand's first element, in elements.
+    geometries: the geometries of its results. offsets: for each result that is a view of the only
+    operand, the number of elements between the first elements of the operand and of the view.
     """
 
     chain: Chain | None

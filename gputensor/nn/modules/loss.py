@@ -66,7 +66,7 @@ class L1Loss(_Loss, function="l1_loss"):
 
 
 class _ClassLoss(_WithOptions):
-    """Base class of losses of target classes. One class may be ignored."""
+    """Base class of losses whose targets are classes. One class may be ignored."""
 
     weight: Tensor | None = None
     size_average: bool | None = None
