@@ -1,4 +1,5 @@
-"""`gt.autocast`, a context in which each operator runs in a suitable precision; autocast's state.
+"""`gt.autocast`: a context in which each operator runs in a suitable precision. Also the functions
+that read and set the state of autocast.
 
     with gt.autocast("cuda"):
         loss = model(x)          # mm in float16, exp and sum in float32: docs/autocast.md

@@ -86,8 +86,8 @@ def _checked(
 
 def _states(on: Any, targets: Any, texts: Lengths, blank: int) -> tuple[Any, Any, Any]:
     """Return three arrays (samples, states): the label of each state; a mask of the states that
-    exist in the sample's label sequence; and a mask of the states that an alignment may enter from
-    the state before the previous one, which is a blank and is left out.
+    exist in the sample's label sequence; and a mask of the labels that an alignment may enter from
+    the label before, without the blank between both.
     """
     xp, longest = on.np, max(texts)
     length = xp.asarray(np.array(texts, np.int64))[:, None]

@@ -258,8 +258,8 @@ def _kernel(chain: Chain, places: tuple[int, ...]) -> Run | None:
 
 
 def _without_copies(chain: Chain) -> Chain | None:
-    """Return the chain without its copies; their readers read the inputs. Return None if a copy of
-    an input is stored, or if two stores have the same value."""
+    """Return the chain without copies. Instructions that read a copy read its origin instead.
+    Return None if a copy of an input is stored, or if two stores have the same value."""
     count, origins = len(chain.inputs), chain.origins()
     stores = [origins[x] for x in chain.stores]
     if len({*stores}) < len(stores) or min(stores, default=-1) < count:

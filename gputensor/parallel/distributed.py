@@ -231,8 +231,8 @@ class _Reducer:
         self._group, self._finds_unused = group, finds_unused
         self._names = {id(p): name for name, p in module.named_parameters()}
         self._buckets: list[Bucket] = buckets_of(_NAME, module.parameters(), bucket_bytes)
-        # _missing: the ids of parameters that have no gradient yet. _is_awaited: True until the
-        # backward of the last forward ends. _began: True once backward has computed a gradient.
+        # _missing: the ids of parameters that have no gradient yet. _is_awaited: True after
+        # a forward until its backward ends. _began: True once backward has computed a gradient.
         self._missing: set[int] = set()
         self._is_awaited = False
         self._began = False

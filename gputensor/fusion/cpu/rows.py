@@ -33,9 +33,9 @@ _SHORTEST, _LONGEST = 256, 1 << 14
 # The number of elements that a function adds up before it merges sums: _CHUNK without a cast,
 # _PACKED with a cast.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
-# Codes of a function's arrays. The code of an operand is its index; of the result, _RESULT; of a
-# second or later result, _OF_VALUE plus the value; of a result that nothing reads, _UNREAD minus
-# the dtype's code. _NONE means no array.
+# Codes of a function's arrays: the index of an operand; _RESULT for the result; _OF_VALUE plus the
+# value for a second or later result; _UNREAD minus the dtype's code for a result that nothing
+# reads; _NONE for no array.
 _RESULT, _NONE, _OF_VALUE, _UNREAD = -1, -100, 100, -2
 
 

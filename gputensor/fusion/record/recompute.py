@@ -7,7 +7,7 @@ the value. When the recording of such a value runs and nothing else refers to th
 to another recording, with the steps that compute it from operands in memory. There it is pending
 like any value: reading it, writing to its operands, or the end of the block stores it. When
 backward records an operator that reads the value, the value's steps are recorded again with that
-operator, so that backward's chain computes them. At most `LONGEST` arithmetic operators are
+operator, so that backward's chain computes it. At most `LONGEST` arithmetic operators are
 recomputed, and they read no more bytes than a store and a load would move.
 """
 
