@@ -31,7 +31,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def _checked(op: str, self: Tensor, dim: Any, keepdim: Any) -> tuple[Tensor, int]:
-    """Check the arguments. Return self with at least one dimension, and the dimension."""
+    """Check the arguments. Return self, viewed as 1-d if it is 0-d, and the checked dimension."""
     given = self._geometry
     if given.dtype.category == COMPLEX or given.dtype.category == BOOL and op != "mode":
         rule = "be real" if given.dtype.category == COMPLEX else "not be bool"

@@ -134,8 +134,8 @@ def _arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
     return _arange_step(key_set, start, end, 1, *options)
 
 
-# A short cut stores a result of up to _KEPT_BYTES and copies it. For a range of ints of up to
-# _SMALL_BYTES, it runs the loop again.
+# A short cut keeps a result of up to _KEPT_BYTES, and each call copies this result. For a range of
+# ints of up to _SMALL_BYTES, each call runs the loop again.
 _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 

@@ -1,4 +1,4 @@
-"""Writes of elements by indices: x[i, j] = v, scatter, index_add and similar, put.
+"""Operators that write elements by indices: x[i, j] = v, scatter, put, index_add and similar ones.
 
 If values are combined, elements of less than 32 bits are widened, combined and rounded once.
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
