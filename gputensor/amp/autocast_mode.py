@@ -1,4 +1,5 @@
-"""`gt.autocast`: a context in which each operator runs in a suitable precision, and its state.
+"""`gt.autocast`: a context in which each operator runs in a suitable precision. Also the functions
+that read and set the state of autocast.
 
     with gt.autocast("cuda"):
         loss = model(x)          # mm in float16, exp and sum in float32: docs/autocast.md
@@ -35,7 +36,7 @@ def find(device_type: Any, op: str) -> AutocastDevice:
 def _lookup(device_type: Any, op: str) -> AutocastDevice | None:
     if not isinstance(device_type, str):
         raise errors.wrong_value(op, "device_type", "be a str", device_type)
-    # this raises for an invalid device, and loads the package of a registered device
+    # The next line raises for an invalid device, and loads the package of a registered device.
     name = devices.device(device_type).type
     return next((d for d in DEVICES if d.type == name), None)
 
@@ -86,8 +87,8 @@ class autocast(Guard):
         self._enter()
         return self
 
-    # The previous state is stored with the thread's state, because several threads may enter one
-    # object, and one thread several times.
+    # The previous state is stored with the thread's state and not in this object, because several
+    # threads may enter one object, and one thread may enter it several times.
 
     def _enter(self) -> None:
         known, outer = self._autocast, current_block.get()

@@ -76,7 +76,7 @@ PRIVATE = AutocastDevice("AutocastPrivateUse1", None, (float16, bfloat16))
 DEVICES = (CPU, CUDA, PRIVATE)
 
 AUTOCAST = tls.AUTOCAST
-# The Autocast keys of a call -> the device of the highest of them, whose kernel runs first.
+# A call's Autocast keys -> the device of the highest key. This key's kernel runs first.
 device_of: dict[int, AutocastDevice] = {}
 for _device in DEVICES:
     device_of |= {_rest | _device.key: _device for _rest in (0, *device_of)}
@@ -91,7 +91,7 @@ def is_eligible(x: Tensor, device: AutocastDevice) -> bool:
 
 
 def cast(x: Tensor, to: dtype, device: AutocastDevice) -> Tensor:
-    """Return x cast to a dtype if it is eligible, otherwise x. Casts of weights are cached."""
+    """Cast x to a dtype if x is eligible, otherwise return x. Casts of weights are cached."""
     before = x._geometry.dtype
     if before is to or not is_eligible(x, device):
         return x

@@ -1,8 +1,8 @@
 """`GradScaler`: multiplies the loss by a factor, so that float16 gradients do not underflow.
 
 An optimizer is any object with `step()` and `param_groups`, a list of dicts that hold tensors under
-"params". The host waits for the
-device in `step` and `get_scale` only. Source: torch/amp/grad_scaler.py.
+"params". The host waits for the device in `step` and `get_scale` only. Source:
+torch/amp/grad_scaler.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..tensor.tensor import Tensor
 
 
 class OptState(Enum):
-    """What has been done for an optimizer since the last `update`."""
+    """What was last called for an optimizer since `update`: `unscale_`, `step`, or neither."""
 
     READY, UNSCALED, STEPPED = range(3)
 
@@ -85,7 +85,7 @@ class GradScaler:
     # --- one iteration --------------------------------------------------------------------------
 
     def scale(self, outputs: Any) -> Any:
-        """Multiply outputs by the scale: a tensor, or tensors in nested tuples, lists and
+        """Multiply outputs by the scale. outputs: a tensor, or tensors in nested tuples, lists and
         iterables."""
         if not self._enabled:
             return outputs
@@ -177,7 +177,7 @@ class GradScaler:
         steps = tracker + 1
         is_due = steps == self._growth_interval
         grown = (scale.double() * self._growth_factor).float()
-        grown = F.where(grown - grown == 0, grown, scale)  # no growth to infinity
+        grown = F.where(grown - grown == 0, grown, scale)  # The scale never grows to infinity.
         shrunk = (scale.double() * self._backoff_factor).float()
         scale.copy_(F.where(is_bad, shrunk, F.where(is_due, grown, scale)))
         tracker.copy_(F.where(is_bad, 0, F.where(is_due, 0, steps)))
@@ -248,7 +248,8 @@ class GradScaler:
         self._growth_interval = state_dict["growth_interval"]
         self._growth_factor, self._backoff_factor = growth, backoff
         self._init_scale, self._init_growth_tracker = scale, tracker
-        self._scale = self._growth_tracker = None  # the next output makes them again, on its device
+        # The next call of `scale` makes both tensors again, on the device of its outputs.
+        self._scale = self._growth_tracker = None
 
     def __getstate__(self) -> dict[str, Any]:
         if self._optimizers:

@@ -19,9 +19,9 @@ or None if the operators must run the chain one by one. inputs: tensors of the g
 `chain.inputs`, at any address; a 0-d input may be on the CPU. outputs: one allocated tensor for
 each of `chain.stores`, with the walk's dimensions; it is new, or an operand that is written to. An
 output may have exactly the memory of an input of the same layout but may not overlap an input
-otherwise. scalars: the numbers (and other values) in order. It writes only the values in `stores`,
-with the same bits that the operators give one by one: `Instruction.loop` names the loop of
-kernels/cpu/<family>.py and the functor of kernels/cuda/<family>.cu that they run.
+otherwise. scalars: the numbers (and other values) in order. `run` writes only the values in
+`stores`, with the same bits that the operators give one by one, because it uses the loops of
+kernels/cpu/<family>.py or the functors of kernels/cuda/<family>.cu that the operators run.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class Stream(NamedTuple):
 
 
 class Entry:
-    """The entry of an operator that has none in structured/pointwise/. write: runs it over values
-    of a stage, `(results, inputs, numbers)`. run: its launch on a device. has: for each optional
-    operand after the first one, True if it is given."""
+    """The entry of an operator that has no entry in structured/pointwise/. write: a function that
+    runs the operator over values of a stage, `(results, inputs, numbers)`. run: the operator's
+    launch on a device. has: for each optional operand after the first one, True if it is given."""
 
     def __init__(
         self, family: str, name: str, plan: Any, kinds: tuple[Any, ...],
@@ -88,8 +88,8 @@ class Entry:
 
 
 class Recorded:
-    """An operator for operands of given geometries, in the form in which calls are recorded. Each
-    is made once and compared by identity.
+    """An operator for operands of given geometries, in the form in which calls are recorded. There
+    is one object for each form, so objects are compared by identity.
 
     operator: `aten::add.Tensor`. rule: its family's rule (structured/pointwise/); family: the file
     in kernels/ that has its loop; loop: the loop, `add_alpha` instead of `add` if alpha is given.
@@ -150,8 +150,8 @@ class Recorded:
 
     @property
     def shown(self) -> str:
-        """The geometry of the result, with its dimensions in the order in which readers see
-        them."""
+        """The text that describes the result: its dtype, for a copy also its strides, and for a
+        reduction its sizes."""
         if self.part:
             return f"{self.result}, {list(self.geometry.sizes)}, its result {self.part}"
         if self.reduces is None:
@@ -169,8 +169,8 @@ def _place(device: Any, shape: Geometry) -> Place:
 
 
 class Instruction(NamedTuple):
-    """One operator applied to values. operands: the numbers of values; a number below 0 is a
-    scalar's. params: the numbers, below 0, of scalars that are not operands (alpha, bounds)."""
+    """One operator applied to values. operands: the numbers of values; a number below 0 refers to a
+    scalar. params: the numbers of scalars that are not operands (alpha, bounds), also below 0."""
 
     what: Recorded
     operands: tuple[int, ...]
@@ -214,8 +214,8 @@ class Chain:
 
     @property
     def are_seen_otherwise(self) -> tuple[bool, ...]:
-        """For each stored value, True if its tensor has its dimensions in another order than the
-        walk."""
+        """For each stored value, True if the dimensions of its tensor are in another order than
+        those of the walk."""
         return tuple([self.made(x) is not self.geometry(x) for x in self.stores])
 
     @property
@@ -262,8 +262,8 @@ class Chain:
         return sorted([n for n in found if n >= 0 and n not in given])
 
     def origins(self) -> dict[int, int]:
-        """Return for each value the value of which it is a copy to another layout, directly or
-        through other copies. A value that is not a copy stands for itself.
+        """Return value -> its origin. The origin of a copy to another layout is the value that was
+        copied, before the first of several such copies. Any other value is its own origin.
         """
         count = len(self.inputs)
         found = {n: n for n in range(count)}
@@ -277,8 +277,9 @@ class Chain:
         same: Mapping[int, int] = _NONE,
     ) -> Chain:  # fmt: skip
         """Return a chain of some of the instructions, with all scalars. takes: the values that
-        become its inputs; shapes: their geometries, if they change. steps: the values that it
-        computes. stores: the values that it stores. same: value -> the value that is read instead.
+        become inputs. shapes: the inputs' geometries, if they change. steps: the values that the
+        new chain computes. stores: the values that it stores. same: value -> the value that its
+        readers read instead.
         """
         count, steps = len(self.inputs), [*steps]
         numbers = {n: place for place, n in enumerate([*takes, *steps])}

@@ -1,4 +1,4 @@
-"""Appending of operators that read a reduction's result to the chain of the reduction.
+"""If operators read a reduction's result, they are appended to the chain of the reduction.
 
 Note [A chain that goes on over results]
 A reduction's result has fewer elements than its operand, so operators that read it are in another
@@ -109,8 +109,8 @@ def _tail_of(whole: Chain) -> Tail | None:
         n for n, step in enumerate(steps[: first - count], count)
         if n in read and step.what.reduces is not None and step.what.feeds is None
     ]  # fmt: skip
-    # `ends` is empty if the steps that read them were dropped as unneeded. The tail is still
-    # separate if it has other sizes and reads only inputs.
+    # `ends` is empty if the steps that read the reductions were dropped as unneeded. The later
+    # steps are still a tail if they have other sizes and read only inputs.
     is_alone = walk.sizes != whole.walk.sizes and not any([x >= count for x in read])
     if not ends and not is_alone:
         return None

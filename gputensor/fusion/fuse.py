@@ -163,7 +163,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _names(read: list[Tensor], named: dict[str, Any]) -> tuple[str, ...]:
-    """Return names of operands: of the variable with the operand's memory, or else its layout."""
+    """Name each operand by the variable that has its memory, or by its layout if there is none."""
     found: dict[str, None] = {}
     for x in read:
         storage = x._get_storage()

@@ -32,7 +32,7 @@ from ..structured.transfer import resize_output
 
 
 class _Entry:
-    """A plan over one dimension and its loop.
+    """A plan over one dimension, with the plan's loop.
 
     is_fresh: no call has used the stored entry yet. The first call that uses it adds a short cut.
     """

@@ -122,7 +122,7 @@ def imag(key_set: int, self: Tensor) -> Tensor:
 # --- complex of reals -----------------------------------------------------------------------------
 
 
-# From this number of elements on, views are filled by a copy that uses all threads.
+# From this number of elements on, `complex` fills its result by copies that use all threads.
 _MANY = 1 << 16
 
 

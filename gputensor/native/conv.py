@@ -263,8 +263,8 @@ def _convolution_weight_gradient(
     key_set: int, input: Tensor, grad_output: Tensor, kernel_size: Any, stride: Any, padding: Any,
     dilation: Any, groups: int,
 ) -> Tensor:  # fmt: skip
-    """Return the gradient of the weights. This is a separate operator, because autograd does not
-    record the loops."""
+    """Return the gradient of the weights. It is an operator of its own so that it has a derivative:
+    autograd does not record the loops."""
     _check_gradient(input, grad_output, kernel_size, groups)
     count = len(kernel_size)
     op = "_convolution_weight_gradient"

@@ -76,7 +76,7 @@ def _divided(mean: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_counting(term: Tensor, a: Tensor, b: Tensor, generator: Any) -> Tensor:
-    """Draw samples by inversion: subtract the terms of the pmf from uniform numbers until below 0.
+    """Draw samples by inversion: subtract terms of the pmf from a uniform number until below zero.
 
     term: the probability of 0. The probability of k is (a + b / k) times that of k - 1.
     """

@@ -85,9 +85,9 @@ def _checked(
 
 
 def _states(on: Any, targets: Any, texts: Lengths, blank: int) -> tuple[Any, Any, Any]:
-    """Return three arrays (samples, states): the label of each state, a mask of the states that
-    exist in the sample's label sequence, and a mask of the states that an alignment may enter from
-    two states before, without the blank between them.
+    """Return three arrays (samples, states): the label of each state; a mask of the states that
+    exist in the sample's label sequence; and a mask of the labels that an alignment may enter from
+    the label before, without the blank between both.
     """
     xp, longest = on.np, max(texts)
     length = xp.asarray(np.array(texts, np.int64))[:, None]

@@ -130,8 +130,8 @@ def _norm(rows: Tensor, kind: float) -> Tensor:
 
 
 class Bags:
-    """The bag to which each index belongs, the mask of indices that are counted, and their number
-    per bag."""
+    """The bag to which each index belongs, the mask of indices that are counted, and the number of
+    counted indices in each bag."""
 
     __slots__ = ("of", "counted", "sizes", "count")
 

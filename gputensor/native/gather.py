@@ -1,5 +1,5 @@
-"""Reads of elements by indices: x[i, j], gather, index_select, take, and operators composed of
-them.
+"""Operators that read elements by indices: x[i, j], gather, index_select, take, and operators that
+are composed of these.
 
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
 """
@@ -211,7 +211,7 @@ def _unsafe_masked_index(
 ) -> Tensor:
     """Return self[indices] where `mask` is true, and `fill` elsewhere. Where `mask` is false,
     indices may be out of range."""
-    if self._geometry.numel == 0:  # PyTorch computes the sizes in the same way.
+    if self._geometry.numel == 0:  # The sizes are computed as in PyTorch.
         pairs = zip(indices, self._geometry.sizes)
         sizes = tuple([
             size if i is None or not i._geometry.numel else i._geometry.sizes[-1]

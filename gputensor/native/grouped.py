@@ -18,8 +18,8 @@ from ..structured import arguments
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 
-# From (dimensions of self, dimensions of mat2) to the dimension of self, of mat2 and of the result
-# that is divided into groups. None: the first of three dimensions is the index of the group.
+# (ndim of self, ndim of mat2) -> for self, mat2 and the result, the dimension that is divided into
+# groups. None means that the tensor has three dimensions, and the first one is the group.
 _DIVIDED: dict[tuple[int, int], tuple[int | None, int | None, int | None]] = {
     (2, 3): (0, None, 0), (3, 2): (None, 1, 1), (2, 2): (1, 0, None),
 }  # fmt: skip

@@ -28,8 +28,8 @@ BY_LIBRARY = True
 # --- counts of integers ---------------------------------------------------------------------------
 
 
-# The maximum number of bins. It exceeds any memory. For numbers near 2**63, NumPy would allocate 0
-# bins and write out of bounds.
+# The maximum number of bins. No memory is large enough for so many. Without a limit, NumPy would
+# allocate 0 bins for numbers near 2**63, and would write out of bounds.
 _MOST_BINS = 1 << 59
 
 

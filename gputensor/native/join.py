@@ -98,7 +98,7 @@ def _cat_format(tensors: list[Tensor]) -> Any:
 def _cat_plan(tensors: list[Tensor], dim: int) -> tuple[int, Geometry]:
     first = tensors[0]._geometry
     is_alike = first.ndim and first.numel and all([x._geometry is first for x in tensors])
-    if is_alike and type(dim) is int:  # An int, because True equals 1 but must be rejected.
+    if is_alike and type(dim) is int:  # Exclude bool: True equals 1 as a key, but is an error.
         return _plan_of_alike(first, len(tensors), dim)
     d, sizes = _cat_sizes("cat", tensors, dim)
     element = _common_dtype(tensors)

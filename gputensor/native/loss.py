@@ -99,8 +99,8 @@ def _on_the_cpu(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
     each: tuple[int, ...],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the loss, with the sizes `each`, and the total weight. Classes are dimension 1 of x,
-    or its only dimension."""
+    """Return the loss, which has the sizes `each`, and the total weight. Classes are dimension 1 of
+    x, or its only dimension."""
     of = self._geometry.dtype
     loss, total = [allocate(contiguous_geometry(sizes, of), CPU) for sizes in (each, ())]
     run(

@@ -60,7 +60,7 @@ def _made(
 
 
 def _grid(parts: Any) -> Any:
-    """Return the sums of one number of each part, for all combinations."""
+    """Return an array of sums. Each sum adds one number from each part; all combinations occur."""
     total = numpy.zeros((), numpy.int64)
     for part in parts:
         total = total[..., None] + part

@@ -31,7 +31,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def _checked(op: str, self: Tensor, dim: Any, keepdim: Any) -> tuple[Tensor, int]:
-    """Check the arguments. Return self with at least one dimension, and the dimension."""
+    """Check the arguments. Return self, viewed as 1-d if it is 0-d, and the checked dimension."""
     given = self._geometry
     if given.dtype.category == COMPLEX or given.dtype.category == BOOL and op != "mode":
         rule = "be real" if given.dtype.category == COMPLEX else "not be bool"
@@ -189,8 +189,8 @@ def _mode(library: Any, x: Any, axis: int) -> Any:
     n = rows.shape[-1]
     ends = np.ones(rows.shape, bool)
     ends[..., :-1] = rows[..., 1:] != rows[..., :-1]
-    # The number of runs of equal elements before each element, which is the number of the element's
-    # run.
+    # For each element, the number of earlier runs of equal elements. It is the index of the
+    # element's own run.
     before = np.cumsum(ends, -1) - ends
     numbers = np.arange(rows.size // n if n else 0).reshape((*rows.shape[:-1], 1)) * n
     lengths = np.bincount((before + numbers).reshape(-1), minlength=rows.size)

@@ -203,8 +203,8 @@ def _wrapped(x: Tensor, d: int, before: int, after: int) -> list[Tensor]:
 
 
 def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int, int, int]]:
-    """Return the checked pairs of an operator that pads `planes` dimensions, before which there are
-    one or two other dimensions."""
+    """Return the checked pairs of an operator that pads the last `planes` dimensions. self must
+    have one or two dimensions before them."""
     shape = self._geometry
     if shape.ndim not in (planes + 1, planes + 2) or 0 in shape.sizes[-planes - 1 :]:
         rule = f"have {planes + 1} or {planes + 2} dimensions, none but the batch's empty"

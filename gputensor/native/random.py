@@ -380,8 +380,8 @@ def multinomial(
             missing.ask_inplace(operators.uniform_, drawn, 0.0, 1.0, generator), total
         )
         places = calls.searchsorted_Tensor(sums, drawn, False, True, None, None)
-        # A product may be rounded up to the total. Its index would be beyond the last one, so
-        # indices are limited.
+        # A product may be rounded up to the total. Its place would be beyond the last index, so
+        # places are limited.
         last = calls.searchsorted_Tensor(sums, total, False, False, None, None)
         return calls.minimum(places, last)
     race = missing.ask_inplace(operators.exponential_, calls.empty_like(weights), 1.0, generator)

@@ -134,8 +134,8 @@ def _arange_start(key_set: int, start: Any, end: Any, *options: Any) -> Tensor:
     return _arange_step(key_set, start, end, 1, *options)
 
 
-# A short cut stores a result of up to _KEPT_BYTES and copies it. For a range of ints of up to
-# _SMALL_BYTES, it runs the loop again.
+# A short cut keeps a result of up to _KEPT_BYTES, and each call copies this result. For a range of
+# ints of up to _SMALL_BYTES, each call runs the loop again.
 _KEPT_BYTES, _SMALL_BYTES = 1 << 10, 1 << 16
 
 
@@ -230,7 +230,7 @@ def _into(out: Tensor, sizes: tuple[int, ...], write: Any) -> Tensor:
 
 
 def _ends(element: dtype, start: Any, end: Any, length: int) -> tuple[Any, Any]:
-    """Return start and end as they are stored in an element. Integers wrap around."""
+    """Return start and end, converted to the dtype `element`. Integers wrap around."""
     if element.category != COMPLEX and complex in (type(start), type(end)):
         raise errors.must("linspace", "start", f"be real for {element.name}, and end", (start, end))
     ends = []
@@ -321,8 +321,8 @@ def eye_out(key_set: int, n: int, m: int, out: Tensor) -> Tensor:
 
 
 def _end(op: str, arg: str, value: Any) -> Any:
-    """Return a number, or the value of a 0-d tensor, for which the call waits for its device. On
-    the meta device, return 0."""
+    """Return a number, or the value of a 0-d tensor, or 0 on the meta device. To read a tensor, the
+    call waits for its device."""
     if not isinstance(value, Tensor):
         return value
     if value._geometry.ndim:

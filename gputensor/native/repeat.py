@@ -35,7 +35,7 @@ def repeat(key_set: int, self: Tensor, repeats: Any) -> Tensor:
     if made._geometry.numel == self._geometry.numel:
         fill_part(made, self)
         return made
-    # Viewed as (n0, s0, n1, s1, …), the result is self, expanded with stride 0 in each n.
+    # Viewed as (n0, s0, n1, s1, …), the result is self expanded along n0, n1, … with stride 0.
     paired = tuple([n for pair in zip(counts, sizes) for n in pair])
     source = calls.view(self, tuple([n for s in sizes for n in (1, s)]))
     fill_part(calls.view(made, paired), calls.expand(source, paired, False))

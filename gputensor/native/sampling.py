@@ -35,7 +35,7 @@ BY_LIBRARY = True
 Sizes = tuple[int, ...]
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
-# The number of elements, over all channels, that a thread samples at a time.
+# The number of elements that a thread samples at a time. All channels together are counted.
 _BLOCK = 1 << 15
 _grid_sample = stub.compiled("sampling", "grid_sample")
 _backward_loop = stub.compiled("sampling", "grid_sample_backward")

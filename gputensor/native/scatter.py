@@ -1,4 +1,4 @@
-"""Writes of elements by indices: x[i, j] = v, scatter, index_add and similar, put.
+"""Operators that write elements by indices: x[i, j] = v, scatter, put, index_add and similar ones.
 
 If values are combined, elements of less than 32 bits are widened, combined and rounded once.
 Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
@@ -295,8 +295,8 @@ def _rows(op: str, *, wraps: bool = False) -> Any:
 
 
 def _sources(op: str, self: Tensor, dim: Any, index: Tensor, source: Tensor) -> tuple[Any, Tensor]:
-    """Return a function from a tensor to the places of the indexed slices in it, and the slices of
-    the source."""
+    """Return two values: a function that takes a tensor and returns the places of its indexed
+    slices; and the slices of the source."""
     _same_dtype(op, self, source, "source")
     index, source = _apart(op, self, index, source)
     at = rows(op, self, dim, index)

@@ -49,8 +49,8 @@ def segment_reduce(
     index = calls.expand(_beside(index, given.ndim - place - 1), given.sizes, False)
     made = calls.scatter_reduce_two(made, place, index, x, name, True)
     made = calls.contiguous(calls.narrow(made, place, 0, count))
-    # Clamp after the reduction: an element that equals the initial value then receives the whole
-    # gradient.
+    # Apply the initial value after the reduction and not in it. An element that equals the initial
+    # value then receives the whole gradient.
     if bounds is not None:
         beyond = (calls.lt_Tensor if reduce == "max" else calls.gt_Tensor)(made, bounds)
         made = calls.masked_fill_Scalar(made, beyond, bounds)

@@ -22,7 +22,7 @@ Triple = tuple[Tensor, ...]
 
 
 def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
-    """Return the distinct rows, the index of each row's value among them, and the counts."""
+    """Return the distinct rows; for each row, its index among the distinct rows; and the counts."""
     np, n = on.np, len(rows)
     flat = rows.reshape(n, rows.size // n if n else 1)
     order = np.arange(n)
@@ -40,8 +40,8 @@ def _distinct(on: Any, rows: Any, sorts: bool) -> Any:
 
 
 def _flat(on: Any, x: Any, sorts: bool, wants_places: bool = True) -> Any:
-    """Return the distinct elements and the counts. wants_places: if True, also return the index of
-    each element's value among them."""
+    """Return the distinct elements and the counts. wants_places: if True, also return, for each
+    element, its index among the distinct elements."""
     if not wants_places and x.size:  # Sorting values is faster than sorting indices.
         ordered = _in_order(on, x.reshape(-1)) if sorts else x.reshape(-1)
         is_first = on.np.concatenate((on.np.ones(1, bool), ordered[1:] != ordered[:-1]))

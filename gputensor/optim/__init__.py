@@ -1,9 +1,9 @@
 """`gt.optim`: optimizers and learning rate schedulers with the names of `torch.optim`.
 
 The formulas of optimizers call public operators only. On the CPU and on CUDA, passes.py runs an
-elementwise formula in one pass over memory. An optimizer has parameters, and a
-state for each parameter that has had a gradient. Steps are made in place; autograd records them
-only with differentiable=True.
+elementwise formula in one pass over memory. An optimizer has parameters, and a state for each
+parameter that has had a gradient. Steps are made in place; autograd records them only with
+differentiable=True.
 """
 
 from typing import TYPE_CHECKING

@@ -85,7 +85,7 @@ class Adafactor(Optimizer):
 
     @staticmethod
     def _mean_square(grad: Tensor, state: State, part: float, root: float) -> Tensor:
-        """Return the new average square. part: the weight of the square of this step."""
+        """Return the new average square. part: the weight that this gradient's square gets."""
         if grad.ndim < 2:
             variance: Tensor = state["variance"]
             return variance.lerp_(grad * grad, part).clone()

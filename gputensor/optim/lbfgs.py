@@ -30,7 +30,7 @@ class LBFGS(Optimizer):
 
     Args:
         lr: length of a move along the direction; for the first move it is divided by the gradient's
-        1-norm.
+            1-norm.
         max_iter: iterations per step.
         max_eval: calls of the closure per step; None means 1.25 * max_iter.
         tolerance_grad: end the step if no element of the gradient is larger.

@@ -51,8 +51,8 @@ class Optimizer(Hooked):
     weight_decay: weight_decay * parameter is added to the gradient; with decoupled_weight_decay
         the parameter is multiplied by 1 - lr * weight_decay instead.
     maximize: step along the gradient instead of against it.
-    capturable: count steps on the device, which CUDA graphs need. foreach, fused: accepted and
-    ignored; in PyTorch they choose a loop.
+    capturable: count steps on the device, which CUDA graphs need.
+    foreach, fused: accepted and ignored; in PyTorch they choose a loop.
     differentiable: autograd records steps, so gradients flow to the rate, to options that are
         tensors, and to the gradients. The parameters must not be leaves that require grad then.
     """
@@ -396,8 +396,8 @@ class Optimizer(Hooked):
                     raise self._must("params", rule, p, errors.AutogradError)
 
     def _check_capture(self) -> None:
-        """Raise an error if a step is being captured whose replays would not continue from each
-        other: the host would count its steps, or the capture would make its state."""
+        """Raise an error if a step is being captured and each replay would repeat the same step,
+        because the host counts the steps or because the state does not exist before the capture."""
         if capture.here() is None:
             return
         name = type(self).__name__

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from .optimizer import Optimizer
 
 _KEYS = (TENSOR_KEYS["cpu"], TENSOR_KEYS["cuda"])
-_SAMPLE = 64  # the number of elements of a sample
-# Below these bounds operators step the parameters, because recording a step costs as much as the
-# operators for _MANY small parameters, or for one parameter of _LARGE elements.
+_SAMPLE = 64  # The number of elements of a sample.
+# Fewer or smaller parameters are stepped by operators. Recording a step costs as much as running
+# the operators for _MANY small parameters, or for one parameter of _LARGE elements.
 _MANY, _LARGE = 12, 1 << 17
 # A function that steps parameters: (tensors of each parameter, scalars) -> the number of parameters
 # that were stepped, counted from the first one. The other parameters are unchanged.
@@ -127,8 +127,8 @@ class Passes:
         for x in waiting:
             of.setdefault(id(x.made), []).append(x)
         batches = [*of.values()]
-        # If passes run in any order, or several parameters at once on CUDA, their memory must be
-        # separate.
+        # The parameters' memory must not overlap if passes run in any order, or if one pass steps
+        # several parameters at once, on CUDA.
         is_ordered = len(of) < 2 and all([x.stepped[0]._device is CPU for x in waiting[:1]])
         if not is_ordered and not are_apart([(x.tensors, x.made.written) for x in waiting]):
             batches = [[x] for x in waiting]
@@ -258,8 +258,8 @@ def _kernel(chain: Chain, places: tuple[int, ...]) -> Run | None:
 
 
 def _without_copies(chain: Chain) -> Chain | None:
-    """Return the chain with its inputs in place of copies of them. Return None if a copy is stored,
-    or if two stores have the same value."""
+    """Return the chain without copies. Instructions that read a copy read its origin instead.
+    Return None if a copy of an input is stored, or if two stores have the same value."""
     count, origins = len(chain.inputs), chain.origins()
     stores = [origins[x] for x in chain.stores]
     if len({*stores}) < len(stores) or min(stores, default=-1) < count:

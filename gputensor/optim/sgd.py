@@ -21,7 +21,7 @@ class SGD(Optimizer):
 
     Args:
         momentum: v becomes momentum * v + (1 - dampening) * grad; the first v is the detached
-        gradient, also with differentiable=True.
+            gradient, even with differentiable=True.
         nesterov: step along grad + momentum * v.
         Other options: as in `Optimizer`.
     """

@@ -172,7 +172,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     data.
 
     Args:
-        loader: batches; of a list or tuple the first element is the model's input.
+        loader: batches. If a batch is a list or tuple, its first element is the model's input.
         device: the device to which batches are moved, if not None.
     """
     if not isinstance(model, Module):

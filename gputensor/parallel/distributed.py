@@ -50,13 +50,11 @@ class DistributedDataParallel(Module):
         process_group: the ranks, by default all.
         bucket_cap_mb: size of a bucket in MiB, by default 25.
         find_unused_parameters: if an output does not depend on a parameter, the parameter's
-        gradient
-            counts as zeros. A parameter that no rank uses keeps its gradient. Without this option,
-            a
-            parameter without a gradient raises an error in the next forward.
+            gradient counts as zeros. A parameter that no rank uses keeps its gradient. Without this
+            option, a parameter without a gradient raises an error in the next forward.
         static_graph: accepted; implies find_unused_parameters=True.
         init_sync: copy parameters and buffers of rank 0 in the constructor.
-        Raises: DistributedError without a process group, or if parameters differ between ranks.
+    Raises: DistributedError without a process group, or if parameters differ between ranks.
     """
 
     module: Module
@@ -117,7 +115,7 @@ class DistributedDataParallel(Module):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without group and reducer, which an unpickled module makes anew."""
+        """Return the state without group and reducer; an unpickled module makes new ones."""
         left = "process_group", "_reducer"
         return {name: value for name, value in vars(self).items() if name not in left}
 
@@ -182,8 +180,7 @@ class DistributedDataParallel(Module):
         for ever.
 
         divide_by_initial_world_size: True for means over all ranks, False for means over the ranks
-        that
-            still have batches.
+            that still have batches.
         throw_on_early_termination: raise on all ranks as soon as one rank has no more batches.
         """
         options = {
@@ -222,8 +219,8 @@ class DistributedDataParallel(Module):
 
 
 class _Reducer:
-    """Starts the reduction of each bucket when its gradients are complete. When the last bucket was
-    started, it waits for all.
+    """Starts the reduction of each bucket when the bucket's gradients are complete. After the last
+    bucket has been started, the reducer waits for all buckets.
 
     Buckets are started in the same order on all ranks: from the last parameter to the first.
     """
@@ -234,9 +231,11 @@ class _Reducer:
         self._group, self._finds_unused = group, finds_unused
         self._names = {id(p): name for name, p in module.named_parameters()}
         self._buckets: list[Bucket] = buckets_of(_NAME, module.parameters(), bucket_bytes)
-        self._missing: set[int] = set()  # The ids of parameters that have no gradient yet.
-        self._is_awaited = False  # True from a forward to the end of its backward.
-        self._began = False  # True once backward has computed a gradient.
+        # _missing: the ids of parameters that have no gradient yet. _is_awaited: True after
+        # a forward until its backward ends. _began: True once backward has computed a gradient.
+        self._missing: set[int] = set()
+        self._is_awaited = False
+        self._began = False
         self._started = 0
         self.scale = 1.0  # the factor of the means; see Uneven.scale
         for bucket in self._buckets:

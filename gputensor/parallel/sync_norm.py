@@ -102,7 +102,7 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _statistics(x: Tensor, group: ProcessGroup) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean, variance and element count of each channel over all ranks. It is differentiable.
+    """Return each channel's mean, variance and element count over all ranks, differentiably.
 
     Each rank first subtracts its own mean, so that large means do not reduce the accuracy.
     """

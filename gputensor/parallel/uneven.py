@@ -25,13 +25,13 @@ class Uneven:
     def __init__(self, group: ProcessGroup, device: Any, divides_by_all: bool, stops: bool) -> None:
         self._group, self._device = group, device
         self._divides_by_all, self._stops = divides_by_all, stops
-        self._steps: int = 0  # The number of forward calls of this rank.
+        self._steps: int = 0  # How often this rank has called forward.
         # The ranks that had batches at the last count.
         self.active: list[int] = []
 
     def _count(self, is_active: bool, reduces: bool, syncs: bool) -> tuple[bool, bool]:
-        """Find out which ranks still have batches. Return (reduces, syncs) of their present
-        step."""
+        """Find out which ranks still have batches. Return (reduces, syncs) of the step that these
+        ranks are about to run."""
         size, rank = self._group.size(), self._group.rank()
         flags = [int(is_active and n == rank) for n in range(size)]
         counts = tensor([*flags, int(reduces), int(syncs)], device=self._device)

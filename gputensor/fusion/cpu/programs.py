@@ -24,8 +24,8 @@ from ..running import Stage, alone
 # between steps.
 _LONGEST = 64
 # Limits for copies to another layout within a program. A program makes a copy of at most `_FEW`
-# elements. If neighbouring elements of the result are at most `_NEAR` bytes apart in the operand,
-# it copies up to `_SOME` elements, and in runs of at least `_ALIKE` elements any number.
+# elements. The limit is higher if neighbouring elements of the result are at most `_NEAR` bytes
+# apart in the operand: `_SOME` elements, or no limit for runs of at least `_ALIKE` elements.
 _FEW, _SOME, _ALIKE, _NEAR = 1 << 11, 1 << 16, 256, 16
 
 
@@ -75,7 +75,7 @@ def program(chain: Chain, first: int, last: int) -> Stage | None:
 
 
 def _moves(chain: Chain, own: range, stores: list[int]) -> dict[int, int]:
-    """Return layout copy -> its operand, for copies of computed values.
+    """Return a dict from each copy of a computed value to another layout to the copy's operand.
 
     The program stores the operand directly in the copy's layout, so the copy needs no step. If the
     operand is stored too, the copy is not listed.
@@ -169,8 +169,9 @@ def _moved_apart(chain: Chain) -> set[int]:
 
 
 def _is_near(chain: Chain) -> bool:
-    """True if a program reads operands of other layouts as fast as the copy loop moves them. Then
-    neighbours in the result are a few bytes apart in the operand, as in a channel of packed pixels.
+    """True if a program reads operands of other layouts as fast as the copy loop moves them. This
+    holds if neighbours in the result are a few bytes apart in the operand, as in a channel of
+    packed pixels.
     """
     stored = {chain.geometry(x).strides for x in chain.stores}
     if len(stored) != 1:
@@ -189,8 +190,8 @@ def _along(shape: Geometry) -> int:
 
 
 def _crosses(x: Geometry, walk: Geometry) -> bool:
-    """True if the elements are contiguous along another dimension than the elements of `walk`, or
-    only in short runs along the same dimension."""
+    """True if x and `walk` are contiguous along different dimensions, or along the same dimension
+    only in short runs."""
     if x.sizes != walk.sizes or x.numel <= 1 or 0 in x.strides:
         return False
     if not x.is_non_overlapping_and_dense:

@@ -27,15 +27,15 @@ from ..running import Stage
 
 Array = Any
 
-# Limits of a row's length: calls cost more than the work on a shorter row, and a longer row does
-# not fit the cache.
+# Limits of a row's length. For a shorter row, the calls cost more than the computation; a longer
+# row does not fit the cache.
 _SHORTEST, _LONGEST = 256, 1 << 14
 # The number of elements that a function adds up before it merges sums: _CHUNK without a cast,
 # _PACKED with a cast.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
-# Codes of a function's arrays. A code is the index of an operand, _RESULT, _NONE for no array,
-# _OF_VALUE + the value of a second or later result, or _UNREAD - the dtype's code for a result that
-# nothing reads.
+# Codes of a function's arrays: the index of an operand; _RESULT for the result; _OF_VALUE plus the
+# value for a second or later result; _UNREAD minus the dtype's code for a result that nothing
+# reads; _NONE for no array.
 _RESULT, _NONE, _OF_VALUE, _UNREAD = -1, -100, 100, -2
 
 
@@ -45,7 +45,7 @@ class _Not(Exception):
 
 class _Whole(NamedTuple):
     """A reduction to one element. store: its index among the outputs. merge: the function that
-    merges the results of runs, whose dtype is `part`. over: the divisor of a mean."""
+    merges the results of runs. part: the dtype of these results. over: the divisor of a mean."""
 
     store: int
     merge: Any
@@ -56,7 +56,7 @@ class _Whole(NamedTuple):
 class _Rows:
     """A chain as a program of rows. shape: the number of rows and their length, or the number of
     elements. width: the longest row. views: the shape of each operand in the program. wholes:
-    reductions to one element, by store."""
+    value -> its reduction to one element."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain, walk = chain, chain.walk

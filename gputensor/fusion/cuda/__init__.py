@@ -1,5 +1,5 @@
 """Executor of chains on CUDA: one kernel of the operators' own functors. Operators over rows are in
-cuda/reductions.py, readers of their results in cuda/rows.py.
+cuda/reductions.py. Chains that read the results of these operators are in cuda/rows.py.
 
 These modules choose functors and scalars; kernels/cuda/chain_source.py and rows_source.py write the
 source, and `*chain_launch.py` launch it.
@@ -33,8 +33,8 @@ def prepare(chain: Chain) -> Run | None:
 
 
 def _kernel(chain: Chain) -> tuple[Rows | Reduced | None, list[Tail]]:
-    """Return the kernels of the chain's head, and the tails that run after these kernels. Return
-    None for the kernels if one kernel would have to read the rows again and cannot be generated."""
+    """Return the kernels of the chain's head, and the tails that run after these kernels. The
+    kernels are None if the head reads its own reductions' results and one kernel cannot do this."""
     head, tails = parted(chain)
     reads = reads_its_rows(head)
     if reads or computes_its_softmax(head):

@@ -116,8 +116,8 @@ def _as_kept(x: Geometry, ndim: int, step: Instruction, walk: Geometry) -> tuple
 
 
 def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
-    """Coalesce the dimensions of a reduction. Returns the sizes, and strides in bytes: `walks` (of
-    the results and of the operand), those of the inputs, and `more`."""
+    """Coalesce a reduction's dimensions. Returns the sizes and a list of strides in bytes: those in
+    `walks` (results, then operand), those of the chain's inputs, and those in `more`."""
     walks, sizes = [*walks], part.walk.sizes
     order = dimension_order(sizes, walks[:2], n_reduced=1)
     for x in part.inputs:
@@ -141,7 +141,7 @@ class Reduced:
         """
         self.chain, count = chain, len(chain.inputs)
         self.tails: dict[int, Tail] = {}
-        # Also store the inputs of each tail other than its reduction's result.
+        # Also store the inputs of each tail, except the result of the tail's reduction.
         self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}
         steps = dict(enumerate(chain.instructions, count))
         self.ends = [(n, x) for n, x in steps.items() if is_end(x)]
@@ -154,8 +154,8 @@ class Reduced:
         ends = [n for n, _ in self.ends]
         for n, step in self.ends:
             after = [x for x in tails if x.takes[:1] == [n]]
-            # True if the kernel has the operand in registers and the other inputs of the tail are
-            # computed before.
+            # True if the kernel has the reduction's operand in registers, and if the tail's other
+            # inputs are computed before this kernel runs.
             if len(after) == 1 and not [
                 x for x in (*step.operands, *after[0].takes[1:])
                 if x in in_memory or x >= count and x in ends[ends.index(n) :]
@@ -220,5 +220,5 @@ class Reduced:
 
 
 def is_end(step: Instruction) -> bool:
-    """True if the reduction takes rows."""
+    """True if the operator takes rows and this value is its first result."""
     return not step.what.part and step.what.takes_rows

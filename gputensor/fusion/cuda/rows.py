@@ -22,8 +22,8 @@ from .reductions import coalesced, is_end, row_strides
 from ..members.reductions import SHORT
 from ..running import Stage, alone
 
-# A result that a pass computes for each row: the number of its value; the index of one of a
-# softmax's two results, or -1; and the dtype.
+# (value, index, dtype) of a result that a pass computes for each row. index: which of the two
+# results of a softmax it is; -1 for other operators.
 Found = tuple[int, int, dtype]
 
 

@@ -56,8 +56,8 @@ def _known(
 
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:
-    """Return the kernel of one of `NAMES` at key Fuse. is_own: returns True if calls for a device
-    reach our kernel.
+    """Return the kernel at key Fuse of an operator in `NAMES`. is_own: returns True if calls for a
+    device reach our kernel.
     """
     copies = _Copies(operator, is_own)
     if operator.qualified_name == NAMES[1]:
@@ -194,7 +194,7 @@ def _strides(shape: Geometry, form: Any) -> tuple[int, ...] | None:
 
 def _order(shape: Geometry, base: Geometry) -> tuple[int, ...] | None:
     """Return, for each dimension of `base`, its index in `shape`. Return None if the dimensions of
-    one are not a permutation of the other's."""
+    `shape` are not a permutation of those of `base`."""
     if shape.ndim != base.ndim or shape.dtype is not base.dtype:
         return None
     left = list(zip(shape.sizes, shape.strides))

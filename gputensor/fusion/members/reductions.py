@@ -27,7 +27,7 @@ from ..chain import Recorded
 from ..record.pending import Pending
 from ..record.recorder import StandIn, current
 
-# From this number of elements on, reading an operand again costs more than recording.
+# For operands of at least this number of elements, a second read costs more than recording.
 LARGE = 1 << 16
 # The maximum number of elements in a short row.
 SHORT = 1 << 14
@@ -44,9 +44,9 @@ def is_one(operator: Operator) -> bool:
 
 
 def has_short_rows(shape: Geometry, dims: tuple[int, ...], place: Any) -> bool:
-    """True if operators that read the results for the rows may join the chain. On the CPU, each
-    part of an operand along its slowest dimension must have whole rows over `dims`, and must be
-    short."""
+    """True if operators that read the rows' results may join the chain on the CPU. If an operand is
+    cut along its slowest dimension, each part must be short and must consist of whole rows over
+    `dims`."""
     strides, sizes = shape.strides, shape.sizes
     at = max(range(shape.ndim), key=lambda d: strides[d] if sizes[d] > 1 else -1, default=0)
     return place is CPU and at not in dims and shape.numel // sizes[at] <= SHORT
@@ -106,7 +106,7 @@ class _Entry:
         """True if operators that read the result may join the chain."""
         if self.axes is None or not self.keepdim:
             return False
-        # one launch over rows, in which the kernel may read a row again
+        # On CUDA, this needs a single launch over rows, whose kernel may read a row again.
         if self.plan.device.type == "cuda":
             from ...kernels.cuda.rows_chain_launch import stage_of
 

@@ -56,8 +56,8 @@ def _axes(shape: Geometry, dim: Any) -> tuple[int, ...] | None:
 def _reduced(
     shape: Geometry, axes: tuple[int, ...], keepdim: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the sizes of a result with one element per row: with the walk's dimensions, and with
-    the result's dimensions."""
+    """Return the sizes of a result with one element per row, in two forms: over the walk's
+    dimensions, and over the result's own dimensions."""
     sizes = reduced_sizes(shape.sizes, axes, True)
     return sizes, sizes if keepdim else reduced_sizes(shape.sizes, axes, False)
 

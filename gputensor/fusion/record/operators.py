@@ -119,8 +119,8 @@ def _below(table: Table) -> Callable[..., Any]:
     is_empty = operator.qualified_name in _EMPTY
     is_seen = not is_composite and not (is_empty and is_ours)
 
-    # Only Fuse is removed. Keys above it whose kernels fell through stay, because clone passes the
-    # key set on to copy_, which may have kernels at these keys.
+    # Only Fuse is removed from the key set. Keys above Fuse stay, even if their kernels have run
+    # already, because clone passes the key set on to copy_, which may have kernels at these keys.
     def pass_on(key_set: int, *args: Any) -> Any:
         key_set &= ~FUSE
         recorder = current.get()
@@ -164,8 +164,8 @@ def _below(table: Table) -> Callable[..., Any]:
             trace.end(operator, args, made)
         return made
 
-    # This kernel is for operators composed of others. If the call may be replayed, the operator is
-    # called as a whole.
+    # This kernel is for operators that are composed of other operators. If the call may be
+    # replayed, the composite operator is called as a whole.
     def pass_on_parts(key_set: int, *args: Any) -> Any:
         recorder = current.get()
         if not is_ours and recorder is not None:
@@ -201,8 +201,8 @@ class _Entry:
     __slots__ = (
         "operator", "real", "what", "plan", "kinds", "geometry", "has_numbers", "last_beside",
     )  # fmt: skip
-    # With these values, kernels store no short cut, and they call only `fresh` and `write` of this
-    # entry.
+    # Because of these values, kernels store no short cut, and of this entry's methods they call
+    # only `fresh` and `write`.
     is_fresh, numpy_allocates, block = False, False, 1
 
     def __init__(self, operator: Operator, real: Any) -> None:

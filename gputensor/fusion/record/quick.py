@@ -116,12 +116,12 @@ class _Known:
         self, known: list[Any] | None, key: Any, inputs: tuple[Any, ...], key_set: int, *args: Any
     ) -> Any:
         """Call the kernel. If it did nothing but record one step, remember the step. known: the
-        list that stores the function, because a short cut may hold that list; None for the list of
-        the key.
+        list whose function is replaced, because a short cut may hold this list; None means the list
+        at `recorders[key]`.
         """
         recorder = current.get()
-        # For an operand of a subclass such as Parameter, the operand's type does not determine the
-        # type of the result.
+        # If an operand has a subclass of Tensor, such as Parameter, its class does not determine
+        # the class of the result.
         if recorder is None or not all([type(x) is Tensor or type(x) in NUMBERS for x in inputs]):
             return self.kernel(key_set, *args)
         told = recorder.told = []
@@ -176,9 +176,10 @@ def _free_of_checks(kind: type, compute: dtype) -> float | None:
     return None if is_checked else largest_float(compute)
 
 
-# The following `record` functions repeat code, because every operator in a block runs one of them
-# and function calls would take a third of its time. The operands of a `record` have the geometries
-# for which it was made. It returns None if the operator must run immediately: see `is_small`.
+# The following functions `record` repeat code, because every operator in a block runs one of them,
+# and calls of further functions would take a third of its time. A `record` is called only with
+# operands of the geometries for which it was made. It returns None if the operator must run
+# immediately: see `is_small`.
 
 
 def _of_two(what: Recorded, one: Any, other: Any, keys: int, slow: Kernel) -> Kernel:

@@ -3,12 +3,12 @@ bytes.
 
 Note [Computed again]
 Backward refers to a pending tensor only by its storage, and this reference is no reason to store
-the value. When its recording runs, a value without other references moves to another recording,
-with the steps that compute it from operands in memory. There it is pending like any value: reading
-it, writing to its operands, or the end of the block stores it. When backward records an operator
-that reads it, its steps are recorded again with that operator, so that backward's chain computes
-it. At most `LONGEST` arithmetic operators are recomputed, and they read no more bytes than a store
-and a load would move.
+the value. When the recording of such a value runs and nothing else refers to the value, it moves
+to another recording, with the steps that compute it from operands in memory. There it is pending
+like any value: reading it, writing to its operands, or the end of the block stores it. When
+backward records an operator that reads the value, the value's steps are recorded again with that
+operator, so that backward's chain computes it. At most `LONGEST` arithmetic operators are
+recomputed, and they read no more bytes than a store and a load would move.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _copied(
     return target.append(held, steps, known)[3 * steps[-1] + 1] // 3
 
 
-# _LISTED: the result of `getrefcount`, in a loop as in `split`, for an object to which only a list
-# refers. _HELD: its result for a storage to which only the recording refers.
+# Results of `getrefcount` when it is called in a loop, as in `split`. _LISTED: for an object to
+# which only a list refers. _HELD: for a storage to which only the recording refers.
 _LISTED = [getrefcount(x) for x in [object()]][0]
 _HELD = _LISTED + 1

@@ -105,9 +105,9 @@ class Recorder:
     def record_into(
         self, what: Recorded, out: Tensor, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> bool:
-        """Record an operator that writes to `out`. It becomes a new value of a pending tensor, or
-        the last instruction of a recording. Return False if it must run now; in this case, the
-        recordings that read `out` have run."""
+        """Record an operator that writes to `out`. If `out` is pending, it can get a new value.
+        Otherwise the operator is the last one of a recording, which runs now. Return False if the
+        operator must run alone; in this case, the recordings that read `out` have run."""
         with lock:
             storage = out._get_storage()
             can_wait = what.can_wait and out._geometry is what.geometry
@@ -168,7 +168,7 @@ class Recorder:
             recording = None
         if recording is None:
             recording = self.opened(what)
-        recording.settled()  # so that input codes follow the order of the steps
+        recording.settled()  # Encode earlier steps first, so that codes are in the steps' order.
         codes = []
         for x in inputs:
             kind = type(x)
@@ -254,7 +254,7 @@ class Recorder:
         """Run everything when the block is left.
 
         If recordings fail, all others still run, and then the first error is raised. A later read
-        of the failed results raises its recording's error again.
+        of a failed recording's result raises that recording's error again.
         """
         for recording in [*self.pending]:
             if recording.place is not CPU and recording.place.type == "cuda":

@@ -81,8 +81,8 @@ class Recording:
         self.others: tuple[Any, ...] = ()
         # Weak references to keepers of values needed only by backward; see recompute.py.
         self.saved: tuple[Any, ...] = ()
-        # _inputs: (storage, offset, geometry, ndarray or None) of each input. Below it, the codes
-        # of inputs and of numbers.
+        # _inputs: (storage, offset, geometry, ndarray or None) of each input. found: the codes of
+        # inputs and of numbers.
         self._inputs: list[tuple[Any, ...]] = []
         self.found: dict[Any, int] = {}
         self.scalars: list[Any] = []
@@ -332,7 +332,7 @@ def recompute() -> Any:
     return import_module(f"{__package__}.recompute")
 
 
-# What `getrefcount` returns in `wanted` for an object to which only the list refers.
+# The result of `getrefcount` in `Recording.wanted` for an object to which only the list refers.
 _ALONE = [*map(getrefcount, [object()])][0]
 
 

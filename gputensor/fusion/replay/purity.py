@@ -79,8 +79,8 @@ class Impure(Exception):
 
 class Outside:
     """Values that a function reads from outside. code: the function's code. tensors: (where, name)
-    of each tensor, where `where` is a dict or a cell. others: (where, name, value) of each other
-    value, of dicts, cells and functions.
+    of each tensor; `where` is a dict or a cell. others: (where, name, value) of each value that is
+    not a tensor; `where` may also be a function.
     """
 
     def __init__(self, function: FunctionType) -> None:

@@ -29,7 +29,7 @@ Array = Any
 
 
 class _Root(NamedTuple):
-    """The dense memory under a view: that of value `number`, from element `offset` on."""
+    """The dense memory under a view: the memory of value `number`, from element `offset` on."""
 
     number: int
     offset: int
@@ -38,8 +38,8 @@ class _Root(NamedTuple):
 
 class Statements:
     """The source of a call's computation. lines: statements that run all steps; afterwards each
-    wanted value is a tensor. Names of variables: `t` and a value's number is its tensor, `v` and
-    the number its array, `x` and a place among the values a given tensor. names: the objects to
+    wanted value is a tensor. In the lines, `t3` is the tensor of value 3, `v3` is the array of
+    value 3, and `x3` is the given tensor at place 3 of the call's values. names: the objects to
     which the lines refer."""
 
     def __init__(self, trace: Trace, wanted: list[int], values: list[Any]) -> None:
@@ -282,9 +282,10 @@ def _roots_of(step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]) -
 
 
 def _of_operator(step: Step) -> Callable[..., Any]:
-    """Call an operator as its public function does.
+    """Return a function that calls an operator as the operator's public function does.
 
-    Returns None if the result is not of the traced result's kind, which later steps need.
+    The function returns None if the results do not have the traced geometries, which later steps
+    need.
     """
     operator, arguments, shapes = step.operator, step.arguments, step.geometries
     include, keep = tls.PLAIN
@@ -312,7 +313,7 @@ def _filled(arguments: Any, tensors: tuple[Tensor, ...]) -> Any:
 
 
 def _undone(states: list[tuple[Generator, Any]]) -> None:
-    """Write statements that reset the generators, for the case that the call runs the function's
-    Python instead."""
+    """Reset the generators to their states before the call, because the function's Python must run
+    instead."""
     for generator, state in reversed(states):
         generator.set_state(state)

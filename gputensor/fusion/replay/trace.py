@@ -44,8 +44,8 @@ class Taken(NamedTuple):
 class Step:
     """A chain that ran, or an operator that was called. takes, makes: the numbers of its operands
     and of its results. arguments: the operator's arguments, with a Taken for each tensor.
-    geometries: the geometries of its results. offsets: for results that are views of the only
-    operand, the distance from the operand's first element, in elements.
+    geometries: the geometries of its results. offsets: for each result that is a view of the only
+    operand, the number of elements between the first elements of the operand and of the view.
     """
 
     chain: Chain | None
@@ -74,10 +74,10 @@ class Trace:
         self._found: dict[Any, int] = {}
         self._held: list[Any] = []  # keeps storages alive, so that no other object gets the same id
         self._called: list[Tensor] = []
-        self._views: dict[int, Tensor] = {}  # the first result of each operator
-        self._again: list[Tensor] = []  # views that equal an earlier view
-        self._read: list[Any] = []  # storages of operands that may not have a number yet
-        self._within = 0  # the number of operators outside of chains that are running now
+        self._views: dict[int, Tensor] = {}  # The first result of each operator.
+        self._again: list[Tensor] = []  # The views that equal an earlier view.
+        self._read: list[Any] = []  # The storages of operands that may not have a number yet.
+        self._within = 0  # The number of running operators that are not part of a chain.
         for number, x in enumerate(tensors):
             self._held.append(x._get_storage())
             self._found[_place(x)] = number

@@ -11,10 +11,13 @@ from typing import TypeAlias
 from ...dispatch.refusal import refuse
 from ...tensor.tensor import Tensor
 
-Ints: TypeAlias = int | Sequence[int]  # one number for all dimensions, or one for each
-Sizes: TypeAlias = int | Sequence[int | None] | None  # as Ints; None in the sequence keeps a size
+# One number for all dimensions, or one for each dimension.
+Ints: TypeAlias = int | Sequence[int]
+# Like Ints. None in the sequence keeps the size of that dimension.
+Sizes: TypeAlias = int | Sequence[int | None] | None
 Reals: TypeAlias = float | Sequence[float]
 Padding: TypeAlias = Ints | str
 
-# A function without `declares` calls this if it fails. Until then its `try` costs nothing.
+# A function without the decorator `declares` calls `_refuse` in an `except` clause. If no error
+# occurs, the `try` costs nothing.
 _refuse: Callable[..., Tensor] = refuse

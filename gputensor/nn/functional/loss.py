@@ -275,8 +275,8 @@ def gaussian_nll_loss(
     """Return 0.5 * (log(var) + (input - target)**2 / var), plus a constant if `full`. Waits for the
     values of var.
 
-    var: not negative. It has input's sizes, or these sizes with one replaced by 1, or without the
-    last. It is clamped to eps, without a gradient.
+    var: not negative. It has input's sizes, or these sizes with one size replaced by 1, or these
+    sizes without the last one. It is clamped to eps, without a gradient.
     """
     op = "gaussian_nll_loss"
     number = _reduction(op, reduction)

@@ -169,8 +169,8 @@ def grid_sample(
             with -1 and 1 at the image's ends.
         mode: "bilinear", "nearest" or, of 4 dimensions, "bicubic".
         padding_mode: values outside of the image: "zeros", "border" or "reflection".
-        align_corners: True if -1 and 1 are the centers of the outermost elements; otherwise they
-        are their outer edges.
+        align_corners: True if -1 and 1 are the centers of the outermost elements, False if they
+            are the outer edges of these elements.
     Returns: (N, C, H', W') or (N, C, D', H', W').
     """
     numbers = []

@@ -98,7 +98,7 @@ class MultiheadAttention(Module):
             query: (L, N, E), (N, L, E) with batch_first, or (L, E). key, value: the same with S.
             key_padding_mask: (N, S), True to exclude a key, or numbers added to scores.
             attn_mask: (L, S) or (N * heads, L, S), True to exclude a key from a query, or numbers
-            added to scores.
+                added to scores.
             is_causal: declares that attn_mask is causal.
         """
         swaps = self.batch_first and query.ndim == 3
@@ -152,8 +152,8 @@ class _Layer(Module):
         self.activation: Callable[[Tensor], Tensor] = _activation(activation)
 
     def _step(self, n: int, x: Tensor, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return x plus a branch of x. Normalise the branch's input, or, without norm_first, the
-        sum."""
+        """Return x plus a branch of x. With norm_first, normalise the branch's input, otherwise
+        normalise the sum."""
         norm, drop = getattr(self, f"norm{n}"), getattr(self, f"dropout{n}")
         found: Tensor = x + drop(branch(norm(x))) if self.norm_first else norm(x + drop(branch(x)))
         return found

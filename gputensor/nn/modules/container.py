@@ -1,4 +1,4 @@
-"""Containers: Sequential, and lists and dicts of modules and of parameters."""
+"""Containers: Sequential, ModuleList, ModuleDict, ParameterList and ParameterDict."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ class ParameterDict(_Named):
         super().update(parts)
 
     def setdefault(self, name: Any, default: Any = None) -> Any:
-        """Return the part of a name. If there is none, set it to `default` first."""
+        """Return the part `name`. If there is no such part, first add `default` under this name."""
         if str(name) not in self._keys:
             self[name] = default
         return self[name]

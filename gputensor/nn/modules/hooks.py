@@ -31,8 +31,8 @@ class FlaggedHooks(HookDict):
 
 
 def with_flags(hooks: dict[int, Any]) -> list[tuple[Any, int]]:
-    """Return (hook, flag) of each hook. A plain dict, by which a program may have replaced
-    gputensor's dict, gives the flag 0."""
+    """Return (hook, flag) of each hook. A program may have replaced gputensor's dict by a plain
+    dict, which has no flags; all its hooks get the flag 0."""
     flags = getattr(hooks, "flags", {})
     return [(hook, flags.get(key, 0)) for key, hook in hooks.items()]
 
@@ -59,7 +59,7 @@ class Hooks:
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, args)` before `forward`. If it does not return None, its result
+        """Call `hook(module, args)` before `forward`. If the hook does not return None, its result
         replaces args."""
         return self._hook("_forward_pre_hooks", hook, prepend, with_kwargs)
 
@@ -67,8 +67,8 @@ class Hooks:
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:  # fmt: skip
-        """Call `hook(module, args, result)` after `forward`. If it does not return None, its result
-        replaces the result.
+        """Call `hook(module, args, result)` after `forward`. If the hook does not return None, what
+        it returns replaces the result of `forward`.
 
         with_kwargs: call `hook(module, args, kwargs, result)`. always_call: call the hook also if
         `forward` or another hook raises, with None as the result.
@@ -94,8 +94,8 @@ class Hooks:
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, grad_output)` before the gradients of the module are computed. If it
-        does not return None, its result replaces grad_output."""
+        """Call `hook(module, grad_output)` before the gradients of the module are computed. If the
+        hook does not return None, its result replaces grad_output."""
         return self._hook("_backward_pre_hooks", hook, prepend)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -189,16 +189,16 @@ def _added(hooks: Any, hook: Any, prepend: bool, flag: int) -> RemovableHandle:
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, args)` before the `forward` of every module. It runs before the module's
-    own hooks."""
+    """Call `hook(module, args)` before the `forward` of every module. This hook runs before the
+    module's own hooks."""
     return _added(Hooks._forward_pre_hooks, hook, False, False)
 
 
 def register_module_forward_hook(
     hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
 ) -> RemovableHandle:
-    """Call `hook(module, args, result)` after the `forward` of every module. It runs before the
-    module's own hooks.
+    """Call `hook(module, args, result)` after the `forward` of every module. This hook runs before
+    the module's own hooks.
 
     See `Module.register_forward_hook`.
     """
@@ -232,20 +232,20 @@ def registered(module: Any, kind: str, name: str, value: Any) -> Any:
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, name, param)` for each parameter that a module registers. If it does not
-    return None, its result is registered instead."""
+    """Call `hook(module, name, param)` for each parameter that a module registers. If the hook does
+    not return None, its result is registered instead of the parameter."""
     return _added(REGISTERED["_parameters"], hook, False, False)
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, name, buffer)` for each buffer that a module registers. If it does not
-    return None, its result is registered instead."""
+    """Call `hook(module, name, buffer)` for each buffer that a module registers. If the hook does
+    not return None, its result is registered instead of the buffer."""
     return _added(REGISTERED["_buffers"], hook, False, False)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(module, name, submodule)` for each submodule that a module registers. If it does
-    not return None, its result is registered instead."""
+    """Call `hook(module, name, submodule)` for each submodule that a module registers. If the hook
+    does not return None, its result is registered instead of the submodule."""
     return _added(REGISTERED["_modules"], hook, False, False)
 
 

@@ -66,7 +66,7 @@ class L1Loss(_Loss, function="l1_loss"):
 
 
 class _ClassLoss(_WithOptions):
-    """Base class of losses of target classes. One class may be ignored."""
+    """Base class of losses whose targets are classes. One class may be ignored."""
 
     weight: Tensor | None = None
     size_average: bool | None = None
@@ -269,7 +269,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     """Log-probabilities of many classes. Frequent classes have the lowest numbers and the least
     cost.
 
-    cutoffs: the first class of each cluster after the shortlist, ascending. Cluster i has
+    cutoffs: the first class of each cluster after the shortlist, in ascending order. Cluster i has
         in_features / div_value**(i + 1) features.
     """
 

@@ -295,8 +295,8 @@ class Module(Hooks):
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace the data of every parameter, gradient and buffer by `fn` of it. Parameters remain
-        the same objects."""
+        """Call `fn` with every parameter, gradient and buffer, and replace the tensor's data by the
+        result. Parameters remain the same objects."""
         for module in self.modules() if recurse else [self]:
             for param in module._parameters.values():
                 if param is not None:

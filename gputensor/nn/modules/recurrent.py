@@ -37,7 +37,7 @@ class _Kind(Module):
     bias: bool
 
     def _mode(self) -> str:
-        """Return the name of the kind of layer that the operator takes."""
+        """Return the operator's argument `mode`, which names the kind of layer."""
         raise NotImplementedError
 
     def _call(
@@ -193,8 +193,8 @@ class RNNBase(_Kind):
     def _layers(
         self, x: Tensor, hx: Any, batch: int, sizes: list[int] | None
     ) -> tuple[Tensor, list[Tensor]]:
-        """Run all layers. sizes: the number of rows of each step if x is packed, with sizes (rows,
-        H)."""
+        """Run all layers. sizes: None, or, if x is packed as (rows, H), the number of rows of each
+        step."""
         count, out = len(self._directions()), self.proj_size or self.hidden_size
         shapes = [(count, batch, out), (count, batch, self.hidden_size)][: self.states]
         begun, last = self._begin(hx, shapes), list[State]()
@@ -322,8 +322,8 @@ class RNNCell(RNNCellBase):
         self._nonlinear()
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
-        """Return the next state, (N, H) or (H). It calls separate operators, which take less time
-        than one call of a layer."""
+        """Return the next state, (N, H) or (H). It is computed by separate operators, because they
+        take less time than one call of a layer."""
         self._checked(input, (1, 2))
         (state,) = self._begin(hx, [(*tuple(input.shape)[:-1], self.hidden_size)])
         if state is None:

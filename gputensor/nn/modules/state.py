@@ -68,8 +68,8 @@ def _has_extra(module: Module) -> bool:
 
 # --- loading ------------------------------------------------------------------------------------
 
-# The key in local_metadata of a list of copies to make. The copies wait until all names and shapes
-# are checked.
+# `local_metadata[_WAITING]` is the list of copies to make. The copies wait until all names and
+# shapes are checked.
 _WAITING = "gputensor: copies"
 
 

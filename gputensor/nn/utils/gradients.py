@@ -107,7 +107,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 @lru_cache(maxsize=16)
 def _bounds(most: float) -> tuple[float, float]:
-    """Return -most and most. They are cached as objects, because short cuts compare numbers by
+    """Return (-most, most). These objects are cached, because short cuts compare numbers by
     identity."""
     return -most, most
 

@@ -64,10 +64,11 @@ class BasePruningMethod(ABC):
     ) -> Any:  # fmt: skip
         """Prune the parameter `name` of a module. It may be pruned already.
 
-        Args: args, kwargs: arguments of this class's constructor. importance_scores: a tensor of
-        the parameter's sizes; None means the parameter itself.
-            Returns: the hook; a PruningContainer if the parameter was pruned before.
-            Raises: ArgumentValueError if there is no parameter `name`; nothing is changed then.
+        Args:
+            args, kwargs: arguments of this class's constructor.
+            importance_scores: a tensor of the parameter's sizes; None means the parameter itself.
+        Returns: the hook; a PruningContainer if the parameter was pruned before.
+        Raises: ArgumentValueError if there is no parameter `name`; nothing is changed then.
         """
         check_module(cls.__name__, "module", module)
         pruned = _hook(module, name)
@@ -397,7 +398,7 @@ def ln_structured(
 
 @declares(module="Callable", name="str", mask="Tensor")
 def custom_from_mask(module: Any, name: str, mask: Tensor) -> Any:
-    """Prune the elements for which `mask` is 0. It has the parameter's sizes. Returns: the
+    """Prune the elements for which `mask` is 0. The mask has the parameter's sizes. Returns: the
     module."""
     CustomFromMask.apply(module, name, mask)
     return module

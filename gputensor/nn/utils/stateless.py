@@ -16,8 +16,8 @@ __all__ = ["functional_call"]
 
 
 def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return each parameter and buffer by its name relative to `module`, as the dict that holds it
-    and its key there."""
+    """Return name relative to `module` -> (dict, key). The item `dict[key]` is the parameter or
+    buffer of this name."""
     found = {}
     for path, below in module.named_modules(remove_duplicate=False):
         for kind in (below._parameters, below._buffers):

@@ -13,8 +13,8 @@ from .plateau import ReduceLROnPlateau
 
 
 class _Combined(LRScheduler):
-    """Base of schedulers that combine others. The states of these schedulers are part of its
-    state."""
+    """Base of schedulers that combine others. The combination's state contains the states of the
+    combined schedulers."""
 
     _schedulers: list[LRScheduler]
 
