@@ -94,7 +94,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undo `install` and remove the `torch` modules. Objects that were imported before stay
+    """Undo `install` and remove the `torch` modules. Objects that were imported earlier remain
     usable."""
     if not is_installed():
         return

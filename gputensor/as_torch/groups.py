@@ -37,7 +37,7 @@ def _ours(op: str, backend: Any) -> str | None:
 
 def _check_size(world_size: int, rank: int) -> None:
     """Raise an error if the number of processes is not the expected number. This happens if a
-    launcher other than mpiexec started the processes, which MPI then does not find.
+    launcher other than mpiexec started the processes, because MPI does not find such processes.
     """
     wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "-1"))
     found = distributed.get_world_size()

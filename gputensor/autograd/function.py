@@ -90,8 +90,8 @@ class Context:
 
 
 class _FunctionNode(Node):
-    """The node of a custom Function. Each Function has a subclass of it with the Function's
-    name."""
+    """The node of a custom Function. Each Function has its own subclass of _FunctionNode, named
+    after the Function."""
 
     __slots__ = ("context", "places")
 
@@ -283,7 +283,8 @@ def _aliased(x: Tensor) -> Tensor:
 
 
 def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:
-    """Save the tensors that forward named. See Note [No cycles] in node.py for results."""
+    """Save the tensors that forward passed to `save_for_backward`. How results are saved: see Note
+    [No cycles] in node.py."""
     saved: list[Any] = []
     for x in context._to_save:
         numbers = [n for n, made in enumerate(outputs) if made is x]

@@ -251,7 +251,8 @@ class _States(dict[tuple[int, int], tuple[int, int]]):
         return made
 
 
-# `below_autograd` has the effect of AutoDispatchBelowADInplaceOrView without making an object. The
-# second cache is for the opposite, operations that are recorded although they run below autograd.
+# `below_autograd` has the effect of AutoDispatchBelowADInplaceOrView without making an object.
+# `above_autograd` has the opposite effect: operations are recorded although they run below
+# autograd.
 below_autograd: _States = _States(lambda include, keep: (include, keep & ~_OFF))
 above_autograd = _States(lambda include, keep: (include | tls.AD_INPLACE_OR_VIEW, keep | _OFF))

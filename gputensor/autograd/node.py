@@ -54,7 +54,8 @@ class Node:
     hooks: Hooks | Any = None
     trace: str | None = None
     _metadata: dict[Any, Any] | None = None
-    whole: Node | None = None  # the original node, if this one is a copy with fewer edges
+    # The original node, if this node is a copy with fewer edges.
+    whole: Node | None = None
     # The names of the slots that hold saved tensors.
     saved: tuple[str, ...] = ()
     # makers/autograd.py makes an operator's kernel from these attributes. In order, they are: the

@@ -1,5 +1,5 @@
-"""Streams in backward: a derivative runs on the stream of its forward call, which waits for other
-streams.
+"""Streams in backward: a derivative runs on the stream of its forward call. This stream first waits
+for the streams of the incoming gradients.
 
 This applies to every device whose runtime has selectable streams (`runtime.with_streams`). Source:
 torch/csrc/autograd/input_buffer.cpp and engine.cpp, "stream logic".

@@ -98,7 +98,7 @@ def grad(
 
 
 def _filled(found: Sequence[Tensor | None], inputs: Any) -> tuple[Tensor, ...]:
-    """Put zeros, without a batch dimension, in place of the gradients of unused inputs."""
+    """Replace the gradients of unused inputs by zeros. These zeros have no batch dimension."""
     filled = []
     for x, gradient in zip(_tuple(inputs), found):
         if gradient is None:

@@ -18,7 +18,8 @@ from .numbers import conj
 
 
 def cummaxmin_backward(grad: Tensor, self: Tensor, indices: Tensor, dim: int) -> Tensor:
-    """Add each gradient to the element to which the result is equal."""
+    """Return the gradient of self: each result's gradient is added at the element that was
+    selected."""
     if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
         return grad
     return calls.scatter_add(functions.zeros_like(self), dim, indices, grad)
