@@ -359,8 +359,8 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
 
 
 def refresh(operator: Operator) -> None:
-    """Compute an operator's slots again. Call this when something changes on which
-    the functions that make its kernels depend."""
+    """Compute an operator's slots again. The makers of its kernels may read other state. Call
+    `refresh` after such state has changed."""
     with lock:
         _swap(operator)
 

@@ -45,8 +45,8 @@ os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
-# This module imports what every call needs. It is named by text because this file may not import
-# it: it imports the dispatcher.
+# The module that imports what every call needs. Its name is text, because families.py may not
+# import a module that imports the dispatcher.
 _START = f"{_PACKAGE}.fallbacks.start"
 # _done: finished steps, module name -> module. _under_way: steps in progress, module name -> the
 # functions that undo them.

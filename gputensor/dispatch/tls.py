@@ -133,8 +133,8 @@ class InferenceMode(Guard):
     ADInplaceOrView.
 
     enabled: False ends an outer inference mode for the block. Tensors made in the block have no
-    autograd keys (`keys.tensor_keys`). Each block restores the previous mode, even if blocks are
-    left out of order. Source: c10/core/InferenceMode.h.
+    autograd keys (`keys.tensor_keys`). Each block restores the previous mode, even if blocks end in
+    an unusual order. Source: c10/core/InferenceMode.h.
     """
 
     __slots__ = ("_enabled", "_before")
@@ -178,8 +178,9 @@ class InferenceMode(Guard):
             inference_blocks.pop()
 
 
-# Non-empty while any thread is in inference mode, even if blocks are left out of order. While it is
-# empty, making a tensor skips the check of the mode (10 ns instead of 30 each, bench/overhead.py).
+# Non-empty while any thread is in inference mode, even if blocks end in an unusual order. While it
+# is empty, making a tensor skips the check of the mode (10 ns instead of 30 each,
+# bench/overhead.py).
 inference_blocks: list[bool] = []
 
 # Non-empty while any thread is in a non-default grad mode, or in a DispatchMode, whose view

@@ -178,8 +178,8 @@ class _Keeper:
     __slots__ = ("__array_interface__", "memory")
 
     def __init__(self, ndim: int, memory: Any) -> None:
-        # Both elements have the same address, so the array is not dense and NumPy puts strides into
-        # the capsule.
+        # An array of two elements with one address. It is not dense, so NumPy puts strides into the
+        # capsule.
         self.__array_interface__ = {
             "data": (ctypes.addressof(_byte), False),
             "shape": (2, *(1,) * (ndim - 1)) if ndim else (),
