@@ -160,7 +160,8 @@ class Timer:
     """Measure a statement, as timeit.Timer does.
 
     Args:
-        stmt, setup, global_setup: code; `globals`: its names. setup runs before each measurement.
+        stmt, setup, global_setup: code. setup runs before each measurement. globals: the names
+            that the code can use.
         timer: a clock. num_threads: threads to compute on.
         label, sub_label, description, env: names of the measurement in a table.
     """

@@ -58,7 +58,8 @@ def init_process_group(
     """Join the processes that mpiexec started. MPI finds them, so `init_method` and `store` are not
     used.
 
-    Raises: DistributedError if `world_size`, or the variable WORLD_SIZE, is another number.
+    Raises: DistributedError if `world_size`, or the variable WORLD_SIZE, differs from the number of
+    processes.
     """
     distributed.init_process_group(_ours("init_process_group", backend), timeout=timeout)
     _check_size(world_size, rank)

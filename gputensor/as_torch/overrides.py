@@ -1,7 +1,7 @@
 """`__torch_function__`: classes and modes that replace functions of tensors.
 
-Calls of plain tensors pay nothing for it. A function that fails on an argument of another class
-calls the handler of that class (dispatch/refusal.py). A tensor of a subclass with a handler has the
+Calls of plain tensors are not slower. A function that fails on an argument of another class calls
+the handler of that class (dispatch/refusal.py). A tensor of a subclass with a handler has the
 dispatch key PythonDispatcher. The kernel at this key raises `Overridden`; so the public function
 that the program called fails too, and calls the handler. `Overridable` replaces the methods and
 attributes of these tensors, because not all of them call an operator. A TorchFunctionMode adds the

@@ -138,9 +138,10 @@ class Function:
     """Base class of operations with a derivative of their own. Call one as `MyFunction.apply(x,
     ...)`.
 
-    A subclass defines static methods. They are either `forward(ctx, *args)`, or `forward(*args)`
-    and `setup_context(ctx, inputs, output)`; and always `backward(ctx, *grads)`, which returns a
-    gradient, or None, for each argument of forward. For `gt.func` it may define `jvp` and `vmap`.
+    A subclass defines static methods. The forward computation is either `forward(ctx, *args)`, or
+    the two methods `forward(*args)` and `setup_context(ctx, inputs, output)`. `backward(ctx,
+    *grads)` returns a gradient, or None, for each argument of forward. For `gt.func`, a subclass
+    may define `jvp` and `vmap`.
 
     generate_vmap_rule: True lets vmap make a rule of forward, setup_context, backward and jvp,
         which must work on tensors within vmap. The class then has no method vmap.

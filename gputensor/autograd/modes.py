@@ -45,7 +45,7 @@ def set_mode(mode: int) -> None:
 
 
 def left(token: Token[int]) -> None:
-    """Update the record of active modes after a mode was left. token: returned by
+    """Update the record of active modes after the previous mode was restored. token: the result of
     `grad_mode.set`."""
     was = token.old_value
     if was is not Token.MISSING and was and unrecorded:
@@ -55,7 +55,7 @@ def left(token: Token[int]) -> None:
 class _Mode(Guard):
     """A grad mode for a block, or for each call of a decorated function.
 
-    As in PyTorch, a block restores the mode that it found, even if blocks are left out of order.
+    As in PyTorch, a block restores the mode that it found, even if blocks end in an unusual order.
     """
 
     __slots__ = ("_mode", "_before")

@@ -254,8 +254,8 @@ def seen_from(x: Tensor, edge: Any, node: Node) -> Tensor:
 
 
 def _packed(x: Tensor, number: int | None) -> PackedTensor:
-    """Save x in packed form. number: the number of the output that x is. None means that x is an
-    operand, which keeps its own history."""
+    """Save x in packed form. number: if x is an output of the node, its number. None means that x
+    is an operand, which keeps its own history."""
     pack, unpack, _ = saved_hooks.get()[-1]
     saved = PackedTensor()
     saved.unpack_hook, saved.number = unpack, number

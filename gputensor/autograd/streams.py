@@ -67,8 +67,8 @@ def wait(node: Node, source: Node | Any, g: Tensor) -> None:
     until then.
 
     If the gradient is on another type of device than the node's stream, the current stream of the
-    gradient's device waits. If a gradient was not made on its source's stream, the current stream
-    of its device is assumed.
+    gradient's device waits. A gradient that was not made on the stream of `source` counts as made
+    on the current stream of the gradient's device.
     """
     module = runtime.with_streams(g._device.type)
     if module is None:

@@ -6,8 +6,8 @@
     lib.impl("scale", gt.fallback.not_implemented, "Meta")
     lib.impl("scale", gt.fallback.autograd_not_implemented, "Autograd")
 
-See also `library.fallthrough_kernel`. fallbacks/lazy_views.py has the kernel that materialises
-conjugates and zeros, autograd/fallback.py the kernel without a derivative. Source:
+See also `library.fallthrough_kernel`. The kernel that materialises conjugates and zeros is in
+fallbacks/lazy_views.py. The kernel without a derivative is in autograd/fallback.py. Source:
 aten/src/ATen/native/CPUFallback.cpp. There are two differences: operands that share memory also
 share it on the CPU, and results that are views stay views.
 """

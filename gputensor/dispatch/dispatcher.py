@@ -401,6 +401,7 @@ def is_wrapped() -> bool:
 
 
 def fallbacks() -> Mapping[DispatchKey, Kernel]:
-    """Return for each key the kernels that serve it in all operators."""
+    """Return a dict: key -> the kernel for operators that have no kernel of their own at this
+    key."""
     families.begin()
     return _fallbacks

@@ -39,8 +39,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 overriding: list[Callable[[Callable[..., Any], Mapping[str, Any]], tuple[Any] | None]] = []
 
 
-# The number of warnings that operators and losses gave. A fused call that changes it is not
-# replayed, because a replay would give no warning.
+# The number of warnings that operators and losses have issued. A fused call that changes this
+# number is not replayed, because a replay would issue no warning.
 warned = 0
 
 

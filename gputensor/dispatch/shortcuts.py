@@ -14,7 +14,7 @@ Otherwise it returns None. In the plain case,
   autograd,
 - the operands have no autograd history, or autograd only records a node, which the short cut then
   does itself (`recording`),
-- the other arguments (dims, dtypes, bounds) equal the arguments for which it was made.
+- the other arguments (dims, dtypes, bounds) equal those for which the short cut was made.
 
 The table makes the other checks once, at the first call with plain keys (`Table._open`): only
 makers' kernels and fallthroughs are above the backend's kernel, no trace or profile is on, and the

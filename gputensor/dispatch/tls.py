@@ -35,10 +35,10 @@ def same(found: tuple[int, int]) -> tuple[int, int]:
 
 
 class _Guard(Guard):
-    """Changes the state for a block; leaving the block undoes only the block's own changes.
+    """Changes the state for a block. At its end, a block undoes only its own changes.
 
-    Blocks may therefore be left in any order. A guard is also a decorator. It belongs to the thread
-    or task that entered it, so make one for each block.
+    Blocks may therefore end in any order. A guard is also a decorator. It belongs to the thread or
+    task that entered it, so make one for each block.
     """
 
     __slots__ = ("_include", "_exclude", "_allow", "_changed")

@@ -9,8 +9,8 @@ changes back. Exceptions are the operators registered here, and operators with t
 native_functions.yaml. A backend's kernel never sees a bit, because it gets the result of
 `_as_it_lies`.
 Source: aten/src/ATen/native/MathBitsFallback.h, ZeroTensorFallback.cpp. There are two differences.
-The keys stay active within a DispatchMode, where PyTorch 2.13 reads conjugates unconjugated. x /
-zero is x / 0; in PyTorch it is inf.
+The keys stay active within a DispatchMode, where PyTorch 2.13 reads conjugates unconjugated. For an
+efficient zero z, x / z equals x / 0; in PyTorch it is inf.
 """
 
 from __future__ import annotations
