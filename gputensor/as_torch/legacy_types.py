@@ -204,8 +204,8 @@ AMP = {"cuda": _amp("cuda"), "cpu": {"autocast": _amp("cpu")["autocast"]}}
 
 
 class _BaseType(type):
-    """Metaclass of PyTorch's base classes of modules. Some of gputensor's modules count as their
-    subclasses."""
+    """Metaclass of PyTorch's base classes of modules. Some of gputensor's modules count as
+    subclasses of these classes."""
 
     ours: Any
 

@@ -40,7 +40,7 @@ _DECLARED = refusal.declares()(lambda: None).__code__
 
 
 class Overridden(Exception):
-    """Raised to end a public function, which then calls the handler."""
+    """Raised to make a public function fail. The function's error path then calls the handler."""
 
 
 class DisableTorchFunctionSubclass(tls.ExcludeDispatchKeys):
@@ -142,8 +142,8 @@ def _given(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def overloaded(values: Iterable[Any]) -> list[Any]:
-    """Return one argument of each class that has a handler, in order, with subclasses before their
-    bases."""
+    """Return one argument of each class that has a handler. They are in the order of the arguments,
+    but subclasses come before their bases."""
     found: list[Any] = []
     if not is_enabled():
         return found

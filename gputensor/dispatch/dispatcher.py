@@ -115,8 +115,8 @@ def get(qualified_name: str) -> Operator | None:
 
 
 def qualified(name: str) -> str:
-    """Return the full name of the operator that a user calls `abs`, `add.Tensor` or `mylib::scale`.
-    Without a namespace, the name is in `aten`, where our operators are."""
+    """Return the full name of an operator, given a name such as `abs`, `add.Tensor` or
+    `mylib::scale`. Without a namespace, the name is in `aten`, where our operators are."""
     return name if "::" in name else f"aten::{name}"
 
 

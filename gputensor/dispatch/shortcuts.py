@@ -126,8 +126,8 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
 
 
 def _leads(table: Table, kernel: Any, place: str) -> bool:
-    """True if plain calls of all operators that the kernel's short cuts skip run the expected
-    kernels."""
+    """True if a plain call runs the expected kernel in each operator that the kernel's short cuts
+    skip."""
     with families.lock:
         for operator, key_set, there in _jumps[kernel]():
             operator.table.settle()

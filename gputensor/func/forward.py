@@ -150,8 +150,8 @@ class DualLevel(Level):
         return rebuilt(primal, parts)
 
     def _inplace(self, entry: Entry, args: Sequence[Any], target: Any) -> Any:
-        """Compute the functional form of an in-place operator. Write its primal and its tangent to
-        `target`."""
+        """Compute the functional form of an in-place operator. Write the result's primal and
+        tangent to `target`."""
         operator, x = entry.operator, args[0]
         if "inplace_view" in operator.tags and not self.owns(target):
             return call(operator, target, *args[1:])

@@ -59,8 +59,8 @@ def diagonal_backward(grad: Tensor, shape: Sizes, offset: int, dim1: int, dim2: 
 def as_strided_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """Return the gradient of as_strided: scatter the incoming gradient into memory for both
-    tensors, then read it with the source's strides.
+    """Return the gradient of as_strided: scatter the incoming gradient into memory that is large
+    enough for source and result, then read this memory with the source's strides.
 
     If elements of the source share memory, each gets an equal part of the gradient.
     """
