@@ -1,8 +1,8 @@
 """Support for unchanged PyTorch programs: after `install()`, `import torch` imports gputensor.
 
-`gputensor run-as-torch script.py` installs it and runs a program. places.py maps PyTorch's
-modules to ours, stand_ins.py has replacements for names without a meaning in gputensor, and
-finder.py is the import hook. docs/programs.md lists what runs.
+`gputensor run-as-torch script.py` calls `install` and then runs the script. places.py maps
+PyTorch's modules to ours, stand_ins.py has replacements for names without a meaning in gputensor,
+and finder.py is the import hook. docs/programs.md lists what runs.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undo `install` and remove the `torch` modules. Objects that were imported before stay
+    """Undo `install` and remove the `torch` modules. Objects that were imported earlier remain
     usable."""
     if not is_installed():
         return

@@ -63,7 +63,7 @@ class TaskSpec:
 
     @property
     def title(self) -> str:
-        """The label, or the statement, with the label below it."""
+        """The label, followed by the sub label if there is one. Without a label, the statement."""
         if self.label is not None:
             return self.label + (f": {self.sub_label}" if self.sub_label else "")
         return self.stmt if "\n" not in self.stmt else f"stmt:\n{textwrap.indent(self.stmt, '  ')}"
@@ -116,7 +116,8 @@ class Measurement:
         return high - low
 
     def meets_confidence(self, threshold: float = 0.1) -> bool:
-        """Return True if the quartiles are within `threshold` times the median."""
+        """Return True if the distance between the quartiles is less than `threshold` times the
+        median."""
         return self.iqr / self.median < threshold
 
     @property
@@ -159,7 +160,8 @@ class Timer:
     """Measure a statement, as timeit.Timer does.
 
     Args:
-        stmt, setup, global_setup: code; `globals`: its names. setup runs before each measurement.
+        stmt, setup, global_setup: code. setup runs before each measurement. globals: the names
+            that the code can use.
         timer: a clock. num_threads: threads to compute on.
         label, sub_label, description, env: names of the measurement in a table.
     """
@@ -189,7 +191,8 @@ class Timer:
         return max(self._timer.timeit(number), 1e-9)
 
     def timeit(self, number: int = 1_000_000) -> Measurement:
-        """Run the statement `number` times, after a hundredth of them to warm up."""
+        """Measure `number` runs of the statement, after a warm-up with a hundredth of that
+        number."""
         with set_torch_threads(self._spec.num_threads):
             self._time(max(number // 100, 2))
             return Measurement(number, [self._time(number)], self._spec)
@@ -214,7 +217,7 @@ class Timer:
         self, threshold: float = 0.1, *, min_run_time: float = 0.01, max_run_time: float = 10.0,
         callback: Callable[[int, float], Any] | None = None,
     ) -> Measurement:  # fmt: skip
-        """Run blocks until the quartiles are within `threshold` of the median.
+        """Run blocks until the quartiles differ by less than `threshold` times the median.
 
         min_run_time, max_run_time: bounds of the whole time, in seconds.
         """

@@ -89,7 +89,7 @@ def _is_known(name: str) -> bool:
 
 
 def _has_own(name: str) -> bool:
-    """Return True if gputensor has a module of the same path."""
+    """Return True if gputensor has a module at the path of the PyTorch module."""
     try:
         return importlib.util.find_spec(_own(name)) is not None
     except (ImportError, ValueError):

@@ -37,7 +37,7 @@ def _ours(op: str, backend: Any) -> str | None:
 
 def _check_size(world_size: int, rank: int) -> None:
     """Raise an error if the number of processes is not the expected number. This happens if a
-    launcher other than mpiexec started the processes, which MPI then does not find.
+    launcher other than mpiexec started the processes, because MPI does not find such processes.
     """
     wanted = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "-1"))
     found = distributed.get_world_size()
@@ -58,7 +58,8 @@ def init_process_group(
     """Join the processes that mpiexec started. MPI finds them, so `init_method` and `store` are not
     used.
 
-    Raises: DistributedError if `world_size`, or the variable WORLD_SIZE, is another number.
+    Raises: DistributedError if `world_size`, or the variable WORLD_SIZE, differs from the number of
+    processes.
     """
     distributed.init_process_group(_ours("init_process_group", backend), timeout=timeout)
     _check_size(world_size, rank)

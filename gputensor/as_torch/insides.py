@@ -21,8 +21,8 @@ _FOREACH = (
     "erfc exp expm1 floor frac lerp lgamma log log10 log1p log2 max maximum minimum mul neg norm "
     "pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc zero_"
 ).split()
-# Operators in which a keyword argument of the tensor's method is the last positional argument ->
-# the argument's name.
+# Operator -> the name of its last argument. The argument is positional here, but the tensor's
+# method takes it by keyword.
 _LAST = {"addcdiv": "value", "addcmul": "value"}
 
 
@@ -115,8 +115,7 @@ def str_intern(inp: Any, *, tensor_contents: str | None = None) -> str:
 
 
 def get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
-    """Return the index of a device. For None, if `optional`, return the index of the current
-    device."""
+    """Return the index of a device. If `optional` is True, None means the current device."""
     if isinstance(device, int):
         return device
     if device is None and optional:
@@ -244,7 +243,7 @@ def vmap_(
 def make_functional(
     model: gt.nn.Module, disable_autograd_tracking: bool = False
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return a function of a module's parameters and its inputs, and the parameters."""
+    """Return two values: a function that takes a module's parameters and inputs; the parameters."""
     call, params, _ = make_functional_with_buffers(model, disable_autograd_tracking)
     return lambda params, *args, **kwargs: call(params, (), *args, **kwargs), params
 
@@ -252,8 +251,8 @@ def make_functional(
 def make_functional_with_buffers(
     model: gt.nn.Module, disable_autograd_tracking: bool = False
 ) -> tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]:
-    """Return a function of a module's parameters, buffers and inputs; the parameters; and the
-    buffers."""
+    """Return three values: a function that takes a module's parameters, buffers and inputs; the
+    parameters; the buffers."""
     stateless = copy.deepcopy(model)
     params, buffers = dict(stateless.named_parameters()), dict(stateless.named_buffers())
 
@@ -269,8 +268,8 @@ def make_functional_with_buffers(
 def combine_state_for_ensemble(
     models: Sequence[gt.nn.Module],
 ) -> tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]:
-    """Return a function for vmap that takes stacked parameters and buffers; the parameters; and the
-    buffers."""
+    """Return three values: a function for vmap that takes stacked parameters and buffers; the
+    stacked parameters; the stacked buffers."""
     calls, params, buffers = zip(*[make_functional_with_buffers(model) for model in models])
     leaves = [gt.stack(list(xs)).detach().requires_grad_() for xs in zip(*params)]
     return calls[0], tuple(leaves), tuple([gt.stack(list(xs)) for xs in zip(*buffers)])

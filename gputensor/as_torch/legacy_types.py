@@ -108,7 +108,7 @@ class Variable(metaclass=_VariableType):
 
 
 class _MadeByType(type):
-    """Metaclass of classes whose objects one of our functions makes."""
+    """Metaclass of classes whose objects are made by a function of gputensor."""
 
     make: Any
 
@@ -204,8 +204,8 @@ AMP = {"cuda": _amp("cuda"), "cpu": {"autocast": _amp("cpu")["autocast"]}}
 
 
 class _BaseType(type):
-    """Metaclass of PyTorch's base classes of modules. Some of gputensor's modules count as their
-    subclasses."""
+    """Metaclass of PyTorch's base classes of modules. Some of gputensor's modules count as
+    subclasses of these classes."""
 
     ours: Any
 
@@ -218,8 +218,8 @@ class _BaseType(type):
 
 
 def _base(name: str, kind: type, *ours: type) -> dict[str, Any]:
-    """Return a class, under PyTorch's name, that programs use as a base class in place of `kind`.
-    ours: modules of gputensor that are its subclasses in PyTorch; by default the subclasses of
+    """Return {name: class}. The class has PyTorch's name and derives from `kind`; programs derive
+    modules from it. ours: gputensor's classes that count as its subclasses; by default those of
     `kind`."""
     return {name: _BaseType(name, (kind,), {"ours": ours or kind, "__module__": "torch.nn"})}
 

@@ -1,7 +1,7 @@
 """`__torch_function__`: classes and modes that replace functions of tensors.
 
-Calls of plain tensors pay nothing for it. A function that fails on an argument of another class
-calls the handler of that class (dispatch/refusal.py). A tensor of a subclass with a handler has the
+Calls of plain tensors are not slower. A function that fails on an argument of another class calls
+the handler of that class (dispatch/refusal.py). A tensor of a subclass with a handler has the
 dispatch key PythonDispatcher. The kernel at this key raises `Overridden`; so the public function
 that the program called fails too, and calls the handler. `Overridable` replaces the methods and
 attributes of these tensors, because not all of them call an operator. A TorchFunctionMode adds the
@@ -40,7 +40,7 @@ _DECLARED = refusal.declares()(lambda: None).__code__
 
 
 class Overridden(Exception):
-    """Raised to end a public function, which then calls the handler."""
+    """Raised to make a public function fail. The function's error path then calls the handler."""
 
 
 class DisableTorchFunctionSubclass(tls.ExcludeDispatchKeys):
@@ -88,7 +88,7 @@ def disabled(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = No
 def default(
     cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
-    """The `__torch_function__` of Tensor: results are of the class."""
+    """The `__torch_function__` of Tensor: converts results to the class `cls`."""
     if not all([issubclass(cls, kind) for kind in types]):
         return NotImplemented
     result = disabled(func, types, args, kwargs)
@@ -142,8 +142,8 @@ def _given(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def overloaded(values: Iterable[Any]) -> list[Any]:
-    """Return one argument of each class that has a handler, in order, with subclasses before their
-    bases."""
+    """Return one argument of each class that has a handler. They are in the order of the arguments,
+    but subclasses come before their bases."""
     found: list[Any] = []
     if not is_enabled():
         return found
@@ -213,8 +213,8 @@ class _Outer:
 
 
 def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
-    """Call the handler of an argument or mode. Return None if there is none, or if an outer
-    function calls it.
+    """Call the handler of an argument or mode. Return None if there is no handler, or if an outer
+    function of gputensor will call it.
 
     given: the function's arguments by name, with the defaults of those that were left out. Called
     by dispatch/refusal.py, three calls inside of the function.
@@ -268,10 +268,11 @@ def _with_defaults(
 def _as_given(
     function: Callable[..., Any], given: Mapping[str, Any], named: Iterable[str]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments without defaults. named: those that were given by keyword."""
+    """Return the arguments, but leave out those that equal their defaults. named: the names of
+    arguments that were given by keyword."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    behind: list[Any] = []  # defaults, which are passed if an argument after them is
+    behind: list[Any] = []  # defaults that are passed only if a later argument is passed
     for name, parameter in inspect.signature(function).parameters.items():
         value = given[name]
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -283,7 +284,7 @@ def _as_given(
                 kwargs[name] = value
         elif value is parameter.default:
             behind.append(value)
-        elif kwargs:  # a positional argument cannot follow one that is named
+        elif kwargs:  # a positional argument cannot follow a keyword argument
             kwargs[name] = value
         else:
             args += [*behind, value]
@@ -292,8 +293,8 @@ def _as_given(
 
 
 def _keywords(caller: FrameType | None) -> tuple[str, ...]:
-    """Return the names of the keyword arguments of the call that a frame is in; () where the code
-    does not say, such as for `f(*args, **kwargs)`."""
+    """Return the names of the keyword arguments of the call that a frame executes. Return () if the
+    bytecode does not contain the names, as for `f(*args, **kwargs)`."""
     if caller is None:
         return ()
     names: Any = ()
@@ -312,8 +313,8 @@ def _keywords(caller: FrameType | None) -> tuple[str, ...]:
 
 
 def _boundary(frame: FrameType | None) -> str:
-    """Say what runs an operator: "caught" if a function called by the program will call the
-    handler, "internal" if autograd's engine runs it, and otherwise ""."""
+    """Return "caught" if a public function that is still running will call the handler of an
+    operator, "internal" if autograd's engine runs the operator, and otherwise ""."""
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if name.partition(".")[0] != _PACKAGE:
@@ -337,7 +338,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
 
     def ask(key_set: int, *args: Any) -> Any:
         values = [args[place] for place in places]
-        # the memory of a view that a kernel made has the key without the class
+        # a view that a kernel made of a subclass's tensor has the key, but is a plain Tensor
         if has_torch_function(values) and (found := _boundary(sys._getframe(1))) != "internal":
             if found:
                 raise Overridden
@@ -360,7 +361,7 @@ def _function(name: str) -> Any:
 
 # --- methods and attributes of subclasses ---------------------------------------------------------
 
-# Operators of Python whose function is a method with another name.
+# Operator methods of Python -> the name of the method that a handler gets instead.
 _PUBLIC = {
     "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div",
     "__mod__": "remainder", "__pow__": "pow", "__matmul__": "matmul", "__eq__": "eq",
@@ -369,12 +370,14 @@ _PUBLIC = {
     "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__ipow__": "pow_",
     "__ifloordiv__": "floor_divide_", "__imod__": "remainder_",
 }  # fmt: skip
-# Operators that swap their operands: with a tensor on the left they are its operators.
+# Reflected operators -> the operator that is called with swapped operands if the other operand is a
+# tensor.
 _SWAPPED = {
     f"__r{name}__": f"__{name}__"
     for name in "add sub mul truediv floordiv mod pow matmul and or xor".split()
 }
-# The functions for a number on the left, where they are not the swapped operators themselves.
+# Reflected operators -> the function that a handler gets if the other operand is a number. Other
+# reflected operators reach the handler unchanged.
 _OF_NUMBERS = {
     "__radd__": "add", "__rmul__": "mul", "__rand__": "bitwise_and", "__ror__": "bitwise_or",
     "__rxor__": "bitwise_xor",

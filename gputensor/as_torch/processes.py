@@ -167,7 +167,7 @@ def start_processes(
 ) -> ProcessContext | None:  # fmt: skip
     """Call `fn(n, *args)` in process n of `nprocs`.
 
-    join: wait for all, and return None; otherwise return a ProcessContext.
+    join: if True, wait for all processes and return None; else return a ProcessContext.
     Raises: see `ProcessContext.join`.
     """
     if not callable(fn):

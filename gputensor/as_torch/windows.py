@@ -1,9 +1,8 @@
 """`torch.signal.windows`: windows for filters and spectra.
 
 Each function returns M values of float32 or float64, with 1 in the middle. sym: True makes a
-symmetric window.
-False makes a periodic one: the symmetric window of M + 1 values without its last value. options:
-dtype, device, layout and requires_grad of the result.
+symmetric window. False makes a periodic window, which is the symmetric window of M + 1 values
+without its last value. options: dtype, device, layout and requires_grad of the result.
 
 Source: torch/signal/windows/windows.py; Harris, On the use of windows for harmonic analysis with
 the discrete Fourier transform, 1978.

@@ -141,8 +141,8 @@ def _listed(value: Any) -> Sequence[Any]:
 def _warn_in_backward(
     operator: Operator, inputs: list[Tensor], results: Any, untouched: list[Any]
 ) -> None:
-    """Let backward issue a warning at these results, even if operators within the kernel recorded
-    them.
+    """Make backward issue a warning when it reaches these results, even if operators within the
+    kernel have already given them a history.
 
     untouched: operands that the operator only reads. If the operator returns one of them, it stays
     unchanged.

@@ -90,8 +90,8 @@ class Context:
 
 
 class _FunctionNode(Node):
-    """The node of a custom Function. Each Function has a subclass of it with the Function's
-    name."""
+    """The node of a custom Function. Each Function has its own subclass of _FunctionNode, named
+    after the Function."""
 
     __slots__ = ("context", "places")
 
@@ -138,9 +138,10 @@ class Function:
     """Base class of operations with a derivative of their own. Call one as `MyFunction.apply(x,
     ...)`.
 
-    A subclass defines static methods. They are either `forward(ctx, *args)`, or `forward(*args)`
-    and `setup_context(ctx, inputs, output)`; and always `backward(ctx, *grads)`, which returns a
-    gradient, or None, for each argument of forward. For `gt.func` it may define `jvp` and `vmap`.
+    A subclass defines static methods. The forward computation is either `forward(ctx, *args)`, or
+    the two methods `forward(*args)` and `setup_context(ctx, inputs, output)`. `backward(ctx,
+    *grads)` returns a gradient, or None, for each argument of forward. For `gt.func`, a subclass
+    may define `jvp` and `vmap`.
 
     generate_vmap_rule: True lets vmap make a rule of forward, setup_context, backward and jvp,
         which must work on tensors within vmap. The class then has no method vmap.
@@ -283,7 +284,8 @@ def _aliased(x: Tensor) -> Tensor:
 
 
 def _save(context: Context, outputs: tuple[Any, ...], node: _FunctionNode | None) -> None:
-    """Save the tensors that forward named. See Note [No cycles] in node.py for results."""
+    """Save the tensors that forward passed to `save_for_backward`. How results are saved: see Note
+    [No cycles] in node.py."""
     saved: list[Any] = []
     for x in context._to_save:
         numbers = [n for n, made in enumerate(outputs) if made is x]

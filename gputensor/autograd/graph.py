@@ -4,9 +4,10 @@
         y = model(x)             # pack(tensor) is kept in each saved tensor's place
     y.backward()                 # unpack(packed) gives the tensor back
 
-The hooks apply to the thread or task that records; backward calls `unpack` in its own thread.
-Without hooks they cost nothing: saved.py checks for them together with tensors of inference mode.
-Source: torch/autograd/graph.py and torch/csrc/autograd/saved_variable.cpp.
+The hooks apply to the thread or task that records; backward calls `unpack` in its own thread. While
+no hooks are set, saving costs nothing extra, because one test in saved.py finds both hooks and
+tensors of inference mode. Source: torch/autograd/graph.py and
+torch/csrc/autograd/saved_variable.cpp.
 """
 
 from __future__ import annotations

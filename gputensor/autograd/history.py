@@ -205,7 +205,7 @@ def is_leaf(x: Tensor) -> bool:
 
 def regenerate(x: Tensor) -> Edge | None:
     """Derive the history of a view again from its base's history, after a write to the base. Return
-    it."""
+    the new history."""
     meta = meta_of(x)
     base, _, _, replay = meta.view
     check_creation(meta.view, "its base or another view of its base has been modified inplace")

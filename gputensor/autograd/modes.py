@@ -45,7 +45,7 @@ def set_mode(mode: int) -> None:
 
 
 def left(token: Token[int]) -> None:
-    """Update the record of active modes after a mode was left. token: returned by
+    """Update the record of active modes after the previous mode was restored. token: the result of
     `grad_mode.set`."""
     was = token.old_value
     if was is not Token.MISSING and was and unrecorded:
@@ -55,7 +55,7 @@ def left(token: Token[int]) -> None:
 class _Mode(Guard):
     """A grad mode for a block, or for each call of a decorated function.
 
-    As in PyTorch, a block restores the mode that it found, even if blocks are left out of order.
+    As in PyTorch, a block restores the mode that it found, even if blocks end in an unusual order.
     """
 
     __slots__ = ("_mode", "_before")
@@ -251,7 +251,8 @@ class _States(dict[tuple[int, int], tuple[int, int]]):
         return made
 
 
-# `below_autograd` has the effect of AutoDispatchBelowADInplaceOrView without making an object. The
-# second cache is for the opposite, operations that are recorded although they run below autograd.
+# `below_autograd` has the effect of AutoDispatchBelowADInplaceOrView without making an object.
+# `above_autograd` has the opposite effect: operations are recorded although they run below
+# autograd.
 below_autograd: _States = _States(lambda include, keep: (include, keep & ~_OFF))
 above_autograd = _States(lambda include, keep: (include | tls.AD_INPLACE_OR_VIEW, keep | _OFF))

@@ -54,7 +54,8 @@ class Node:
     hooks: Hooks | Any = None
     trace: str | None = None
     _metadata: dict[Any, Any] | None = None
-    whole: Node | None = None  # the original node, if this one is a copy with fewer edges
+    # The original node, if this node is a copy with fewer edges.
+    whole: Node | None = None
     # The names of the slots that hold saved tensors.
     saved: tuple[str, ...] = ()
     # makers/autograd.py makes an operator's kernel from these attributes. In order, they are: the
@@ -137,13 +138,13 @@ class Node:
         raise errors.cannot_pickle(self.name())
 
     def register_hook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(grad_inputs, grad_outputs)` after each run of the node. If it does not return
-        None, its result replaces grad_inputs."""
+        """Call `hook(grad_inputs, grad_outputs)` after each run of the node. A result other than
+        None replaces grad_inputs."""
         return RemovableHandle(hooks_of(self).after, hook)
 
     def register_prehook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(grad_outputs)` before each run of the node. If it does not return None, its
-        result replaces grad_outputs."""
+        """Call `hook(grad_outputs)` before each run of the node. A result other than None replaces
+        grad_outputs."""
         return RemovableHandle(hooks_of(self).before, hook)
 
 

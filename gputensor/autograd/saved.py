@@ -108,9 +108,8 @@ def save(x: Any) -> Any:
 
 def save_number(x: Any) -> Any:
     """Save an argument that is not a Python number. For a 0-d tensor the number is saved, because
-    the tensor may be written to before the derivative runs. An int keeps its class, because it may
-    be
-    a seed's address: Note [Random numbers of a graph]."""
+    the tensor may be written to before the derivative runs. An int is saved unchanged, because it
+    may be of the subclass for a seed's address: see Note [Random numbers of a graph]."""
     found = x if isinstance(x, int) else number_in(x)
     return x if found is None else found
 
@@ -195,8 +194,9 @@ _RESHAPED = frozenset(("ReshapeAliasBackward0", "ViewBackward0", "UnsafeViewBack
 
 # The hooks that are set: (pack, unpack, owner), innermost last.
 saved_hooks: ContextVar[tuple[Any, ...]] = ContextVar("gputensor_saved_tensors_hooks", default=())
-# Functions that are used if there are no hooks: (tensor, number of the output; None for an operand)
-# -> an object to save instead of the tensor, or None.
+# Functions that are called if there are no hooks. Arguments: the tensor, and the number of the
+# output that it is, or None for an operand. Result: an object to save instead of the tensor, or
+# None.
 keepers: ContextVar[tuple[Callable[[Tensor, int | None], Any], ...]] = ContextVar(
     "gputensor_keepers_of_saved_tensors", default=()
 )
@@ -254,8 +254,8 @@ def seen_from(x: Tensor, edge: Any, node: Node) -> Tensor:
 
 
 def _packed(x: Tensor, number: int | None) -> PackedTensor:
-    """Save x in packed form. number: the number of the output that x is. None means that x is an
-    operand, which keeps its own history."""
+    """Save x in packed form. number: if x is an output of the node, its number. None means that x
+    is an operand, which keeps its own history."""
     pack, unpack, _ = saved_hooks.get()[-1]
     saved = PackedTensor()
     saved.unpack_hook, saved.number = unpack, number

@@ -1,5 +1,5 @@
-"""Streams in backward: a derivative runs on the stream of its forward call, which waits for other
-streams.
+"""Streams in backward: a derivative runs on the stream of its forward call. This stream first waits
+for the streams of the incoming gradients.
 
 This applies to every device whose runtime has selectable streams (`runtime.with_streams`). Source:
 torch/csrc/autograd/input_buffer.cpp and engine.cpp, "stream logic".
@@ -67,8 +67,8 @@ def wait(node: Node, source: Node | Any, g: Tensor) -> None:
     until then.
 
     If the gradient is on another type of device than the node's stream, the current stream of the
-    gradient's device waits. If a gradient was not made on its source's stream, the current stream
-    of its device is assumed.
+    gradient's device waits. A gradient that was not made on the stream of `source` counts as made
+    on the current stream of the gradient's device.
     """
     module = runtime.with_streams(g._device.type)
     if module is None:

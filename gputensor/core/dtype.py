@@ -182,7 +182,7 @@ _by_name = by_name  # the name of `by_name` in pickles that older versions wrote
 
 
 def of_ours(array_type: np.dtype) -> dtype:
-    """Return the dtype that belongs to the NumPy dtype of an ndarray made by gputensor."""
+    """Return the dtype for `array_type`, the NumPy dtype of an ndarray that gputensor made."""
     return _OF_OURS[array_type]
 
 

@@ -40,7 +40,7 @@ class Guard:
         raise NotImplementedError
 
     def _count(self, found: Any) -> None:
-        """Update the count of blocks that were left."""
+        """Update a count of active blocks, after this block has ended."""
 
     def _again(self) -> Any:
         """Return a new guard for one call. Several threads may run a decorated function at once."""

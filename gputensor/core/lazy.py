@@ -48,7 +48,8 @@ def listed(namespace: dict[str, Any]) -> list[str]:
 
 
 def missing_of(module: str, name: str) -> Any:
-    """Raise the error for a missing name, as `__getattr__` of a module without lazy names."""
+    """Raise the error for a missing name. This is the `__getattr__` of modules without lazy
+    names."""
     raise missing(module, name)
 
 

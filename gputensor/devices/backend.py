@@ -227,8 +227,8 @@ class Backend:
     def fall_back_to_cpu(
         self, ops: Iterable[str] | None = None, deny: Iterable[str] = ()
     ) -> Handle:
-        """Let operators without a kernel run on the CPU: those in `ops`, or all for None, except
-        those in `deny`. Each operator warns once."""
+        """Let operators without a kernel run on the CPU. ops: these operators; None means all.
+        deny: operators to leave out. Each operator warns once."""
         from .fallback import enable_cpu_fallback
 
         self._check_alive()
@@ -237,8 +237,8 @@ class Backend:
     def register_autocast(
         self, dtypes: Sequence[dtype], policies: Mapping[str, Any] | None = None
     ) -> Handle:
-        """Enable `gt.autocast` on the device, which must be at PrivateUse1, the key with an
-        Autocast key.
+        """Enable `gt.autocast` on the device. The device's key must be PrivateUse1, because other
+        PrivateUse keys have no Autocast key.
 
         dtypes: the dtypes that the device can cast to, the default first. policies: operator ->
         cast policy (docs/autocast.md), also for custom operators; by default the policies of CUDA.

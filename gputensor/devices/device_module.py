@@ -56,7 +56,8 @@ class DeviceFace:
         return self._runtime.current_stream(self._index(device, "current_stream"))
 
     def default_stream(self, device: Any = None) -> Any:
-        """Return the stream of a device that is current until `set_stream` or `stream` is used."""
+        """Return a device's default stream, which is current until `set_stream` or `stream` is
+        used."""
         return self._runtime.default_stream(self._index(device, "default_stream"))
 
     def Stream(self, device: Any = None, priority: int = 0) -> Any:

@@ -6,8 +6,8 @@
     lib.impl("scale", gt.fallback.not_implemented, "Meta")
     lib.impl("scale", gt.fallback.autograd_not_implemented, "Autograd")
 
-See also `library.fallthrough_kernel`. fallbacks/lazy_views.py has the kernel that materialises
-conjugates and zeros, autograd/fallback.py the kernel without a derivative. Source:
+See also `library.fallthrough_kernel`. The kernel that materialises conjugates and zeros is in
+fallbacks/lazy_views.py. The kernel without a derivative is in autograd/fallback.py. Source:
 aten/src/ATen/native/CPUFallback.cpp. There are two differences: operands that share memory also
 share it on the CPU, and results that are views stay views.
 """
@@ -69,7 +69,8 @@ _warned: set[Operator] = set()
 
 
 def cpu_fallback(operator: Operator, key_set: int, stack: Stack) -> None:
-    """Run an operator on the CPU: copy its operands to the CPU, then the results and writes back.
+    """Run an operator on the CPU: copy its operands to the CPU, and then copy the results and the
+    written memory back.
 
     Operands that share memory also share it on the CPU. A result that is a view of an operand stays
     a view. The first call of each operator warns.
@@ -244,8 +245,8 @@ def _copy(to: Tensor, source: Tensor) -> None:
 
 
 class enable_cpu_fallback:
-    """Run operators that have no kernel at a backend's key on the CPU, until `remove` or the end of
-    a `with` block.
+    """Run operators on the CPU if they have no kernel at a backend's key. `remove`, or the end of a
+    `with` block, ends the fallback.
 
     key: the backend, "CUDA" or "PrivateUse1". ops: operators that fall back, given as a name ("mm")
     or an overload ("aten::add.out"); None for all. deny: operators that must not fall back. An

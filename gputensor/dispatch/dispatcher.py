@@ -115,8 +115,8 @@ def get(qualified_name: str) -> Operator | None:
 
 
 def qualified(name: str) -> str:
-    """Return the full name of the operator that a user calls `abs`, `add.Tensor` or `mylib::scale`.
-    Without a namespace, the name is in `aten`, where our operators are."""
+    """Return the full name of an operator, given a name such as `abs`, `add.Tensor` or
+    `mylib::scale`. Without a namespace, the name is in `aten`, where our operators are."""
     return name if "::" in name else f"aten::{name}"
 
 
@@ -359,8 +359,8 @@ def replace_fallback(key: Key, function: Callable[..., Any], convention: str) ->
 
 
 def refresh(operator: Operator) -> None:
-    """Compute an operator's slots again. Call this when something changes on which
-    the functions that make its kernels depend."""
+    """Compute an operator's slots again. The makers of its kernels may read other state. Call
+    `refresh` after such state has changed."""
     with lock:
         _swap(operator)
 
@@ -401,6 +401,7 @@ def is_wrapped() -> bool:
 
 
 def fallbacks() -> Mapping[DispatchKey, Kernel]:
-    """Return for each key the kernels that serve it in all operators."""
+    """Return a dict: key -> the kernel for operators that have no kernel of their own at this
+    key."""
     families.begin()
     return _fallbacks

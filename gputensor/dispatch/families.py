@@ -5,17 +5,17 @@ two steps. The first step imports `_generated/families/<family>.py`, which has o
 operator: `op_add_out` is an overload's Operator, `add` the function, `Tensor_add` the method, and
 `call_add_out` the function that native code calls. Functions and methods choose the overload,
 collect the operands' keys and call through its table. Native code checks values. If native code
-fails with an error of another class, `_refuse` raises one of ours, provided that the schema shows
-which argument is wrong.
+fails with an exception that is not of a gputensor class, `_refuse` raises one that is, provided
+that the schema shows which argument is wrong.
 
 The second step imports `_generated/kernels/<family>.py`, which registers the kernels. It runs at
 the first call of one of the operators, or earlier, when a kernel is registered for an operator or
 its name is looked up. So our kernels are always the oldest. A failed step is undone completely and
 tried again at the next use.
 
-Until the first step, a placeholder stands for each name: for `gt.add` and `calls.add_Tensor` in the
-module-like objects beside the index, for `x.add` and `x + y` in Tensor's base class. The first use
-replaces the placeholder, so that later uses cost nothing extra.
+Until the first step, a placeholder stands for each name. The placeholders of `gt.add` and
+`calls.add_Tensor` are in the module-like objects beside the index; those of `x.add` and `x + y` are
+in Tensor's base class. The first use replaces the placeholder, so later uses cost nothing extra.
 
 Note [Loads take one lock first]
 A load takes `lock` and then, in imports, Python's module locks. So no module that a load may import
@@ -45,8 +45,8 @@ os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"
 _METHOD, _CALL, _OPERATOR = "Tensor_", "call_", "op_"
-# This module imports what every call needs. It is named by text because this file may not import
-# it: it imports the dispatcher.
+# The module that imports what every call needs. Its name is text, because families.py may not
+# import a module that imports the dispatcher.
 _START = f"{_PACKAGE}.fallbacks.start"
 # _done: finished steps, module name -> module. _under_way: steps in progress, module name -> the
 # functions that undo them.

@@ -187,8 +187,8 @@ class Table(dict[int, Callable[..., Any]]):
             if learner is not None and self.learners.get(place) is not learner:
                 self.learners = {**self.learners, place: learner}
                 self.short = {}
-                # Without its plan, the next call of each kind makes the plan and its short cut
-                # again.
+                # Drop the plans, so that the next call of each kind makes its plan and its short
+                # cut again.
                 self.plans.clear()
 
     def forget(self) -> None:

@@ -33,13 +33,14 @@ _OF_NUMBERS = frozenset(
     ("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "floor_divide")
 )
 F = TypeVar("F", bound=Callable[..., Any])
-# Empty unless as_torch is installed. Then its item calls the `__torch_function__` of an argument
-# that has one, and returns a tuple with the result, or None.
+# Empty unless as_torch is installed. `as_torch.install` adds one function. It calls the
+# `__torch_function__` of an argument and returns a tuple with the result, or returns None if no
+# argument has one.
 overriding: list[Callable[[Callable[..., Any], Mapping[str, Any]], tuple[Any] | None]] = []
 
 
-# The number of warnings that operators and losses gave. A fused call that changes it is not
-# replayed, because a replay would give no warning.
+# The number of warnings that operators and losses have issued. A fused call that changes this
+# number is not replayed, because a replay would issue no warning.
 warned = 0
 
 
@@ -83,8 +84,8 @@ def _overloads(op: str) -> list[Operator]:
 
 
 def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers in 0-d tensors that were passed for arguments declared as numbers, by
-    variable."""
+    """Find 0-d tensors that were passed for arguments declared as numbers. Return a dict: the
+    function's variable -> the tensor's number."""
     if not any(map(_is_single, given.values())):
         return {}
     found = {}
@@ -111,8 +112,8 @@ def _number_in(x: Any, types: Iterable[Type]) -> Any:
 
 
 def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """Call the function with these values of its local variables. They include arguments that were
-    passed by NumPy's names.
+    """Call the function with these values of its local variables. The variables already include
+    arguments that the caller passed by NumPy's names.
     """
     args: list[Any] = []
     kwargs = {}

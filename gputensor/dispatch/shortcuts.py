@@ -14,7 +14,7 @@ Otherwise it returns None. In the plain case,
   autograd,
 - the operands have no autograd history, or autograd only records a node, which the short cut then
   does itself (`recording`),
-- the other arguments (dims, dtypes, bounds) equal the arguments for which it was made.
+- the other arguments (dims, dtypes, bounds) equal those for which the short cut was made.
 
 The table makes the other checks once, at the first call with plain keys (`Table._open`): only
 makers' kernels and fallthroughs are above the backend's kernel, no trace or profile is on, and the
@@ -62,14 +62,16 @@ def plain(tensor_keys: int) -> int:
     return (tensor_keys | include) & keep
 
 
-# A call with one of these key sets makes a table ready to store short cuts. Each key set maps to
-# the devices for which short cuts are then allowed, each with the key set of a call that must lead
-# directly to a kernel. Calls with tensors (also below autograd) and calls of factories without
-# tensors have such key sets. Kernels of other devices have no short cuts.
+# A call with one of the key sets in OPENING makes a table ready to store short cuts. OPENING maps
+# the key set to pairs (device type, key set). Short cuts are allowed for a device type if calls
+# with the pair's key set lead directly to a kernel. OPENING contains the key sets of calls with
+# tensors (also below autograd) and of factories without tensors. Kernels of other devices have no
+# short cuts.
 CPU = plain(backend_select.TENSOR_KEYS["cpu"])
 CUDA = plain(backend_select.TENSOR_KEYS["cuda"])
 FACTORY = plain(0)
-FUSED = CPU | tls.FUSING[0]  # The key set of CPU tensors in a block of `gt.fuse`.
+# The key set of CPU tensors in a block of `gt.fuse`.
+FUSED = CPU | tls.FUSING[0]
 # The key set of a plain call below ADInplaceOrView.
 BELOW = CPU & keys.BELOW_ADINPLACEORVIEW
 OPENING = {
@@ -124,8 +126,8 @@ def learner(table: Table, key_set: int, place: str = "cpu") -> Callable[..., Any
 
 
 def _leads(table: Table, kernel: Any, place: str) -> bool:
-    """True if plain calls of all operators that the kernel's short cuts skip run the expected
-    kernels."""
+    """True if a plain call runs the expected kernel in each operator that the kernel's short cuts
+    skip."""
     with families.lock:
         for operator, key_set, there in _jumps[kernel]():
             operator.table.settle()
@@ -139,8 +141,8 @@ def _leads(table: Table, kernel: Any, place: str) -> bool:
 
 
 def comes_straight(operator: Operator, kernel: Callable[..., Any]) -> bool:
-    """True if a plain call on the CPU leads directly to this kernel, so that a composite kernel may
-    do its work inline. False before the first plain call of the operator."""
+    """True if a plain CPU call of the operator leads directly to `kernel`. A composite kernel may
+    then contain the work of `kernel` inline. False before the first plain call of the operator."""
     table = operator.table
     return table.learners.get("cpu") is kernel and operator.redispatch_table is table
 

@@ -35,10 +35,10 @@ def same(found: tuple[int, int]) -> tuple[int, int]:
 
 
 class _Guard(Guard):
-    """Changes the state for a block; leaving the block undoes only the block's own changes.
+    """Changes the state for a block. At its end, a block undoes only its own changes.
 
-    Blocks may therefore be left in any order. A guard is also a decorator. It belongs to the thread
-    or task that entered it, so make one for each block.
+    Blocks may therefore end in any order. A guard is also a decorator. It belongs to the thread or
+    task that entered it, so make one for each block.
     """
 
     __slots__ = ("_include", "_exclude", "_allow", "_changed")
@@ -133,8 +133,8 @@ class InferenceMode(Guard):
     ADInplaceOrView.
 
     enabled: False ends an outer inference mode for the block. Tensors made in the block have no
-    autograd keys (`keys.tensor_keys`). Each block restores the previous mode, even if blocks are
-    left out of order. Source: c10/core/InferenceMode.h.
+    autograd keys (`keys.tensor_keys`). Each block restores the previous mode, even if blocks end in
+    an unusual order. Source: c10/core/InferenceMode.h.
     """
 
     __slots__ = ("_enabled", "_before")
@@ -178,8 +178,9 @@ class InferenceMode(Guard):
             inference_blocks.pop()
 
 
-# Non-empty while any thread is in inference mode, even if blocks are left out of order. While it is
-# empty, making a tensor skips the check of the mode (10 ns instead of 30 each, bench/overhead.py).
+# Non-empty while any thread is in inference mode, even if blocks end in an unusual order. While it
+# is empty, making a tensor skips the check of the mode (10 ns instead of 30 each,
+# bench/overhead.py).
 inference_blocks: list[bool] = []
 
 # Non-empty while any thread is in a non-default grad mode, or in a DispatchMode, whose view

@@ -9,8 +9,8 @@ changes back. Exceptions are the operators registered here, and operators with t
 native_functions.yaml. A backend's kernel never sees a bit, because it gets the result of
 `_as_it_lies`.
 Source: aten/src/ATen/native/MathBitsFallback.h, ZeroTensorFallback.cpp. There are two differences.
-The keys stay active within a DispatchMode, where PyTorch 2.13 reads conjugates unconjugated. x /
-zero is x / 0; in PyTorch it is inf.
+The keys stay active within a DispatchMode, where PyTorch 2.13 reads conjugates unconjugated. For an
+efficient zero z, x / z equals x / 0; in PyTorch it is inf.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def clone_below(tensor: Tensor) -> Tensor:
 
 
 def _below(bits: int) -> int:
-    """Return the key set of a call below ADInplaceOrView, which modes still intercept."""
+    """Return the key set of a call below ADInplaceOrView. Modes still intercept such a call."""
     include, keep = tls.state.get()
     return (bits | include) & keep & BELOW_ADINPLACEORVIEW
 
@@ -159,7 +159,8 @@ def _with_originals(result: Any, changed: list[tuple[Tensor, Tensor]]) -> Any:
 
 
 def _as_it_lies(tensor: Tensor) -> Tensor:
-    """Return a tensor without the bits over the same memory, for backends' kernels."""
+    """Return a tensor over the same memory that does not have the lazy bits, for backends'
+    kernels."""
     view = view_of(tensor, tensor._geometry, tensor._offset)
     view._keys &= ~LAZY
     return view

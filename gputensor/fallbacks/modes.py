@@ -8,10 +8,11 @@
     with Counting():
         x + 1
 
-Both use the dispatch key Python. A mode adds it to the thread's state, a subclass of Tensor adds it
-to its tensors' key sets, so all other calls have no extra cost. A handler runs below autograd, with
-the innermost mode removed from the stack. Source: torch/csrc/autograd/python_fallback.cpp and
-torch/utils/_python_dispatch.py. Unlike in PyTorch, conjugates stay lazy within a handler.
+Modes and subclasses use the dispatch key Python. A mode adds the key to the thread's state, and a
+subclass of Tensor adds the key to its tensors' key sets. So all other calls have no extra cost. A
+handler runs below autograd, with the innermost mode removed from the stack. Source:
+torch/csrc/autograd/python_fallback.cpp and torch/utils/_python_dispatch.py. Unlike in PyTorch,
+conjugates stay lazy within a handler.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _ABOVE = tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD | tls.AUTOCAST
 class DispatchMode(Guard):
     """Within `with Mode():`, the mode handles every operator call of this thread or task first.
 
-    The object is also a decorator of functions. Blocks may be left in any order.
+    The object is also a decorator of functions. Blocks may end in any order.
     """
 
     def __gputensor_dispatch__(

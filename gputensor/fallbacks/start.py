@@ -1,4 +1,4 @@
-"""Registration of the fallback kernels, which the first operator call of a process starts."""
+"""Registration of the fallback kernels. The first operator call of a process calls `install`."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 `vmap` applies a function to batches. `grad`, `vjp` and `jacrev` differentiate it in reverse mode,
 `jvp` and `jacfwd` in forward mode, `hessian` in both. Transforms nest in any order. levels.py
-explains the mechanism, vmap_level.py and rules/ the operators on batches, reverse.py and forward.py
-the derivatives.
+explains the mechanism. Operators on batches are in vmap_level.py and rules/. Derivatives are in
+reverse.py and forward.py.
 """
 
 from typing import TYPE_CHECKING

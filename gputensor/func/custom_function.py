@@ -49,8 +49,8 @@ def apply(cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _kept(made: Any, given: Sequence[Any], args: Sequence[Any]) -> Any:
-    """Return the argument that has the value `made`, if forward wrote to it and returned it.
-    Otherwise return None.
+    """Return the argument with the content `made`, if forward wrote to this content and returned
+    it. Otherwise return None.
     """
     return next((a for a, x in zip(args, given) if x is made and a is not x), None)
 
@@ -99,7 +99,8 @@ def _by_made_rule(level: VmapLevel, cls: Cls, args: Sequence[Any]) -> Any:
 
 
 class _Mapped(Function):
-    """A Function on whole batches. It runs each method of the Function `of` within a vmap.
+    """A Function on whole batches. Each of its methods runs the same method of the user's Function
+    `of` within a vmap.
 
     batch: the vmap's level, and for each argument, True if the argument has the batch.
     """
@@ -251,8 +252,8 @@ def _with_tangents(level: Any, cls: Cls, args: Sequence[Any]) -> Any:
 
 
 def _tangent(context: Any, primal: Any, tangent: Any) -> Any:
-    """Return the tangent that `jvp` gets for an argument. For None it is zeros if ctx materializes
-    tangents."""
+    """Return the tangent that `jvp` gets for an argument. If ctx materializes tangents, zeros
+    replace a tangent that is None."""
     if tangent is not None or not context._materializes or not isinstance(primal, Tensor):
         return tangent
     return functions.zeros_like(primal) if primal._geometry.dtype.category >= FLOATING else None

@@ -87,8 +87,8 @@ class DualLevel(Level):
             self.written[id(storage)] = storage, tangent.new_zeros((count,), dtype=x.dtype)
 
     def _entered(self, value: Any) -> Any:
-        """Return an argument. If a value with a tangent was written to it, it is wrapped at this
-        level."""
+        """Return an argument. If a value with a tangent was written to the argument, wrap it at
+        this level."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entered(x) for x in value])
         t = self.tangent_of(value)
@@ -150,8 +150,8 @@ class DualLevel(Level):
         return rebuilt(primal, parts)
 
     def _inplace(self, entry: Entry, args: Sequence[Any], target: Any) -> Any:
-        """Compute the functional form of an in-place operator. Write its primal and its tangent to
-        `target`."""
+        """Compute the functional form of an in-place operator. Write the result's primal and
+        tangent to `target`."""
         operator, x = entry.operator, args[0]
         if "inplace_view" in operator.tags and not self.owns(target):
             return call(operator, target, *args[1:])
@@ -236,8 +236,9 @@ class DualLevel(Level):
         return y
 
     def _by_transposing(self, entry: Entry, args: Sequence[Any], primals: list[Any]) -> Any:
-        """Return the tangent of any operator's result: the gradient of its gradient formula with
-        respect to the incoming gradient."""
+        """Return the tangent of any operator's result. The operator's gradient formula is linear in
+        the incoming gradient, so the formula's own gradient with respect to it gives the
+        tangent."""
         around = levels_around(self)
         xs: list[Any] = []
         ts: list[Any] = []

@@ -111,9 +111,9 @@ def jacobian(
 ) -> Any:  # fmt: skip
     """Return the derivative of each output with respect to each input, of sizes (output, input).
 
-    strategy: "reverse-mode", or "forward-mode" with vectorize=True, which is cheaper for more
-    outputs than inputs. vectorize: otherwise without effect, because rows are always computed
-    together. As in PyTorch, it cannot be combined with `strict`.
+    strategy: "reverse-mode", or "forward-mode", which is cheaper for more outputs than inputs.
+    vectorize: no effect, because rows are always computed together. So, unlike in PyTorch,
+    "forward-mode" does not require vectorize=True.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         rule = "be 'reverse-mode' or 'forward-mode'"

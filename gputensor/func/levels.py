@@ -251,7 +251,8 @@ def wrapped(level: Any, result: Any) -> Any:
 
 
 def unfolded(level: Any, result: Any, outer: int) -> Any:
-    """Split the batch from a first dimension with which it was merged, then call `wrapped`."""
+    """Split a first dimension, in which the batch is merged with `outer` values, then call
+    `wrapped`."""
     return each(
         result,
         lambda x: batched(level, x.reshape(level.size, outer, *x._geometry.sizes[1:])),

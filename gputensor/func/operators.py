@@ -24,8 +24,8 @@ _get, _set = tls.state.get, tls.state.set
 class Entry:
     """One operator. places: the indices of arguments that are tensors or lists of tensors.
 
-    composite: the function that composes it of other operators, or None. kind: the kind of its
-    schema.
+    composite: the function that composes the operator of other operators, or None. kind:
+    `schema.kind`.
     """
 
     __slots__ = ("operator", "schema", "places", "names", "composite", "kind")

@@ -113,7 +113,7 @@ def _pulled(ys: Sequence[Any], xs: Sequence[Any], vs: Sequence[Any], create: boo
 
 
 def is_tracked_outside(around: Levels, ys: Sequence[Any], xs: Sequence[Any]) -> bool:
-    """True if the graph of `ys` contains leaves that require grad other than the aliases."""
+    """True if the graph of `ys` contains leaves, other than the aliases, that require grad."""
     own = {id(x) for a in xs for x in held_by(around, a)}
     edges = [gradient_edge(x) for y in ys for x in held_by(around, y)]
     reached = [edge[0] for edge in edges if edge is not None]

@@ -89,7 +89,8 @@ class VmapLevel(Level):
         return found[1].as_strided((self.size, *shape.sizes), (front, *shape.strides), x._offset)
 
     def _entered(self, value: Any) -> Any:
-        """Return an argument. If a spread tensor was written to it, wrap it at this level."""
+        """Return an argument. If a spread tensor was written to the argument, wrap the argument at
+        this level."""
         if isinstance(value, (list, tuple)):
             return tuple([self._entered(x) for x in value])
         found = self.batch_of(value)

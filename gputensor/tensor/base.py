@@ -48,9 +48,12 @@ class TensorBase:
     _array: Any
     _autograd: Any
 
-    _kind: ClassVar[type[Any]]  # the class Tensor, set by its module
-    _has_handler = False  # True if the class overrides `__gputensor_dispatch__`
-    _class_keys = 0  # the keys that the class adds to its tensors
+    # The class Tensor. The module of Tensor sets it.
+    _kind: ClassVar[type[Any]]
+    # True if the class overrides `__gputensor_dispatch__`.
+    _has_handler = False
+    # The keys that the class adds to its tensors.
+    _class_keys = 0
 
     @property
     def shape(self) -> Size:

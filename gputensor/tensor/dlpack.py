@@ -4,9 +4,9 @@ exchange/dlpack.py imports capsules.
 Note [A capsule from NumPy] A DLPack capsule needs a C function that frees it from any thread, with
 or without the GIL, even while the interpreter ends. A Python callback is no such function, but
 NumPy's deleter is. So an export makes the capsule of a small NumPy array with the same number of
-dimensions. This array's base object keeps the tensor's memory alive. Then it overwrites the fields
-of the struct: address, device, dtype, sizes, strides, flags. The standard fixes the layouts of the
-structs (dlpack.h, versions 0.8 and 1.x).
+dimensions. This array's base object keeps the tensor's memory alive. Then the export overwrites the
+fields of the struct: address, device, dtype, sizes, strides, flags. The standard fixes the layouts
+of the structs (dlpack.h, versions 0.8 and 1.x).
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ class _Keeper:
     __slots__ = ("__array_interface__", "memory")
 
     def __init__(self, ndim: int, memory: Any) -> None:
-        # Both elements have the same address, so the array is not dense and NumPy puts strides into
-        # the capsule.
+        # An array of two elements with one address. It is not dense, so NumPy puts strides into the
+        # capsule.
         self.__array_interface__ = {
             "data": (ctypes.addressof(_byte), False),
             "shape": (2, *(1,) * (ndim - 1)) if ndim else (),

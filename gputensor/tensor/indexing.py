@@ -204,7 +204,8 @@ def _copy(view: Tensor, flipped: tuple[int, ...], value: Tensor) -> None:
 
 
 def _put(view: Tensor, flipped: tuple[int, ...], indices: list[Any], value: Any) -> None:
-    """Write to indexed elements. A single number is written directly through a mask."""
+    """Write to indexed elements. If the index is one mask and the value is one number, masked_fill_
+    writes the number."""
     if not hasattr(value, "_geometry"):
         plain = value if type(value) in NUMBERS else number(value)
         if plain is None:

@@ -61,8 +61,8 @@ def unique(
     """Return the sorted unique elements, or unique slices along dim.
 
     Args:
-        return_inverse: also return the index of each element among them.
-        return_counts: also return their counts.
+        return_inverse: also return, for each element, its index among the unique elements.
+        return_counts: also return the count of each unique element.
     """
     flags = [flag("unique", name, value) for name, value in (
         ("sorted", sorted), ("return_inverse", return_inverse), ("return_counts", return_counts)

@@ -1,5 +1,5 @@
-"""Pickling and copying of tensors. Tensors that share a storage share the copied storage too, and
-it is copied once.
+"""Pickling and copying of tensors. A storage is copied once. If several tensors share it, their
+copies share the copy.
 
 Tensors of other devices are copied to the host and return to their device when unpickled. A storage
 is pickled as a NumPy array, which supports zero-copy out-of-band buffers in all protocols.

@@ -41,8 +41,10 @@ class Storage:
     device: _device
     version: int
     _step: int
-    may_alias = False  # True if another storage may have the same bytes
-    is_exposed = False  # True if NumPy, or code that has the address, may access the bytes
+    # True if another storage may have the same bytes.
+    may_alias = False
+    # True if NumPy, or code that has the address, may access the bytes.
+    is_exposed = False
 
     # A class without `__init__` is instantiated in half the time, and each result on a device has a
     # storage.

@@ -38,7 +38,7 @@ def backward(
 
     Args:
         grad_tensors: the incoming gradient of each tensor; None is allowed for one element.
-        retain_graph: keep saved values for another backward; by default create_graph.
+        retain_graph: keep saved values for another backward; by default equal to create_graph.
         create_graph: record the derivatives, so that they can be differentiated.
         inputs: the tensors to accumulate into, by default all leaves.
     Raises: AutogradError if a tensor has no history, or if the graph was used up before.
@@ -98,7 +98,7 @@ def grad(
 
 
 def _filled(found: Sequence[Tensor | None], inputs: Any) -> tuple[Tensor, ...]:
-    """Put zeros, without a batch dimension, in place of the gradients of unused inputs."""
+    """Replace the gradients of unused inputs by zeros. These zeros have no batch dimension."""
     filled = []
     for x, gradient in zip(_tuple(inputs), found):
         if gradient is None:

@@ -40,7 +40,8 @@ os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def accumulate(own: Any, shape: Geometry, create: bool, buffer: Grads) -> None:
-    """Add the gradient in `buffer`, which holds the engine's only reference to it, to `own.grad`.
+    """Add a gradient to `own.grad`. buffer: a list that holds the engine's only reference to the
+    gradient.
 
     shape: the leaf's geometry. create: True if the addition is recorded; in this case nothing is
     written in place.

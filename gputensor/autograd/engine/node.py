@@ -212,8 +212,8 @@ class Careful:
 
 
 def _check_replacement(hook: Any, before: Any, after: Any) -> None:
-    """Check a gradient that a hook returned. Raises: AutogradError if a property has changed that
-    must stay. Source: check_single_result."""
+    """Check a gradient that a hook returned. Raises: AutogradError if the hook changed the dtype,
+    device or sizes. Source: check_single_result."""
     if not isinstance(after, Tensor):
         rule = f"must return Tensors or None (got {type(after).__name__})"
         raise errors.wrong_hook(hook, rule, kind=errors.ArgumentTypeError)

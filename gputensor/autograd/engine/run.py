@@ -88,7 +88,9 @@ class Run(Careful):
                 _state.set(self.own_state if self.create else below)
                 for number, ((node, output), g) in enumerate(zip(roots, grads)):
                     self._arrive(node, output, g, None, number)
-                grads.clear()  # a leaf may use a gradient itself if nothing else refers to it
+                # Drop these references, because a leaf can use a gradient without a copy only if
+                # nothing else refers to the gradient.
+                grads.clear()
                 g = None
                 for leaf in [leaf for leaf, missing in self.missing.items() if not missing]:
                     if self.needed is None or leaf in self.needed:
@@ -222,7 +224,7 @@ class Run(Careful):
             if node not in leads and any([e is not None and e[0] in leads for e in node.edges]):
                 leads.add(node)
         self.needed = leads
-        # a requested input does not run itself
+        # the node of a requested input does not run, unless it leads to another requested input
         for node in needed:
             if type(node) is not AccumulateGrad and not self._leads_on(node):
                 self.captures.setdefault(node, [])

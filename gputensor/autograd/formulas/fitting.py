@@ -20,15 +20,15 @@ Sizes = tuple[int, ...]
 
 
 # A cache of the steps that sum a gradient to given sizes: the dimensions to sum over, and whether
-# to keep them and to drop leading dimensions. For fitting to a tensor, it also contains whether to
-# cast. A program repeats a few pairs of sizes in every training step.
+# to keep them and to drop leading dimensions. The entries of `_fits` also contain whether to cast.
+# A program repeats a few pairs of sizes in every training step.
 _sums: dict[tuple[Sizes, Sizes], tuple[Sizes, bool, bool]] = {}
 _fits: dict[tuple[Geometry, Geometry], tuple[Sizes, bool, bool, bool]] = {}
 _BOUND = 1 << 12
 
 
 def sum_to_size(grad: Tensor, sizes: Sizes) -> Tensor:
-    """Return the gradient of a tensor with these sizes that was broadcast."""
+    """Sum `grad` over the broadcast dimensions, so that the result has the sizes `sizes`."""
     pair = (grad._geometry.sizes, sizes)
     known = _sums.get(pair)
     if known is None:

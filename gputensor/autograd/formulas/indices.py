@@ -52,7 +52,8 @@ def _incropped(found: Tensor, shape: Sizes) -> Tensor:
 
 
 def scatter_src_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
-    """Return the gradient of a source of which only the part within the index's sizes is read."""
+    """Return the gradient of the source of scatter. It is zero outside the index's sizes, because
+    scatter does not read the source there."""
     return _incropped(calls.gather(grad, dim, index, False), shape)
 
 

@@ -230,7 +230,7 @@ def batch_norm_double_backward(
 
 
 def max_pool_double_backward(grad: Tensor, indices: Tensor, count: int) -> Tensor:
-    """Return the elements of a second derivative's gradient at the indices of the maxima."""
+    """Return the elements of `grad` at the indices of the maxima."""
     sizes = indices._geometry.sizes
     before = sizes[: len(sizes) - count]
     flat = (*before, -1 if indices._geometry.numel else 0)

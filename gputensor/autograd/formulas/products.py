@@ -1,8 +1,8 @@
 """Derivatives of matrix products.
 
-A gradient has its operand's layout, so that a weight passed transposed, as in `linear`, can use it
-without a copy. Source: torch/csrc/autograd/FunctionsManual.cpp,
-mm_mat1_backward and mm_mat2_backward.
+A gradient has its operand's layout, so a weight that is passed transposed, as in `linear`, can take
+the gradient without a copy. Source: torch/csrc/autograd/FunctionsManual.cpp, mm_mat1_backward and
+mm_mat2_backward.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from .numbers import conj
 
 
 def cummaxmin_backward(grad: Tensor, self: Tensor, indices: Tensor, dim: int) -> Tensor:
-    """Add each gradient to the element to which the result is equal."""
+    """Return the gradient of self: each result's gradient is added at the element that was
+    selected."""
     if grad._geometry.numel == 0 or grad._geometry.ndim == 0:
         return grad
     return calls.scatter_add(functions.zeros_like(self), dim, indices, grad)
@@ -38,9 +39,10 @@ def not_implemented(operand: str) -> Any:
 def cumprod_backward(grad: Tensor, self: Tensor, dim: int, order: int = 2) -> Tensor:
     """Return the gradient of cumprod.
 
-    At the first zero of a row, it uses the products without that zero. Behind the first zero it is
-    zero. Second derivatives need it as a function of the first zero. So at this zero it is computed
-    as that zero times the products without it. Derivatives up to `order` are right for any zeros.
+    The gradient at the first zero of a row uses the products without that zero. The gradient behind
+    the first zero is 0. Second derivatives need the latter as a function of the first zero. So it
+    is computed as that zero times the gradient of the row with 1 in the zero's place. Derivatives
+    up to `order` are right for any zeros.
     """
     if grad._geometry.numel <= 1:
         return grad

@@ -59,8 +59,8 @@ def diagonal_backward(grad: Tensor, shape: Sizes, offset: int, dim1: int, dim2: 
 def as_strided_backward(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """Return the gradient of as_strided: scatter the incoming gradient into memory for both
-    tensors, then read it with the source's strides.
+    """Return the gradient of as_strided: scatter the incoming gradient into memory that is large
+    enough for source and result, then read this memory with the source's strides.
 
     If elements of the source share memory, each gets an equal part of the gradient.
     """
@@ -174,7 +174,8 @@ def im2col_backward(
 def _memory_of(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradient in its source's layout, and a view of its memory by as_strided."""
+    """Copy the gradient to new memory in the layout of `source`. Return the copy, and the view of
+    its memory that as_strided makes with the given size, stride and offset."""
     shape, start = source
     begin = start if storage_offset is None else storage_offset
     end = max(start + shape.extent, begin + _extent(size, stride), 1)
@@ -187,7 +188,8 @@ def _memory_of(
 def as_strided_of(
     grad: Tensor, source: tuple[Geometry, int], size: Any, stride: Any, storage_offset: int | None
 ) -> Tensor:
-    """Return as_strided of a gradient in its source's layout."""
+    """Copy the gradient to memory in the layout of `source`, and return as_strided of this
+    memory."""
     return _memory_of(grad, source, size, stride, storage_offset)[1]
 
 
@@ -207,8 +209,8 @@ def diagonal_scatter_backward(grad: Tensor, offset: int, dim1: int, dim2: int) -
 
 
 def sort_backward(grad: Tensor, dim: int, indices: Tensor, shape: Sizes) -> Tensor:
-    """Return the gradient of sort: each incoming gradient at the source of its element, and zeros
-    elsewhere."""
+    """Return the gradient of sort: move each incoming gradient back to the position that its
+    element had before the sort."""
     if not shape:
         return grad
     return calls.scatter_src(_zeros_around(grad, shape), dim, indices, grad)

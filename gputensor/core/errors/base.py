@@ -39,8 +39,8 @@ class IndexRangeError(GpuTensorError, IndexError):
 
 
 class BroadcastError(ArgumentError, ValueError):
-    """Sizes do not broadcast. Of the two builtin base classes, PyTorch raises the first, NumPy the
-    second."""
+    """Sizes do not broadcast. In this case PyTorch raises a RuntimeError, and NumPy raises a
+    ValueError."""
 
 
 class DtypeError(GpuTensorError, RuntimeError):

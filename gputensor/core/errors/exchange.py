@@ -18,7 +18,7 @@ class ExchangeError(GpuTensorError, BufferError):
 
 class NoScalarError(ArgumentError, TypeError):
     """A tensor does not have exactly one element. In this case Python and NumPy raise a TypeError,
-    PyTorch a RuntimeError."""
+    and PyTorch raises a RuntimeError."""
 
 
 def not_one_element(op: str, tensor: Any) -> GpuTensorError:

@@ -53,7 +53,8 @@ def kernel_finding(sentence: str) -> KernelError:
 
 
 def library_failed(op: str, error: Exception) -> GpuTensorError:
-    """Make the error for a failed call of an external library. The library's error is its cause."""
+    """Make the error for a failed call of an external library. The text of the library's error is
+    part of the message."""
     words = " ".join(str(error).split()) or type(error).__name__
     # NumPy and CuPy raise this exception for some values, such as a singular matrix
     if type(error).__name__ == "LinAlgError":

@@ -108,7 +108,8 @@ def _user(table: Table, kernel: Kernel, visible: KeySet) -> Callable[..., Any]:
 
 
 def _simple(table: Table, kernel: Kernel, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the adapter for `Signature.is_simple`, which most users' kernels have."""
+    """Return the adapter for a simple signature (`Signature.is_simple`). Most users' kernels have
+    one."""
     assert table.definition is not None
     operator, signature = table.operator, table.definition.signature
     shown = signature.for_users if signature.is_converted else None

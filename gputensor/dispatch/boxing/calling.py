@@ -145,9 +145,9 @@ class Signature:
     def for_users(self, arguments: Sequence[Any]) -> Sequence[Any]:
         """Return the arguments in the form that users' kernels expect from PyTorch.
 
-        Inside the package, the value of a list argument is a tuple or one number, and for operators
-        with the tag NUMBERS_AS_TENSORS, a tensor may be a number. Users' kernels get lists and
-        tensors.
+        Inside the package, a list argument is a tuple or one number. A tensor argument of an
+        operator with the tag NUMBERS_AS_TENSORS may be a number. Users' kernels get lists and
+        tensors instead.
         """
         if self._tensors_for_numbers:
             arguments = tensors_for_numbers[0](arguments)
@@ -170,8 +170,8 @@ class Signature:
     def without_defaults(self, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
         """Return (positional, keywords) without the last arguments that equal their defaults.
 
-        Each keyword-only argument is left out on its own. Source: parseIValuesToPyArgsKwargs in
-        torch/csrc/utils/python_dispatch.cpp.
+        A keyword-only argument with its default is left out even if later ones are not. Source:
+        parseIValuesToPyArgsKwargs in torch/csrc/utils/python_dispatch.cpp.
         """
         end = self.n_positional
         while end and self._is_default(end - 1, arguments[end - 1]):

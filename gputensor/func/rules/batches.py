@@ -57,8 +57,9 @@ def pointwise(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 def _promoted(x: Any, tensors: list[Any]) -> Tensor:
     """Return the content of x, cast if type promotion requires it.
 
-    A 0-d operand does not determine the result's dtype. Its batch has a dimension, so it would. So
-    the batch is cast to the common dtype of the entries.
+    A 0-d operand does not determine the result's dtype. But the batch of 0-d operands is a tensor
+    with one dimension, which would determine it. So the batch is cast to the common dtype of the
+    entries.
     """
     value: Tensor = x.value
     if x._geometry.ndim == 0 and any(t._geometry.dtype is not x.dtype for t in tensors):
@@ -347,7 +348,7 @@ def first(level: Any, entry: Entry, args: Args, argument: str) -> Any:
 def together(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     """The batch rule that puts the batch before the operands' own leading dimensions.
 
-    argument: the number of other dimensions of each operand.
+    argument: for each operand, the number of dimensions that are not leading dimensions.
     """
     if not all(args[n] for name, n in entry.names.items() if name.startswith("unpack")):
         return NotImplemented  # the result is empty

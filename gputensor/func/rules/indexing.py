@@ -49,7 +49,8 @@ def _numbers(index: Any) -> Sequence[Any]:
 
 
 def _aligned(level: Any, i: Any, rank: int) -> Any:
-    """Return an index with its batch; its entries are extended to `rank` dimensions."""
+    """Return an index with its batch. The entries of the batch are extended to `rank`
+    dimensions."""
     return aligned(physical(level, i), i._geometry.ndim, rank)
 
 

@@ -110,8 +110,10 @@ def batch_norm(level: Any, entry: Entry, args: Args, argument: str) -> Any:
     x, weight, bias, mean, var, training, momentum, eps = args
     kept = [s for s in (mean, var) if s is not None]
     n, c = x._geometry.sizes[:2]
-    value = physical(level, x).transpose(0, 1)  # (samples, batch, channels)
-    is_one = value._geometry.strides[1] == 0  # all entries are equal, so one statistic is enough
+    # Dimensions: samples, batch, channels.
+    value = physical(level, x).transpose(0, 1)
+    # If all entries are equal, one statistic is enough.
+    is_one = value._geometry.strides[1] == 0
     if training and not is_one and any(not level.owns(s) for s in kept):
         rule = "have the batch that the input has, or be None, as it is written to"
         raise errors.must("batch_norm", "running_mean", rule, kept[0])
