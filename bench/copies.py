@@ -296,8 +296,8 @@ def totals(cases: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
 
 
 def of_sectors(case: dict[str, Any]) -> float:
-    """Return the share of memcpy's speed, or of the memory sectors' bound for cases of that
-    kind."""
+    """Return the share of memcpy's speed. For a case of kind `sectors`, return the share of the
+    speed that memory sectors allow."""
     return float(case["share_of_sectors" if case["kind"] == "sectors" else "share_of_memcpy"])
 
 

@@ -131,7 +131,8 @@ class Case:
 
 
 def operators(torch: Any) -> list[tuple[Operator, str]]:
-    """Return (overload, family) for overloads from tensors to new tensors that PyTorch also has."""
+    """Return (overload, family) for the overloads that PyTorch also has and that make new tensors
+    from tensors."""
     found = []
     for operator in sorted(dispatcher.operators(), key=lambda o: o.qualified_name):
         name = operator.qualified_name.removeprefix("aten::")

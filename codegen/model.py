@@ -417,7 +417,8 @@ def parameter(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-# values of at::Reduction, which are ints in schemas, and of the default dtype of native code
+# Names that are defaults in schemas -> their Python text: members of at::Reduction, and `long`, for
+# which native code chooses the dtype itself.
 _ENUMS = {"Mean": "1", "Sum": "2", "long": "None"}
 
 

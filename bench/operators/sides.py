@@ -190,8 +190,8 @@ def measure(
 def _numpy_side(
     case: Case, arrays: Mapping[str, Any], theirs: Built, expected: Any
 ) -> tuple[Built | None, str]:
-    """Return NumPy's call, or the reason why it is not measured. Its result is compared with
-    PyTorch's, unless the case has an expression for the comparison."""
+    """Return NumPy's call, or the reason why it is not measured. NumPy's result is compared with
+    PyTorch's, unless the case has `agree` because its results are not determined."""
     if not case.call.numpy:
         return None, "it has no such function"
     try:
