@@ -23,7 +23,7 @@ DTYPES: dict[str, Any] = load_module("core.dtype_rules").RULES
 
 NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
-# Names of alias sets, for the arguments that are written, in their order.
+# Names of alias sets, in the order of the arguments that are written.
 NAMES_OF_SETS = "abcdefgh"
 # Namespaces other than `aten` that have rows. All kernels of such a namespace are in one family.
 OTHERS = ("_c10d_functional",)

@@ -66,7 +66,7 @@ class Line(str):
             words.append(part)
         last = opened + " ".join(words)
         text = last.removesuffix(self.tail)
-        # a text that is longer than a line keeps its bracket
+        # the tail gets a line of its own only if the text before it then fits into a line
         ends_apart = len(text) <= WIDTH < len(last)
         return [*lines, *([text, margin + self.tail] if ends_apart else [last])]
 
