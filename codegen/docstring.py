@@ -10,7 +10,7 @@ from . import paths
 from .model import DTYPES, OPTIONS, Op, parameter
 from .text import ROOM, WIDTH
 
-# The maximum width of a summary. It is indented by 4 columns, and becomes 2 longer where `input`
+# The maximum width of a summary. It is indented by 4 columns, and becomes longer if `input`
 # replaces `self`.
 SUMMARY = WIDTH - 6
 # The words for the types of a schema. A list `[]` uses the plural.

@@ -37,10 +37,11 @@ class ProcessGroup:
         self.ranks: tuple[int, ...] = ranks
         self.timeout_s: float = timeout_s
         self.comm: Any = comm
-        self.nccl: Any = None  # The first collective between GPUs sets this attribute.
-        self.is_open: bool = True  # It is False after the group is destroyed.
-        # The queue has the collectives whose data transfer has not started. See Note [A record
-        # first] in distributed/records.py.
+        # nccl: the communicator, which the first collective between GPUs makes. is_open: False
+        # after the group is destroyed. queue: the collectives whose data transfer has not started;
+        # see Note [A record first] in distributed/records.py.
+        self.nccl: Any = None
+        self.is_open: bool = True
         self.queue: deque[Any] = deque()
         self.advancing: threading.Lock = threading.Lock()
         self._rank: int = comm.rank

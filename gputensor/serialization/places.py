@@ -21,8 +21,10 @@ from .unpickle import Damaged
 if TYPE_CHECKING:
     import zipfile
 
-_ALIGNED = 64  # Loops and kernels assume that storages have this alignment in bytes.
-_LOCAL_HEADER = 30  # A zip entry has this number of bytes before its name.
+# _ALIGNED: the alignment in bytes that loops and kernels assume for storages. _LOCAL_HEADER: the
+# number of bytes of a zip entry before its name.
+_ALIGNED = 64
+_LOCAL_HEADER = 30
 
 
 class Places:
