@@ -1,1 +1,2 @@
-"""Benchmarks. Each result is a ratio to another library, measured alternately in one process."""
+"""Benchmarks. Each result is the time of another library divided by ours, or the reverse. One
+process measures both libraries alternately."""

@@ -32,11 +32,11 @@ ROOFLINE = {"cpu": 2.0, "cuda": 1.10, "broadcast": 3.0}
 # A case is measured until its ratios have this accuracy, or for at most (rounds, seconds).
 NOISE = 0.005
 MOST = {"cpu": (30, 6.0), "cuda": (30, 2.0)}
-# The heading, in tables and plots, of the cases that count in no mean.
+# Tables and plots show cases that count in no mean under this heading.
 LEFT_OUT = "in no mean"
 # Milliseconds of a round: short on a shared CPU, and long compared with the time of a GPU event.
 ROUND_MS = {"cpu": 1.0, "cuda": 5.0}
-# A peer is not measured if one copy takes more seconds.
+# A peer is not measured if one of its copies takes longer than this number of seconds.
 SLOWEST_S = 2.0
 # The least and the greatest number of buffer pairs that are used in turn on a GPU.
 PAIRS = (3, 256)
@@ -296,8 +296,8 @@ def totals(cases: list[dict[str, Any]], names: Iterable[str]) -> dict[str, Any]:
 
 
 def of_sectors(case: dict[str, Any]) -> float:
-    """Return the share of memcpy's speed, or of the memory sectors' bound for cases of that
-    kind."""
+    """Return the share of memcpy's speed. For a case of kind `sectors`, return the share of the
+    speed that memory sectors allow."""
     return float(case["share_of_sectors" if case["kind"] == "sectors" else "share_of_memcpy"])
 
 

@@ -58,7 +58,7 @@ def _below(lib: Any, key: str) -> Any:
 
 @contextmanager
 def _cases(lib: Any, device: str) -> Iterator[dict[str, tuple[Side, Any]]]:
-    """Yield case -> (call, expected result). The registrations end with the block."""
+    """Yield case -> (call, expected result). The operators exist until the `with` block ends."""
     backend = "CPU" if device == "cpu" else "CUDA"
     with ExitStack() as undo:
         define = lib.library.Library(NAMESPACE, "DEF")

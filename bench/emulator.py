@@ -28,8 +28,8 @@ from .places import WrongResult
 NAME = "emulator"
 # Lower bound of numba's time divided by ours, for each kernel.
 BUDGET_TIMES = 50.0
-# Upper bound of the time of a launch with the pytest plugin's default checks, divided by a plain
-# one.
+# Upper bound of the time of a launch with the pytest plugin's default checks, divided by the time
+# of a launch without checks.
 BUDGET_PROTECTED = 3.0
 PLAIN, PROTECTED = ", plain", ", as in pytest"
 

@@ -24,7 +24,7 @@ from .places import WrongResult
 
 NAME = "fuse"
 ELEMENTS = 4 << 20
-# Lower bounds of the speed divided by each peer's, as a geometric mean.
+# Peer -> lower bound of our speed divided by the peer's speed, as a geometric mean over the chains.
 BUDGETS = {"eager": 5.0, "numpy": 5.0, "torch": 5.0, "numexpr": 2.0, "torch.compile": 0.9}
 
 Function = Callable[..., Any]

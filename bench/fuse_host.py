@@ -14,9 +14,9 @@ import gputensor as gt
 from . import timing
 
 OPERATORS, _TIMES = 8, 7
-# Upper bounds. recording: the time per operator in a block of eight operators, divided by its eager
-# time; recording_further: the same in a longer block. replay: the time to replay all eight
-# operators, divided by the eager time of one operator.
+# Upper bounds. recording: the time to record an operator in a block of eight, divided by the
+# operator's eager time. recording_further: the same in a longer block. replay: the time to replay
+# all eight operators, divided by the eager time of one operator.
 BUDGETS = {"recording": 1.5, "recording_further": 1.5, "replay": 2.0}
 
 

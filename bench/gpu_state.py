@@ -82,7 +82,7 @@ class Watch:
         return found | {
             "default_sm_clock_mhz": self.default, "throttle_reasons": list(reasons),
             "slow_rounds": self.unfair,
-            # True if so many rounds were slow that slow rounds are among the results
+            # True if at least half of the rounds were slow; some slow rounds are then results
             "is_slow": self.unfair * 2 >= len(self.rounds) > 0,
         }  # fmt: skip
 

@@ -19,9 +19,9 @@ from .places import WrongResult
 
 NAME = "host_cuda"
 FLOOR = "launchKernel alone"
-# Multiples of the floor: half of the time before there were short cuts (3.7, 2.3, 3.6, 4.3 and 7.0
-# us, or 30.0, 18.4, 25.0, 31.0 and 46.0 floors, at 01360fa). The unit is not ns, because the floor
-# varies between 118 and 225 ns on one machine.
+# Upper bounds, as multiples of the floor's time, which varies from 118 to 225 ns on one machine.
+# They are half of the times before short cuts existed (at 01360fa: 3.7, 2.3, 3.6, 4.3 and 7.0 us,
+# which were 30.0, 18.4, 25.0, 31.0 and 46.0 floors).
 BUDGETS = {
     "a + b": 15.0, "a.add_(b)": 9.2, "empty((4,))": 12.5, "q.sum()": 15.5,
     "x.permute(0, 2, 3, 1).contiguous()": 23.0,

@@ -26,11 +26,11 @@ from . import record, timing
 
 ROOT = paths.ROOT
 RESULTS = ROOT / "bench" / "results"
-# The number of lines at 4af9944, before families were loaded on use (41,463 at 4aa97c9), wrapped at
-# 100 columns.
+# The number of lines, wrapped at 100 columns, of commit 4af9944, which still loaded all families on
+# import. (Commit 4aa97c9 has 41,463.)
 HANDWRITTEN = 43_139
-# Benchmarks of host times; the number of processes for each commit; and the increase over the time
-# of the record's commit that is tolerated as noise of a shared machine.
+# HOST: benchmarks of host times. TURNS: the number of processes for each commit. TOLERANCE: our
+# time may be this multiple of the time of the record's commit, because a shared machine has noise.
 HOST = ("overhead", "dispatch", "autograd")
 TURNS = 3
 TOLERANCE = 1.05

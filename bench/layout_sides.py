@@ -66,8 +66,8 @@ def _is_flipped(pair: Pair) -> bool:
 
 
 def _gputensor(case: Case, pair: Pair) -> Side:
-    """Return `copy_` of tensors. Tensors have no negative strides, for which gt.layout.copy is
-    used."""
+    """Return `copy_` of tensors, or gt.layout.copy of arrays if a stride is negative, because
+    tensors have no negative strides."""
     if _is_flipped(pair):
         if pair.place.device == "cpu":
             to, view = pair.views("numpy")

@@ -20,8 +20,11 @@ import numpy as np
 
 mp: Any = importlib.import_module("mpmath")  # without type hints
 mp.mp.dps = 40
-TURNS = 25  # iterations of Remez's exchange
-TRIES = 20_000  # number of changes that are tried after rounding
+# The number of iterations of Remez's exchange.
+TURNS = 25
+
+# The number of changes that are tried after rounding.
+TRIES = 20_000
 
 Function = Callable[[Any], Any]
 

@@ -167,8 +167,8 @@ def not_mergeable(parts: list[dict[str, Any]]) -> list[str]:
 
 
 def merged(parts: list[dict[str, Any]], benchmark: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (data, environment) merged from all parts. Of a repeated case, the later part is
-    used."""
+    """Return (data, environment) merged from all parts. If several parts contain a case, the latest
+    measurement is used."""
     parts = sorted(parts, key=lambda part: part["environment"]["time"])
     first = parts[0]
     data = {n: v for n, v in first.items() if n not in ("environment", "schema")}

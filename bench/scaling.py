@@ -97,8 +97,8 @@ def _rank(scale: int) -> None:
 
 
 def _best(rounds: int, *calls: Callable[[], object]) -> list[float]:
-    """Return the lowest nanoseconds of each call. The calls alternate, and all ranks start each
-    together."""
+    """Return the lowest nanoseconds of each call. The calls alternate. All ranks start a call at
+    the same time."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds + 1):
         for call, found in zip(calls, times):

@@ -23,14 +23,17 @@ from .sweep_cases import SIZES, Case, arguments, cases
 NAME = "sweep"
 THREADS = 2
 GOAL = {"numpy": 1.0, "torch": 0.7}
-BELOW = 0.5  # PyTorch's time / ours below which a case needs a reason
-# If a call takes more seconds, larger sizes of it are not measured.
+# A case needs a reason if PyTorch's time / ours is lower.
+BELOW = 0.5
+# If a call takes longer than this number of seconds, it is not measured at larger sizes.
 LONGEST_S = 0.5
-# If one call of each library takes more seconds in total, each is called three times. Otherwise the
-# number of rounds is the requested one, or as many as fit into twice this time.
+# If one call of each library takes longer than this in total, each is called three times. Otherwise
+# the number of rounds is the requested one, or as many as fit into twice this time.
 _LONG_S = 0.05
-_NOTE_S = 30.0  # seconds after which a running benchmark writes its record again
-_MOST_TIMES = 4  # maximum number of elements written per element read (no outer product)
+# A running benchmark writes its record again after this number of seconds.
+_NOTE_S = 30.0
+# At most this number of elements is written per element read, which excludes outer products.
+_MOST_TIMES = 4
 
 # Operators whose results are not determined: the order of equal elements, the signs of vectors or
 # the order of writes. In f16 also grid_sampler_2d and histc, because PyTorch rounds positions on
@@ -152,8 +155,8 @@ def _copied(side: Callable[[], Any]) -> tuple[Callable[[], Any], float]:
 
 
 def _makes_far_more(case: Case, given: Given, torch: Any) -> bool:
-    """Return True if the result is much larger than the operands. PyTorch's meta tensors give its
-    size."""
+    """Return True if the result is much larger than the operands. The result's size is found by a
+    call with PyTorch's meta tensors."""
     base, _, overload = case.op.partition(".")
     theirs = getattr(getattr(torch.ops.aten, base), overload or "default")
     on_meta = _bound(theirs, lambda x: torch.from_numpy(x).to("meta"), *given)

@@ -22,7 +22,8 @@ from gputensor.makers import rows
 SIZES = (1 << 10, 1 << 15, 1 << 20, 1 << 24)
 # All dtypes except the first are measured only at the third size.
 DTYPES = ("float32", "float64", "float16", "int64", "complex64")
-# Overloads that call another overload, such as aliases, run its loop, so they need fewer cases.
+# Overloads that call another overload, such as aliases, need fewer cases, because they run that
+# overload's loop.
 _FORWARDED = ((DTYPES[0], SIZES[0]), (DTYPES[0], SIZES[2]))
 _ROW = 1 << 10  # number of elements in a row
 
@@ -53,7 +54,8 @@ def _heads(n: int) -> Shape:
 # Families with cubic operators, most of which need an invertible matrix.
 _OF_MATRICES = ("factor", "linalg", "solve", "spectrum")
 
-# Operator or family -> function from the number of elements to sizes by argument name.
+# Operator or family -> a function that converts the number of elements to the sizes of each
+# argument, by name.
 SHAPED: dict[str, Callable[[int], dict[str, Shape]]] = {
     "matmul": lambda n: dict.fromkeys(
         ("self", "other", "mat1", "mat2", "input", "weight", "tensor", "vec1", "vec2"), _square(n)
@@ -131,7 +133,8 @@ class Case:
 
 
 def operators(torch: Any) -> list[tuple[Operator, str]]:
-    """Return (overload, family) for overloads from tensors to new tensors that PyTorch also has."""
+    """Return (overload, family) for the overloads that PyTorch also has and that make new tensors
+    from tensors."""
     found = []
     for operator in sorted(dispatcher.operators(), key=lambda o: o.qualified_name):
         name = operator.qualified_name.removeprefix("aten::")

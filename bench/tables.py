@@ -72,7 +72,7 @@ def one(data: dict[str, Any], number: int) -> str:
 
 
 def is_gpu(data: dict[str, Any]) -> bool:
-    """Return True for a record of a GPU, which has numbers adjusted by memory sectors."""
+    """Return True for a record of a GPU. Only such records have shares of the sectors' speed."""
     return bool(data["device"] != "cpu")
 
 

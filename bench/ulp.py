@@ -34,8 +34,11 @@ from . import timing
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 F64_COUNT = 100_000_000
-BLOCK = 1 << 20  # number of random arguments that are tested at a time
-SWEEP = 1 << 26  # number of consecutive f32 numbers that are tested at a time
+# The number of random arguments that are tested at a time.
+BLOCK = 1 << 20
+
+# The number of consecutive f32 numbers that are tested at a time.
+SWEEP = 1 << 26
 SPEED_COUNT = 1 << 14
 
 

@@ -10,7 +10,8 @@ from . import paths
 from .model import DTYPES, OPTIONS, Op, parameter
 from .text import ROOM, WIDTH
 
-# The width of a summary: indented by 4, and `input` for `self` may make it longer.
+# The maximum width of a summary. It is indented by 4 columns, and becomes longer if `input`
+# replaces `self`.
 SUMMARY = WIDTH - 6
 # The words for the types of a schema. A list `[]` uses the plural.
 _WORDS = {
@@ -58,8 +59,9 @@ def _broken(line: str) -> list[str]:
 
 
 def _arguments(ops: Sequence[Op], parameters: Sequence[str]) -> list[str]:
-    """Return lines `name: type, default`, one for neighbours with the same text. `out` and NumPy's
-    names mean the same everywhere: docs/operators.md explains them."""
+    """Return lines `name: type, default`. Adjacent parameters with the same text share a line.
+    `out` and NumPy's names are omitted, because docs/operators.md explains them for all
+    operators."""
     found: list[tuple[str, list[str]]] = []
     takes_args = "*args" in parameters
     options = {*OPTIONS, "requires_grad"} if all(op.has_options for op in ops) else set()

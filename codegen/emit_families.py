@@ -84,8 +84,8 @@ def families(model: Model, used: set[str]) -> dict[Path, str]:
 
 
 def used_calls(model: Model, generated: Iterable[str]) -> set[str]:
-    """Return the overloads that the package, a formula or the given generated texts call by
-    `calls`.
+    """Return the overloads that hand-written code, formulas or the texts in `generated` call
+    through the module `calls`.
 
     Raises: LookupError for a call of an unknown operator.
     """
@@ -156,8 +156,8 @@ def _index(model: Model, used: set[str]) -> str:
 
 
 def _namespaces(model: Model) -> str:
-    """Return a dict text of namespace -> family, without `aten`. Raises: LookupError if a namespace
-    has two families."""
+    """Return the text of a dict from namespace to family, without `aten`. Raises: LookupError if a
+    namespace has two families."""
     found: dict[str, str] = {}
     for op in model.others:
         if found.setdefault(op.namespace, op.family) != op.family:
@@ -205,9 +205,9 @@ def _modules(model: Model) -> list[str]:
 
 
 def _loops(model: Model) -> str:
-    """Return a dict text of the dtypes of each loop. They are taken from the row that needs only
-    this loop or, if there is none, from a row with several loops. For example, `clamp_min` accepts
-    bool, but `clamp` with two bounds does not.
+    """Return the text of a dict from loop to dtypes. The dtypes are those of the row that needs
+    only this loop or, if there is none, of a row with several loops. For example, `clamp_min`
+    accepts bool, but `clamp` with two bounds does not.
 
     Raises: LookupError if two rows give a loop different dtypes.
     """
@@ -236,8 +236,8 @@ def batching(model: Model) -> str:
 
 
 def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str]]:
-    """Return (module, name) for the lazy names of a module: the names that it imports for type
-    checkers as `name as name`.
+    """Return (module, name) for the lazy names of a source file. These are imported as
+    `name as name` in a block for type checkers.
 
     The entry for a lazy name that is itself a module ends with a dot.
     """

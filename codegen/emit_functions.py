@@ -371,13 +371,13 @@ def _dunder(op: Op, name: str) -> list[str]:
 
 
 def _binary(op: Op, name: str, given: Mapping[str, str]) -> list[str]:
-    """Return the lines of a binary special method. They return NotImplemented for an operand of
-    another library, so that Python tries that operand's class."""
+    """Return the lines of a binary special method. The method returns NotImplemented for an operand
+    of another library, so that Python tries that operand's class."""
     keys = "self._keys | other._keys"
     if op.numbers:
         keys = f"self._keys if type(other) in NUMBERS else {keys}"
-        # the other class may be NumPy's array; a comparison is allowed because it would lose no
-        # gradient
+        # `other` may be a NumPy array. Comparisons accept it even if self requires grad, because
+        # they have no gradient that could be lost.
         is_comparison = name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
         foreign = [
             f"if (other := self._operand({op.base!r}, other, {is_comparison})) is None:",

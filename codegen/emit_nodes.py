@@ -66,8 +66,8 @@ class Nodes:
 def nodes(model: Model, family: str) -> Nodes:
     names = node_names(model)
     found = Nodes()
-    # Content of a class -> (its name, its `keep`). A class with the same content is defined as a
-    # subclass.
+    # Content of a class -> (its name, its `keep`). A later class with the same content becomes a
+    # subclass of this one.
     known: dict[tuple[str, ...], tuple[str, list[str]]] = {}
     for op in model.ops:
         if op.family == family and has_own_formula(op):
@@ -207,8 +207,8 @@ def _kept(op: Op) -> dict[str, str]:
 
 
 def _held(name: str, kind: Type) -> str:
-    """Return the expression that saves an argument. A list is copied, and a tensor passed as a
-    number is replaced by its value, because both may change later."""
+    """Return the expression that saves an argument. A list is copied, and a tensor in place of a
+    number is replaced by its value, because the list or the tensor may change later."""
     if kind.required.is_list:
         return f"tuple({name}) if type({name}) is list else {name}"
     if kind.required.base in _NUMERIC:

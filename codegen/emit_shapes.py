@@ -187,7 +187,8 @@ def _refuses(shape: str) -> list[str]:
     ])  # fmt: skip
 
 
-# Letter of an argument without a derivative -> the test that must come before reading its history.
+# Letter of an argument without a derivative -> the test that it is a tensor, which must come before
+# its history is read.
 _CONSTANT = {"C": "", "M": "type({}) not in NUMBERS and ", "O": "{} is not None and "}
 
 

@@ -110,7 +110,7 @@ def short_cut(
 
 
 def _scaled(op: Op, x: str, y: str, guards: Sequence[str]) -> list[str]:
-    """Return lines that look up the short cut of two tensors and any float `alpha`.
+    """Return lines that look up the short cut for two tensors and an `alpha` that is any float.
 
     guards: the tests for a call with alpha 1, of which the first is the test of alpha.
     """

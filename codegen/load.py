@@ -78,8 +78,8 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 def _derived(entry: Op) -> Iterable[Op]:
-    """Return the operators named in an entry's `autogen`. The forms of the copy, such as
-    `view_copy.out`, are derived from the copy and not from the entry."""
+    """Return the operators named in an entry's `autogen`. If `view_copy` is one of them, its forms,
+    such as `view_copy.out`, are derived from it and not from the entry `view`."""
     copy = None
     for name in entry.autogen:
         of = copy if copy is not None and name.partition(".")[0] == copy.base else entry

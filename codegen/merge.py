@@ -209,8 +209,8 @@ class _Overloads:
         return self.positional[op.name]
 
     def _moves(self, own: Sequence[Argument]) -> list[int]:
-        """Return the positions at which the merged function has the name of another overload's
-        parameter."""
+        """Return the positions at which these parameters have other names than the merged
+        function's parameters."""
         return [k for k, a in enumerate(own) if a.name != self.places[k]]
 
     def _tests(self, own: Sequence[Argument]) -> list[tuple[str, list[str], list[str]]]:
@@ -221,7 +221,8 @@ class _Overloads:
         for k in told[:1]:
             test = _test(own[k], self.longest[k], parameter(self.places[k]))
             if _class(own[k]) == "Tensor" and own[k] is own[-1] and k + 1 < len(self.places):
-                test = f"{test} and {self._lacks(k + 1)}"  # else a tensor could be a number
+                # Without this test, a tensor in place of a number would select this overload.
+                test = f"{test} and {self._lacks(k + 1)}"
             found.append((test, *self._assignment(own, moves)))
         first = moves[0]
         if first not in told and first + 1 < len(self.places):

@@ -23,7 +23,7 @@ DTYPES: dict[str, Any] = load_module("core.dtype_rules").RULES
 
 NAMESPACE = "aten"
 OPTIONS = ("dtype", "layout", "device", "pin_memory")
-# Names of alias sets, for the arguments that are written, in their order.
+# Names of alias sets, in the order of the arguments that are written.
 NAMES_OF_SETS = "abcdefgh"
 # Namespaces other than `aten` that have rows. All kernels of such a namespace are in one family.
 OTHERS = ("_c10d_functional",)
@@ -417,7 +417,8 @@ def parameter(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-# values of at::Reduction, which are ints in schemas, and of the default dtype of native code
+# Names that are defaults in schemas -> their Python text: members of at::Reduction, and `long`, for
+# which native code chooses the dtype itself.
 _ENUMS = {"Mean": "1", "Sum": "2", "long": "None"}
 
 

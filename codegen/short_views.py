@@ -21,7 +21,8 @@ def made(geometry: str, offset: str) -> list[str]:
     ]
 
 
-# lines that find the base of a view of a tensor without history; other views are recorded
+# Lines that find the base of a view of a tensor without history. Callers append the block of the
+# `elif`, which records the view of a tensor with a history.
 BASE = [
     "base = self._autograd",
     "if base is None:",

@@ -12,8 +12,8 @@ ROOM = WIDTH - 8
 
 
 class Line(str):
-    """A line that `joined` breaks between its items if it is longer than WIDTH. Until then it can
-    be indented, and it is equal to the text of one line.
+    """A line that `joined` breaks between its items if it is longer than WIDTH. Before `joined`, it
+    can be indented, and it is equal to the unbroken text.
 
     head ends with the opening bracket; tail begins with the closing bracket. sign: the operator
     between the items, with which a following line begins; "," in a list. short: the text of one
@@ -66,7 +66,7 @@ class Line(str):
             words.append(part)
         last = opened + " ".join(words)
         text = last.removesuffix(self.tail)
-        # a text that is longer than a line keeps its bracket
+        # the tail gets a line of its own only if the text before it then fits into a line
         ends_apart = len(text) <= WIDTH < len(last)
         return [*lines, *([text, margin + self.tail] if ends_apart else [last])]
 

@@ -28,7 +28,8 @@ import gputensor as gt  # noqa: E402 - the checkout's
 from gputensor._generated import index  # noqa: E402
 
 STUBS = ROOT / "build" / "reference"
-STUBS.mkdir(parents=True, exist_ok=True)  # mkdocstrings leaves out a path that is not there yet
+STUBS.mkdir(parents=True, exist_ok=True)  # mkdocstrings ignores a path that does not exist yet.
+
 # Page of the repository -> page of the site.
 PAGES = {
     "README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md",

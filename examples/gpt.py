@@ -18,8 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-# With one thread, because these matrix products are so small that waiting for a second thread on a
-# busy CPU takes longer than that thread saves. BLAS reads this when NumPy is imported.
+# Use one thread: these matrix products are so small that waiting for a second thread on a busy CPU
+# takes longer than the time that it saves. BLAS reads this variable when NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np

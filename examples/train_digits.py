@@ -20,8 +20,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-# With one thread, because these matrix products are so small that a second thread saves no time,
-# and waiting for it on a busy CPU takes long. BLAS reads this when NumPy is imported.
+# Use one thread: these matrix products are so small that a second thread saves no time, and waiting
+# for it on a busy CPU takes long. BLAS reads this variable when NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np

@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as stop:
-        if str(stop):  # the text says where a kernel failed
+        if str(stop):  # the exception's text says in which kernel the user pressed Ctrl-C
             print(f"gputensor {argv[0]}: {stop}", file=sys.stderr)
         return 130
 

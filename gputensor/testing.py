@@ -125,7 +125,8 @@ def _uniform(
         begin, end = _interval(op, of, low, high, (0, 2), (0, 2))
     elif of.category < FLOATING:
         info = iinfo(of)
-        beyond = info.max + (info.bits < 63)  # randint counts in int64
+        # randint cannot represent max + 1 of int64
+        beyond = info.max + (info.bits < 63)
         begin, end = _interval(op, of, low, high, (info.min, beyond), (-9, 10))
     else:
         limits = finfo(of.to_real)

@@ -86,7 +86,8 @@ def settings(is_dry: bool) -> dict[str, str]:
         mine.mkdir(mode=0o700)
         with tarfile.open(CUBINS) as archive:
             archive.extractall(mine, filter="data")
-        for path in (mine, *mine.iterdir()):  # the loaders of compiled code demand this
+        # Loaders of compiled code reject files to which other users can write.
+        for path in (mine, *mine.iterdir()):
             path.chmod(0o700)
         found["GPUTENSOR_CARRIED_CUBINS"] = str(mine)
     return found

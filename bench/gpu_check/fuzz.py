@@ -18,7 +18,7 @@ SEEDS = (
     (60, 2, 300_000, 40), (60, 3, 300_000, 40), (60, 4, 300_000, 40), (20, 5, 4_000_000, 30),
 )  # fmt: skip
 DRY = ((4, 7, 3_000, 4), (3, 9, 2_000, 3))
-# Output of a process at its end and during the run (tests/cuda/test_copy_kernels.py).
+# Texts that a process of tests/cuda/test_copy_kernels.py prints at its end and during the run.
 EQUAL, SO_FAR = "copies equal NumPy", "so far"
 
 

@@ -59,7 +59,8 @@ class Run:
         """Run all steps. Return the exit status, which is 0 if all succeeded."""
         (self.work / "logs").mkdir(parents=True, exist_ok=True)
         self.out.mkdir(parents=True, exist_ok=True)
-        # `timeout` and a closing shell send these signals before they kill: write the results then
+        # `timeout` and a closing shell send one of these signals before they kill the process. The
+        # signal stops the steps, so that the results are still written.
         before = [(s, signal.signal(s, _stop)) for s in (signal.SIGTERM, signal.SIGHUP)]
         try:
             self.keep()

@@ -16,7 +16,9 @@ from pathlib import Path
 
 from .lines import DEAD, read
 
-_NONE_LEFT = 5  # pytest's status if no test is left, as after a crash in the last test
+# Exit status of pytest if no test is left, as after a crash in the last test.
+_NONE_LEFT = 5
+
 # The step gives up after this number of crashed processes.
 _MOST = 12
 

@@ -134,7 +134,8 @@ def _ratio(case: dict[str, Any], peer: str) -> str:
     return f"{case['ratio'][peer]:.2f}" if peer in case["ratio"] else tables.NO_FIGURE
 
 
-# Inches: the height of a case, the heights above and below the axes, the width; _LEFT is a share.
+# Heights in inches: of a case, above the axes, below the axes. Then the plot's width in inches, and
+# the share of the width that is left of the axes.
 _ROW, _ABOVE, _BELOW, _WIDTH, _LEFT = 0.24, 0.95, 0.55, 8.6, 0.31
 
 

@@ -176,8 +176,8 @@ def _names(text: str) -> set[str]:
 def backward(name: str, text: str, of: str = "x") -> Call:
     """Return a call that computes the derivatives of `text` for the operands `of`. The forward pass
     is part of the setup."""
-    # the gradient is not constant and not the result: derivatives of softmax and norms would be
-    # zero
+    # The incoming gradient `g` is neither constant nor equal to the result, because the derivatives
+    # of softmax and of norms would then be zero.
     return Call(
         f"backward of {name}",
         f"torch.autograd.grad(r, [{of}], g, retain_graph=True)",

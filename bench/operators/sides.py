@@ -17,13 +17,13 @@ from .calls import Case
 Side = Callable[[], Any]
 
 THREADS = 2
-# If PyTorch's call takes fewer seconds, it is measured with the number of threads that is fastest.
+# If PyTorch's call is shorter than this, it is measured with the number of threads that is fastest.
 SHORT_S = 1e-3
 # Maximum number of rounds, minimum number for slow calls, and seconds for all rounds.
 ROUNDS, LEAST_ROUNDS, LIMIT_S = 21, 5, 0.4
-# If one call of each library takes more seconds in total, each is called only three times.
+# If one call of each library takes longer than this in total, each is called only three times.
 LONG_S = 0.4
-# NumPy is not measured if one call takes more seconds.
+# NumPy is not measured if one call takes longer than this number of seconds.
 NUMPY_S = 0.3
 # Tolerances by dtype, relative to each element and to the largest element of the result.
 RTOL = {
@@ -190,8 +190,8 @@ def measure(
 def _numpy_side(
     case: Case, arrays: Mapping[str, Any], theirs: Built, expected: Any
 ) -> tuple[Built | None, str]:
-    """Return NumPy's call, or the reason why it is not measured. Its result is compared with
-    PyTorch's, unless the case has an expression for the comparison."""
+    """Return NumPy's call, or the reason why it is not measured. NumPy's result is compared with
+    PyTorch's, unless the case has `agree` because its results are not determined."""
     if not case.call.numpy:
         return None, "it has no such function"
     try:
@@ -241,7 +241,7 @@ def _timed(side: Side) -> tuple[Any, float]:
 
 
 def _samples(sides: list[Side], rounds: int | None, all_s: float) -> list[timing.Sample]:
-    """Time the calls alternately. all_s: the seconds that one call of each side takes in total."""
+    """Time the calls alternately. all_s: the sum of the times of one call of each side."""
     if all_s > LONG_S:
         return timing.alternate(sides, min(rounds or 3, 3), counts=[1] * len(sides))
     if rounds is not None:

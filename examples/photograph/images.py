@@ -13,7 +13,7 @@ from gputensor.cli.output import Refusal
 from gputensor.runtime import files
 
 _DEFAULT = "mpl-data/sample_data/grace_hopper.jpg"
-# Memory of all intermediate results of the demonstration and of two peers, per byte of the batch.
+# For each byte of the batch, the bytes that all intermediate results need, ours and two peers'.
 _BYTES_PER_BATCH_BYTE = 100
 
 

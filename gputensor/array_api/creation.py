@@ -101,8 +101,8 @@ def linspace(
 
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
-    """Return coordinates of a grid, one tensor for each vector, which varies along its own
-    dimension."""
+    """Return the coordinates of a grid: one tensor for each vector. It repeats the vector along all
+    dimensions except the vector's own."""
     return gt.meshgrid(*arrays, indexing=indexing) if arrays else ()
 
 

@@ -164,7 +164,8 @@ def _setting() -> Finding:
 
 
 def _chosen() -> tuple[Any, str]:
-    """Return the CUDA runtime of this process, and the reason why it is not available."""
+    """Return the CUDA runtime of this process, or None, and the reason why CUDA is not available,
+    or ""."""
     from gputensor import runtime
     from gputensor.core.errors import GpuTensorError
 

@@ -13,8 +13,8 @@ _LIBRARY = "libcuda.so.1"
 
 
 class Driver(NamedTuple):
-    """CUDA version as (major, minor) and device count. reason: why the driver cannot be used, or
-    None."""
+    """The NVIDIA driver. version: the CUDA version as (major, minor). reason: why the driver cannot
+    be used, or None."""
 
     version: tuple[int, int] | None
     device_count: int

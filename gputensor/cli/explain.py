@@ -242,7 +242,8 @@ def _fuse(arguments: Any) -> int:
             arguments, "Chains of gt.fuse", chain.draw(code, data), chain.steps(data)
         )  # fmt: skip
     if arguments.json:
-        del data["replays"], data["why_not"]  # they are about functions; this is a line of code
+        # These keys describe repeated calls of a function, but `code` is a line of code.
+        del data["replays"], data["why_not"]
         print_json({"code": code} | data)
         return FINE
     print("\n".join(found.lines()))

@@ -67,7 +67,8 @@ class Row:
             if isinstance(a, ast.Attribute) and isinstance(a.value, ast.Name)
             and a.value.id == "native"
         ]  # fmt: skip
-        # the list also has rules of other files, whose names equal no class name here
+        # This list also contains rules that other files define. `_lines` drops them, because no
+        # class of this file has such a name.
         self.nodes: list[str] = [a.id for a in call.args if isinstance(a, ast.Name)]
 
 

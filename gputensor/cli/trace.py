@@ -1,5 +1,5 @@
-"""`gputensor trace CODE`: print the dispatcher's hops for a line of Python in PyTorch's format, or
-draw them."""
+"""`gputensor trace CODE`: run a line of Python, and print the dispatcher's hops in PyTorch's
+format or draw them."""
 
 from __future__ import annotations
 

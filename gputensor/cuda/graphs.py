@@ -56,8 +56,8 @@ class CUDAGraph:
         self._replay: Any = None
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
-        """Record all work queued on the current stream from now on. It may not be the default
-        stream.
+        """Record all work queued on the current stream from now on. The current stream must not be
+        the default stream.
 
         Args:
             pool: the handle of a memory pool shared with graphs that are replayed in the order of
@@ -268,7 +268,8 @@ def _abandon(of: CUDAGraph) -> None:
 
 
 def _run_recorded(reason: str) -> None:
-    """Run work recorded by `gt.fuse` before a capture's begin or end."""
+    """Run the work that `gt.fuse` has recorded. This must happen before a capture begins or
+    ends."""
     recorder = current_recorder.get()
     if recorder is not None:
         recorder.run(reason)

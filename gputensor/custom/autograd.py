@@ -252,13 +252,14 @@ def _plain_recorder(table: Table, formula: Formula | None) -> Callable[[int, tup
         finally:
             _state.set(state)
         # `custom_op` rejects results that are arguments, but a Library's kernel may return an
-        # argument. If there is only one operand, it has autograd data, so the test of `_autograd`
-        # covers it.
+        # argument. A single operand needs no test by identity: it has autograd data, so the test of
+        # `_autograd` below detects it.
         is_input = has_several and any([result is args[n] for n in places])
         if result._autograd is None and not is_input and not context._not_differentiable:
-            # `_wrap` does the same in this simple case.
+            # `_wrap` would do the same in this simple case. A result of an integer dtype gets no
+            # history, so it is not yet among the node's outputs.
             result = variable.set_history(result, node)
-            if not node.outputs:  # The result is an integer.
+            if not node.outputs:
                 add_output(node, result)
         else:
             result = _wrap(context, result, [args[n] for n in places if args[n] is not None], node)

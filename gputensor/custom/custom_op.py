@@ -1,4 +1,4 @@
-"""`gt.library.custom_op`: defines an operator by Python functions: kernels, shapes, a derivative.
+"""`gt.library.custom_op` defines an operator by Python functions for kernels, shapes and gradients.
 
     @gt.library.custom_op("mylib::scale", mutates_args=())
     def scale(x: Tensor, by: float = 2.0) -> Tensor:

@@ -230,7 +230,7 @@ class Library:
             warning = errors.kernel_overridden(operator, key, stack[0].site, site)
             try:
                 warnings.warn(warning, stacklevel=3)
-            except errors.OverrideWarning:  # if warnings are errors, nothing may have changed
+            except errors.OverrideWarning:  # warnings are errors: undo the registration
                 handle.remove()
                 raise
         return handle

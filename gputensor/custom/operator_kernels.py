@@ -27,8 +27,8 @@ Maker = Callable[[Table, int], Function]
 
 
 def backend(choose: Callable[[], Function], site: str) -> Maker:
-    """Return the kernel maker for a backend's key. choose: returns the function to call. It is
-    called when a slot of a dispatch table is computed."""
+    """Return the kernel maker for a backend's key. choose: returns the function that the kernel
+    calls. `choose` is called when a slot of a dispatch table is computed."""
 
     def make(table: Table, key_set: int) -> Function:
         operator, signature, function = table.operator, table.signature, choose()

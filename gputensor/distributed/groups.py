@@ -37,10 +37,11 @@ class ProcessGroup:
         self.ranks: tuple[int, ...] = ranks
         self.timeout_s: float = timeout_s
         self.comm: Any = comm
-        self.nccl: Any = None  # Set by the first collective between GPUs.
-        self.is_open: bool = True  # False after the group is destroyed.
-        # Collectives whose data transfer has not started. See Note [A record first] in
-        # distributed/records.py.
+        # nccl: the communicator, which the first collective between GPUs makes. is_open: False
+        # after the group is destroyed. queue: the collectives whose data transfer has not started;
+        # see Note [A record first] in distributed/records.py.
+        self.nccl: Any = None
+        self.is_open: bool = True
         self.queue: deque[Any] = deque()
         self.advancing: threading.Lock = threading.Lock()
         self._rank: int = comm.rank
@@ -79,9 +80,11 @@ class _World:
     """The state of all groups in this process. `world` is its only instance."""
 
     def __init__(self) -> None:
-        self.mpi: Any = None  # The module mpi4py.MPI.
-        self.control: Any = None  # The communicator of messages without users' data.
-        self.base: Any = None  # The communicator from which groups are made.
+        # mpi: the module mpi4py.MPI. control: the communicator for messages without users' data.
+        # base: the communicator from which groups are made.
+        self.mpi: Any = None
+        self.control: Any = None
+        self.base: Any = None
         self.groups: dict[str, ProcessGroup] = {}
         self.made = 0  # the number of groups that were made; it names the next group
         self.gone: set[int] = set()

@@ -114,11 +114,14 @@ class Agreement:
     def __init__(self, op: str, group: ProcessGroup, what: str, plan: Plan) -> None:
         self.op, self.group, self.what, self.plan = op, group, what, plan
         self.sent, self.room = buffers(what, group.size())
-        self.record: Any = None  # A function that tests if all records have arrived.
-        # The test and the splits, if the splits are sent separately.
+        # record: a function that tests if all records have arrived. counts: if the splits are sent
+        # separately, such a function for the splits, and the splits.
+        self.record: Any = None
         self.counts: tuple[Any, Array] | None = None
-        self.is_settled = False  # True if nothing is left to start.
-        self.data: Any = None  # A function that tests if the data has arrived.
+        # is_settled: True if nothing is left to start. data: a function that tests if the data has
+        # arrived.
+        self.is_settled = False
+        self.data: Any = None
         self.error: errors.GpuTensorError | None = None
 
     def go_on(self) -> bool:
@@ -268,7 +271,7 @@ _SAYS = 2  # tag of these messages
 
 @cache
 def is_detailed() -> bool:
-    """True if all ranks exchange descriptions of each call before it.
+    """True if all ranks exchange a description of each call before they execute the call.
 
     A timeout then names the ranks that did not make the call. The mode costs one message to and
     from each rank for each call."""

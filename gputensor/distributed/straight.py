@@ -247,8 +247,8 @@ def all_gather(
 
 
 def _is_known(table: Table, key: Any, x: Tensor, group: ProcessGroup) -> bool:
-    """Return True if a short cut exists or cannot exist. None can exist for dtypes of kind V,
-    because their arrays have no buffer."""
+    """Return True if a short cut exists or cannot exist. For example, dtypes of kind V have no
+    short cuts, because their arrays have no buffer."""
     g = x._geometry
     has_none = x._device is not CPU or not g.is_contiguous or g.dtype.np.kind == "V"
     return key in table.short or has_none or group.backend == "nccl" or records.is_detailed()

@@ -1,4 +1,4 @@
-"""Running NCCL collectives, and a thread that ends all processes if a collective hangs.
+"""The list of NCCL collectives in progress, and a thread that ends all processes if one hangs.
 
 A collective between GPUs blocks a stream, not the host. If a rank is lost, the host could wait
 inside the driver for that stream for ever. So a thread polls the events of running collectives.
@@ -23,7 +23,8 @@ from .groups import ProcessGroup, Timeout, seconds, world
 from .work import Work, _GRACE_S, _broken, end_all, wait_until
 
 _LOOK_S = 0.05
-# Running collectives, in the order of their start. The list keeps alive the memory that NCCL uses.
+# The collectives in progress, in the order of their start. This list also keeps the memory alive
+# that NCCL uses.
 _pending: list[OnStream] = []
 _lock = threading.Lock()
 _wake = threading.Event()

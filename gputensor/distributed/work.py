@@ -23,7 +23,8 @@ _LOOK_S = 0.05
 _GRACE_S = 2.0
 
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
-# Called while waiting; distributed/records.py sets it. Other ranks may need progress of this rank.
+# `wait_until` calls this function while it waits, because other ranks may wait for progress of this
+# rank's other collectives. distributed/records.py sets it.
 meanwhile: Callable[[], None] = lambda: None  # noqa: E731
 
 
@@ -93,8 +94,9 @@ class Work:
     ) -> None:  # fmt: skip
         self._op, self._group, self._finish = op, group, finish
         self._test: Callable[[], bool] | None = test
-        self._held: Any = held  # Tensors and arrays whose memory MPI uses.
-        # The tensors that a Future of this Work gives.
+        # _held: tensors and arrays whose memory MPI uses. _results: the tensors that a Future of
+        # this Work returns.
+        self._held: Any = held
         self._results: list[Any] = []
         if test is not None:
             _under_way.add(self)
@@ -249,8 +251,8 @@ def _raising(error: errors.GpuTensorError) -> Callable[[], bool]:
     return test
 
 
-# Works that operators started, by id of the tensor's storage, until another call waits for them.
-# They are stored here because operators return only tensors.
+# Id of a tensor's storage -> the Works that operators have started on it and for which no call has
+# waited yet. They are stored here because operators return only tensors.
 _started: dict[int, list[Work]] = {}
 
 

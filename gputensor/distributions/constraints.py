@@ -168,7 +168,7 @@ class _OneHot(Constraint):
 
 class _Real(Constraint):
     def check(self, value: Tensor) -> Tensor:
-        return value == value  # this is false only for NaN
+        return value == value  # only NaN differs from itself
 
 
 class interval(Constraint):

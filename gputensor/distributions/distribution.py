@@ -206,7 +206,7 @@ class Distribution:
         """Return an uninitialized tensor for samples, with dtype and device of `like`."""
         return like.new_empty(self._extended_shape(sample_shape))
 
-    # Subclasses define these for a value that has been checked.
+    # Subclasses define these methods. `value` has already been checked.
 
     def _log_prob(self, value: Tensor) -> Tensor:
         raise absent(self, "log_prob")

@@ -32,8 +32,8 @@ _found: dict[tuple[type, type], Divergence | None] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[F_], F_]:
-    """Return a decorator that registers a function as the kl_divergence(p, q) of two classes.
-    Subclasses use it, too."""
+    """Return a decorator that registers a function as the kl_divergence(p, q) of two classes. The
+    function is also used for their subclasses."""
     for arg, kind in (("type_p", type_p), ("type_q", type_q)):
         if not isinstance(kind, type):
             raise errors.wrong_type("register_kl", arg, "be a class of distributions", kind)

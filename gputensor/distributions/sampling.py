@@ -58,7 +58,8 @@ def _log_gamma_slope(log_x: Tensor, a: Tensor) -> Tensor:
         term = term * -small / n
         first, second = first + term / (a + n), second + term / (a + n).square()
     by_series = -small.exp() * (first * (log_x - digamma(a)) - second)
-    # for larger x: a difference quotient of fourth order of P or of 1 - P, whichever is smaller
+    # For larger x: a difference quotient of fourth order. It is computed from P or from 1 - P,
+    # whichever is smaller.
     large = x.clamp(min=1.0)
     step = 1e-3 * a.clamp(max=1.0) * a.clamp(min=1.0).sqrt()
 

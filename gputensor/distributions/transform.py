@@ -124,8 +124,8 @@ class Transform:
 
 
 class Composite(Transform):
-    """Base of transforms whose domain and codomain depend on the instance. `_region` returns each
-    of them."""
+    """Base of transforms whose domain and codomain depend on the instance. `_region(name)` returns
+    the one that is named."""
 
     domain: Any = constraints.dependent_property(lambda self: self._region("domain"))
     codomain: Any = constraints.dependent_property(lambda self: self._region("codomain"))

@@ -108,7 +108,7 @@ class _Owner:
         self.deleter: Any = None
 
     def consume(self, capsule: Any, name: bytes, deleter: int | None) -> None:
-        """Take ownership of the struct: from now on this object releases it, and not the
+        """Take ownership of the struct: from now on this object releases it, instead of the
         capsule."""
         call = Deleter(deleter) if deleter else None
         set_name(capsule, USED[name])

@@ -163,7 +163,8 @@ def described(op: str, arg: str, x: Any, library: str | None = None) -> ForeignA
     """
     library = library_of(x) if library is None else library
     if library == "gputensor":
-        expose(x._get_storage())  # from now on, code may write to its memory without an operator
+        # from now on, code may write to the tensor's memory without calling an operator
+        expose(x._get_storage())
         return _of_tensor(op, arg, x, x)
     if library == "numpy":
         found = _of_numpy(x)

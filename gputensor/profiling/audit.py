@@ -159,8 +159,9 @@ class audit_copies:
         return f"{columns(lines, left=4)}\n{total}"
 
 
-# Operator that may copy -> a function of the running operators (the path), which returns True if a
-# copy is made. The operator that materialises a lazy conjugate is one that copies.
+# Operator that may copy -> a function that returns True if it copies. The function's argument is
+# the path, which lists the running operators. For example, conj_physical_out copies if copy_ calls
+# it, because it then materialises a lazy conjugate.
 _COPYING: dict[Operator, Callable[[tuple[Operator, ...]], bool]] = {
     _operators.copy_: lambda path: True,
     _operators.flip: lambda path: True,

@@ -30,11 +30,14 @@ __all__ = [
 if TYPE_CHECKING:
     import zipfile
 
-_ROOT = "archive"  # the folder in the archive, as in PyTorch's files without a name
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date: equal content gives equal files
-_ALIGNED = 64  # storages begin at multiples of this number of bytes, so that they can be mapped
-_PADDING = b"FB"  # the kind of the extra field with which PyTorch pads zip entries
-# the number of bytes before an entry's name, and of additional bytes for sizes above 4 GiB
+# _ROOT: PyTorch's name for the folder in an archive without a name. _EPOCH: a fixed date, so that
+# equal content gives equal files. _ALIGNED: storages begin at multiples of this number of bytes, so
+# that they can be mapped. _PADDING: the kind of the extra field by which PyTorch pads zip entries.
+# _LOCAL_HEADER: bytes before an entry's name. _ZIP64_EXTRA: further bytes for sizes above 4 GiB.
+_ROOT = "archive"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_ALIGNED = 64
+_PADDING = b"FB"
 _LOCAL_HEADER, _ZIP64_EXTRA = 30, 20
 _SAFETENSORS = ".safetensors"
 

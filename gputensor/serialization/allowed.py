@@ -27,7 +27,7 @@ def has(kind: Any) -> bool:
 
 
 def _named(op: str, entry: Any) -> tuple[str, Any]:
-    """Convert an entry, an object or a pair (object, full name), to ("module name", object)."""
+    """Return ("module name", object) for an entry: an object, or a pair (object, full name)."""
     found, full = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, None)
     if not callable(found) or not isinstance(full, (str, type(None))):
         rule = "have classes and functions, or pairs (class, full name)"

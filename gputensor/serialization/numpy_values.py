@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-_CLASS = "numpy.ndarray"  # used instead of the class, because a file must not call the class itself
-# booleans, numbers and strings of fixed width; no objects
+# A pickle that names the class gets this text instead, because it must not call the class itself.
+_CLASS = "numpy.ndarray"
+# The dtypes of booleans, numbers and strings of fixed width, but not of objects.
 _TYPE = re.compile(r"[biufcSU]\d{1,9}")
 
 

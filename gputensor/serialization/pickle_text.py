@@ -48,10 +48,13 @@ class Writer:
         self._takes_any = takes_any
         self.storages: list[Storage] = []
         self._out = bytearray(b"\x80\x02")
-        self._numbers: dict[int, int] = {}  # id of a storage -> its number
-        self._types: dict[int, str | None] = {}  # the class of each storage; None for bytes
-        self._memo: dict[int, int] = {}  # id of a tensor or object -> its number
-        self._alive: list[Any] = []  # keeps the objects alive, so that their ids stay in use
+        # By the id of a storage: its number, and its class or None for bytes.
+        self._numbers: dict[int, int] = {}
+        self._types: dict[int, str | None] = {}
+        # By the id of a tensor or object: its number. `_alive` keeps the objects alive, so that
+        # their ids stay in use.
+        self._memo: dict[int, int] = {}
+        self._alive: list[Any] = []
         self._open: set[int] = set()
         self._kinds: dict[type, Callable[[Any], None]] = {
             type(None): lambda _: self._add(b"N"),

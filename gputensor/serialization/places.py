@@ -21,15 +21,17 @@ from .unpickle import Damaged
 if TYPE_CHECKING:
     import zipfile
 
-_ALIGNED = 64  # the alignment in bytes that loops and kernels assume of storages
-_LOCAL_HEADER = 30  # bytes of a zip entry before its name
+# _ALIGNED: the alignment in bytes that loops and kernels assume for storages. _LOCAL_HEADER: the
+# number of bytes of a zip entry before its name.
+_ALIGNED = 64
+_LOCAL_HEADER = 30
 
 
 class Places:
     """Reads storages and moves them to the devices that `map_location` gives, as for `gt.load`."""
 
     def __init__(self, map_location: Any) -> None:
-        # a device is callable, too: it decorates functions
+        # a device is callable, too, because it can be used as a decorator
         is_function = callable(map_location) and not isinstance(map_location, device)
         self._moved = map_location if is_function else None
         self._map = None if is_function else map_location

@@ -223,8 +223,8 @@ def is_legacy(head: bytes) -> bool:
 
 
 def load_legacy(file: IO[bytes], places: Places) -> Any:
-    """Read the consecutive pickles magic number, protocol, machine, value and storage keys, then
-    the size and the bytes of each storage."""
+    """Read five consecutive pickles (the magic number, the protocol, the machine, the value and the
+    storages' keys), then the size and the bytes of each storage."""
     data = file.read()
     at = 0
     head: list[Any] = []

@@ -148,7 +148,7 @@ class FlopCounterMode(DispatchMode):
         self._within.append(self._names.get(id(module), type(module).__name__))
 
     def _after(self, module: Module, args: Any, result: Any) -> None:
-        """Remove the module from the running modules. Its backward is counted for it, too."""
+        """Remove the module from the running modules. Hooks add it again during its backward."""
         name = self._within.pop()
         for x in [result] if isinstance(result, Tensor) else ():
             if x.grad_fn is not None:

@@ -127,7 +127,7 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Make work that is submitted from now on run after the work before `event`."""
+        """Make all later work of this stream wait until the work before `event` has run."""
         event.wait(self)
 
 

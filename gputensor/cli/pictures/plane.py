@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-# the maximum number of characters in a line, of cells in a line, of cells of a long dimension
+# The maximum numbers of characters in a line, cells in a line, and cells of a long dimension.
 _CHARACTERS, _CELLS, _SHOWN = 45, 11, 8
 # Kernels that load a whole unit before they store it. All others copy element by element.
 UNITS = {"TILE": "tile", "PACK": "box", "SKINNY": "thread"}
 
-Place = tuple[int, int]  # indices along x and y; column and row on a side
+# The indices of an element along x and y, or the column and the row of a cell on a side.
+Place = tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)

@@ -33,7 +33,9 @@ from ..watchdog import OnStream, watching
 from ..work import Work, _broken, wait_until
 
 _UNIQUE_ID_BYTES = 128  # Source: nccl.h, NCCL_UNIQUE_ID_BYTES.
-_local = threading.local()  # batch: the calls within a block of `coalesced`.
+
+# The attribute `batch` has the calls of the current block of `coalesced`.
+_local = threading.local()
 
 
 def unavailable_reason() -> str | None:

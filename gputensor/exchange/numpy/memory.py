@@ -23,7 +23,8 @@ def by_numpy(
 
     def lent(x: Any) -> Any:
         if isinstance(x, Tensor):
-            array = export.array(calls.detach(x))  # `check` has excluded that a gradient is lost
+            # no gradient is lost, because `check` has rejected tensors that need one
+            array = export.array(calls.detach(x))
             seen[id(array)] = array, x
             return array
         if isinstance(x, dtypes.dtype):

@@ -173,13 +173,16 @@ class Call:
     """A call of our function for one form of NumPy call: the number of positional arguments and the
     keywords. One object serves all calls of this form."""
 
+    # order: the position of each of our arguments among NumPy's; None if the orders are equal.
+    # absent: the positions of NumPy's arguments that our function lacks. dtype: the position of the
+    # dtype argument. first: the number of positional arguments. names: those of all others.
     target: Callable[..., Any]
-    order: list[int] | None  # for each of our arguments, its position among NumPy's; None: as is
-    absent: list[int]  # positions of NumPy's arguments that our function lacks
-    dtype: int | None  # the position of the dtype argument, or None
+    order: list[int] | None
+    absent: list[int]
+    dtype: int | None
     needs_dtype: bool
-    first: int  # the number of positional arguments
-    names: list[str]  # the names of the other arguments
+    first: int
+    names: list[str]
 
     def __call__(self, given: list[Any]) -> Any:
         """Call our function. Raises: KeyError for an argument value that it does not support."""

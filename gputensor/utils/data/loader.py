@@ -352,7 +352,7 @@ def _end(
 ) -> None:
     for x in requests:
         x.put(None)
-    # a worker that is blocked while writing to the queue does not read the request to end
+    # A worker that is blocked while it writes to the queue never reads the None, so terminate it.
     for process in processes:
         process.join(0.2)
         if process.is_alive():

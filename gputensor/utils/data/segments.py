@@ -96,9 +96,9 @@ class _Segment:
             os.close(self.descriptor)
 
 
-# In a worker: unused segments, segments that the main process has, and segments by storage.
+# These tables are used in a worker: unused segments, segments that the main process has, and
+# segments by storage. `_sent` lists a segment once for each time that it was sent and not returned.
 _spare: list[_Segment] = []
-# a segment is listed once for each time that it was sent and not yet returned
 _sent: dict[int, list[_Segment]] = {}
 _segments: weakref.WeakKeyDictionary[Storage, _Segment] = weakref.WeakKeyDictionary()
 _received = threading.local()  # .storages: the storages of the batch that this thread unpickles

@@ -106,7 +106,7 @@ class Requests:
 
 def _next_request(requests: Any, parent: int, channel: Any) -> Any:
     """Return the next request, or None if the worker must end, for example because the main process
-    has."""
+    has ended."""
     while not requests.poll(LOOK_AFTER):
         segments.take_back(channel)
         if os.getppid() != parent:
