@@ -141,7 +141,7 @@ def _longest_to_full(page: Path) -> Any:
     return pytest.param(page, marks=pytest.mark.full) if page.stem == "cuda_graphs" else page
 
 
-@pytest.mark.parametrize("page", map(_longest_to_full, PAGES), ids=NAMES)
+@pytest.mark.parametrize("page", [_longest_to_full(p) for p in PAGES], ids=NAMES)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPUTENSOR_CUDA", os.environ.get("GPUTENSOR_CUDA", "auto"))
