@@ -67,7 +67,7 @@ def _is_flipped(pair: Pair) -> bool:
 
 def _gputensor(case: Case, pair: Pair) -> Side:
     """Return `copy_` of tensors, or gt.layout.copy of arrays if a stride is negative, because
-    tensors have no negative strides."""
+    tensors have no negative strides. On a GPU without CuPy, return `copy_` of a flipped tensor."""
     if _is_flipped(pair):
         if pair.place.device == "cpu":
             to, view = pair.views("numpy")

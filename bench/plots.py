@@ -80,7 +80,8 @@ def save(figure: Any, path: Path) -> None:
 def _rows(
     data: dict[str, Any],
 ) -> tuple[dict[str, tuple[float, str]], list[tuple[float, str]]]:
-    """Return case -> (line, label), and (line, text) for the heading of each kind."""
+    """Return a dict from a case to the (y, label) of its row, and a list of (y, text) for the
+    headings of the kinds of copies."""
     rows, heads, line = {}, [], 0.0
     for kind, cases in copies.groups(data).items():
         heads.append((line, tables.heading(data, kind)))

@@ -260,7 +260,8 @@ def exports(source: Path = paths.PACKAGE / "__init__.py") -> list[tuple[str, str
 
 
 def _later() -> list[str]:
-    """Return lines with the lazy names of all modules except gt, by module."""
+    """Return the source lines of the dict LATER: one entry for each module that has lazy names,
+    except gt itself."""
     lines = []
     for source in sorted(paths.PACKAGE.rglob("*.py")):
         if "lazy.attributes(globals())" in source.read_text(encoding="utf-8"):

@@ -309,8 +309,9 @@ class _Overloads:
         return [" or ".join(tests)] if tests else []
 
     def _filled(self, op: Op) -> dict[str, str]:
-        """Return expressions for arguments that are not parameters, and for arguments whose
-        parameter has another default than the overload."""
+        """Return a dict from arguments of the overload to expressions that the call passes. It has
+        the arguments that the Python function has no parameter for, and those with another default
+        than their parameter."""
         found = {}
         for a in op.arguments:
             taken = self.argument(op, a.name)

@@ -79,8 +79,9 @@ def autograd_not_implemented(table: Table, key_set: int) -> Callable[..., Any]:
             _warn_in_backward(operator, inputs, result, untouched)
         return result
 
-    # The most frequent numbers of arguments have their own code, because all users' operators
-    # without a derivative run it (0.8x the time of a call, bench/dispatch.py).
+    # Operators that take one or two tensors have kernels of their own, because every call of a
+    # user's operator without a derivative runs one. Such a call takes 0.8x the time
+    # (bench/dispatch.py).
     def unrecorded_one(key_set: int, x: Any) -> Any:
         try:
             is_plain = x._autograd is None

@@ -39,8 +39,8 @@ from ..core import lazy
 
 # Held during every definition, registration and load.
 lock = threading.RLock()
-# Held across a fork, so that the fork waits for the loads of other threads: the child process could
-# never finish them.
+# Also held across a fork, so that no other thread is in the middle of a load: the child process has
+# no thread that could finish it.
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _PACKAGE = __name__.partition(".")[0]
 _GENERATED = f"{_PACKAGE}._generated"

@@ -286,8 +286,9 @@ def _to_multivariate_normal(p: Any, q: Any) -> Any:
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
 @register_kl(MultivariateNormal, LowRankMultivariateNormal)
 def _to_low_rank(p: Any, q: Any) -> Any:
-    # The covariance of p is the sum of R R^T over its roots R. Each root adds the trace of
-    # (D^-1 - A^T A) R R^T.
+    # `_roots(p)` gives matrices R; the covariance of p is the sum of R R^T. The trace of
+    # (covariance of q)^-1 (covariance of p) is the sum of the traces of (D^-1 - A^T A) R R^T, with
+    # D = diag(q.cov_diag) and A = q.whitened_factor().
     _same_events(p, q)
     scale, factor = q._unbroadcasted_cov_diag.rsqrt().unsqueeze(-1), q.whitened_factor()
     trace = sum(_trace(scale * root) - _trace(factor @ root) for root in _roots(p))

@@ -44,7 +44,7 @@ unrecorded: list[Callable[[Tensor], None]] = []
 def run_chain(
     chain: Chain, inputs: list[Tensor], outputs: list[Tensor], scalars: list[Any], reason: str
 ) -> None:
-    """Compute the chain's stores."""
+    """Run the chain and write its results to `outputs`."""
     for told in watchers:
         told(chain, reason)
     prepared(chain)(inputs, outputs, scalars)

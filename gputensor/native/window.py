@@ -44,7 +44,8 @@ def _window(
 
 
 def _cosines(*factors: float) -> Shape:
-    """Return a function of positions and last that computes the sum of factors[k] cos(2 pi k x)."""
+    """Return a function `shape(places, last)` that computes the sum of factors[k] cos(2 pi k x),
+    where x = places / last."""
 
     def shape(places: Tensor, last: float) -> Tensor:
         turns = [math.tau * k / last for k in range(1, len(factors))]

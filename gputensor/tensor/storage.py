@@ -303,7 +303,8 @@ on_exposure: list[Callable[[Storage], None]] = []
 
 
 def about_to_write(storage: Storage) -> None:
-    """Report that the bytes are about to be written to once, without an operator."""
+    """Report that other code than an operator now writes to the bytes, this one time. `expose` is
+    for code that may write at any later time."""
     for told in on_exposure:
         told(storage)
 

@@ -35,7 +35,7 @@ def forest(hops: list[dict[str, Any]]) -> list[Node]:
 
 
 def reached(hop: dict[str, Any]) -> dict[str, str]:
-    """Return the slot whose kernel the hop reached."""
+    """Return the slot (a dispatch key and its kernel) at which the dispatcher stopped."""
     found = [slot for slot in hop["slots"] if slot["key"] == hop["key"]]
     return found[0] if found else {"kernel": "", "label": "no key has a kernel"}
 

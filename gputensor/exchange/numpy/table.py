@@ -175,7 +175,8 @@ class Call:
 
     # order: the position of each of our arguments among NumPy's; None if the orders are equal.
     # absent: the positions of NumPy's arguments that our function lacks. dtype: the position of the
-    # dtype argument. first: the number of positional arguments. names: those of all others.
+    # dtype argument. first: how many arguments our function takes by position. names: the keywords
+    # for the arguments that follow.
     target: Callable[..., Any]
     order: list[int] | None
     absent: list[int]

@@ -139,8 +139,9 @@ def faces() -> frozenset[str]:
 def reduction(
     family: str, name: str, given: dtype, out: dtype, otherwise: Loop, number: float = 0.0
 ) -> Loop | None:
-    """Return the compiled reduction `(array, axes, None, out, keepdims)` of an operator and dtypes,
-    or None. given, out: the dtypes of `array` and `out`. otherwise: the loop that runs if the
+    """Return the compiled reduction of an operator for these dtypes, or None. It is called as
+    `(array, axes, None, out, keepdims)`. given: the dtype of the array. out: the dtype of the
+    result. otherwise: the loop that runs if the
     compiled one declines a call, as in `bind`. number: a parameter of some operators."""
     library = choice().library
     if library is None:

@@ -151,8 +151,8 @@ class Lists(launch.Queued):
     def __call__(
         self, device_index: int, tuples: Sequence[tuple[int, Sequence[int]]], scalars: Sequence[Any]
     ) -> None:
-        """Launch the chain. tuples: the number of elements of each tuple, and the addresses of its
-        tensors."""
+        """Launch the chain on tuples of tensors. tuples: for each tuple, the number of elements
+        that the chain computes, and the addresses of the tensors."""
         values = [numbers.EMPTY] * self.n_values
         for slot, source, packer in self.packing:
             values[slot] = packer(scalars[~source])

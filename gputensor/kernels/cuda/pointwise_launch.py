@@ -262,7 +262,7 @@ def _one(family: str, op: str, layout: Any, shape: Sizes, strides: list[Any]) ->
 def _computed(
     family: str, op: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
 ) -> tuple[str, str]:
-    """Return layout and type of the entry for an operator that computes."""
+    """Return the layout and the scalar type of the kernel for an operator that computes."""
     result = bool_ if family == "comparison" else common
     same = dtypes[0] is result and all(d is common for d in dtypes[1:])
     if same and variants.has_contiguous(family, op, common) and _is_dense(dtypes, shape, strides):
@@ -273,7 +273,8 @@ def _computed(
 def _moved(
     family: str, common: dtype, dtypes: tuple[dtype, ...], shape: Sizes, strides: list[Any]
 ) -> tuple[str, str]:
-    """Return layout and type of the entry for an operator that only moves or casts elements."""
+    """Return the layout and the scalar type of the kernel for an operator that only moves or casts
+    elements."""
     values = dtypes[:1] + dtypes[2:] if family == "where" else dtypes
     if family == "where":
         assert dtypes[1].itemsize == 1 or strides[1] is None, dtypes
