@@ -141,8 +141,8 @@ def reduction(
 ) -> Loop | None:
     """Return the compiled reduction of an operator for these dtypes, or None. It is called as
     `(array, axes, None, out, keepdims)`. given: the dtype of the array. out: the dtype of the
-    result. otherwise: the loop that runs if the
-    compiled one declines a call, as in `bind`. number: a parameter of some operators."""
+    result. otherwise: the loop that runs if the compiled one declines a call, as in `bind`. number:
+    a parameter of some operators."""
     library = choice().library
     if library is None:
         return None
