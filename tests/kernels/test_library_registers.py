@@ -7,17 +7,15 @@ took ten times as long after a chain.
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-import build_library
 import gputensor as gt
 from gputensor.kernels.compiled import library
+
+from ..harness import shims
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None or platform.machine() != "x86_64",
@@ -44,17 +42,7 @@ UPPER = 1 << 2 | 1 << 6
 
 @pytest.fixture(scope="module")
 def registers(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    if "LD_PRELOAD" in os.environ:
-        pytest.skip("a sanitizer calls functions of its own after each loop")
-    made = tmp_path_factory.mktemp("registers") / "registers.so"
-    source = Path(f"{made}.c")
-    source.write_text(SOURCE)
-    command = [build_library.compiler()[0], "-x", "c", "-O2", "-fPIC", "-shared"]
-    try:
-        subprocess.run([*command, str(source), "-o", str(made)], check=True)
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
-    shim = ctypes.CDLL(str(made))
+    shim = ctypes.CDLL(str(shims.built(SOURCE, tmp_path_factory.mktemp("registers"))))
     shim.use()
     if not shim.in_use() & UPPER:
         pytest.skip("this processor does not report the registers in use")

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-import build_library
 from gputensor.kernels.compiled import library
+
+from ..harness import shims
 
 ROOT = Path(__file__).parents[2]
 
@@ -300,15 +301,7 @@ def refusing(tmp_path: Path) -> RunRefusing:
     """Runs a program with the shim, which can make requests for memory and threads fail."""
     if library.choice().capability == "neon":
         pytest.skip("the shim was tried with glibc on x86_64 alone")
-    if "LD_PRELOAD" in os.environ:
-        pytest.skip("a sanitizer is loaded where the shim would be")
-    source, shim = tmp_path / "shim.c", tmp_path / "shim.so"
-    source.write_text(SHIM)
-    command = [build_library.compiler()[0], "-x", "c", "-O2", "-fPIC", "-shared"]
-    try:
-        subprocess.run([*command, str(source), "-o", str(shim)], check=True)
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
+    shim = shims.built(SHIM, tmp_path)
     return lambda program: run(SWITCHES + program, LD_PRELOAD=str(shim))
 
 

@@ -21,8 +21,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
