@@ -235,6 +235,9 @@ def alone(chain: Chain, value: int) -> Stage:
     takes = [x for x in step.operands if x >= 0]
     numbers = [(n, ~x) for n, x in enumerate(step.operands) if x < 0]
     is_member = what.takes_rows or what.family in ("copy", "random")
+    program = getattr(entry, "program", None)
+    if program is not None:
+        return Stage(takes, makes, lambda x, out, scalars: program(*out, *x), (), program)
 
     def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
         given = inputs

@@ -54,6 +54,9 @@ def operands(rng: random.Random) -> list[gt.Tensor]:
     of = rng.choice(DTYPES)
     lead = rng.choice([(3,), (40,), (2, 5)])
     tail = rng.choice([(256,), (1000,), (2049,), (4, 129), (5000,)])
+    if rng.random() < 0.4:  # blocks of several rows
+        lead = rng.choice([(3,), (40,), (700,), (90, 9), (1,)])
+        tail = rng.choice([(1,), (2,), (7,), (40,), (128,), (3, 5), (1, 17)])
     given = [numbers(rng, (*lead, *tail), of) for _ in range(2)]
     given.append(numbers(rng, rng.choice([tail, (1,) * len(lead) + tail, ()]), of))
     given.append(numbers(rng, (*lead, *[1] * len(tail)), of))
@@ -148,6 +151,19 @@ def test_random_chains_over_rows(first: int, threads: int, found: list[bool]) ->
             made = by_rows(seed, given)
         assert state_of(made) == state_of(by_rows(seed, given)), seed
     assert sum(found) > len(found) / 4
+
+
+@pytest.mark.parametrize("of", [gt.float16, gt.bfloat16], ids=str)
+@pytest.mark.parametrize("dims", [(1,), (0, 1)], ids=str)
+@pytest.mark.parametrize("sizes", [(300, 7), (100, 1000)], ids=str)
+def test_extremes_have_the_operators_nan(of: gt.dtype, dims: Any, sizes: tuple[int, int]) -> None:
+    x = gt.ones(sizes, dtype=of)
+    x[1] = -2.0  # the square root of it is a NaN with a sign
+
+    def extremes(x: gt.Tensor) -> list[gt.Tensor]:
+        return [x.sqrt().amax(dims), x.sqrt().amin(dims)]
+
+    assert state_of(gt.fuse(extremes)(x)) == state_of(extremes(x))
 
 
 @pytest.mark.parametrize("n", [1, 100, 2048, 16_384, 16_385, 100_003, 700_001])

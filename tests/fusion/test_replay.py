@@ -277,9 +277,9 @@ def test_views_that_chains_read_are_no_calls(
 ) -> None:
     """This holds for views of views, of arguments with an offset, and of results too."""
     operators: list[Any] = []
-    call = statements._of_operator
+    call = statements._function_of
     monkeypatch.setattr(
-        statements, "_of_operator", lambda step: operators.append(step) or call(step)
+        statements, "_function_of", lambda operator: operators.append(operator) or call(operator)
     )
 
     def function(x: Any, y: Any) -> Any:

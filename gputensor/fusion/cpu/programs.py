@@ -30,21 +30,15 @@ _FEW, _SOME, _ALIKE, _NEAR = 1 << 11, 1 << 16, 256, 16
 
 
 def stage(
-    program: Callable[..., bool], makes: Sequence[int], takes: Sequence[int], steps: range,
-    shapes: Sequence[tuple[int, ...] | None] = (),
-) -> Stage:  # fmt: skip
+    program: Callable[..., bool], makes: Sequence[int], takes: Sequence[int], steps: range
+) -> Stage:
     """Return the stage that makes one call of the library, `program(*makes, *takes, scalars,
-    may_share)`. The call returns False if the library declines it; then nothing was written.
-    shapes: the shape in which the program takes each array, or None for the array's own shape."""
-    seen = [(n, shape) for n, shape in enumerate(shapes) if shape is not None]
+    may_share)`. The call returns False if the library declines it; then nothing was written."""
 
     def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> bool:
-        arrays = [*outputs, *inputs]
-        for n, shape in seen:
-            arrays[n] = arrays[n].reshape(shape)
-        return program(*arrays, scalars, True)
+        return program(*outputs, *inputs, scalars, True)
 
-    return Stage(takes, makes, run, steps, None if seen else program)
+    return Stage(takes, makes, run, steps, program)
 
 
 def program(chain: Chain, first: int, last: int) -> Stage | None:

@@ -27,9 +27,8 @@ from ..running import Stage
 
 Array = Any
 
-# Limits of a row's length. For a shorter row, the calls cost more than the computation; a longer
-# row does not fit the cache.
-_SHORTEST, _LONGEST = 256, 1 << 14
+# A longer row does not fit the cache.
+_LONGEST = 1 << 14
 # The number of elements that a function adds up before it merges sums: _CHUNK without a cast,
 # _PACKED with a cast.
 _CHUNK, _PACKED = 1 << 14, 1 << 11
@@ -76,7 +75,7 @@ class _Rows:
             for n, x in enumerate(steps, count) if x.what.takes_rows
         ]) and self._cut()  # fmt: skip
         self.shape: tuple[int, ...] = (walk.numel,) if self.is_cut else (n_rows, length)
-        if not self.is_cut and not _SHORTEST <= self.width <= _LONGEST:
+        if not self.is_cut and self.width > _LONGEST:
             raise _Not
         self.views = [self._view(x) for x in chain.inputs]
         # values with one element per row
@@ -86,11 +85,21 @@ class _Rows:
         }  # fmt: skip
         self.stores = tuple(sorted({*chain.stores}))
         said = tuple([self._said(n, step) for n, step in enumerate(steps, count)])
+        each = -(-walk.numel // self.width) if self.is_cut else n_rows
+        one = (each,) if self.is_cut else (each, 1)
+        self.kept = [one if x in self.rows else self.shape for x in self.stores]
         self.run: Any = library.program(
-            tuple([x.dtype.code for x in chain.inputs]), self.stores, said, self.width
-        )
-        if self.run is None:
+            tuple([x.dtype.code for x in chain.inputs]), self.stores, said, self.width,
+            (*self.kept, *self.views),
+        )  # fmt: skip
+        if self.run is None or not all(map(self._is_seen, self.stores, self.kept)):
             raise _Not
+
+    def _is_seen(self, value: int, shape: tuple[int, ...]) -> bool:
+        """True if the program can write this result: it has the program's shape or is row-major."""
+        chain, is_row = self.chain, value in self.rows
+        made = chain.made(value) if is_row else chain.geometry(value)
+        return made.is_row_major or chain.made(value).sizes == shape
 
     def _cut(self) -> bool:
         """Find the length of a run, and the function that merges the runs' results.
@@ -120,7 +129,7 @@ class _Rows:
             )  # fmt: skip
         if len(widths) != 1:
             raise _Not
-        if _SHORTEST <= self.width <= min(widths):
+        if self.width <= min(widths):
             self.wholes = {}
             return False
         self.width = widths.pop()
@@ -245,31 +254,20 @@ def program(chain: Chain) -> Stage | None:
         made = _Rows(chain)
     except _Not:
         return None
-    own = [*[chain.made(x).sizes for x in made.stores], *[x.sizes for x in chain.inputs]]
-    rows = -(-chain.walk.numel // made.width) if made.is_cut else made.shape[0]
-    one = (rows,) if made.is_cut else (rows, 1)
-    kept = [one if x in made.rows else made.shape for x in made.stores]
-    taken = [
-        None if shape == sizes or x in made.wholes else shape
-        for x, shape, sizes in zip((*made.stores, *chain.inputs), (*kept, *made.views), own)
-    ]
-    stored = [chain.made(x) if x in made.rows else chain.geometry(x) for x in made.stores]
-    if any([shape is not None and not x.is_row_major for x, shape in zip(stored, taken)]):
-        return None  # an array of another layout has no view of the program's shape
-    run = made.run if not made.wholes else _merging(made, kept)
+    run = made.run if not made.wholes else _merging(made)
     count = len(chain.inputs)
     steps = range(count, count + len(chain.instructions))
-    return programs.stage(run, made.stores, range(count), steps, taken)
+    return programs.stage(run, made.stores, range(count), steps)
 
 
-def _merging(made: _Rows, kept: list[tuple[int, ...]]) -> Callable[..., bool]:
+def _merging(made: _Rows) -> Callable[..., bool]:
     """Make a program that also merges the results of runs."""
     wholes = [(n, made.wholes[x]) for n, x in enumerate(made.stores) if x in made.wholes]
 
     def run(*arrays: Any) -> bool:
         given = [*arrays]
         for n, whole in wholes:
-            given[n] = np.empty(kept[n], whole.part)
+            given[n] = np.empty(made.kept[n], whole.part)
         if not made.run(*given):
             return False
         for n, whole in wholes:

@@ -19,6 +19,7 @@ from ...core.device import CPU
 from ...core.geometry import Geometry
 from ...dispatch.keys import LAZY
 from ...dispatch.operator import Operator
+from ...kernels import stub
 from ...kernels.cpu import quiet
 from ...makers.rows import bound
 from ...structured.pointwise import Rule
@@ -94,6 +95,14 @@ class _Entry:
         self.run, self.axes, self.keepdim = real.run, real.axes, real.keepdim
         self.real, self.rule = real, Rule("reduce", real.loop, None)
         self.what: Recorded | None = None
+
+    @property
+    def program(self) -> Callable[..., Any] | None:
+        """The compiled loop as the program of a stage, or None if there is none."""
+        run, axes, keepdim = self.run, self.axes, self.keepdim
+        if self.plan.device is not CPU or not stub.is_compiled(run):
+            return None
+        return lambda out, x, *rest: run(x, axes, None, out, keepdim)
 
     def write(self, outs: Any, inputs: Any, params: Any) -> None:
         """Run the operator alone, over values of a stage."""

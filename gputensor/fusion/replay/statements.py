@@ -13,9 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._generated import calls
 from ...core.device import CPU
 from ...core.geometry import Geometry
 from ...dispatch import tls
+from ...dispatch.operator import Operator
+from ... import runtime
 from ...runtime import capture
 from ...structured.generator import Generator
 from ...tensor.make import CPU_KEYS, allocate, from_storage
@@ -169,7 +172,7 @@ class Statements:
                     self._view(f"seen{n}", made, 0, chain.geometry(x))
                 else:
                     names[f"g_seen{n}"] = chain.geometry(x)
-                    of = f"t{n}._storage, 0, g_seen{n}, keys"
+                    of = f"{self._tensor(n)}._get_storage(), 0, g_seen{n}, keys"
                     self.lines.append(f"seen{n} = from_storage({of})._get_array()")
                 made = f"seen{n}"
             if (first := values.setdefault(x, made)) is not made:
@@ -207,7 +210,7 @@ class Statements:
 
     def _result(self, n: int, shape: Geometry) -> str:
         """Write the allocation of a program's result. Return the name of its array."""
-        if not shape.in_numpy:
+        if not _is_of_array(shape):
             self._allocate(n, shape, CPU)
             self._count(n)
             return self._array(n)
@@ -218,8 +221,9 @@ class Statements:
 
     def _empty(self, name: str, shape: Geometry) -> None:
         """Write the allocation of an array."""
-        of_numpy = partial(np.empty, shape.sizes, shape.dtype.np)
-        self.names[f"new_{name}"] = of_numpy if shape.in_numpy else partial(memory, shape, CPU)
+        empty = np.empty if shape.in_numpy else runtime.cpu.empty
+        new = partial(empty, shape.sizes, shape.dtype.np)
+        self.names[f"new_{name}"] = new if _is_of_array(shape) else partial(memory, shape, CPU)
         self.lines.append(f"{name} = new_{name}()")
 
     def _call(self, number: int, step: Step, roots: dict[int, _Root]) -> None:
@@ -228,19 +232,51 @@ class Statements:
         For a view that only chains read, write an array over the memory of its base instead.
         """
         if step.makes[0] not in roots:
-            self.names[f"call{number}"] = _of_operator(step)
-            given = ", ".join([self._tensor(n) for n in step.takes])
-            self.lines += [
-                f"made = call{number}({given})", "if made is None:", f"    return {self._undo}",
-                "".join([f"t{n}, " for n in step.makes]) + "= made", "del made",
-            ]  # fmt: skip
-            self._tensors.update(step.makes)
+            self._call_over_tensors(number, step)
             return
         for n in step.makes:
             base, offset, shape = roots[n]
             self.names[f"g{n}_"] = shape
             self._view(f"v{n}", self._array(base), offset, shape)
             self._arrays.add(n)
+
+    def _call_over_tensors(self, number: int, step: Step) -> None:
+        """Write the call of an operator, and the test that its results have the traced geometries,
+        which later steps need."""
+        assert step.operator is not None
+        schema = step.operator.schema
+        (returned, *others), is_tuple = schema.returns, schema.has_one_tuple
+        self.names[f"call{number}"] = _function_of(step.operator)
+        given = [self._tensor(n) for n in step.takes]
+        arguments = [
+            self._argument(f"a{number}_{place}", x, given) for place, x in enumerate(step.arguments)
+        ]
+        made = ", ".join([f"t{n}" for n in step.makes])
+        made += "," * bool(others or is_tuple or returned.type.is_list)
+        self.lines.append(f"{made} = call{number}({', '.join(arguments)})")
+        self.names.update(zip([f"g{n}_" for n in step.makes], step.geometries))
+        tests = " or ".join([f"t{n}._geometry is not g{n}_" for n in step.makes])
+        self.lines += [f"if {tests}:", f"    return {self._undo}"]
+        self._tensors.update(step.makes)
+
+    def _argument(self, name: str, value: Any, given: list[str]) -> str:
+        """Return an expression, as source text, for an operator's argument. given: the names of the
+        tensors that the operator takes."""
+        kind = type(value)
+        if kind is Taken:
+            return given[value.place]
+        if kind in (list, tuple) and any([type(x) is Taken for x in value]):
+            items = ", ".join(
+                [self._argument(f"{name}_{n}", x, given) for n, x in enumerate(value)]
+            )
+            return f"[{items}]" if kind is list else f"({items},)"
+        self.names[name] = value
+        return name
+
+
+def _is_of_array(shape: Geometry) -> bool:
+    """True if a CPU tensor of this layout may be made from an array that is allocated alone."""
+    return shape.is_contiguous and not shape.dtype.is_float8
 
 
 def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _Root]:
@@ -281,35 +317,25 @@ def _roots_of(step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]) -
     }
 
 
-def _of_operator(step: Step) -> Callable[..., Any]:
-    """Return a function that calls an operator as the operator's public function does.
-
-    The function returns None if the results do not have the traced geometries, which later steps
-    need.
-    """
-    operator, arguments, shapes = step.operator, step.arguments, step.geometries
+def _function_of(operator: Operator) -> Callable[..., Any]:
+    """Return the function by which native code calls an operator, with its short cuts, or a
+    function that calls the operator through its table."""
+    name = operator.qualified_name.removeprefix("aten::").replace(".", "_")
+    if name in calls.__all__:
+        found: Callable[..., Any] = getattr(calls, name)
+        return found
     include, keep = tls.PLAIN
-    assert operator is not None
 
-    def call(*tensors: Tensor) -> Any:
+    def call(*arguments: Any) -> Any:
         key_set = include
-        for x in tensors:
-            key_set |= x._keys
+        for x in arguments:
+            for tensor in x if type(x) in (list, tuple) else (x,):
+                if isinstance(tensor, Tensor):
+                    key_set |= tensor._keys
         key_set &= keep
-        found = operator.table[key_set](key_set, *_filled(arguments, tensors))
-        results = found if isinstance(found, (tuple, list)) else (found,)
-        return results if [x._geometry for x in results] == [*shapes] else None
+        return operator.table[key_set](key_set, *arguments)
 
     return call
-
-
-def _filled(arguments: Any, tensors: tuple[Tensor, ...]) -> Any:
-    kind = type(arguments)
-    if kind is Taken:
-        return tensors[arguments.place]
-    if kind is tuple or kind is list:
-        return kind([_filled(x, tensors) for x in arguments])
-    return arguments
 
 
 def _undone(states: list[tuple[Generator, Any]]) -> None:

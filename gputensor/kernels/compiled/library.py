@@ -106,7 +106,7 @@ def bind(
 
 def program(
     dtypes: tuple[int, ...], stored: tuple[int, ...], steps: tuple[tuple[Any, ...], ...],
-    row: int = 0,
+    row: int = 0, shapes: tuple[tuple[int, ...], ...] = (),
 ) -> Loop | None:  # fmt: skip
     """Build a program of several operators, or return None. Values are numbered: first the inputs,
     then the result of each step. dtypes: the dtype codes of the inputs. A negative operand stands
@@ -117,12 +117,13 @@ def program(
     It returns True if it has computed the values. If it returns False, it has written nothing: see
     `bind`.
 
-    row: if given, a block is a row of at most this length, and steps may be functions of rows; see
-    `read_step` in engine/chain.cpp. Arrays are then (rows, elements), or contiguous arrays that are
-    divided into rows.
+    row: if given, the blocks are rows of at most this length, and steps may be functions of rows;
+    see `read_step` in engine/chain.cpp. shapes: then the shape in which the program takes each
+    array, (rows, elements) or (elements,), which are divided into rows. Arrays of other shapes must
+    be contiguous.
     """
     library = choice().library
-    found: Loop | None = library.program(dtypes, stored, steps, row) if library else None
+    found: Loop | None = library.program(dtypes, stored, steps, row, shapes) if library else None
     return found
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import (
-    BOOL, COMPLEX, FLOATING, INTEGER, bfloat16, bool_, complex64, complex128, dtype, float16,
-    float32, float64, int16, int32, int64, uint64,
+    BOOL, COMPLEX, FLOATING, INTEGER, bool_, complex64, complex128, dtype, float32, float64, int16,
+    int32, int64, uint64,
 )  # fmt: skip
 from ..cpu import reduce as numpys
 from . import library
@@ -30,8 +30,6 @@ def bind(op: str, given: dtype, compute: dtype, out: dtype, numel: int | None = 
     """Return the loop `(array, axes, None, out, keepdims)`. `axes` is None or a tuple, `out` an
     ndarray."""
     name = name_of(op, given, compute)
-    if op in _EXTREMES and given in (float16, bfloat16):
-        name = f"{op} {given.short}"
     if name is None:
         return numpys.bind(op, given, compute, out, numel)
     loop: Loop | None = None
@@ -80,8 +78,7 @@ def name_of(op: str, given: dtype, compute: dtype) -> str | None:
     if op == "count_nonzero":
         return f"count {_bits(given)}"
     if op in _EXTREMES:
-        wide = float32 if given.category == FLOATING and given.itemsize == 2 else given
-        return f"{op} {wide.short}"
+        return f"{op} {given.short}"
     if compute.category == COMPLEX:
         parts = {complex64: float32, complex128: float64}.get(compute)
         is_own = given is compute and op in ("sum", "mean")

@@ -13,6 +13,12 @@ namespace {
 using abi::Scalar;
 
 constexpr int MOST_NUMBERS = 64;
+// Rows up to this length are processed several at a time. In longer rows, reductions are computed
+// in registers, which is a step for each row.
+constexpr i64 SHORT_ROW = 1024;
+// In shorter rows, a row's value is repeated for each element, as in loops: see SHORT in
+// program.cpp. Otherwise another NaN could result.
+constexpr i64 SPREAD_ROW = 256;
 // The limit in bytes of a row's temporaries, which are on a thread's stack.
 constexpr i64 MOST_OF_ROW = 1 << 20;
 // The most instructions of a step: the step itself, a load, three stores and an end.
@@ -31,6 +37,9 @@ struct Chain {
   Entered number[MOST_NUMBERS], scalar[MOST_NUMBERS];
   // For each output, a mask of the inputs that are read after the output was written.
   unsigned read_later[MOST_ARRAYS];
+  // The layout of a call by rows: sizes in the order of Walk, in all and of each array.
+  int ndim;
+  i64 size[2], shape[MOST_ARRAYS][2];
   RowCall call[MOST_STEPS];
   Coded code[MOST_INSTRUCTIONS];
 };
@@ -73,7 +82,7 @@ bool read_step(PyObject* given, Said* to) {
                         &params, &is_row, &arrays, &integers, &numbers))
     return false;
   to->is_row = is_row, to->call = {}, to->is_part = !strcmp(family, "part");
-  to->reduces = false;
+  to->reduces = to->spreads = to->by_rows = false;
   if (!read_ints(operands, MOST_INPUTS, to->operand, &to->n_operands) ||
       !read_ints(params, abi::MOST_SCALARS, to->param, &to->n_params))
     return false;
@@ -242,6 +251,7 @@ bool build(Chain& chain, const int* inputs, int n_inputs, const int* outputs, in
         step->loop = now.entry->loop;
       else
         step->cast = capability->casts[dtype[now.operand[0]]][now.out];
+      step->by_rows = now.by_rows;
       step->first_scalar = (byte)chain.n_scalars;
       for (int j = 0; j < now.n_params; j++) {
         if (chain.n_scalars == MOST_NUMBERS) return false;
@@ -301,39 +311,67 @@ bool are_expected(const Chain& chain, PyObject* const* args) {
   return true;
 }
 
-// The layout of a call by rows. Its arrays have two dimensions (rows, elements of a row), either of
-// which may be 1; or one dimension, which is divided into rows. In the second case, an output with
-// one element per row has as many elements as there are rows.
+// Read the shapes of the arrays of a program by rows: (rows, elements of a row), either of which may
+// be 1, or (elements,), which are divided into rows. In the second case, an output with one element
+// per row has as many elements as there are rows.
+bool read_shapes(PyObject* given, Chain* chain, int n_arrays) {
+  if (!PyTuple_Check(given) || PyTuple_Size(given) != n_arrays) return false;
+  chain->ndim = 0;
+  for (int k = 0; k < n_arrays; k++) {
+    PyObject* shape = PyTuple_GetItem(given, k);
+    if (!PyTuple_Check(shape)) return false;
+    const int ndim = (int)PyTuple_Size(shape);
+    if (ndim < 1 || ndim > 2 || (chain->ndim && ndim != chain->ndim)) return false;
+    chain->ndim = ndim;
+    for (int d = 0; d < 2; d++)
+      chain->shape[k][d] = d < ndim ? PyLong_AsLongLong(PyTuple_GetItem(shape, ndim - 1 - d)) : 1;
+  }
+  return !PyErr_Occurred();
+}
+
+// Set the sizes of a program by rows. is_row: true for each output with one value per row.
+bool set_sizes(Chain* chain, const bool* is_row, int n_outputs, int n_arrays) {
+  for (int d = 0; d < 2; d++) {
+    i64& size = chain->size[d] = 1;
+    for (int k = 0; k < n_arrays; k++) {
+      const bool is_rows = k < n_outputs && is_row[k] && chain->ndim == 1;
+      if (!is_rows && chain->shape[k][d] > size) size = chain->shape[k][d];
+    }
+  }
+  const i64 row = chain->program.row, n_rows = (chain->size[0] + row - 1) / row;
+  for (int k = 0; k < n_arrays; k++)
+    for (int d = 0; d < 2; d++) {
+      const bool is_first_of_row = k < n_outputs && is_row[k] && !d;
+      const i64 wanted = !is_first_of_row ? chain->size[d] : chain->ndim == 1 ? n_rows : 1;
+      const bool is_one = k >= n_outputs && chain->shape[k][d] == 1;
+      if (chain->shape[k][d] != wanted && !is_one) return false;
+    }
+  return chain->ndim == 1 || chain->size[0] <= row;
+}
+
+// The layout of a call by rows. An array of another shape than the program's is contiguous.
 bool read_rows(const Chain& chain, PyObject* const* args, Walk& walk) {
   const Program& program = chain.program;
   if (!are_expected(chain, args) || !are_apart(chain, args)) return false;
-  walk.ndim = PyArray_NDIM((PyArrayObject*)args[0]);
-  if (walk.ndim < 1 || walk.ndim > 2) return false;
-  const bool is_cut = walk.ndim == 1;
-  walk.size[0] = walk.size[1] = 1;
-  for (int k = 0; k < program.n_operands; k++) {
-    PyArrayObject* x = (PyArrayObject*)args[k];
-    if (PyArray_NDIM(x) != walk.ndim) return false;
-    walk.data[k] = PyArray_BYTES(x);
-    for (int d = 0; d < walk.ndim; d++) {
-      const i64 size = PyArray_DIM(x, walk.ndim - 1 - d);
-      if (!(is_cut && program.is_row[k]) && size > walk.size[d]) walk.size[d] = size;
-    }
-  }
-  for (int k = 0; k < program.n_operands; k++) {
-    PyArrayObject* x = (PyArrayObject*)args[k];
-    for (int d = 0; d < walk.ndim; d++) {
-      const i64 size = PyArray_DIM(x, walk.ndim - 1 - d);
-      const bool is_row = program.is_row[k] && d == 0;
-      const i64 wanted = !is_row ? walk.size[d]
-                         : is_cut ? (walk.size[0] + program.row - 1) / program.row : 1;
-      const bool is_one = size == 1 && k >= program.n_outputs;
-      if (size != wanted && !is_one) return false;
-      walk.stride[k][d] = is_row || is_one ? 0 : PyArray_STRIDE(x, walk.ndim - 1 - d);
-    }
-  }
+  walk.ndim = chain.ndim;
+  for (int d = 0; d < 2; d++) walk.size[d] = chain.size[d];
   walk.numel = walk.size[0] * walk.size[1];
-  return is_cut || walk.size[0] <= program.row;
+  for (int k = 0; k < program.n_operands; k++) {
+    PyArrayObject* x = (PyArrayObject*)args[k];
+    const i64* shape = chain.shape[k];
+    if (PyArray_SIZE(x) != shape[0] * shape[1]) return false;
+    bool is_alike = PyArray_NDIM(x) == walk.ndim && !program.is_row[k];
+    for (int d = 0; is_alike && d < walk.ndim; d++)
+      is_alike = PyArray_DIM(x, walk.ndim - 1 - d) == shape[d];
+    if (!is_alike && !PyArray_IS_C_CONTIGUOUS(x)) return false;
+    walk.data[k] = PyArray_BYTES(x);
+    i64 contiguous = program.itemsize[k];
+    for (int d = 0; d < walk.ndim; contiguous *= shape[d++]) {
+      const bool is_one = (shape[d] == 1 && k >= program.n_outputs) || (program.is_row[k] && !d);
+      walk.stride[k][d] = is_one ? 0 : is_alike ? PyArray_STRIDE(x, walk.ndim - 1 - d) : contiguous;
+    }
+  }
+  return true;
 }
 
 // The layout of a call. Its shape is the outputs' shape. Returns false for unexpected arguments.
@@ -433,12 +471,13 @@ PyMethodDef call_method = {"program", (PyCFunction)(void (*)(void))call, METH_FA
 
 void forget(PyObject* capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, nullptr)); }
 
-// (dtypes of the inputs, stored values, steps, elements of a row) -> a program, or None
+// (dtypes of the inputs, stored values, steps, elements of a row, shapes of outputs and inputs) -> a
+// program, or None
 PyObject* make(PyObject*, PyObject* args) {
-  PyObject *given, *stored, *steps;
+  PyObject *given, *stored, *steps, *shapes = nullptr;
   int inputs[MOST_ARRAYS], outputs[MOST_ARRAYS], n_inputs, n_outputs;
   long long row = 0;
-  if (!PyArg_ParseTuple(args, "OOO!|L", &given, &stored, &PyTuple_Type, &steps, &row))
+  if (!PyArg_ParseTuple(args, "OOO!|LO", &given, &stored, &PyTuple_Type, &steps, &row, &shapes))
     return nullptr;
   Said said[MOST_STEPS];
   const int n_steps = (int)PyTuple_Size(steps);
@@ -452,15 +491,30 @@ PyObject* make(PyObject*, PyObject* args) {
   if (!is_one) Py_RETURN_NONE;
   Chain* chain = (Chain*)PyMem_Calloc(1, sizeof(Chain));
   if (!chain) return PyErr_NoMemory();
-  chain->program.row = row;
-  WithCasts all;
-  is_one = all.read(said, n_steps, inputs, n_inputs);
+  const int n_arrays = n_outputs + n_inputs;
+  bool is_row[MOST_ARRAYS] = {};  // of the outputs, then of the inputs
   for (int k = 0; is_one && k < n_outputs; k++) {
     is_one = outputs[k] >= n_inputs && outputs[k] < n_inputs + n_steps;
-    if (is_one) outputs[k] = all.value[outputs[k]];
+    is_row[k] = is_one && said[outputs[k] - n_inputs].is_row;
   }
+  Program& program = chain->program;
+  if ((program.row = row)) {
+    is_one = is_one && read_shapes(shapes, chain, n_arrays) &&
+             set_sizes(chain, is_row, n_outputs, n_arrays);
+    program.has_groups = chain->ndim == 2 && chain->size[0] > 1 && chain->size[1] > 1 &&
+                         row <= SHORT_ROW;
+    for (int k = n_outputs; k < n_arrays; k++)
+      is_row[k] = program.has_groups && chain->shape[k][0] == 1 && chain->shape[k][1] > 1;
+    for (int s = 0; program.has_groups && s < n_steps; s++) said[s].reduces = false;
+  }
+  WithCasts all;
+  is_one = is_one && all.read(said, n_steps, inputs, is_row + n_outputs, n_inputs,
+                              program.has_groups, row < SPREAD_ROW);
+  for (int k = 0; is_one && k < n_outputs; k++) outputs[k] = all.value[outputs[k]];
+  for (int k = 0; k < n_inputs; k++) program.is_row[n_outputs + k] = is_row[n_outputs + k];
   if (!is_one || !build(*chain, inputs, n_inputs, outputs, n_outputs, all.said, all.n_steps)) {
     PyMem_Free(chain);
+    if (PyErr_Occurred()) return nullptr;
     Py_RETURN_NONE;
   }
   PyObject* capsule = PyCapsule_New(chain, nullptr, forget);

@@ -24,9 +24,10 @@ struct Said {
   int common;
   // For a function over rows instead of a loop; and true if the result has one value for each row.
   // is_part: a further result of the operand's function, which writes it. reduces: the function is
-  // a reduction with an instruction.
+  // a reduction with an instruction. spreads: repeats each row's value along its row. by_rows:
+  // reads such a value for each row of a block.
   RowCall call;
-  bool is_row, is_part, reduces;
+  bool is_row, is_part, reduces, spreads, by_rows;
 
   bool is_cast() const { return !entry && !call.function && !is_part; }
 };

@@ -31,9 +31,12 @@ constexpr i64 SOME = 4096;
 // written in bursts after the other steps: layer norm would take 1.1 times as long.
 constexpr i64 STREAMED = 8 << 20;
 
+constexpr i64 NEAR = 1 << 22;
+
 // Prefetches the bytes of contiguous operands in the next block while this block is computed, a
 // part of them before each step and within runs. The CPU's own prefetcher starts again in each
-// block. Not used if all steps are one run, which reads its operands steadily.
+// block. Not used if all steps are one run, which reads its operands steadily, or if the operands
+// may be in the second-level cache: a prefetch then only costs time, up to a third of a chain's.
 struct Ahead {
   int n = 0;
   i64 part = 0, parts;
@@ -73,6 +76,7 @@ struct Plan {
   bool stays[MOST_ARRAYS];      // packed once: the same for every block
   bool streams[MOST_ARRAYS];    // an output that is written past the caches
   bool has_streams;
+  bool is_near;                 // the operands may be in the second-level cache
   mutable bool has_failed;      // a function declined
 };
 
@@ -81,19 +85,22 @@ void lay_out(Plan& plan) {
   const Walk& walk = *plan.walk;
   const int n = program.n_operands;
   const i64 inner = walk.size[0];
-  plan.has_rows = walk.ndim > 1 && inner < SHORT && !program.row;
+  plan.has_rows = walk.ndim > 1 && (program.row ? program.has_groups : inner < SHORT);
   i64 temporaries = 0;
   plan.has_streams = false;
+  i64 bytes = 0;
   for (int k = 0; k < n; k++) {
     const i64 item = program.itemsize[k], step = walk.stride[k][0];
     const bool may_be_one = k >= program.n_outputs || program.is_row[k];
     if (plan.has_rows) {
       const i64 next = walk.stride[k][1];
-      plan.layout[k] = step == item && next == item * inner ? DENSE
+      plan.layout[k] = program.is_row[k] ? ONE
+                       : step == item && next == item * inner ? DENSE
                        : may_be_one && step == 0 && next == 0 ? ONE : PACKED;
     } else {
       plan.layout[k] = step == item ? DENSE : may_be_one && step == 0 ? ONE : PACKED;
     }
+    if (plan.layout[k] == DENSE) bytes += walk.numel * item;
     plan.stays[k] = false;
     plan.streams[k] = program.code && !program.row && k < program.n_outputs &&
                       plan.layout[k] == DENSE && walk.numel * item >= STREAMED;
@@ -106,12 +113,13 @@ void lay_out(Plan& plan) {
       }
     }
   }
+  plan.is_near = bytes <= NEAR;
   for (int k = n + program.n_numbers; k < program.n_slots; k++)
     if (!program.is_local[k] && !program.is_row[k]) temporaries += program.itemsize[k];
   i64 capacity = temporaries ? TEMPORARY_BYTES / temporaries & ~(i64)63 : BLOCK;
   if (capacity < 64) capacity = 64;
   if (capacity > BLOCK) capacity = BLOCK;
-  if (program.row) capacity = program.row;
+  if (program.row && !plan.has_rows) capacity = program.row;
   if (plan.has_rows) {
     plan.columns = inner;
     plan.rows = capacity / inner < 1 ? 1 : capacity / inner;
@@ -142,6 +150,12 @@ void lay_out(Plan& plan) {
 // fail.
 i64 rounded(i64 bytes) { return (bytes + LINE - 1) & ~(LINE - 1); }
 
+// The bytes of a temporary with one value for each row of a block.
+i64 of_rows(const Plan& plan, int k) {
+  const Program& program = *plan.program;
+  return k < program.n_operands ? 0 : rounded(plan.rows * program.itemsize[k]);
+}
+
 // The size of a slot: memory for packed operands and temporaries, and a tile for a single value.
 i64 bytes_of(const Plan& plan, int k) {
   const Program& program = *plan.program;
@@ -149,7 +163,7 @@ i64 bytes_of(const Plan& plan, int k) {
   const bool is_number = k >= n && k < n + program.n_numbers;
   const bool is_of_machine = program.dtype[k] == abi::f32 || program.dtype[k] == abi::f64;
   const int tile = program.code && is_of_machine ? abi::GROUP_BYTES : 0;
-  if (program.is_row[k]) return (k < n ? 0 : LINE) + tile;
+  if (program.is_row[k]) return of_rows(plan, k) + (plan.has_rows ? 0 : tile);
   if (program.is_state[k]) return abi::STATE_BYTES;
   if (k < n ? plan.layout[k] == PACKED : !is_number) {
     if (program.is_local[k]) return program.has_calls ? abi::LOCAL_BYTES : abi::GROUP_BYTES;
@@ -163,7 +177,7 @@ i64 bytes_of(const Plan& plan, int k) {
 struct Block {
   const Plan& plan;
   const Program& program;
-  i64 m;  // elements
+  i64 m, rows;  // elements; rows, 1 if the block is a part of a row
   char *slot[MOST_SLOTS], *tile[MOST_SLOTS], *shown[MOST_SLOTS];
   i64 step[MOST_SLOTS];
   bool is_nan[MOST_SLOTS];
@@ -185,8 +199,11 @@ struct Block {
   void run_cast(const Step& now) {
     const int to = now.slot[0], from = now.slot[1], item = program.itemsize[to];
     if (program.is_row[to]) {
-      now.cast(slot[to], slot[from], 1);
+      now.cast(slot[to], slot[from], rows);
       end_row(to);
+    } else if (program.is_row[from] && plan.has_rows) {  // a step that spreads
+      program.capability->pack[log2_of(item)](slot[to], slot[from], m / rows, 0, rows, item);
+      step[to] = item;
     } else if (step[from] || (to >= program.n_operands && !program.code)) {
       step[to] = step[from] ? item : 0;
       now.cast(slot[to], slot[from], step[from] ? m : 1);
@@ -196,6 +213,21 @@ struct Block {
       step[to] = item;
       program.capability->pack[log2_of(item)](slot[to], (char*)&one, m, 0, 1, 0);
     }
+  }
+
+  // Execute a loop that reads rows' values and writes whole rows.
+  void run_rows(const Step& now) {
+    const i64 columns = m / rows;
+    char* before[MOST_OPERANDS];
+    for (int j = 0; j < now.n_slots; j++) before[j] = slot[now.slot[j]];
+    for (i64 row = 0; row < rows; row++) {
+      for (int j = 0; j < now.n_slots; j++) {
+        const int k = now.slot[j];
+        slot[k] = before[j] + row * (program.is_row[k] ? program.itemsize[k] : columns * step[k]);
+      }
+      run_loop(now, 0, columns);
+    }
+    for (int j = 0; j < now.n_slots; j++) slot[now.slot[j]] = before[j];
   }
 
   // Execute a run over n elements from `first` on.
@@ -208,18 +240,19 @@ struct Block {
     step[to] = program.itemsize[to];
     for (int j = 0; j < now.n_slots; j++) {
       const int k = now.slot[j];
-      steps[j] = is_row && !program.is_wide[k] ? program.itemsize[k] : step[k];
+      const bool is_of_row = program.is_row[k] || (!plan.has_rows && !program.is_wide[k]);
+      steps[j] = is_row && is_of_row ? program.itemsize[k] : step[k];
       data[j] = slot[k] + (program.is_local[k] ? 0 : first * step[k]);
       if (j && !steps[j] && !program.is_wide[k]) {
         program.capability->widen[program.dtype[k]]((char*)&wide[j], slot[k], 1);
         data[j] = (char*)&wide[j];
       }
     }
-    now.loop(data, steps, is_row ? 1 : n, plan.scalars + now.first_scalar);
+    now.loop(data, steps, is_row ? rows : n, plan.scalars + now.first_scalar);
     if (is_row) end_row(to);
   }
 
-  // A row is an array with one row. A value with one element per row is an array with one element.
+  // A block is an array of rows. A value with one element per row has one dimension.
   void run_call(const RowCall& now) {
     abi::Array array[MOST_OPERANDS];
     for (int j = 0; j < now.n_arrays; j++) {
@@ -230,9 +263,11 @@ struct Block {
         x.shape[0] = x.shape[1] = 1, x.stride[0] = x.stride[1] = 0;
         continue;
       }
+      const i64 columns = program.is_row[k] ? 1 : m / rows;
+      const bool is_shared = k < program.n_operands && plan.stays[k];  // all rows are equal
       x.data = slot[k], x.dtype = program.dtype[k], x.itemsize = item;
-      x.ndim = program.is_row[k] ? 1 : 2, x.size = program.is_row[k] ? 1 : m;
-      x.shape[0] = 1, x.shape[1] = m, x.stride[0] = x.size * item, x.stride[1] = step[k];
+      x.ndim = program.is_row[k] ? 1 : 2, x.shape[0] = is_shared ? 1 : rows, x.shape[1] = columns;
+      x.size = x.shape[0] * columns, x.stride[0] = columns * item, x.stride[1] = step[k];
     }
     double real[MOST_REALS];
     memcpy(real, now.real, now.n_floats * sizeof *real);
@@ -337,7 +372,7 @@ struct Block {
       }
       ahead.go();
       now.call ? run_call(program.call[now.call - 1])
-      : now.loop ? run_loop(now, 0, m) : run_cast(now);
+      : now.by_rows ? run_rows(now) : now.loop ? run_loop(now, 0, m) : run_cast(now);
       s++;
     }
   }
@@ -376,7 +411,7 @@ void blocks(void* context, i64 first, i64 last) {
   for (int k = 0; k < program.n_slots; k++) {
     const i64 own = bytes_of(plan, k);
     const bool is_memory = k < n ? plan.layout[k] == PACKED : k >= first_temporary;
-    const i64 begin = program.is_row[k] && is_memory ? LINE : 0;
+    const i64 begin = program.is_row[k] ? of_rows(plan, k) : 0;
     block.tile[k] = (program.is_row[k] || !is_memory) && own > begin ? free + begin : nullptr;
     block.shown[k] = nullptr, block.is_nan[k] = false;
     if (k < n && is_memory) packed[k] = free;
@@ -416,6 +451,7 @@ void blocks(void* context, i64 first, i64 last) {
                                              : begin * walk.stride[k][0]);
     }
     const i64 m = block.m = rows * columns;
+    block.rows = rows;
     char* strided[MOST_ARRAYS];
     for (int k = 0; k < n; k++) {
       const int item = program.itemsize[k];
@@ -439,7 +475,7 @@ void blocks(void* context, i64 first, i64 last) {
     const bool is_along = !plan.is_turned && inner + 1 < plan.blocks_inner,
                may_be_next = plan.is_turned || (!inner && d < walk.ndim),
                is_next = may_be_next && index[d] + 1 < walk.size[d];
-    if (block.has_stages() && b + 1 < last && (is_along || is_next)) {
+    if (program.code && !plan.is_near && block.has_stages() && b + 1 < last && (is_along || is_next)) {
       for (int k = 0; k < n; k++) {
         const i64 bytes = m * program.itemsize[k], step = is_along ? bytes : walk.stride[k][d];
         if (plan.layout[k] != DENSE || !step) continue;

@@ -47,7 +47,7 @@ struct Step {
   byte first_scalar, in_registers, item;  // item: bytes of an element in each slot
   byte call;
   short code, n_code;
-  bool has_calls;
+  bool has_calls, by_rows;
   const abi::TileReduction* reduction;
 };
 
@@ -58,9 +58,11 @@ struct Program {
   bool is_wide[MOST_SLOTS];  // a number, in the type of the computation
   bool is_local[MOST_SLOTS];  // a temporary of one run in registers
   bool is_state[MOST_SLOTS];  // of a reduction in registers
-  bool is_row[MOST_SLOTS];   // an output or a temporary with one value for each block
-  // If not 0, a block is a row: this many elements of dimension 0, or the remaining ones.
+  bool is_row[MOST_SLOTS];   // one value for each row
+  // If not 0, a block is a row: this many elements of dimension 0, or the remaining ones. If rows
+  // are short (has_groups), a block is some rows.
   i64 row;
+  bool has_groups;
   const RowCall* call;
   Step step[MOST_STEPS];
   const Coded* code;  // null if no step runs in registers

@@ -65,7 +65,8 @@ int Registers::type_of(int step) const {
 bool Registers::may_run(int step) const {
   const Said& said = said_[step];
   if (said.reduces) return dtype_[said.operand[0]] == said.common;
-  if (said.is_row || said.is_part || said.call.function) return false;
+  if (said.is_row || said.is_part || said.spreads || said.by_rows || said.call.function)
+    return false;
   if (!said.is_cast()) return said.by || is_call(said);
   const int type = type_of(step);
   return is_float(type) && (said.out == type || ITEMSIZE[said.out] <= ITEMSIZE[type]);
