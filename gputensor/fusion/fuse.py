@@ -79,8 +79,9 @@ class Explanation:
 
     def __str__(self) -> str:
         *chains, total = self.lines()
-        again = "none" if self.replays else f"all, as it {self.why_not}"
-        return "\n".join([*chains, f"its Python in further calls like this one: {again}", total])
+        again = f"run its Python, because it {self.why_not}"
+        again = "are replayed without its Python" if self.replays else again
+        return "\n".join([*chains, f"further calls like this one {again}", total])
 
     __repr__ = __str__
 

@@ -112,7 +112,7 @@ class Outside:
         self._codes.add(function)
         code = function.__code__
         if code.co_flags & LATER:
-            raise Impure(f"{_at(code, None)} is a generator or a coroutine")
+            raise Impure("is a generator or a coroutine")
         defaults, named = function.__defaults__, function.__kwdefaults__
         self.others += [
             (function, "__code__", code), (function, "__defaults__", defaults),
@@ -120,7 +120,7 @@ class Outside:
         ]  # fmt: skip
         for value in defaults or ():
             if not is_constant(value):
-                raise Impure(f"{_at(code, None)} has a default that may change")
+                raise Impure("has a default that may change")
         for name, value in (named or {}).items():
             self._take(code, None, named, name, value, name)
         self._walk(function, code)
@@ -143,7 +143,7 @@ class Outside:
                     # Reading the attribute may import a lazy module.
                     getattr(module, step.argval, None)
                 if name not in _ATTRIBUTES or step.argval not in vars(module):
-                    raise Impure(f"{_at(code, line)} reads {called}")
+                    raise Impure(f"reads {called} in {_at(code, line)}")
                 called = f"{called}.{step.argval}"
                 found = vars(module)[step.argval]
                 module = self._take(code, line, vars(module), step.argval, found, called)
@@ -162,11 +162,11 @@ class Outside:
             elif name in _ATTRIBUTES:
                 known = step.argval in _LAYOUT or _is_operator(step.argval)
                 if not known or _is_replaced(step.argval):
-                    raise Impure(f"{_at(code, line)} uses .{step.argval}")
+                    raise Impure(f"uses .{step.argval} in {_at(code, line)}")
             elif name == "BINARY_OP" and "%" in step.argrepr:
                 self.formats = True
             elif name not in _HARMLESS:
-                raise Impure(f"{_at(code, line)} has {_SAID.get(name, name)}")
+                raise Impure(f"has {_SAID.get(name, name)} in {_at(code, line)}")
 
     def _take(
         self, code: CodeType, line: int | None, where: Any, name: str, found: Any, called: str
@@ -190,7 +190,7 @@ class Outside:
             found.__module__ == math.__name__
         ) or any([found is x for x in _CALLED]):  # fmt: skip
             return None
-        raise Impure(f"{_at(code, line)} reads {called}")
+        raise Impure(f"reads {called} in {_at(code, line)}")
 
 
 def found_in(where: Any, name: str) -> Any:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._generated import calls
+from ... import runtime
+from ..._generated import calls, index
 from ...core.device import CPU
 from ...core.geometry import Geometry
 from ...dispatch import tls
 from ...dispatch.operator import Operator
-from ... import runtime
 from ...runtime import capture
 from ...structured.generator import Generator
 from ...tensor.make import CPU_KEYS, allocate, from_storage
@@ -262,14 +262,11 @@ class Statements:
     def _argument(self, name: str, value: Any, given: list[str]) -> str:
         """Return an expression, as source text, for an operator's argument. given: the names of the
         tensors that the operator takes."""
-        kind = type(value)
-        if kind is Taken:
+        if isinstance(value, Taken):
             return given[value.place]
-        if kind in (list, tuple) and any([type(x) is Taken for x in value]):
-            items = ", ".join(
-                [self._argument(f"{name}_{n}", x, given) for n, x in enumerate(value)]
-            )
-            return f"[{items}]" if kind is list else f"({items},)"
+        if type(value) in (list, tuple) and any([type(x) is Taken for x in value]):
+            items = [self._argument(f"{name}_{n}", x, given) for n, x in enumerate(value)]
+            return f"{type(value).__name__}(({', '.join(items)},))"
         self.names[name] = value
         return name
 
@@ -321,7 +318,7 @@ def _function_of(operator: Operator) -> Callable[..., Any]:
     """Return the function by which native code calls an operator, with its short cuts, or a
     function that calls the operator through its table."""
     name = operator.qualified_name.removeprefix("aten::").replace(".", "_")
-    if name in calls.__all__:
+    if name in index.CALLS:
         found: Callable[..., Any] = getattr(calls, name)
         return found
     include, keep = tls.PLAIN

@@ -19,6 +19,9 @@ constexpr i64 TEMPORARY_BYTES = 16 << 10;
 // Elements of a block without temporaries, and the number of elements from which a second thread is
 // used.
 constexpr i64 BLOCK = 1 << 13, GRAIN = 1 << 15;
+// Blocks of several rows are longer by this factor if the operands are not near, because a function
+// takes longer to begin than a loop.
+constexpr i64 OF_ROWS = 4;
 // Two inner dimensions are combined if the inner one is smaller than this.
 constexpr i64 SHORT = 256;
 constexpr i64 LINE = 64;
@@ -35,8 +38,8 @@ constexpr i64 NEAR = 1 << 22;
 
 // Prefetches the bytes of contiguous operands in the next block while this block is computed, a
 // part of them before each step and within runs. The CPU's own prefetcher starts again in each
-// block. Not used if all steps are one run, which reads its operands steadily, or if the operands
-// may be in the second-level cache: a prefetch then only costs time, up to a third of a chain's.
+// block. Not used if all steps are one run, which reads its operands steadily; nor without runs or
+// for near operands, where it would take up to a third of a chain's time.
 struct Ahead {
   int n = 0;
   i64 part = 0, parts;
@@ -76,7 +79,7 @@ struct Plan {
   bool stays[MOST_ARRAYS];      // packed once: the same for every block
   bool streams[MOST_ARRAYS];    // an output that is written past the caches
   bool has_streams;
-  bool is_near;                 // the operands may be in the second-level cache
+  bool is_near;                 // see NEAR
   mutable bool has_failed;      // a function declined
 };
 
@@ -116,9 +119,10 @@ void lay_out(Plan& plan) {
   plan.is_near = bytes <= NEAR;
   for (int k = n + program.n_numbers; k < program.n_slots; k++)
     if (!program.is_local[k] && !program.is_row[k]) temporaries += program.itemsize[k];
-  i64 capacity = temporaries ? TEMPORARY_BYTES / temporaries & ~(i64)63 : BLOCK;
+  const i64 times = program.has_groups && !plan.is_near ? OF_ROWS : 1;
+  i64 capacity = temporaries ? TEMPORARY_BYTES * times / temporaries & ~(i64)63 : BLOCK * times;
   if (capacity < 64) capacity = 64;
-  if (capacity > BLOCK) capacity = BLOCK;
+  if (capacity > BLOCK * times) capacity = BLOCK * times;
   if (program.row && !plan.has_rows) capacity = program.row;
   if (plan.has_rows) {
     plan.columns = inner;
