@@ -311,9 +311,9 @@ bool are_expected(const Chain& chain, PyObject* const* args) {
   return true;
 }
 
-// Read the shapes of the arrays of a program by rows: (rows, elements of a row), either of which may
-// be 1, or (elements,), which are divided into rows. In the second case, an output with one element
-// per row has as many elements as there are rows.
+// Read the shapes of the arrays of a program by rows: (rows, elements of a row), either of which
+// may be 1, or (elements,), which are divided into rows. In the second case, an output with one
+// element per row has as many elements as there are rows.
 bool read_shapes(PyObject* given, Chain* chain, int n_arrays) {
   if (!PyTuple_Check(given) || PyTuple_Size(given) != n_arrays) return false;
   chain->ndim = 0;
@@ -471,8 +471,8 @@ PyMethodDef call_method = {"program", (PyCFunction)(void (*)(void))call, METH_FA
 
 void forget(PyObject* capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, nullptr)); }
 
-// (dtypes of the inputs, stored values, steps, elements of a row, shapes of outputs and inputs) -> a
-// program, or None
+// (dtypes of the inputs, stored values, steps, elements of a row, shapes of the outputs and inputs)
+// -> a program, or None
 PyObject* make(PyObject*, PyObject* args) {
   PyObject *given, *stored, *steps, *shapes = nullptr;
   int inputs[MOST_ARRAYS], outputs[MOST_ARRAYS], n_inputs, n_outputs;

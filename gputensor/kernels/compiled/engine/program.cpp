@@ -479,7 +479,8 @@ void blocks(void* context, i64 first, i64 last) {
     const bool is_along = !plan.is_turned && inner + 1 < plan.blocks_inner,
                may_be_next = plan.is_turned || (!inner && d < walk.ndim),
                is_next = may_be_next && index[d] + 1 < walk.size[d];
-    if (program.code && !plan.is_near && block.has_stages() && b + 1 < last && (is_along || is_next)) {
+    const bool prefetches = program.code && !plan.is_near && block.has_stages() && b + 1 < last;
+    if (prefetches && (is_along || is_next)) {
       for (int k = 0; k < n; k++) {
         const i64 bytes = m * program.itemsize[k], step = is_along ? bytes : walk.stride[k][d];
         if (plan.layout[k] != DENSE || !step) continue;

@@ -1,5 +1,5 @@
-// The steps of a chain, in which each cast is a separate step. In blocks of several rows, so is each
-// repetition of the rows' values along their rows.
+// The steps of a chain, in which each cast is a separate step. In blocks of several rows, so is
+// each repetition of the rows' values along their rows.
 #ifndef GPUTENSOR_WITH_CASTS
 #define GPUTENSOR_WITH_CASTS
 
