@@ -1,8 +1,8 @@
-"""Chains of operators on operands of 16 MiB: `gt.fuse` compared with eager operators, NumPy,
-PyTorch, torch.compile and numexpr.
+"""Chains of operators on NumPy arrays of 16 MiB and 256 KiB: `gt.fuse` compared with eager
+operators, NumPy, PyTorch, torch.compile and numexpr.
 
-Each function is written once, with names that all libraries have. On the CPU each library uses two
-threads. A timed call includes the allocation of its result.
+Each function is written once. On the CPU each library uses two threads. A timed call includes the
+allocation of its result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,69 @@ NAME = "fuse"
 ELEMENTS = 4 << 20
 # Peer -> lower bound of our speed divided by the peer's speed, as a geometric mean over the chains.
 BUDGETS = {"eager": 5.0, "numpy": 5.0, "torch": 5.0, "numexpr": 2.0, "torch.compile": 0.9}
+# The same for 1/64 of the elements, where a call costs as much as its computation.
+OF_SMALL = {"eager": 2.5, "torch.compile": 1.0}
 
 Function = Callable[..., Any]
 
 
 # --- the chains -----------------------------------------------------------------------------------
 
+# The module, and functions that are written otherwise in NumPy. `_written_for` replaces these
+# globals for each library, so that the chains read as programs of that library do.
+m: Any = gt
+
+
+def mean(x: Any) -> Any:
+    return x.mean(-1, True)
+
+
+def amax(x: Any) -> Any:
+    return x.amax(-1, True)
+
+
+def total(x: Any) -> Any:
+    return x.sum(-1, True)
+
+
+def cast(x: Any, of: Any) -> Any:
+    return x.to(of)
+
+
+def planes(x: Any) -> Any:
+    """Return pixels (N, H, W, C) as a view (N, C, H, W)."""
+    return x.permute(0, 3, 1, 2)
+
+
+def laid_out(x: Any) -> Any:
+    return x.contiguous()
+
+
+def clip(x: Any, low: Any, high: Any) -> Any:
+    return x.clamp(low, high)
+
+
+TENSORS: dict[str, Function] = {
+    "mean": mean, "amax": amax, "total": total, "cast": cast, "planes": planes,
+    "laid_out": laid_out, "clip": clip,
+}  # fmt: skip
+NUMPYS: dict[str, Function] = {
+    "mean": lambda x: np.mean(x, -1, keepdims=True),
+    "amax": lambda x: np.amax(x, -1, keepdims=True),
+    "total": lambda x: np.sum(x, -1, keepdims=True),
+    "cast": lambda x, of: x.astype(of), "planes": lambda x: x.transpose(0, 3, 1, 2),
+    "laid_out": np.ascontiguousarray, "clip": np.clip,
+}  # fmt: skip
+
+
+def _written_for(library: Any, function: Function) -> Function:
+    names = {**globals(), "m": library, **(NUMPYS if library is np else TENSORS)}
+    code, outer = function.__code__, function.__closure__
+    return FunctionType(code, names, function.__name__, None, outer)
+
 
 def _chain(length: int) -> Function:
-    def function(m: Any, x: Any, y: Any) -> Any:
+    def function(x: Any, y: Any) -> Any:
         z = x
         for n in range(length):
             z = z * y if n % 4 == 0 else z + x if n % 4 == 1 else z - y if n % 4 == 2 else z * 0.5
@@ -43,89 +97,68 @@ def _chain(length: int) -> Function:
     return function
 
 
-def _gelu(m: Any, x: Any, y: Any) -> Any:
+def _gelu(x: Any, y: Any) -> Any:
     return 0.5 * x * (1 + m.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
 
 
-def _black_scholes(m: Any, x: Any, y: Any) -> Any:
+def _black_scholes(x: Any, y: Any) -> Any:
     """The price of a call option, with a logistic approximation of the normal distribution."""
     d1 = (m.log(x / y) + 0.065) / 0.3
     d2 = d1 - 0.3
     return x / (1 + m.exp(-1.702 * d1)) - y * 0.98 / (1 + m.exp(-1.702 * d2))
 
 
-def _leapfrog(m: Any, x: Any, y: Any) -> Any:
+def _leapfrog(x: Any, y: Any) -> Any:
     half = y - 0.005 * x
     return half - 0.005 * (x + 0.01 * half)
 
 
-def _adam(m: Any, x: Any, y: Any) -> Any:
-    mean = x * 0.9 + y * 0.1
+def _adam(x: Any, y: Any) -> Any:
+    first = x * 0.9 + y * 0.1
     square = x * 0.99 + y * y * 0.01
-    return x - 0.001 * mean / (m.sqrt(square) + 1e-8)
+    return x - 0.001 * first / (m.sqrt(square) + 1e-8)
 
 
-def _luma(m: Any, x: Any, y: Any) -> Any:
+def _luma(x: Any, y: Any) -> Any:
     """The clamped luma of three planes."""
     light = 0.299 * x + 0.587 * y + 0.114 * (x + y) + 0.0625
     return m.where(light > 1.5, 1.5 + 0 * x, light)
 
 
-def _mandelbrot(m: Any, x: Any, y: Any) -> Any:
+def _mandelbrot(x: Any, y: Any) -> Any:
     real, imag = x, y
     for _ in range(4):
         real, imag = real * real - imag * imag + x, 2 * real * imag + y
     return real * real + imag * imag
 
 
-def _along(m: Any, name: str, x: Any) -> Any:
-    """Reduce each row with keepdim=True."""
-    reduce = getattr(m, name)
-    return reduce(x, -1, keepdims=True) if m is np else reduce(x, -1, True)
-
-
-def _squared_error(m: Any, x: Any, y: Any) -> Any:
+def _squared_error(x: Any, y: Any) -> Any:
     return m.mean((x - y) * (x - y))
 
 
-def _layer_norm(m: Any, x: Any, y: Any) -> Any:
-    centered = x - _along(m, "mean", x)
-    variance = _along(m, "mean", centered * centered)
+def _layer_norm(x: Any, y: Any) -> Any:
+    centered = x - mean(x)
+    variance = mean(centered * centered)
     return centered / m.sqrt(variance + 1e-5) * y + y
 
 
-def _masked_softmax(m: Any, x: Any, y: Any) -> Any:
+def _masked_softmax(x: Any, y: Any) -> Any:
     scaled = m.where(y > 0.6, x * 0.125, x * 0 - 1e9)
-    powers = m.exp(scaled - _along(m, "amax", scaled))
-    return powers / _along(m, "sum", powers)
+    powers = m.exp(scaled - amax(scaled))
+    return powers / total(powers)
 
 
-def _planes(m: Any, x: Any) -> Any:
-    """Return pixels (N, H, W, C) as a view (N, C, H, W)."""
-    return x.transpose(0, 3, 1, 2) if m is np else x.permute(0, 3, 1, 2)
-
-
-def _laid_out(m: Any, x: Any, of: Any = None) -> Any:
-    """Return contiguous planes, cast to a dtype."""
-    if m is np:
-        return np.ascontiguousarray(x, of)
-    return (x if of is None else x.to(of)).contiguous()
-
-
-def _packed_image(m: Any, x: Any, y: Any) -> Any:
+def _packed_image(x: Any, y: Any) -> Any:
     """Convert packed pixels to normalized planes of floats."""
-    planes = _planes(m, x)
-    wide = planes.astype(m.float32) if m is np else planes.to(m.float32)
-    return _laid_out(m, wide * y[0] * 0.004 + y[1])
+    return laid_out(cast(planes(x), m.float32) * y[0] * 0.004 + y[1])
 
 
-def _yuv(m: Any, x: Any, y: Any) -> Any:
+def _yuv(x: Any, y: Any) -> Any:
     """Convert packed RGB to planes of Y, U and V, clamped to bytes."""
-    planes = _planes(m, x)
-    red, green, blue = planes[:, :1], planes[:, 1:2], planes[:, 2:]
+    rgb = planes(x)
+    red, green, blue = rgb[:, :1], rgb[:, 1:2], rgb[:, 2:]
     mixed = red * y[0] * 0.299 + green * y[1] * 0.587 + blue * y[2] * 0.114 + y[3]
-    clip = m.clip if m is np else m.clamp
-    return _laid_out(m, clip(mixed, 0, 255), m.uint8)
+    return laid_out(cast(clip(mixed, 0, 255), m.uint8))
 
 
 # Chains with row reductions, and chains on packed pixels. numexpr cannot run them.
@@ -151,17 +184,19 @@ COLUMNS = 2048
 
 def _sides(function: Function, x: Any, y: Any, device: str) -> dict[str, Callable[[], Any]]:
     """Return each library's call of a function with these ndarrays."""
-    a, b = (gt.tensor(v).to(device) for v in (x, y))
-    fused = gt.fuse(function)
-    found = {"gputensor": lambda: fused(gt, a, b), "eager": lambda: function(gt, a, b)}
+    a, b = (gt.from_numpy(v).to(device) for v in (x, y))
+    ours, numpys = _written_for(gt, function), _written_for(np, function)
+    fused = gt.fuse(ours)
+    found = {"gputensor": lambda: fused(a, b), "eager": lambda: ours(a, b)}
     if device == "cpu":
-        found["numpy"] = lambda: function(np, x, y)
+        found["numpy"] = lambda: numpys(x, y)
     torch = peers.torch(device)
     if torch is not None:
         peers.set_threads("torch", THREADS)
-        p, q = (torch.tensor(v).to(device) for v in (x, y))  # aligned like gputensor's tensors
-        found["torch"] = lambda: function(torch, p, q)
-        compiled = layout_sides.compiled_once(torch, lambda p, q: function(torch, p, q))
+        p, q = (torch.tensor(v).to(device) for v in (x, y))
+        theirs = _written_for(torch, function)
+        found["torch"] = lambda: theirs(p, q)
+        compiled = layout_sides.compiled_once(torch, theirs)
         found["torch.compile"] = lambda: compiled(p, q)
     has_text = function not in (*REDUCED.values(), *PIXELS.values())
     if device == "cpu" and has_text and find_spec("numexpr") is not None:
@@ -189,7 +224,8 @@ def _expression(function: Function) -> str:
         return lambda *args: Text(f"{name}({', '.join(map(str, args))})")
 
     names = ("tanh", "log", "exp", "sqrt", "where")
-    return str(function(SimpleNamespace(**{n: call(n) for n in names}), Text("x"), Text("y")))
+    text = _written_for(SimpleNamespace(**{n: call(n) for n in names}), function)
+    return str(text(Text("x"), Text("y")))
 
 
 def _is_close(made: np.ndarray, wanted: np.ndarray) -> bool:
@@ -207,6 +243,22 @@ def run(device: str = "cpu", rounds: int = 9, scale: int = 1) -> dict[str, Any]:
     elements = max(1, ELEMENTS // scale)
     if device == "cpu":
         gt.set_num_threads(THREADS)
+    cases, names = _measured(elements, device, rounds)
+    record: dict[str, Any] = {
+        "benchmark": NAME, "device": device, "cases": cases, "peers": names[1:],
+        "threads": THREADS if device == "cpu" else None,
+    }  # fmt: skip
+    if device == "cpu":
+        record["small"], _ = _measured(max(1, elements >> 6), device, rounds)
+        record["host"] = fuse_host.measure()
+    for peer in record["peers"]:
+        record[f"geomean_vs_{peer}"] = _geomean(cases, peer)
+    return record
+
+
+def _measured(elements: int, device: str, rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Measure all cases on operands of this size. Return the cases, and the names of the
+    libraries."""
     random = np.random.default_rng(0)
     sizes = (-1, min(COLUMNS, elements & -elements))
     x, y = (
@@ -235,17 +287,17 @@ def run(device: str = "cpu", rounds: int = 9, scale: int = 1) -> dict[str, Any]:
         cases.append({"name": name, "ns": {lib: s.median_ns for lib, s in zip(sides, samples)},
                       "quartiles_ns": {lib: s.quartiles_ns for lib, s in zip(sides,
                       samples)}})  # fmt: skip
-    record: dict[str, Any] = {
-        "benchmark": NAME, "device": device, "cases": cases, "peers": names[1:],
-        "threads": THREADS if device == "cpu" else None,
-    }  # fmt: skip
-    if device == "cpu":
-        record["host"] = fuse_host.measure()
-    for peer in record["peers"]:
-        record[f"geomean_vs_{peer}"] = timing.geomean(
-            [c["ns"][peer] / c["ns"]["gputensor"] for c in cases if peer in c["ns"]]
-        )
-    return record
+    return cases, names
+
+
+def _geomean(cases: list[dict[str, Any]], peer: str) -> float:
+    """Return the geometric mean of our speed divided by a peer's speed."""
+    return timing.geomean([_ratio(c, peer) for c in cases if peer in c["ns"]])
+
+
+def _ratio(case: dict[str, Any], peer: str) -> float:
+    ns: dict[str, float] = case["ns"]
+    return ns.get(peer, math.inf) / ns["gputensor"]
 
 
 def report(record: dict[str, Any]) -> str:
@@ -263,6 +315,13 @@ def report(record: dict[str, Any]) -> str:
         lines.append(f"| {case['name']} | " + " | ".join(cells) + " |")
     means = [f"**{record[f'geomean_vs_{peer}']:.2f}**" for peer in record["peers"]]
     lines.append("| geometric mean | " + " | ".join([""] * len(libraries) + means) + " |")
+    if "small" in record:
+        found = [
+            f"{_geomean(record['small'], peer):.2f} times the speed of {peer} (at least "
+            f"{min([_ratio(case, peer) for case in record['small']]):.2f})"
+            for peer in record["peers"]
+        ]
+        lines += ["", f"The same chains on 1/64 of the elements: {', '.join(found)}."]
     if "host" in record:
         lines += ["", fuse_host.report(record["host"])]
     return "\n".join(lines)
@@ -276,7 +335,9 @@ def failures(record: dict[str, Any]) -> list[str]:
         if record["device"] == "cpu" and mean < BUDGETS.get(peer, 0):
             found.append(f"geomean vs {peer} {mean:.2f} is below {BUDGETS[peer]}")
         for case in record["cases"]:
-            ratio = case["ns"].get(peer, math.inf) / case["ns"]["gputensor"]
+            ratio = _ratio(case, peer)
             if peer in ("eager", "numexpr") and ratio < 1:
                 found.append(f"{case['name']}: {ratio:.2f} times {peer}'s speed is below 1")
+        if "small" in record and (mean := _geomean(record["small"], peer)) < OF_SMALL.get(peer, 0):
+            found.append(f"1/64: geomean vs {peer} {mean:.2f} is below {OF_SMALL[peer]}")
     return found
