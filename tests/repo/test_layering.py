@@ -43,7 +43,6 @@ FLOORS = [
     (13, "op_tests"),
     (13, "profiling"),
     (13, "nn"),
-    (13, "functional"),
     (12, "fusion"),
     (13, "random quasirandom"),
     (14, "layout"),
