@@ -32,6 +32,31 @@ struct Said {
   bool is_cast() const { return !entry && !call.function && !is_part; }
 };
 
+constexpr int MOST_NUMBERS = 64;
+// The most instructions of a step: the step itself, a load, three stores and an end.
+constexpr int MOST_INSTRUCTIONS = 6 * MOST_STEPS;
+
+// A number of a call, in the form that one or more steps take.
+struct Entered {
+  int index, common;
+  bool rounds;
+};
+
+// A chain as a program, and how its calls are read.
+struct Chain {
+  Program program;
+  int dtype[MOST_ARRAYS];  // of the operands
+  int n_scalars;
+  Entered number[MOST_NUMBERS], scalar[MOST_NUMBERS];
+  // For each output, a mask of the inputs that are read after the output was written.
+  unsigned read_later[MOST_ARRAYS];
+  // The layout of a call by rows: sizes in the order of Walk, in all and of each array.
+  int ndim;
+  i64 size[2], shape[MOST_ARRAYS][2];
+  RowCall call[MOST_STEPS];
+  Coded code[MOST_INSTRUCTIONS];
+};
+
 // The runs of a chain: consecutive steps that are computed in registers. The steps of a run have
 // one dtype.
 class Registers {
@@ -69,6 +94,9 @@ class Registers {
 // family "reduce".
 void find_instruction(Said* said, const char* family);
 void find_reduction(Said* said, const char* name);
+
+// The method of a program's capsule: (*outputs, *inputs, numbers, may_share) -> True if it is done.
+extern PyMethodDef call_method;
 
 }  // namespace engine
 
