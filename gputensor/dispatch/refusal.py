@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from .._generated import index
 from ..core import errors
 from ..core.arguments import number, number_in
 from . import dispatcher
@@ -161,7 +162,9 @@ def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
             # None means that the argument was not passed; another overload does not need it.
             continue
         if not any(fit(value) for fit in fits):
-            raise errors.unfit(op, name, [fit.type for fit in fits], value) from None
+            # a function that is not a method too has no `self`: the user knows it as `input`
+            shown = place if name == "self" and op not in index.METHODS else name
+            raise errors.unfit(op, shown, [fit.type for fit in fits], value) from None
     _refuse_together(op, overloads, given)
     if not isinstance(given.get("requires_grad", False), int):
         raise errors.wrong_type(op, "requires_grad", "be a bool", given["requires_grad"]) from None
