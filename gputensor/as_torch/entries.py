@@ -5,6 +5,8 @@ A mode sees an operator's call because the mode adds a dispatch key, see overrid
 that runs no operator has no such hook, and a test of a flag in each attribute would slow down all
 programs. So these functions get other code (`__code__`) while a mode is active in any thread. The
 functions themselves stay the same objects, because programs compare them: `func is torch.tensor`.
+When the last mode ends they have their first code again. From Python 3.13 on, the interpreter does
+not specialise calls of such functions any more, so `x.shape` then takes 52 ns instead of 27.
 """
 
 from __future__ import annotations
