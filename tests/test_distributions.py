@@ -271,7 +271,7 @@ def test_samples_of_unchecked_parameters_end(make: Any) -> None:
 ])  # fmt: skip
 def test_rates_below_zero_are_refused_unchecked_too(make: Any) -> None:
     for wrong in (math.nan, -1.0):
-        with pytest.raises(errors.ArgumentError, match="poisson: 'self' must hold rates"):
+        with pytest.raises(errors.ArgumentError, match="poisson: 'input' must hold rates"):
             make(t(wrong, 2.0)).sample((3,))
     assert make(t()).sample((3,)).shape == (3, 0)
 

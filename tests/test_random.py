@@ -81,9 +81,9 @@ def test_poisson_and_binomial_samples() -> None:
     rate = gt.tensor([2.0, 30.0], requires_grad=True)
     gt.poisson(rate).sum().backward()
     assert rate.grad is not None and rate.grad.tolist() == [0, 0]
-    with pytest.raises(errors.DtypeError, match="poisson: 'self' must be floating"):
+    with pytest.raises(errors.DtypeError, match="poisson: 'input' must be floating"):
         gt.poisson(gt.tensor([1]))
-    with pytest.raises(TypeError, match="poisson: 'self' must be"):
+    with pytest.raises(TypeError, match="poisson: 'input' must be"):
         gt.poisson(3)  # type: ignore[arg-type]
     with pytest.raises(errors.AutogradError, match="derivative for binomial"):
         gt.binomial(rate, gt.full((2,), 0.5)).sum().backward()
@@ -91,7 +91,7 @@ def test_poisson_and_binomial_samples() -> None:
 
 @pytest.mark.parametrize("rate", [-1.0, -math.inf, math.nan])
 def test_poisson_refuses_a_rate_below_zero(rate: float) -> None:
-    with pytest.raises(errors.ArgumentError, match="'self' must hold rates, none negative or NaN"):
+    with pytest.raises(errors.ArgumentError, match="'input' must hold rates, none negative or NaN"):
         gt.poisson(gt.tensor([2.0, rate]))
 
 

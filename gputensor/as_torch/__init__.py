@@ -15,9 +15,11 @@ from ..core import dtype as dtypes, errors
 from ..core.device import device
 from ..core.geometry import Size
 from ..dispatch import refusal
+from ..nn import init
 from ..tensor import base
 from ..tensor.tensor import Tensor
 from .finder import Finder
+from .overrides import OF_INIT
 
 __all__ = ["install", "is_installed", "uninstall"]
 
@@ -91,6 +93,8 @@ def install() -> None:
     dtypes.package_name = "torch"
     for kind in _TYPES:
         type.__setattr__(kind, "__module__", "torch")
+    for function in OF_INIT:
+        function.__module__ = "torch.nn.init"  # modes recognise the functions by their module
 
 
 def uninstall() -> None:
@@ -107,5 +111,7 @@ def uninstall() -> None:
     dtypes.package_name = "gputensor"
     for kind, module in _TYPES.items():
         type.__setattr__(kind, "__module__", module)
+    for function in OF_INIT:
+        function.__module__ = init.__name__
     for name in [n for n in sys.modules if n.partition(".")[0] in ("torch", "functorch")]:
         del sys.modules[name]

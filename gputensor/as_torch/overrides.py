@@ -5,7 +5,7 @@ the handler of that class (dispatch/refusal.py). A tensor of a subclass with a h
 dispatch key PythonDispatcher. The kernel at this key raises `Overridden`; so the public function
 that the program called fails too, and calls the handler. `Overridable` replaces the methods and
 attributes of these tensors, because not all of them call an operator. A TorchFunctionMode adds the
-key to every operator call of its block.
+key to every operator call of its block; functions that run no operator are in entries.py.
 
 Source: torch/overrides.py, torch/_tensor.py, and torch/csrc/utils/python_arg_parser.cpp for the
 order of the classes.
@@ -14,69 +14,31 @@ order of the classes.
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextvars import ContextVar
-from types import FrameType, FunctionType
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import CodeType, FrameType
 from typing import Any
 
 import gputensor as gt
 
-from ..core.guard import Guard
-from ..dispatch import dispatcher, keys, refusal, tls
-from ..dispatch.families import Later, LaterProperty
+from ..dispatch import dispatcher, keys
+from ..dispatch.families import LaterProperty
 from ..dispatch.keys import OVERRIDES
-from ..dispatch.operator import Table
+from ..dispatch.operator import Operator, Table
+from ..nn import init
+from ..ops import OperatorPacket
 from ..tensor.tensor import Tensor
+from . import entries, function_modes
+from .entries import DECLARED, Entry
+from .function_modes import DisableTorchFunctionSubclass, Outer, active, is_enabled
 
 _PACKAGE = __name__.partition(".")[0]
-# The modes of this thread or task, innermost last.
-_modes: ContextVar[tuple[TorchFunctionMode, ...]] = ContextVar("gputensor_overrides", default=())
-
-
-# The code objects of all functions that `declares` makes.
-_DECLARED = refusal.declares()(lambda: None).__code__
 
 
 class Overridden(Exception):
     """Raised to make a public function fail. The function's error path then calls the handler."""
-
-
-class DisableTorchFunctionSubclass(tls.ExcludeDispatchKeys):
-    """A block in which no handler is called."""
-
-    def __init__(self) -> None:
-        super().__init__(OVERRIDES)
-
-
-class TorchFunctionMode(Guard):
-    """A block in which the mode's `__torch_function__` is called for every function that runs an
-    operator."""
-
-    def __init__(self) -> None:
-        pass
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        raise NotImplementedError
-
-    def _enter(self) -> None:
-        (include, keep), modes = tls.state.get(), _modes.get()
-        _modes.set((*modes, self))
-        tls.state.set((include | OVERRIDES, keep))
-
-    def _found(self) -> Any:
-        modes = _modes.get()
-        at = len(modes) - 1 - modes[::-1].index(self)
-        return modes[:at] + modes[at + 1 :]
-
-    def _put_back(self, found: Any) -> None:
-        _modes.set(found)
-        if not found:
-            include, keep = tls.state.get()
-            tls.state.set(tls.same((include & ~OVERRIDES, keep)))
 
 
 def disabled(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
@@ -117,11 +79,6 @@ def _home(name: str) -> Any:
 # --- the arguments that have a handler --------------------------------------------------------
 
 
-def is_enabled() -> bool:
-    """Return False in a block of DisableTorchFunctionSubclass."""
-    return bool(tls.state.get()[1] & OVERRIDES)
-
-
 def has_handler(x: Any) -> bool:
     """True for an object whose class has a `__torch_function__` of its own."""
     kind = type(x)
@@ -158,7 +115,7 @@ def overloaded(values: Iterable[Any]) -> list[Any]:
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Return True if an argument or a mode has `__torch_function__`."""
-    return bool(overloaded(relevant_args)) or bool(_modes.get() and is_enabled())
+    return bool(active() or overloaded(relevant_args))
 
 
 def is_tensor_like(inp: Any) -> bool:
@@ -173,9 +130,9 @@ def handle_torch_function(
     NotImplemented."""
     found = overloaded(relevant_args)
     types = tuple([type(x) for x in found])
-    modes = _modes.get() if is_enabled() else ()
+    modes = active()
     if modes:
-        with _Outer(modes[:-1]):
+        with Outer(modes[:-1]):
             result = modes[-1].__torch_function__(public_api, types, args, kwargs)
         if result is not NotImplemented:
             return result
@@ -188,25 +145,6 @@ def handle_torch_function(
         f"no implementation found for '{module}.{name}' on types that implement "
         f"__torch_function__: {[type(x) for x in (*modes[-1:], *found)]}"
     )
-
-
-class _Outer:
-    """A block in which all modes except the innermost one are active."""
-
-    def __init__(self, outer: tuple[TorchFunctionMode, ...]) -> None:
-        self.outer = outer
-
-    def __enter__(self) -> None:
-        self.found = _modes.get(), tls.state.get()
-        include, keep = self.found[1]
-        _modes.set(self.outer)
-        if not self.outer:
-            tls.state.set(tls.same((include & ~OVERRIDES, keep)))
-
-    def __exit__(self, *error: object) -> None:
-        modes, state = self.found
-        _modes.set(modes)
-        tls.state.set(state)
 
 
 # --- functions ------------------------------------------------------------------------------------
@@ -222,15 +160,71 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
     if not has_torch_function(given.values()):
         return None
     caller = sys._getframe(3).f_back
-    if _boundary(caller) == "caught":
+    found = _boundary(caller)
+    is_property = isinstance(function, property)
+    if found == "caught":
+        if isinstance(error := sys.exception(), Overridden):
+            raise error  # no search for a wrong argument
         return None
-    if isinstance(function, property):
+    if not overloaded(given.values()) and (
+        found or not (is_property or _is_overridable(function, caller))
+    ):
+        return None
+    if is_property:
         x = given["self"]
         return (handle_torch_function(function.__get__, (x,), x),)
-    if function.__module__.startswith(_LAYERS) and function.__name__ not in _NATIVE:
+    return _handled(function, given, _keywords(caller))
+
+
+def _enter_declared(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any] | None:
+    """Call the mode for a function that `refusal.declares` made, before the function runs."""
+    caller = sys._getframe(2)
+    if not (active() and _is_overridable(function, caller)):
+        return None
+    if not _reaches_program(caller):
+        return None
+    try:
+        bound = _signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return None
+    bound.apply_defaults()
+    return _handled(function, bound.arguments, kwargs)
+
+
+def _enter(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the mode for a function of entries.py. It sees an attribute that the program reads, but
+    not those that our functions read."""
+    if active():
+        caller = sys._getframe(2)
+        ours = _is_ours(caller)
+        if not ours or (entry.runs_an_operator() and _reaches_program(caller)):
+            return handle_torch_function(entry.public, (*args, *kwargs.values()), *args, **kwargs)
+    return entry.original(*args, **kwargs)
+
+
+def _reaches_program(caller: FrameType) -> bool:
+    """True if the mode must be called for a call of an operator or function by this frame. Raises:
+    Overridden if a public function that is still running will call the mode."""
+    found = _boundary(caller)
+    if found == "caught":
+        raise Overridden
+    return not found
+
+
+def _handled(
+    function: Callable[..., Any], given: Mapping[str, Any], named: Collection[str]
+) -> tuple[Any]:
+    """Call the handler. named: the names of arguments that were given by keyword."""
+    args: Iterable[Any] = ()
+    kwargs = dict(given)
+    if function in OF_INIT:
+        pass  # all by keyword, as in PyTorch
+    elif _is_in(function.__module__, _IN_PYTHON) and function.__name__ not in _COMPILED:
         args, kwargs = _with_defaults(function, given)
     else:
-        args, kwargs = _as_given(function, given, _keywords(caller))
+        args, kwargs = _as_given(function, given, named)
     public = _PUBLIC.get(function.__name__) if _is_method(function) else None
     relevant = [*args, *kwargs.values()]
     try:
@@ -242,38 +236,78 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
         return (NotImplemented,)
 
 
+# Modules whose functions call no handler of a mode in PyTorch. The mode sees the operators that the
+# functions run.
+_NOT_OVERRIDABLE = (
+    "nn.utils", "nn.modules", "nn.init", "optim", "utils", "cuda", "func", "tensor.printing",
+    "autograd.gradcheck",
+)  # fmt: skip
+_INIT = f"{_PACKAGE}.nn.init"
+OF_INIT = {init.uniform_, init.normal_, init.constant_, init.kaiming_uniform_}
+_OTHERS = {
+    "upsample", "upsample_nearest", "upsample_bilinear", "broadcast_shapes", "frombuffer",
+}  # fmt: skip
+
+
+def _is_overridable(function: Any, caller: FrameType | None) -> bool:
+    """True if a mode sees the call of this function by a frame."""
+    if function in OF_INIT:
+        return caller is None or caller.f_globals.get("__name__") != _INIT
+    return not _is_in(function.__module__, _NOT_OVERRIDABLE) and function.__name__ not in _OTHERS
+
+
+def _is_in(name: str, modules: Iterable[str]) -> bool:
+    """True for the name of one of these modules of our package, and of modules in them."""
+    inner = name.removeprefix(f"{_PACKAGE}.") + "."
+    return any([inner.startswith(f"{module}.") for module in modules])
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0] == _PACKAGE
+
+
 def _is_method(function: Callable[..., Any]) -> bool:
     return getattr(function, "__qualname__", "").startswith("GeneratedMethods.")
 
 
-# The functions of torch.nn.functional that pass their arguments as they were given. The other
-# functions pass arguments with a default by keyword, because they are written in Python in PyTorch.
-_LAYERS = f"{_PACKAGE}.nn.functional"
-_NATIVE = {
+# Modules of functions that are written in Python in PyTorch, and pass arguments with a default by
+# keyword; and those of the functions that are compiled, and pass arguments as they were given.
+_IN_PYTHON = ("nn.functional", "functional", "tensor.overloads", "autograd.engine")
+_COMPILED = {
     "linear", "logsigmoid", "softplus", "softshrink", "gelu", "avg_pool1d", "avg_pool2d",
     "avg_pool3d", "one_hot", "scaled_dot_product_attention", "elu_", "hardtanh_", "leaky_relu_",
-    "rrelu_",
+    "rrelu_", "gradient", "histogramdd",
 }  # fmt: skip
 
 
 def _with_defaults(
     function: Callable[..., Any], given: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    parameters = inspect.signature(function).parameters.values()
-    named = {x.name for x in parameters if x.default is not x.empty or x.kind is x.KEYWORD_ONLY}
-    args = [given[x.name] for x in parameters if x.name not in named]
-    return args, {name: given[name] for name in given if name in named}
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for name, parameter in _signature(function).parameters.items():
+        value = given[name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            args += value
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            kwargs |= value
+        elif parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
+            args.append(value)
+        else:
+            kwargs[name] = value
+    return args, kwargs
 
 
 def _as_given(
-    function: Callable[..., Any], given: Mapping[str, Any], named: Iterable[str]
+    function: Callable[..., Any], given: Mapping[str, Any], named: Collection[str]
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments, but leave out those that equal their defaults. named: the names of
     arguments that were given by keyword."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     behind: list[Any] = []  # defaults that are passed only if a later argument is passed
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in _signature(function).parameters.items():
         value = given[name]
         if parameter.kind is parameter.VAR_POSITIONAL:
             args += value
@@ -292,43 +326,57 @@ def _as_given(
     return args, kwargs
 
 
+_signature = functools.cache(inspect.signature)
+
+
 def _keywords(caller: FrameType | None) -> tuple[str, ...]:
     """Return the names of the keyword arguments of the call that a frame executes. Return () if the
     bytecode does not contain the names, as for `f(*args, **kwargs)`."""
-    if caller is None:
-        return ()
+    return () if caller is None else _keywords_at(caller.f_code, caller.f_lasti)
+
+
+@functools.lru_cache(4096)
+def _keywords_at(code: CodeType, last: int) -> tuple[str, ...]:
     names: Any = ()
-    before, last = "", None
-    for instruction in dis.get_instructions(caller.f_code):
-        if instruction.offset > caller.f_lasti:
+    before, previous = "", None
+    for instruction in dis.get_instructions(code):
+        if instruction.offset > last:
             break
         if instruction.opname == "KW_NAMES":  # up to Python 3.12
-            names = caller.f_code.co_consts[instruction.arg or 0]
-        elif instruction.opname == "CALL_KW" and last is not None:
-            names = last.argval
+            names = code.co_consts[instruction.arg or 0]
+        elif instruction.opname == "CALL_KW" and previous is not None:
+            names = previous.argval
         elif before.startswith("CALL"):
             names = ()
-        before, last = instruction.opname, instruction
+        before, previous = instruction.opname, instruction
     return names if before in ("CALL", "CALL_KW") and isinstance(names, tuple) else ()
+
+
+# Modules whose operators no mode sees: they are compiled in PyTorch, or hidden from modes there.
+_INTERNAL = ("autograd", "func", "nn.parameter")
 
 
 def _boundary(frame: FrameType | None) -> str:
     """Return "caught" if a public function that is still running will call the handler of an
-    operator, "internal" if autograd's engine runs the operator, and otherwise ""."""
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name.partition(".")[0] != _PACKAGE:
-            break
+    operator, "internal" if modes do not see it, "engine" if no handler is called, otherwise ""."""
+    found = ""
+    while frame is not None and _is_ours(frame):
+        name = frame.f_globals["__name__"]
         if name == f"{_PACKAGE}.autograd.engine":
-            return "internal"
-        if frame.f_code is _DECLARED:
+            return "engine"
+        if frame.f_code is DECLARED:
             function, args, kwargs = (frame.f_locals[n] for n in ("declared", "args", "kwargs"))
-            if function.__name__ != "__init__" and has_torch_function((*args, *kwargs.values())):
-                return "caught"
+            if function.__name__ != "__init__" and (
+                overloaded((*args, *kwargs.values()))
+                or (active() and _is_overridable(function, frame.f_back))
+            ):
+                found = "caught"
         elif "_refuse" in frame.f_code.co_names and has_torch_function(frame.f_locals.values()):
-            return "caught"
+            found = "caught"
+        elif _is_in(name, _INTERNAL):
+            found = "internal"
         frame = frame.f_back
-    return ""
+    return found
 
 
 def _make(table: Table, key_set: int) -> Callable[..., Any]:
@@ -339,20 +387,36 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
     def ask(key_set: int, *args: Any) -> Any:
         values = [args[place] for place in places]
         # a view that a kernel made of a subclass's tensor has the key, but is a plain Tensor
-        if has_torch_function(values) and (found := _boundary(sys._getframe(1))) != "internal":
-            if found:
-                raise Overridden
+        found = _boundary(sys._getframe(1)) if has_torch_function(values) else "engine"
+        if found == "internal" and overloaded(values):
+            found = ""
+        if found == "caught":
+            raise Overridden
+        if not found:
             shown, keywords = signature.without_defaults(signature.for_users(args))
-            func = _function(operator.short_name.partition(".")[0])
-            return handle_torch_function(func or operator, values, *shown, **keywords)
+            func = _called_operator(sys._getframe(1)) or _function(operator) or operator
+            return handle_torch_function(func, values, *shown, **keywords)
         key_set &= ~OVERRIDES
         return operator.redispatch_table[key_set](key_set, *args)
 
     return ask
 
 
-def _function(name: str) -> Any:
+_CALLS = (Operator.__call__.__code__, OperatorPacket.__call__.__code__)
+
+
+def _called_operator(frame: FrameType) -> Any:
+    """Return the operator or packet of `gt.ops` that the program called, or None."""
+    found = None
+    inner: FrameType | None = frame
+    while inner is not None and inner.f_code in _CALLS:
+        found, inner = inner.f_locals["self"], inner.f_back
+    return None if inner is None or _is_ours(inner) else found
+
+
+def _function(operator: Operator) -> Any:
     """Return the public function of an operator, or None."""
+    name = operator.short_name.partition(".")[0]
     for home in (gt.nn.functional, gt, Tensor):
         if (found := getattr(home, name, None)) is not None:
             return found
@@ -364,7 +428,7 @@ def _function(name: str) -> Any:
 # Operator methods of Python -> the name of the method that a handler gets instead.
 _PUBLIC = {
     "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div",
-    "__mod__": "remainder", "__pow__": "pow", "__matmul__": "matmul", "__eq__": "eq",
+    "__mod__": "remainder", "__pow__": "pow", "__matmul__": "matmul", "__eq__": "__eq__",
     "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
     "__neg__": "neg", "__pos__": "positive", "__abs__": "abs", "__iadd__": "add_",
     "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__ipow__": "pow_",
@@ -381,10 +445,6 @@ _SWAPPED = {
 _OF_NUMBERS = {
     "__radd__": "add", "__rmul__": "mul", "__rand__": "bitwise_and", "__ror__": "bitwise_or",
     "__rxor__": "bitwise_xor",
-}  # fmt: skip
-_NOT_OVERRIDDEN = {
-    "__init__", "__new__", "__init_subclass__", "__hash__", "__iter__", "__getattribute__",
-    "__setattr__", "__buffer__", "as_subclass",
 }  # fmt: skip
 
 
@@ -417,7 +477,7 @@ def _operator(name: str) -> Any:
                 given, used = (*others, self), _SWAPPED[name]
             else:
                 used = _OF_NUMBERS.get(name, name)
-            used = used if used == "__eq__" else _PUBLIC.get(used, used)
+            used = _PUBLIC.get(used, used)
         try:
             return _called(getattr(Tensor, used), given, {})
         except TypeError:
@@ -440,18 +500,12 @@ def _attribute(name: str) -> property:
 def _members() -> dict[str, Any]:
     """Return the methods and attributes of Tensor in a form that calls handlers."""
     found: dict[str, Any] = {}
-    for name in {name: None for kind in Tensor.__mro__[:-1] for name in vars(kind)}:
-        value = vars(_home(name))[name]
-        if name in _NOT_OVERRIDDEN or name.startswith("__array"):
-            continue
+    for name, value in entries.members().items():
         if isinstance(value, (property, LaterProperty)):
             found[name] = _attribute(name)
-        elif name in _PUBLIC or name in _SWAPPED:
-            found[name] = _operator(name)
-        elif isinstance(value, (FunctionType, Later)) and (
-            name.startswith("__") or not name.startswith("_")
-        ):
-            found[name] = _method(name)
+        else:
+            is_operator = name in _PUBLIC or name in _SWAPPED
+            found[name] = _operator(name) if is_operator else _method(name)
     return found
 
 
@@ -471,6 +525,7 @@ OF_OVERRIDES: dict[str, Any] = {
     "has_torch_function": has_torch_function, "handle_torch_function": handle_torch_function,
     "has_torch_function_unary": lambda x: has_torch_function((x,)),
     "has_torch_function_variadic": lambda *args: has_torch_function(args),
-    "is_tensor_like": is_tensor_like, "TorchFunctionMode": TorchFunctionMode,
-    "get_default_nowrap_functions": nowrap_functions,
+    "is_tensor_like": is_tensor_like, "get_default_nowrap_functions": nowrap_functions,
+    **function_modes.OF_OVERRIDES,
 }  # fmt: skip
+entries.hooks.append((_enter, _enter_declared))

@@ -24,11 +24,11 @@ from gputensor.nn.modules import conv, hooks, state
 from gputensor.structured.generator import default_generator
 
 from .places import Absent
-from .overrides import (
-    OF_OVERRIDES, DisableTorchFunctionSubclass, disabled, has_torch_function,
-)  # fmt: skip
+from .function_modes import DisableTorchFunctionSubclass
+from .overrides import OF_OVERRIDES, disabled, has_torch_function
 from . import (
-    benchmark, functions, groups, insides, legacy_types, processes, profiles, small, windows,
+    benchmark, function_modes, function_names, functions, groups, insides, legacy_types, processes,
+    profiles, small, windows,
 )  # fmt: skip
 
 # The version of PyTorch whose names and behaviour gputensor has. Programs compare versions with it.
@@ -200,10 +200,8 @@ absent: dict[str, Any] = {
     "device_count": lambda: 0,
 }  # fmt: skip
 overrides: dict[str, Any] = {
-    "get_ignored_functions": set, "get_testing_overrides": dict, "resolve_name": nothing,
-    "get_overridable_functions": dict, "is_tensor_method_or_property": never,
-    "wrap_torch_function": lambda dispatcher: as_it_is,
-    **OF_OVERRIDES,
+    "get_ignored_functions": set, "get_testing_overrides": dict,
+    **OF_OVERRIDES, **function_names.OF_OVERRIDES,
 }  # fmt: skip
 core: dict[str, Any] = {
     "DisableTorchFunctionSubclass": DisableTorchFunctionSubclass,
@@ -211,7 +209,7 @@ core: dict[str, Any] = {
     "_log_api_usage_once": nothing, "_get_tracing_state": nothing, "_jit_set_profiling_mode": never,
     "_jit_set_profiling_executor": never, "_has_torch_function": has_torch_function,
     "_cuda_isCurrentStreamCapturing": never, "_disabled_torch_function_impl": disabled,
-    "_is_tracing": never,
+    "_is_tracing": never, **function_modes.OF_CORE,
     "_TensorMeta": type(gt.Tensor), "_get_accelerator": insides.get_accelerator,
     "_get_default_device": lambda: str(gt.get_default_device()),
     "ScriptModule": ScriptModule, "Graph": type("Graph", (), {}),

@@ -177,6 +177,8 @@ def _name(module: ModuleType) -> None:
                 value.__module__ = f"{_GENERATED}.methods"
             elif not name.startswith(_CALL):
                 value.__module__ = f"{_GENERATED}.functions"
+        elif isinstance(value, property) and value.fget is not None:
+            value.fget.__name__ = name.removeprefix(_METHOD)
 
 
 # --- placeholders for families that are not loaded ------------------------------------------------

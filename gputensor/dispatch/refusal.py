@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from .._generated import index
 from ..core import errors
 from ..core.arguments import number, number_in
 from . import dispatcher
@@ -37,6 +38,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 # `__torch_function__` of an argument and returns a tuple with the result, or returns None if no
 # argument has one.
 overriding: list[Callable[[Callable[..., Any], Mapping[str, Any]], tuple[Any] | None]] = []
+
+
+# Empty unless a TorchFunctionMode is active. `entering[0]` calls the mode for a function that
+# `declares` made, and returns a tuple with the result. It returns None if the function must run.
+entering: list[Callable[[Callable[..., Any], Any, Any], tuple[Any] | None]] = []
 
 
 # The number of warnings that operators and losses have issued. A fused call that changes this
@@ -156,7 +162,9 @@ def _explain(error: Exception, op: str, given: dict[str, Any]) -> None:
             # None means that the argument was not passed; another overload does not need it.
             continue
         if not any(fit(value) for fit in fits):
-            raise errors.unfit(op, name, [fit.type for fit in fits], value) from None
+            # a function that is not a method too has no `self`: the user knows it as `input`
+            shown = place if name == "self" and op not in index.METHODS else name
+            raise errors.unfit(op, shown, [fit.type for fit in fits], value) from None
     _refuse_together(op, overloads, given)
     if not isinstance(given.get("requires_grad", False), int):
         raise errors.wrong_type(op, "requires_grad", "be a bool", given["requires_grad"]) from None
@@ -200,6 +208,8 @@ def declares(op: str = "", *, first: bool = False, **types: str) -> Callable[[F]
 
         @functools.wraps(function)
         def declared(*args: Any, **kwargs: Any) -> Any:
+            if entering and (taken := entering[0](declared, args, kwargs)):
+                return taken[0]
             has_numpys = not has_none(map(type, args)) or (
                 kwargs and not has_none(map(type, kwargs.values()))
             )

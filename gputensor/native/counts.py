@@ -23,12 +23,12 @@ _MOST = 100
 
 
 def poisson(key_set: int, self: Tensor, generator: Any = None) -> Tensor:
-    _check("poisson", "self", self)
+    _check("poisson", "input", self)
     if self.is_meta:
         return self.new_empty(self.shape)
     mean = self.to(float64).flatten()
     if not (mean >= 0).all():
-        raise errors.must("poisson", "self", "hold rates, none negative or NaN", self)
+        raise errors.must("poisson", "input", "hold rates, none negative or NaN", self)
     drawn = 0 * mean
     small, large = _divided(mean)
     few = mean[small]

@@ -157,7 +157,7 @@ def _contracted(operands: list[Tensor], kept: int, path: Sequence[int] | None) -
     rest = tuple(range(kept, ndim))
     if any(found._geometry.sizes[d] != 1 for d in rest):
         return calls.sum_dim_IntList(found, rest, False, None)
-    return calls.squeeze_dims(found, rest) if rest else found
+    return calls.view(found, found._geometry.sizes[:kept]) if rest else found
 
 
 def _sumproduct_pair(a: Tensor, b: Tensor, summed: list[int]) -> Tensor:

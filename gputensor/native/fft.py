@@ -431,13 +431,10 @@ def _shifted(key_set: int, op: str, self: Tensor, dim: Any) -> Tensor:
     dims = tuple(range(ndim)) if dim is None else arguments.dims(op, dim, ndim)
     if dims:
         _check_has_dims(op, self)
-    for d in dims:
-        size = self._geometry.sizes[d]
-        # The elements from index `cut` on move to the front.
-        cut = size // 2 if op == "ifftshift" else (size + 1) // 2
-        front = calls.narrow(self, d, cut, size - cut)
-        self = calls.cat((front, calls.narrow(self, d, 0, cut)), d)
-    return self if dims else calls.clone(self, None)
+    if not dims:
+        return calls.clone(self, None)
+    sign = -1 if op == "ifftshift" else 1
+    return calls.roll(self, tuple([sign * (self._geometry.sizes[d] // 2) for d in dims]), dims)
 
 
 fft_fftshift: Kernel = given(_shifted, op="fftshift")

@@ -30,6 +30,7 @@ from ..tensor.tensor import Tensor
 from ..structured import arguments, float8, library
 from ..structured.shortcuts import computed as short, pointwise as short_pointwise
 from ..structured.pointwise import Kernel
+from .view import with_sizes
 
 
 # CPython has one object for each small int. The usual alpha and beta are recognised by identity and
@@ -239,8 +240,8 @@ def _folded(self: Tensor, other: Tensor) -> Tensor:
     sizes = large._geometry.sizes
     rows = calls.reshape(large, (math.prod(sizes[:-1]), sizes[-1]))
     if small._geometry.ndim == 1:
-        return calls.view(calls.mv(rows, small), sizes[:-1])
-    made = calls.view(calls.mm(rows, small), (*sizes[:-1], small._geometry.sizes[1]))
+        return with_sizes(calls.mv(rows, small), sizes[:-1])
+    made = with_sizes(calls.mm(rows, small), (*sizes[:-1], small._geometry.sizes[1]))
     return calls.contiguous(calls.mT(made), contiguous_format) if turns else made
 
 
@@ -267,7 +268,7 @@ def _batched(self: Tensor, other: Tensor) -> Tensor:
         right = calls.expand(other, (*batch, inner, b[-1]), False)
         right = calls.reshape(right, (count, inner, b[-1]))
     kept = (*batch, *a[-2:-1], *(() if vector else b[-1:]))
-    return calls.view(calls.bmm(left, right), kept)
+    return with_sizes(calls.bmm(left, right), kept)
 
 
 # --- addmm ----------------------------------------------------------------------------------------
@@ -462,4 +463,5 @@ def linear(key_set: int, input: Tensor, weight: Tensor, bias: Tensor | None = No
         raise
     if given.ndim == 2:
         return made
-    return calls.reshape(made, (*given.sizes[:-1], weight._geometry.sizes[0]))
+    sizes = *given.sizes[:-1], weight._geometry.sizes[0]
+    return with_sizes(made, sizes) if bias is None else calls.view(made, sizes)

@@ -239,9 +239,7 @@ def linalg_matrix_norm(
         # The norm is 0, as in PyTorch.
         return calls.sum_dim_IntList(calls.abs(x), dims, keepdim, None)
     if ord == "fro":
-        square = calls.abs(x)
-        total = calls.sum_dim_IntList(calls.mul_Tensor(square, square), dims, keepdim, None)
-        return calls.sqrt(total)
+        return calls.linalg_vector_norm(x, 2, dims, keepdim, None)
     if ord in ("nuc", 2, -2):
         order = [d for d in range(x._geometry.ndim) if d not in dims]
         values = linalg_svdvals(0, calls.permute(x, (*order, *dims)))

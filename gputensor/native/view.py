@@ -16,7 +16,6 @@ from ..core.dtype import dtype
 from ..core.geometry import Geometry, Sizes, geometry
 from ..iterator.broadcast import broadcast_sizes
 from ..dispatch.shortcuts import CPU as CPU_CALL, Seen, is_due, jumps
-from ..dispatch.tls import AD_INPLACE_OR_VIEW, state as _state
 from ..tensor.make import view_of
 from ..tensor.tensor import Tensor
 from ..structured import arguments
@@ -127,28 +126,39 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
             memo["reshape", exact(tuple(shape))] = Seen((sizes, strides))
     else:
         if strides is not None and known.short is not table.short:
-            as_alias = operators._reshape_alias.table, (sizes, strides)
             wanted = like(self._geometry, sizes, strides)
-            found = short_view.view(table, wanted, self._keys, (shape,), as_alias)
+            as_view = _reshaped(self._geometry, sizes, strides)
+            found = short_view.view(table, wanted, self._keys, (shape,), as_view)
             key = (self._geometry, shape)
             short_view.leave(table, reshape, key, known, self, found)
     if strides is None:
         return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
+    if self._geometry.is_contiguous:
+        return calls.view(self, sizes)
     return calls._reshape_alias(self, sizes, strides)
 
 
-jumps(reshape, lambda: ((operators._reshape_alias, CPU_CALL, _reshape_alias),))
+def _reshaped(shape: Geometry, sizes: Any, strides: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return the table of the operator that `reshape` calls for a view, and its arguments."""
+    if shape.is_contiguous:
+        return operators.view.table, (sizes,)
+    return operators._reshape_alias.table, (sizes, strides)
+
+
+jumps(
+    reshape,
+    lambda: (
+        (operators.view, CPU_CALL, view), (operators._reshape_alias, CPU_CALL, _reshape_alias),
+    ),
+)  # fmt: skip
 
 
 def with_sizes(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """Set other sizes on a new tensor `made`. The call is recorded for autograd, but not as a view.
 
-    This is because the key set lacks the key that tracks views. Source: TensorShape.cpp, reshape,
-    which calls _unsafe_view.
+    Source: TensorShape.cpp, reshape.
     """
-    include, keep = _state.get()
-    key_set = (made._keys | include) & keep & ~AD_INPLACE_OR_VIEW
-    return operators.view.table[key_set](key_set, made, sizes)
+    return calls._unsafe_view(made, sizes)
 
 
 def _unsafe_view(key_set: int, self: Tensor, size: Any) -> Tensor:
@@ -183,8 +193,8 @@ def flatten(key_set: int, self: Tensor, start_dim: int = 0, end_dim: int = -1) -
     if is_due(known, table):
         key = (self._geometry, start_dim, end_dim)
         shape = made._geometry
-        as_alias = operators._reshape_alias.table, (shape.sizes, shape.strides)
-        short_view.learn_of(table, flatten, key, known, self, made, as_alias)
+        as_view = _reshaped(self._geometry, shape.sizes, shape.strides)
+        short_view.learn_of(table, flatten, key, known, self, made, as_view)
     return made
 
 

@@ -104,8 +104,9 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 @declares()
+@no_grad()
 def zeros_(tensor: Tensor) -> Tensor:
-    return constant_(tensor, 0.0)
+    return tensor.zero_()
 
 
 @declares()

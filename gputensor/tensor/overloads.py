@@ -35,19 +35,10 @@ def norm(
                 return calls.linalg_matrix_norm_str_ord(self, p, dims, keepdim, dtype)
             return calls.linalg_matrix_norm_str_ord_out(self, p, dims, keepdim, dtype, out)
         p = 2
-    to = () if out is None else (out,)
-    if dim is not None or keepdim:
-        dim = () if dim is None else dim
-        if dtype is None:
-            return (calls.norm_out if to else calls.norm_ScalarOpt_dim)(self, p, dim, keepdim, *to)
-        along = calls.norm_dtype_out if to else calls.norm_ScalarOpt_dim_dtype
-        return along(self, p, dim, keepdim, dtype, *to)
-    if dtype is None:
-        return (calls.norm_Scalar_out if to else calls.norm_Scalar)(
-            self, 2 if p is None else p, *to
-        )
-    of_all = calls.norm_ScalarOpt_dtype_out if to else calls.norm_ScalarOpt_dtype
-    return of_all(self, p, dtype, *to)
+    p = 2 if p is None else p
+    if out is None:
+        return calls.linalg_vector_norm(self, p, dim, keepdim, dtype)
+    return calls.linalg_vector_norm_out(self, p, dim, keepdim, dtype, out)
 
 
 # --- results that depend on options; the operators always return three results ------------------

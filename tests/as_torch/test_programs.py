@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import gputensor as gt
+from gputensor.as_torch.finder import Facade
 from gputensor.as_torch.places import Absent, SOURCES
 from gputensor.as_torch.stand_ins import STAND_INS
 from gputensor.core.errors import absent
@@ -122,6 +124,17 @@ for code in {codes}:
     else:
         print("nothing")
 """
+
+
+def test_a_module_stores_functions_types_and_dtypes() -> None:
+    module = Facade("torch", ("gputensor",), {})
+    names = {"matmul", "Generator", "float64"}
+    assert not names & vars(module).keys()
+    assert all(getattr(module, name) is getattr(gt, name) for name in names)
+    assert names <= vars(module).keys()
+    assert module.pi == gt.pi and "pi" not in vars(module)
+    module.matmul = len
+    assert module.matmul is len
 
 
 def test_what_is_not_here_says_so() -> None:

@@ -322,3 +322,10 @@ def test_a_forked_child_goes_backward_while_another_thread_of_its_parent_did() -
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK_IN_A_BACKWARD]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (answer.stdout, answer.stderr) == ("[1.0, 1.0]\n", "")
+
+
+@pytest.mark.parametrize("norm", [gt.linalg.matrix_norm, gt.linalg.vector_norm, gt.norm])
+def test_the_gradient_of_a_norm_at_zero_is_zero(norm) -> None:
+    x = gt.zeros(2, 2, requires_grad=True)
+    norm(x).backward()
+    assert x.grad is not None and x.grad.tolist() == [[0, 0], [0, 0]]

@@ -31,8 +31,8 @@ ROWS = [
         dtypes=REAL_FLOATS,
         out="same",
         errors=(
-            Fails(S(T(2)), errors.DtypeError, "poisson: 'self' must be floating", int64),
-            Fails(S(-1.0), errors.GpuTensorError, "poisson: 'self' must be"),
+            Fails(S(T(2)), errors.DtypeError, "poisson: 'input' must be floating", int64),
+            Fails(S(-1.0), errors.GpuTensorError, "poisson: 'input' must be"),
         ),
     ),
 ]

@@ -38,40 +38,10 @@ def call_norm_Scalar(self, p=2):
     key_set = (self._keys | include) & keep
     return op_norm_Scalar.table[key_set](key_set, self, p)
 
-def call_norm_Scalar_out(self, p, out):
-    include, keep = _state.get()
-    key_set = (self._keys | out._keys | include) & keep
-    return op_norm_Scalar_out.table[key_set](key_set, self, p, out)
-
 def call_norm_ScalarOpt_dim(self, p, dim, keepdim=False):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_norm_ScalarOpt_dim.table[key_set](key_set, self, p, dim, keepdim)
-
-def call_norm_out(self, p, dim, keepdim, out):
-    include, keep = _state.get()
-    key_set = (self._keys | out._keys | include) & keep
-    return op_norm_out.table[key_set](key_set, self, p, dim, keepdim, out)
-
-def call_norm_ScalarOpt_dim_dtype(self, p, dim, keepdim, dtype):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_norm_ScalarOpt_dim_dtype.table[key_set](key_set, self, p, dim, keepdim, dtype)
-
-def call_norm_dtype_out(self, p, dim, keepdim, dtype, out):
-    include, keep = _state.get()
-    key_set = (self._keys | out._keys | include) & keep
-    return op_norm_dtype_out.table[key_set](key_set, self, p, dim, keepdim, dtype, out)
-
-def call_norm_ScalarOpt_dtype(self, p, dtype):
-    include, keep = _state.get()
-    key_set = (self._keys | include) & keep
-    return op_norm_ScalarOpt_dtype.table[key_set](key_set, self, p, dtype)
-
-def call_norm_ScalarOpt_dtype_out(self, p, dtype, out):
-    include, keep = _state.get()
-    key_set = (self._keys | out._keys | include) & keep
-    return op_norm_ScalarOpt_dtype_out.table[key_set](key_set, self, p, dtype, out)
 
 op_linalg_vector_norm = _define(
     "aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -125,6 +95,11 @@ def call_linalg_vector_norm(self, ord=2, dim=None, keepdim=False, dtype=None):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_linalg_vector_norm.table[key_set](key_set, self, ord, dim, keepdim, dtype)
+
+def call_linalg_vector_norm_out(self, ord, dim, keepdim, dtype, out):
+    include, keep = _state.get()
+    key_set = (self._keys | out._keys | include) & keep
+    return op_linalg_vector_norm_out.table[key_set](key_set, self, ord, dim, keepdim, dtype, out)
 
 op_dist = _define("aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor")
 op_dist_out = _define(

@@ -1198,6 +1198,10 @@ def call_atleast_3d_Sequence(tensors):
 op__unsafe_view = _define("aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor")
 op__unsafe_view_out = _define(
     "aten::_unsafe_view.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)")
+def call__unsafe_view(self, size):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op__unsafe_view.table[key_set](key_set, self, size)
 
 op_lift_fresh = _define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)")
 def lift_fresh(input):

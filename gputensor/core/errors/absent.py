@@ -139,8 +139,7 @@ _FAMILIES = (
             "torch.library": "get_ctx get_kernel",
             "torch.nn.parameter": "UninitializedTensorMixin",
             "torch.nn.utils.rnn": "PackedSequence_ bind",
-            "torch.overrides": "BaseTorchFunctionMode enable_reentrant_dispatch "
-            "redispatch_function",
+            "torch.overrides": "enable_reentrant_dispatch redispatch_function",
             "torch.utils": "ThroughputBenchmark get_cpp_backtrace swap_tensors",
             "torch.utils.checkpoint": "CheckpointFunction DefaultDeviceType GraphExecGroup "
             "SavedTensor",
