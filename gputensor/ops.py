@@ -14,7 +14,6 @@ from typing import Any as _Any
 
 from .core import errors as _errors
 from .dispatch import dispatcher as _dispatcher
-from .dispatch import tls as _tls
 from .dispatch.operator import Operator as _Operator
 
 
@@ -51,15 +50,12 @@ class OperatorPacket:
             raise _errors.operator_not_found(self.qualified_name, None)
         reasons = []
         for operator in overloads:
-            table = operator.table
             try:
-                arguments, key_set = table.signature.arrange(operator, args, kwargs)
+                arguments, key_set = operator.table.signature.arrange(operator, args, kwargs)
             except _errors.ArgumentTypeError as error:
                 reasons.append(f"{operator.qualified_name}: {error}")
                 continue
-            include, keep = _tls.state.get()
-            key_set = (key_set | include) & keep
-            return table[key_set](key_set, *arguments)
+            return operator.arranged(arguments, key_set)
         raise _errors.no_overload_fits(self.qualified_name, reasons)
 
     def __getattr__(self, name: str) -> _Operator:

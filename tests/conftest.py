@@ -96,6 +96,34 @@ def _is_on_gpu() -> bool:
     return cuda.is_available() and not cuda.is_emulated()
 
 
+def _without_device(error: Exception) -> None:
+    """Skip the test if it asked for a CUDA device that this machine cannot even emulate."""
+    from gputensor import cuda
+
+    is_required = {os.environ.get(f"GPUTENSOR_REQUIRE_{x}") for x in ("CUDA", "EMULATOR")} & {"1"}
+    is_about_it = any(x in str(error) for x in ("cuda: no device", "there is no CUDA device"))
+    if is_about_it and not is_required and not cuda.is_available():
+        pytest.skip(str(error))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Iterator[None]:
+    try:
+        return (yield)
+    except Exception as error:
+        _without_device(error)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Iterator[None]:
+    try:
+        return (yield)
+    except Exception as error:
+        _without_device(error)
+        raise
+
+
 def pytest_report_header() -> str:
     from gputensor import cuda
 

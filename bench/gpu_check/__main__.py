@@ -85,7 +85,9 @@ def settings(is_dry: bool) -> dict[str, str]:
         shutil.rmtree(mine, ignore_errors=True)
         mine.mkdir(mode=0o700)
         with tarfile.open(CUBINS) as archive:
-            archive.extractall(mine, filter="data")
+            # Python before 3.11.4 has no filters.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(mine)
         # Loaders of compiled code reject files to which other users can write.
         for path in (mine, *mine.iterdir()):
             path.chmod(0o700)

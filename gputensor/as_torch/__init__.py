@@ -43,7 +43,7 @@ def _override(function: Any, given: Any) -> Any:
 
 
 def _overridable() -> Any:
-    from .overrides import Overridable
+    from .overrides.subclasses import Overridable
 
     return Overridable
 

@@ -24,10 +24,9 @@ from gputensor.nn.modules import conv, hooks, state
 from gputensor.structured.generator import default_generator
 
 from .places import Absent
-from .function_modes import DisableTorchFunctionSubclass
-from .overrides import OF_OVERRIDES, disabled, has_torch_function
+from .overrides import OF_OVERRIDES, disabled, has_torch_function, modes, names
 from . import (
-    benchmark, function_modes, function_names, functions, groups, insides, legacy_types, processes,
+    benchmark, functions, groups, insides, legacy_types, processes,
     profiles, small, windows,
 )  # fmt: skip
 
@@ -201,15 +200,15 @@ absent: dict[str, Any] = {
 }  # fmt: skip
 overrides: dict[str, Any] = {
     "get_ignored_functions": set, "get_testing_overrides": dict,
-    **OF_OVERRIDES, **function_names.OF_OVERRIDES,
+    **OF_OVERRIDES, **names.OF_OVERRIDES,
 }  # fmt: skip
 core: dict[str, Any] = {
-    "DisableTorchFunctionSubclass": DisableTorchFunctionSubclass,
-    "DisableTorchFunction": DisableTorchFunctionSubclass,
+    "DisableTorchFunctionSubclass": modes.DisableTorchFunctionSubclass,
+    "DisableTorchFunction": modes.DisableTorchFunctionSubclass,
     "_log_api_usage_once": nothing, "_get_tracing_state": nothing, "_jit_set_profiling_mode": never,
     "_jit_set_profiling_executor": never, "_has_torch_function": has_torch_function,
     "_cuda_isCurrentStreamCapturing": never, "_disabled_torch_function_impl": disabled,
-    "_is_tracing": never, **function_modes.OF_CORE,
+    "_is_tracing": never, **modes.OF_CORE,
     "_TensorMeta": type(gt.Tensor), "_get_accelerator": insides.get_accelerator,
     "_get_default_device": lambda: str(gt.get_default_device()),
     "ScriptModule": ScriptModule, "Graph": type("Graph", (), {}),

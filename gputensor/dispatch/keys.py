@@ -303,7 +303,7 @@ LAZY = CONJUGATE | NEGATIVE | ZERO
 # The bit of tensors whose class has a `__torch_dispatch__` handler, and of threads within a mode.
 # See modes.py.
 PYTHON = functionality_bit("Python")
-# The bit of tensors whose class has `__torch_function__`. See as_torch/overrides.py.
+# The bit of tensors whose class has `__torch_function__`. See as_torch/overrides/.
 OVERRIDES = functionality_bit("PythonDispatcher")
 
 # The bits of gt.func's tensors: batched tensors, and values with tangents.

@@ -14,7 +14,7 @@ the fallbacks are replaced, never changed in place.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core import errors, lazy
@@ -400,7 +400,11 @@ class Operator:
                 if n == 1:
                     return table[key_set](key_set, first)
                 return table[key_set](key_set, *args)
-        arguments, key_set = (table.prepared or table.signature).arrange(self, args, kwargs)
+        return self.arranged(*(table.prepared or table.signature).arrange(self, args, kwargs))
+
+    def arranged(self, arguments: Sequence[Any], key_set: int) -> Any:
+        """Call through the dispatcher with all arguments in order. key_set: the tensors' keys."""
+        table = self.table
         include, keep = _state.get()
         key_set = (key_set | include) & keep
         try:

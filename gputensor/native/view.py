@@ -129,8 +129,7 @@ def reshape(key_set: int, self: Tensor, shape: Any) -> Tensor:
             wanted = like(self._geometry, sizes, strides)
             as_view = _reshaped(self._geometry, sizes, strides)
             found = short_view.view(table, wanted, self._keys, (shape,), as_view)
-            key = (self._geometry, shape)
-            short_view.leave(table, reshape, key, known, self, found)
+            short_view.leave(table, reshape, (self._geometry, shape), known, self, found)
     if strides is None:
         return with_sizes(calls.clone(self, formats.contiguous_format), sizes)
     if self._geometry.is_contiguous:
@@ -145,19 +144,13 @@ def _reshaped(shape: Geometry, sizes: Any, strides: Any) -> tuple[Any, tuple[Any
     return operators._reshape_alias.table, (sizes, strides)
 
 
-jumps(
-    reshape,
-    lambda: (
-        (operators.view, CPU_CALL, view), (operators._reshape_alias, CPU_CALL, _reshape_alias),
-    ),
-)  # fmt: skip
+jumps(reshape, lambda: (
+    (operators.view, CPU_CALL, view), (operators._reshape_alias, CPU_CALL, _reshape_alias)
+))  # fmt: skip
 
 
 def with_sizes(made: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """Set other sizes on a new tensor `made`. The call is recorded for autograd, but not as a view.
-
-    Source: TensorShape.cpp, reshape.
-    """
+    """Set other sizes on a new tensor. The call is recorded for autograd, but not as a view."""
     return calls._unsafe_view(made, sizes)
 
 

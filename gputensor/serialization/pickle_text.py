@@ -13,6 +13,7 @@ import copyreg
 import struct
 from collections import OrderedDict
 from collections.abc import Callable
+from enum import Enum
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -286,6 +287,8 @@ def _reduced(value: Any, where: str) -> Any:
         return value.__name__
     if type(value) is bytes:  # the form of bytes in pickles of protocol 2
         return codecs.encode, (value.decode("latin1"), "latin1")
+    if isinstance(value, Enum):  # Python before 3.11.4 reads some members as attributes
+        return type(value), (value.value,)
     registered = copyreg.dispatch_table.get(type(value))
     try:
         return registered(value) if registered is not None else value.__reduce_ex__(2)

@@ -366,7 +366,7 @@ def construct(*args: Any, **kwargs: Any) -> Any:
 
 # Both lists are empty unless as_torch is installed. called: the old constructor. overridable: a
 # function that returns the base class from which subclasses inherit their methods
-# (as_torch/overrides.py).
+# (as_torch/overrides/).
 called: list[Callable[..., Any]] = []
 overridable: list[Callable[[], Any]] = []
 # Attributes of Tensor that were ever set -> the value that the class had before, or None if it had

@@ -15,8 +15,9 @@ import pytest
 
 import gputensor as gt
 from gputensor import as_torch
-from gputensor.as_torch import entries, function_names, overrides
-from gputensor.as_torch.function_modes import (
+from gputensor.as_torch import overrides
+from gputensor.as_torch.overrides import entries, names as function_names
+from gputensor.as_torch.overrides.modes import (
     OF_CORE, OF_OVERRIDES, BaseTorchFunctionMode, TorchFunctionMode,
 )  # fmt: skip
 from gputensor.dispatch import refusal

@@ -16,14 +16,11 @@ import gputensor as gt
 from gputensor.kernels.cuda import launch
 
 from ..cuda.chains import compile_together
-from ..cuda.support import requires_emulator
 from ..harness import tier
 from .same import state_of
 
-pytestmark = [
-    requires_emulator,
-    pytest.mark.skipif(not gt.cuda.is_emulated(), reason="counts the emulator's launches"),
-]
+if not gt.cuda.is_emulated():
+    pytest.skip("counts the emulator's launches", allow_module_level=True)
 FUZZ = int(os.environ.get("GPUTENSOR_FUZZ", "0"))
 PLAIN, GOES_ON = "reduce_chain", "reduce_chain, and what follows"
 

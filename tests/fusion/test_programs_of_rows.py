@@ -54,18 +54,19 @@ def operands(rng: random.Random) -> list[gt.Tensor]:
     of = rng.choice(DTYPES)
     lead = rng.choice([(3,), (40,), (2, 5)])
     tail = rng.choice([(256,), (1000,), (2049,), (4, 129), (5000,)])
-    if rng.random() < 0.4:  # blocks of several rows
+    if rng.random() < 0.6:  # blocks of several rows
         lead = rng.choice([(3,), (40,), (700,), (90, 9), (1,)])
         tail = rng.choice([(1,), (2,), (7,), (40,), (128,), (3, 5), (1, 17)])
     given = [numbers(rng, (*lead, *tail), of) for _ in range(2)]
     given.append(numbers(rng, rng.choice([tail, (1,) * len(lead) + tail, ()]), of))
     given.append(numbers(rng, (*lead, *[1] * len(tail)), of))
+    given.append(numbers(rng, (), rng.choice([gt.int64, gt.float32, of])))
     return given
 
 
 def by_rows(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
     """A random chain with reductions over the last dimensions; it uses some of their results."""
-    rng, full, rows = random.Random(seed), given[:2], given[3:]
+    rng, full, rows, one = random.Random(seed), given[:2], given[3:4], given[4]
     is_float, n = given[0].is_floating_point(), given[0].ndim
     dims = [d for d in range(n) if given[3].shape[d] == 1]
     kept: list[gt.Tensor] = []
@@ -88,8 +89,10 @@ def by_rows(seed: int, given: list[gt.Tensor]) -> list[gt.Tensor]:
             kept += rng.sample([*found, places], rng.randrange(1, 4))
             if found[0].ndim == x.ndim:
                 rows.append(found[0])
-        elif kind < 0.45 and is_float:
-            rows.append(rng.choice(ELEMENTWISE)(rng.choice(rows), rng.choice(rows)))
+        elif kind < 0.5 and is_float:
+            rows.append(
+                rng.choice(ELEMENTWISE)(rng.choice(rows), rng.choice([*rows[-2:], one, one]))
+            )
         elif kind < 0.7:
             full.append(rng.choice([gt.add, gt.sub, gt.mul])(x, rng.choice([*rows, given[2]])))
         elif is_float:

@@ -96,7 +96,10 @@ struct Block {
 
   void run_cast(const Step& now) {
     const int to = now.slot[0], from = now.slot[1], item = program.itemsize[to];
-    if (program.is_row[to]) {
+    if (program.is_row[to] && rows > 1 && !program.is_row[from]) {
+      repeat_cast(now, rows);
+      end_row(to);
+    } else if (program.is_row[to]) {
       now.cast(slot[to], slot[from], rows);
       end_row(to);
     } else if (program.is_row[from] && plan.has_rows) {  // a step that spreads
@@ -106,11 +109,17 @@ struct Block {
       step[to] = step[from] ? item : 0;
       now.cast(slot[to], slot[from], step[from] ? m : 1);
     } else {  // a single value for a whole output, or for a value that the machine may read
-      Scalar one;
-      now.cast((char*)&one, slot[from], 1);
       step[to] = item;
-      program.capability->pack[log2_of(item)](slot[to], (char*)&one, m, 0, 1, 0);
+      repeat_cast(now, m);
     }
+  }
+
+  // Cast a single value to n elements.
+  void repeat_cast(const Step& now, i64 n) {
+    const int to = now.slot[0];
+    Scalar one;
+    now.cast((char*)&one, slot[now.slot[1]], 1);
+    program.capability->pack[log2_of(program.itemsize[to])](slot[to], (char*)&one, n, 0, 1, 0);
   }
 
   // Execute a loop that reads rows' values and writes whole rows.

@@ -3,9 +3,10 @@
 Calls of plain tensors are not slower. A function that fails on an argument of another class calls
 the handler of that class (dispatch/refusal.py). A tensor of a subclass with a handler has the
 dispatch key PythonDispatcher. The kernel at this key raises `Overridden`; so the public function
-that the program called fails too, and calls the handler. `Overridable` replaces the methods and
-attributes of these tensors, because not all of them call an operator. A TorchFunctionMode adds the
-key to every operator call of its block; functions that run no operator are in entries.py.
+that the program called fails too, and calls the handler. `Overridable` (subclasses.py) replaces the
+methods and attributes of these tensors, because not all of them call an operator. A
+TorchFunctionMode adds the key to every operator call of its block; functions that run no operator
+are in entries.py.
 
 Source: torch/overrides.py, torch/_tensor.py, and torch/csrc/utils/python_arg_parser.cpp for the
 order of the classes.
@@ -23,18 +24,26 @@ from typing import Any
 
 import gputensor as gt
 
-from ..dispatch import dispatcher, keys
-from ..dispatch.families import LaterProperty
-from ..dispatch.keys import OVERRIDES
-from ..dispatch.operator import Operator, Table
-from ..nn import init
-from ..ops import OperatorPacket
-from ..tensor.tensor import Tensor
-from . import entries, function_modes
+from ...dispatch import dispatcher, keys
+from ...dispatch.keys import OVERRIDES
+from ...dispatch.operator import Operator, Table
+from ...nn import init
+from ...ops import OperatorPacket
+from ...tensor.tensor import Tensor
+from . import entries, modes
 from .entries import DECLARED, Entry
-from .function_modes import DisableTorchFunctionSubclass, Outer, active, is_enabled
+from .modes import DisableTorchFunctionSubclass, Outer, active, is_enabled
 
-_PACKAGE = __name__.partition(".")[0]
+PACKAGE = __name__.partition(".")[0]
+# Operator methods of Python -> the name of the method that a handler gets instead.
+PUBLIC = {
+    "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div",
+    "__mod__": "remainder", "__pow__": "pow", "__matmul__": "matmul", "__eq__": "__eq__",
+    "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
+    "__neg__": "neg", "__pos__": "positive", "__abs__": "abs", "__iadd__": "add_",
+    "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__ipow__": "pow_",
+    "__ifloordiv__": "floor_divide_", "__imod__": "remainder_",
+}  # fmt: skip
 
 
 class Overridden(Exception):
@@ -160,7 +169,7 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
     if not has_torch_function(given.values()):
         return None
     caller = sys._getframe(3).f_back
-    found = _boundary(caller)
+    found = boundary(caller)
     is_property = isinstance(function, property)
     if found == "caught":
         if isinstance(error := sys.exception(), Overridden):
@@ -207,7 +216,7 @@ def _enter(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _reaches_program(caller: FrameType) -> bool:
     """True if the mode must be called for a call of an operator or function by this frame. Raises:
     Overridden if a public function that is still running will call the mode."""
-    found = _boundary(caller)
+    found = boundary(caller)
     if found == "caught":
         raise Overridden
     return not found
@@ -225,7 +234,7 @@ def _handled(
         args, kwargs = _with_defaults(function, given)
     else:
         args, kwargs = _as_given(function, given, named)
-    public = _PUBLIC.get(function.__name__) if _is_method(function) else None
+    public = PUBLIC.get(function.__name__) if _is_method(function) else None
     relevant = [*args, *kwargs.values()]
     try:
         func = getattr(Tensor, public) if public else function
@@ -242,7 +251,7 @@ _NOT_OVERRIDABLE = (
     "nn.utils", "nn.modules", "nn.init", "optim", "utils", "cuda", "func", "tensor.printing",
     "autograd.gradcheck",
 )  # fmt: skip
-_INIT = f"{_PACKAGE}.nn.init"
+_INIT = f"{PACKAGE}.nn.init"
 OF_INIT = {init.uniform_, init.normal_, init.constant_, init.kaiming_uniform_}
 _OTHERS = {
     "upsample", "upsample_nearest", "upsample_bilinear", "broadcast_shapes", "frombuffer",
@@ -258,13 +267,13 @@ def _is_overridable(function: Any, caller: FrameType | None) -> bool:
 
 def _is_in(name: str, modules: Iterable[str]) -> bool:
     """True for the name of one of these modules of our package, and of modules in them."""
-    inner = name.removeprefix(f"{_PACKAGE}.") + "."
+    inner = name.removeprefix(f"{PACKAGE}.") + "."
     return any([inner.startswith(f"{module}.") for module in modules])
 
 
 def _is_ours(frame: FrameType) -> bool:
     name: str = frame.f_globals.get("__name__", "")
-    return name.partition(".")[0] == _PACKAGE
+    return name.partition(".")[0] == PACKAGE
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
@@ -356,13 +365,13 @@ def _keywords_at(code: CodeType, last: int) -> tuple[str, ...]:
 _INTERNAL = ("autograd", "func", "nn.parameter")
 
 
-def _boundary(frame: FrameType | None) -> str:
+def boundary(frame: FrameType | None) -> str:
     """Return "caught" if a public function that is still running will call the handler of an
     operator, "internal" if modes do not see it, "engine" if no handler is called, otherwise ""."""
     found = ""
     while frame is not None and _is_ours(frame):
         name = frame.f_globals["__name__"]
-        if name == f"{_PACKAGE}.autograd.engine":
+        if name == f"{PACKAGE}.autograd.engine":
             return "engine"
         if frame.f_code is DECLARED:
             function, args, kwargs = (frame.f_locals[n] for n in ("declared", "args", "kwargs"))
@@ -387,7 +396,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
     def ask(key_set: int, *args: Any) -> Any:
         values = [args[place] for place in places]
         # a view that a kernel made of a subclass's tensor has the key, but is a plain Tensor
-        found = _boundary(sys._getframe(1)) if has_torch_function(values) else "engine"
+        found = boundary(sys._getframe(1)) if has_torch_function(values) else "engine"
         if found == "internal" and overloaded(values):
             found = ""
         if found == "caught":
@@ -402,7 +411,9 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
     return ask
 
 
-_CALLS = (Operator.__call__.__code__, OperatorPacket.__call__.__code__)
+_CALLS = tuple(
+    [x.__code__ for x in (Operator.__call__, Operator.arranged, OperatorPacket.__call__)]
+)
 
 
 def _called_operator(frame: FrameType) -> Any:
@@ -423,102 +434,6 @@ def _function(operator: Operator) -> Any:
     return None
 
 
-# --- methods and attributes of subclasses ---------------------------------------------------------
-
-# Operator methods of Python -> the name of the method that a handler gets instead.
-_PUBLIC = {
-    "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div",
-    "__mod__": "remainder", "__pow__": "pow", "__matmul__": "matmul", "__eq__": "__eq__",
-    "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
-    "__neg__": "neg", "__pos__": "positive", "__abs__": "abs", "__iadd__": "add_",
-    "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__ipow__": "pow_",
-    "__ifloordiv__": "floor_divide_", "__imod__": "remainder_",
-}  # fmt: skip
-# Reflected operators -> the operator that is called with swapped operands if the other operand is a
-# tensor.
-_SWAPPED = {
-    f"__r{name}__": f"__{name}__"
-    for name in "add sub mul truediv floordiv mod pow matmul and or xor".split()
-}
-# Reflected operators -> the function that a handler gets if the other operand is a number. Other
-# reflected operators reach the handler unchanged.
-_OF_NUMBERS = {
-    "__radd__": "add", "__rmul__": "mul", "__rand__": "bitwise_and", "__ror__": "bitwise_or",
-    "__rxor__": "bitwise_xor",
-}  # fmt: skip
-
-
-def _called(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the handler for a method. Within a public function, let that function call the
-    handler."""
-    caller = sys._getframe(2)
-    relevant = (*args, *kwargs.values())
-    if has_torch_function(relevant):
-        if caller.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
-            return handle_torch_function(func, relevant, *args, **kwargs)
-        if _boundary(caller) == "caught":
-            raise Overridden
-    return func(*args, **kwargs)
-
-
-def _method(name: str) -> Any:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _called(getattr(Tensor, name), (self, *args), kwargs)
-
-    method.__name__ = name
-    return method
-
-
-def _operator(name: str) -> Any:
-    def method(self: Any, *others: Any) -> Any:
-        given, used = (self, *others), name
-        if all([isinstance(x, (Tensor, int, float, complex)) for x in others]):
-            if name in _SWAPPED and isinstance(others[0], Tensor):
-                given, used = (*others, self), _SWAPPED[name]
-            else:
-                used = _OF_NUMBERS.get(name, name)
-            used = _PUBLIC.get(used, used)
-        try:
-            return _called(getattr(Tensor, used), given, {})
-        except TypeError:
-            return NotImplemented
-
-    method.__name__ = name
-    return method
-
-
-def _attribute(name: str) -> property:
-    def get(self: Any) -> Any:
-        return _called(getattr(Tensor, name).__get__, (self,), {})
-
-    def put(self: Any, value: Any) -> None:
-        _called(getattr(Tensor, name).__set__, (self, value), {})
-
-    return property(get, put)
-
-
-def _members() -> dict[str, Any]:
-    """Return the methods and attributes of Tensor in a form that calls handlers."""
-    found: dict[str, Any] = {}
-    for name, value in entries.members().items():
-        if isinstance(value, (property, LaterProperty)):
-            found[name] = _attribute(name)
-        else:
-            is_operator = name in _PUBLIC or name in _SWAPPED
-            found[name] = _operator(name) if is_operator else _method(name)
-    return found
-
-
-class Overridable:
-    """The first base of a program's subclass of Tensor."""
-
-    __slots__ = ()
-    __hash__ = object.__hash__
-    vars().update(_members())
-    __torch_function__: Any = classmethod(default)
-    is_overriding = staticmethod(is_overriding)
-
-
 dispatcher.register_fallback(keys.key("PythonDispatcher"), _make, "maker")
 
 OF_OVERRIDES: dict[str, Any] = {
@@ -526,6 +441,6 @@ OF_OVERRIDES: dict[str, Any] = {
     "has_torch_function_unary": lambda x: has_torch_function((x,)),
     "has_torch_function_variadic": lambda *args: has_torch_function(args),
     "is_tensor_like": is_tensor_like, "get_default_nowrap_functions": nowrap_functions,
-    **function_modes.OF_OVERRIDES,
+    **modes.OF_OVERRIDES,
 }  # fmt: skip
 entries.hooks.append((_enter, _enter_declared))

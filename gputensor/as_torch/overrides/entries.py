@@ -1,7 +1,7 @@
 """Functions that run no operator, such as `x.shape` and `torch.tensor`, call an active
 TorchFunctionMode.
 
-A mode sees an operator's call because the mode adds a dispatch key, see overrides.py. A function
+A mode sees an operator's call because the mode adds a dispatch key, see `Overridden`. A function
 that runs no operator has no such hook, and a test of a flag in each attribute would slow down all
 programs. So these functions get other code (`__code__`) while a mode is active in any thread. The
 functions themselves stay the same objects, because programs compare them: `func is torch.tensor`.
@@ -19,9 +19,9 @@ from typing import Any
 
 import gputensor as gt
 
-from ..dispatch import refusal
-from ..dispatch.families import Later, LaterProperty
-from ..tensor.tensor import Tensor
+from ...dispatch import refusal
+from ...dispatch.families import Later, LaterProperty
+from ...tensor.tensor import Tensor
 
 _PACKAGE = __name__.partition(".")[0]
 # Methods of tensors that call no handler.
@@ -44,7 +44,7 @@ _METHODS = (
 )  # fmt: skip
 # The code of all functions that `refusal.declares` makes.
 DECLARED = refusal.declares()(lambda: None).__code__
-# One pair of functions that call the modes, set by overrides.py: `enter(entry, args, kwargs)`, and
+# One pair of functions that call the modes, set by __init__.py: `enter(entry, args, kwargs)`, and
 # the function for `refusal.entering`.
 hooks: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
 

@@ -1,4 +1,4 @@
-"""TorchFunctionMode, and the stack of active modes. overrides.py calls their handlers.
+"""TorchFunctionMode, and the stack of active modes. The package calls their handlers.
 
 Source: torch/overrides.py.
 """
@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from ..core import errors
-from ..core.guard import Guard
-from ..dispatch import tls
-from ..dispatch.keys import OVERRIDES
+from ...core import errors
+from ...core.guard import Guard
+from ...dispatch import tls
+from ...dispatch.keys import OVERRIDES
 from . import entries
 
 # The modes of this thread or task, innermost last.

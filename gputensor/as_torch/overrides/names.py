@@ -12,12 +12,12 @@ from typing import Any
 
 import gputensor as gt
 
-from ..dispatch.families import Later, LaterProperty
-from ..dispatch.operator import Operator
-from ..ops import OperatorPacket
-from ..tensor.tensor import Tensor
+from ...dispatch.families import Later, LaterProperty
+from ...dispatch.operator import Operator
+from ...ops import OperatorPacket
+from ...tensor.tensor import Tensor
 from .entries import members
-from .overrides import handle_torch_function, has_torch_function
+from . import handle_torch_function, has_torch_function
 
 # PyTorch's namespace -> the name of our module, and how names of its functions begin. A function
 # with several names has the first of them in this order.

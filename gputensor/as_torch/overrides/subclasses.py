@@ -1,0 +1,97 @@
+"""The methods and attributes of tensors whose class has `__torch_function__`. They call it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ...dispatch.families import LaterProperty
+from ...tensor.tensor import Tensor
+from . import (
+    PACKAGE, PUBLIC, Overridden, boundary, default, entries, handle_torch_function,
+    has_torch_function, is_overriding,
+)  # fmt: skip
+
+# Reflected operators -> the operator that is called with swapped operands if the other operand is a
+# tensor.
+_SWAPPED = {
+    f"__r{name}__": f"__{name}__"
+    for name in "add sub mul truediv floordiv mod pow matmul and or xor".split()
+}
+# Reflected operators -> the function that a handler gets if the other operand is a number. Other
+# reflected operators reach the handler unchanged.
+_OF_NUMBERS = {
+    "__radd__": "add", "__rmul__": "mul", "__rand__": "bitwise_and", "__ror__": "bitwise_or",
+    "__rxor__": "bitwise_xor",
+}  # fmt: skip
+
+
+def _called(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the handler for a method. Within a public function, let that function call the
+    handler."""
+    caller = sys._getframe(2)
+    relevant = (*args, *kwargs.values())
+    if has_torch_function(relevant):
+        if caller.f_globals.get("__name__", "").partition(".")[0] != PACKAGE:
+            return handle_torch_function(func, relevant, *args, **kwargs)
+        if boundary(caller) == "caught":
+            raise Overridden
+    return func(*args, **kwargs)
+
+
+def _method(name: str) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _called(getattr(Tensor, name), (self, *args), kwargs)
+
+    method.__name__ = name
+    return method
+
+
+def _operator(name: str) -> Any:
+    def method(self: Any, *others: Any) -> Any:
+        given, used = (self, *others), name
+        if all([isinstance(x, (Tensor, int, float, complex)) for x in others]):
+            if name in _SWAPPED and isinstance(others[0], Tensor):
+                given, used = (*others, self), _SWAPPED[name]
+            else:
+                used = _OF_NUMBERS.get(name, name)
+            used = PUBLIC.get(used, used)
+        try:
+            return _called(getattr(Tensor, used), given, {})
+        except TypeError:
+            return NotImplemented
+
+    method.__name__ = name
+    return method
+
+
+def _attribute(name: str) -> property:
+    def get(self: Any) -> Any:
+        return _called(getattr(Tensor, name).__get__, (self,), {})
+
+    def put(self: Any, value: Any) -> None:
+        _called(getattr(Tensor, name).__set__, (self, value), {})
+
+    return property(get, put)
+
+
+def _members() -> dict[str, Any]:
+    """Return the methods and attributes of Tensor in a form that calls handlers."""
+    found: dict[str, Any] = {}
+    for name, value in entries.members().items():
+        if isinstance(value, (property, LaterProperty)):
+            found[name] = _attribute(name)
+        else:
+            is_operator = name in PUBLIC or name in _SWAPPED
+            found[name] = _operator(name) if is_operator else _method(name)
+    return found
+
+
+class Overridable:
+    """The first base of a program's subclass of Tensor."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    vars().update(_members())
+    __torch_function__: Any = classmethod(default)
+    is_overriding = staticmethod(is_overriding)
