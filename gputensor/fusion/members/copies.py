@@ -51,8 +51,10 @@ def _known(
         else:
             calls.copy_(outs[0], inputs[0], False)
 
-    entry = Entry("copy", "copy", plan, (source.dtype,), write)
-    return Recorded(operator, entry.kinds, entry, walk=walk, turned=turned)
+    entry, seen = Entry("copy", "copy", plan, (source.dtype,), write), to
+    if turned is not None:
+        seen = geometry(walk.sizes, tuple([to.strides[d] for d in turned]), to.dtype)
+    return Recorded(operator, entry.kinds, entry, walk=walk, seen=seen)
 
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:

@@ -321,10 +321,7 @@ class Recording:
             tuple([Instruction(x, numbers(of), numbers(params)) for x, of, params in steps]), (),
         )  # fmt: skip
         wanted = [count + first[n] for n in stores]
-        needed = whole.needed(wanted)
-        inputs = [n for n in needed if n < count]
-        walk = self.walk if self.has_rows else None
-        return whole.cut(inputs, [n for n in needed if n >= count], wanted, walk), inputs
+        return whole.part(wanted, self.walk if self.has_rows else None)
 
 
 def recompute() -> Any:
