@@ -41,8 +41,6 @@ def join(later: Recording) -> Recording | None:
             made._array, made._step = first, codes[3 * made._step + 1] // 3
             first.results.append(made)
     later.close()
-    later.is_run = True
-    later.recorder.pending.pop(later, None)
     later.let_go()
     return first
 

@@ -177,7 +177,6 @@ class Passes:
             for recording in [*recorder.pending]:
                 recording.close()
                 recording.let_go()
-            recorder.pending.clear()
 
 
 def _pass(

@@ -23,7 +23,7 @@ from ..members import copies, drawing, reductions, rows
 from . import quick
 from ..chain import Recorded
 from .pending import Pending
-from .recorder import StandIn, current, runs_at_once
+from .recorder import current, kernels_of, runs_at_once
 
 _KEY = keys.key("Fuse")
 FUSE = keys.functionality_bit("Fuse")
@@ -71,7 +71,8 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
             return below(key_set, *args)
         kernel = kernels.get(place)
         if kernel is None:
-            kernel = kernels[place] = _recording(operator) if is_own(place) else below
+            kernel = kernels_of(operator, _Entry)[0] if is_own(place) else below
+            kernels[place] = kernel
         return kernel(key_set & BELOW, *args)
 
     return record
@@ -186,13 +187,6 @@ def _refuse(recorder: Any, operator: Operator) -> None:
     """Report to the trace of the call that an operator was not recorded."""
     if recorder is not None and recorder.trace is not None:
         recorder.trace.refuse(f"runs {operator.short_name} at once")
-
-
-def _recording(operator: Operator) -> Callable[..., Any]:
-    factory, loop = bound[operator]
-    made = factory(StandIn(operator, _Entry), loop)
-    kernel: Callable[..., Any] = made[0] if type(made) is tuple else made
-    return kernel
 
 
 class _Entry:

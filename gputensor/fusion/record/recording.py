@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from sys import getrefcount
 
@@ -209,21 +208,23 @@ class Recording:
                         first.run(reason, is_last=is_last)
                         return
                 self._run_wanted(into, reason, is_last)
-            self.is_run = True
-            self.recorder.pending.pop(self, None)
             self.let_go()
 
     def _run_wanted(self, into: tuple[int, Tensor] | None, reason: str, is_last: bool) -> None:
-        wanted, left = self.wanted(), []
+        wanted, left = self.wanted(), list[tuple[int, Pending]]()
         if self.saved and into is None and not is_last:
-            wanted, left = recompute().split(self, wanted)
+            from . import recompute
+
+            wanted, left = recompute.split(self, wanted)
         if wanted or into is not None:
             self._compute(wanted, into, reason)
         if left:
-            recompute().move_on(self, wanted, left)
+            recompute.move_on(self, wanted, left)
 
     def let_go(self) -> None:
-        """Drop all data that was needed only to run the recording."""
+        """Do not run the recording any more. Drop all data that was needed only to run it."""
+        self.is_run = True
+        self.recorder.pending.pop(self, None)
         self.steps, self._inputs, self.found, self.results = self._settled, [], {}, []
 
     def _compute(
@@ -322,11 +323,6 @@ class Recording:
         )  # fmt: skip
         wanted = [count + first[n] for n in stores]
         return whole.part(wanted, self.walk if self.has_rows else None)
-
-
-def recompute() -> Any:
-    """Return the module recompute, imported on demand."""
-    return import_module(f"{__package__}.recompute")
 
 
 # The result of `getrefcount` in `Recording.wanted` for an object to which only the list refers.
