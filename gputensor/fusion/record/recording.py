@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from sys import getrefcount
 
@@ -213,13 +214,11 @@ class Recording:
     def _run_wanted(self, into: tuple[int, Tensor] | None, reason: str, is_last: bool) -> None:
         wanted, left = self.wanted(), list[tuple[int, Pending]]()
         if self.saved and into is None and not is_last:
-            from . import recompute
-
-            wanted, left = recompute.split(self, wanted)
+            wanted, left = _recompute().split(self, wanted)
         if wanted or into is not None:
             self._compute(wanted, into, reason)
         if left:
-            recompute.move_on(self, wanted, left)
+            _recompute().move_on(self, wanted, left)
 
     def let_go(self) -> None:
         """Do not run the recording any more. Drop all data that was needed only to run it."""
@@ -323,6 +322,11 @@ class Recording:
         )  # fmt: skip
         wanted = [count + first[n] for n in stores]
         return whole.part(wanted, self.walk if self.has_rows else None)
+
+
+def _recompute() -> Any:
+    """Return the module recompute, which imports this module."""
+    return import_module(f"{__package__}.recompute")
 
 
 # The result of `getrefcount` in `Recording.wanted` for an object to which only the list refers.
