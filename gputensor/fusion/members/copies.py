@@ -59,8 +59,7 @@ def _known(
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:
     """Return the kernel at key Fuse of an operator in `NAMES`. is_own: returns True if calls for a
-    device reach our kernel.
-    """
+    device reach our kernel."""
     copies = _Copies(operator, is_own)
     if operator.qualified_name == NAMES[1]:
 
@@ -162,8 +161,7 @@ class _Copies:
 
     def _step(self, recorder: Recorder, x: Tensor) -> Geometry | None:
         """Return the geometry of x with the walk's dimensions. Return None if x is not a result of
-        this recorder's open recording.
-        """
+        this recorder's open recording."""
         storage = x._storage
         if type(storage) is not Pending or x._offset:
             return None

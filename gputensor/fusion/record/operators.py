@@ -53,7 +53,9 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
         return rows.recording(operator, below, is_own)
     if reductions.is_one(operator):
         return reductions.recording(operator, below, is_own)
-    if operator not in bound or not _is_elementwise(operator):
+    factory, _ = bound.get(operator, (None, ""))
+    # losses reduce elementwise results
+    if factory is None or factory is not criterion.functional and "pointwise" not in operator.tags:
         return below
     places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
     kernels: dict[device, Callable[..., Any]] = {}
@@ -76,11 +78,6 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
         return kernel(key_set & BELOW, *args)
 
     return record
-
-
-def _is_elementwise(operator: Operator) -> bool:
-    """True for elementwise operators, and for losses, which reduce elementwise results."""
-    return "pointwise" in operator.tags or bound[operator][0] is criterion.functional
 
 
 def _is_own(table: Table, place: device) -> bool:

@@ -134,18 +134,15 @@ class Statements:
 
     def _numbers(self, number: int, step: Step) -> str:
         """Return the name of the list of a chain's scalars."""
-        names, name = self.names, f"numbers{number}"
-        places = {id(stream): n for n, (stream, _, _) in enumerate(self._trace.draws)}
-        drawn = {n: places[id(x)] for n, x in enumerate(step.scalars) if type(x) is Stream}
-        if not drawn:
-            names[name] = step.scalars
-        else:
-            names.update({f"s{number}_{n}": x for n, x in enumerate(step.scalars)})
-            numbers = [
-                f"stream{drawn[n]}" if n in drawn else f"s{number}_{n}"
-                for n in range(len(step.scalars))
-            ]
+        name, numbers = f"numbers{number}", list[str]()
+        streams = {id(stream): f"stream{n}" for n, (stream, *_) in enumerate(self._trace.draws)}
+        for n, x in enumerate(step.scalars):
+            numbers.append(streams[id(x)] if type(x) is Stream else f"s{number}_{n}")
+            self.names[f"s{number}_{n}"] = x
+        if any([type(x) is Stream for x in step.scalars]):
             self.lines.append(f"{name} = [{', '.join(numbers)}]")
+        else:
+            self.names[name] = step.scalars
         return name
 
     def _launch(self, number: int, step: Step, chain: Chain) -> None:
