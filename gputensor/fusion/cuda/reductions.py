@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...core.dtype import dtype, int64
-from ...core.geometry import Geometry, contiguous_geometry
+from ...core.geometry import Geometry, Sizes, contiguous_geometry
 from ...iterator.broadcast import strides_over
 from ...iterator.coalesce import coalesce
 from ...iterator.order import dimension_order
@@ -91,19 +91,25 @@ def _search(
     return lambda index, addresses, scalars: bound(index, (0, *addresses), scalars)
 
 
-def row_strides(sizes: tuple[int, ...], of: dtype) -> tuple[int, ...]:
+def row_strides(sizes: Sizes, of: dtype) -> Sizes:
     """Return the strides in bytes of a dense value with one element per row. The stride is 0 along
     dimensions of size 1."""
-    strides = contiguous_geometry(sizes, of).stride_bytes
+    return _strides_over(sizes, contiguous_geometry(sizes, of))
+
+
+def _strides_over(sizes: Sizes, x: Geometry) -> Sizes:
+    """Return the strides in bytes of a value that broadcasts to these sizes. The stride is 0 along
+    dimensions of size 1."""
+    strides = strides_over(x.sizes, x.stride_bytes, sizes)
     return tuple([0 if n == 1 else s for n, s in zip(sizes, strides)])
 
 
-def _as_kept(x: Geometry, step: Instruction) -> tuple[int, ...]:
+def _as_kept(x: Geometry, step: Instruction) -> Sizes:
     """Return the strides in bytes, over the dimensions of a reduction's operand, of a value that
     broadcasts to the result."""
     what, dims = step.what, range(step.what.walk.ndim)
     kept = [d for d in dims if what.entry.keepdim or d not in what.dims]
-    strides = dict(zip(kept, strides_over(x.sizes, x.stride_bytes, what.geometry.sizes)))
+    strides = dict(zip(kept, _strides_over(what.geometry.sizes, x)))
     return tuple([0 if d in what.dims else strides[d] for d in dims])
 
 
@@ -112,7 +118,7 @@ def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[
     `walks` (results, then operand), those of the chain's inputs, and those in `more`."""
     sizes = part.walk.sizes
     order = dimension_order(sizes, walks[:2], n_reduced=1)
-    inputs = [strides_over(x.sizes, x.stride_bytes, sizes) for x in part.inputs]
+    inputs = [_strides_over(sizes, x) for x in part.inputs]
     return coalesce(sizes, [*walks, *inputs, *more], order)
 
 
