@@ -11,7 +11,6 @@ from ..autograd import saved
 from ..dispatch import tls
 from .record import operators
 from .record.recorder import Recorder, current
-from .record.recording import recompute
 
 VARIABLE = "GPUTENSOR_FUSE"
 is_off = os.environ.get(VARIABLE) == "off"
@@ -45,7 +44,9 @@ class Fusing(Guard):
         self._counted.append(True)
         try:
             if self._recompute:
-                saved.keepers.set((*keepers, recompute().keep))
+                from .record import recompute
+
+                saved.keepers.set((*keepers, recompute.keep))
             if recorder is None:
                 current.set(Recorder())
             _depth.set(depth + 1)

@@ -40,10 +40,7 @@ from ..structured.pointwise import Rule
 
 class Place:
     """A device and a layout of recorded results. There is one object for each device, sizes and
-    strides.
-
-    walk: the geometry of results on this device with these sizes and strides.
-    """
+    strides. walk: the geometry of results with these sizes and strides."""
 
     __slots__ = ("walk", "__weakref__")
 
@@ -69,78 +66,71 @@ class Stream(NamedTuple):
         return self._replace(**dict(zip(("seed", "block"), generator.take(count))))
 
 
-class Entry:
+class Entry(NamedTuple):
     """The entry of an operator that has no entry in structured/pointwise/. write: a function that
     runs the operator over values of a stage, `(results, inputs, numbers)`. run: the operator's
     launch on a device. has: for each optional operand after the first one, True if it is given."""
 
-    def __init__(
-        self, family: str, name: str, plan: Any, kinds: tuple[Any, ...],
-        write: Callable[[Any, Any, Any], object], run: Any = None, has: tuple[bool, ...] = (),
-    ) -> None:  # fmt: skip
-        self.rule: Rule = Rule(family, name, None)
-        self.name: str = name
-        self.plan: Any = plan
-        self.kinds: tuple[Any, ...] = kinds
-        self.write: Callable[[Any, Any, Any], object] = write
-        self.run: Any = run
-        self.has: tuple[bool, ...] = has
+    family: str
+    name: str
+    plan: Any
+    kinds: tuple[Any, ...]
+    write: Callable[[Any, Any, Any], object]
+    run: Any = None
+    has: tuple[bool, ...] = ()
+
+    @property
+    def rule(self) -> Rule:
+        return Rule(self.family, self.name, None)
 
 
 class Recorded:
     """An operator for operands of given geometries, in the form in which calls are recorded. There
     is one object for each form, so objects are compared by identity.
 
-    operator: `aten::add.Tensor`. rule: its family's rule (structured/pointwise/); family: the file
-    in kernels/ that has its loop; loop: the loop, `add_alpha` instead of `add` if alpha is given.
-    kinds: each input's dtype, or the type of a number. compute: the dtype of the computation.
-    geometry: the geometry of the result. walk: the result's sizes and strides, without its dtype.
-    result: the result's dtype. is_move: a copy to another layout, in the same dtype. entry: the
-    operator's own entry, which runs it alone. can_wait: the operator may run later, because only
-    values of elements depend on it. reduces: the dimensions that a reduction reduces; None for
-    results with the walk's sizes. turned: for each dimension of the walk, the result's dimension,
-    if the orders differ. seen: the result's geometry with its dimensions in the walk's order.
-    feeds: equal to seen, if later steps of the recording may read the result. at: the place (device
-    and layout) of the walk. also: the place of the result, if it has another layout. whole, part,
-    takes_rows: see Note [What takes rows]. dims: the dimensions of a row.
+    operator: `aten::add.Tensor`. family: the file in kernels/ that has its loop. loop: the loop,
+    `add_alpha` instead of `add` if alpha is given. kinds: each input's dtype, or the type of a
+    number. compute: the dtype of the computation. geometry: the geometry of the result. walk: the
+    result's sizes and strides, without its dtype. result: the result's dtype. is_move: a copy to
+    another layout, in the same dtype. entry: the operator's own entry, which runs it alone.
+    can_wait: the operator may run later, because only values of elements depend on it. reduces: the
+    dimensions that a reduction reduces; None for results with the walk's sizes. seen: the result's
+    geometry with its dimensions in the walk's order. feeds: equal to seen, if later steps of the
+    recording may read the result. at: the place (device and layout) of the walk. also: the place of
+    the result, if it has another layout. whole, part, takes_rows: see Note [What takes rows]. dims:
+    the dimensions of a row.
     """
 
     def __init__(
         self, operator: Any, kinds: tuple[Any, ...], entry: Any,
         reduces: tuple[int, ...] | None = None, walk: Geometry | None = None,
-        feeds: bool = True, turned: tuple[int, ...] | None = None,
-        whole: tuple[int, ...] | None = None, part: int = 0, seen: Geometry | None = None,
+        feeds: bool = True, whole: tuple[int, ...] | None = None, part: int = 0,
+        seen: Geometry | None = None,
     ) -> None:  # fmt: skip
         self.whole: tuple[int, ...] | None = whole
         self.part: int = part
         self.takes_rows: bool = reduces is not None or whole is not None
         self.dims: tuple[int, ...] = tuple(sorted(whole or reduces or ()))
         self.operator: Any = operator
-        self.rule: Rule = entry.rule
         self.loop: str = entry.name
         self.kinds: tuple[Any, ...] = kinds
         self.entry: Any = entry
         self.device: device = entry.plan.device
         self.family: str = entry.rule.family
         self.compute: dtype = entry.plan.common_dtype
-        self.geometry: Geometry = entry.plan.outputs[0].geometry
-        shape = self.geometry
+        shape: Geometry = entry.plan.outputs[0].geometry
+        self.geometry: Geometry = shape
         self.result: dtype = shape.dtype
         self.is_move: bool = self.family == "copy" and kinds[0] is self.result
         self.reduces: tuple[int, ...] | None = reduces
-        self.turned: tuple[int, ...] | None = turned
         walk = walk or shape
         self.seen: Geometry = seen or shape
-        if turned is not None:
-            strides = tuple([shape.strides[d] for d in turned])
-            self.seen = geometry(walk.sizes, strides, shape.dtype)
         self.feeds: Geometry | None = self.seen if feeds else None
         self.at: Place = _place(self.device, walk)
         self.walk: Geometry = self.at.walk
         other = _place(self.device, self.seen)
         is_other = other is not self.at and (reduces is None or feeds)
         self.also: Place | None = other if is_other else None
-        self.nbytes: int = shape.extent * shape.dtype.itemsize
         looks = stub.looks_at_values(getattr(entry, "bound", None))
         self.can_wait: bool = (
             walk.is_non_overlapping_and_dense and walk.numel > 0 and not looks
@@ -180,7 +170,7 @@ class Instruction(NamedTuple):
 class Chain:
     """An immutable, hashable chain: see Note [A chain]. stores: the values to store, in the order
     of the outputs. The chain contains only operators that the stores need. walk: the sizes and
-    strides of elementwise results."""
+    strides of elementwise results. steps: the number of each result -> its instruction."""
 
     def __init__(
         self, place: device, inputs: tuple[Geometry, ...], scalars: tuple[Any, ...],
@@ -192,6 +182,7 @@ class Chain:
         self.inputs: tuple[Geometry, ...] = inputs
         self.scalars: tuple[Any, ...] = scalars
         self.instructions: tuple[Instruction, ...] = instructions
+        self.steps: dict[int, Instruction] = dict(enumerate(instructions, len(inputs)))
         self.stores: tuple[int, ...] = stores
         self._key = (place, inputs, scalars, instructions, stores, self.walk)
         self._hash = hash(self._key)
@@ -204,13 +195,12 @@ class Chain:
 
     def geometry(self, value: int) -> Geometry:
         """Return the geometry of a value, with the walk's dimensions."""
-        count = len(self.inputs)
-        return self.inputs[value] if value < count else self.instructions[value - count].what.seen
+        step = self.steps.get(value)
+        return self.inputs[value] if step is None else step.what.seen
 
     def made(self, value: int) -> Geometry:
         """Return the geometry of the tensor in which a value is stored."""
-        found: Geometry = self.instructions[value - len(self.inputs)].what.geometry
-        return found
+        return self.steps[value].what.geometry
 
     @property
     def are_seen_otherwise(self) -> tuple[bool, ...]:
@@ -228,10 +218,7 @@ class Chain:
     @property
     def bytes_apart(self) -> int:
         """Return the bytes that the operators read and write when they run one by one."""
-        total = 0
-        for step in self.instructions:
-            total += step.what.geometry.nbytes + self.bytes_read(step)
-        return total
+        return sum([x.what.geometry.nbytes + self.bytes_read(x) for x in self.instructions])
 
     def bytes_read(self, step: Instruction) -> int:
         """Return the bytes that an operator reads when it runs alone. The second and later parts of
@@ -243,8 +230,7 @@ class Chain:
     @property
     def drawn(self) -> list[int]:
         """Return the values that are random numbers."""
-        steps = enumerate(self.instructions, len(self.inputs))
-        return [n for n, step in steps if step.what.family == "random"]
+        return [n for n, step in self.steps.items() if step.what.family == "random"]
 
     @property
     def is_reduced(self) -> bool:
@@ -255,60 +241,48 @@ class Chain:
     def needed(self, wanted: Iterable[int], given: Iterable[int] = ()) -> list[int]:
         """Return these values and all values from which they are computed, in order. given: values
         that are available without computation; they are left out."""
-        count, found, given = len(self.inputs), {*wanted}, {*given}
-        for n in range(count + len(self.instructions) - 1, count - 1, -1):
+        found, given = {*wanted}, {*given}
+        for n, step in reversed(self.steps.items()):
             if n in found and n not in given:
-                found.update(self.instructions[n - count].operands)
+                found.update(step.operands)
         return sorted([n for n in found if n >= 0 and n not in given])
 
     def origins(self) -> dict[int, int]:
         """Return value -> its origin. The origin of a copy to another layout is the value that was
-        copied, before the first of several such copies. Any other value is its own origin.
-        """
-        count = len(self.inputs)
-        found = {n: n for n in range(count)}
-        for n, step in enumerate(self.instructions, count):
+        copied, before the first of several such copies. Any other value is its own origin."""
+        found = {n: n for n in range(len(self.inputs))}
+        for n, step in self.steps.items():
             found[n] = found[step.operands[0]] if step.what.is_move else n
         return found
 
     def cut(
-        self, takes: Sequence[int], steps: Iterable[int], stores: Iterable[int],
-        walk: Geometry | None = None, shapes: Iterable[Geometry] | None = None,
-        same: Mapping[int, int] = _NONE,
+        self, takes: Sequence[int], steps: Sequence[int], stores: Iterable[int],
+        walk: Geometry | None = None, same: Mapping[int, int] = _NONE,
     ) -> Chain:  # fmt: skip
         """Return a chain of some of the instructions, with all scalars. takes: the values that
-        become inputs. shapes: the inputs' geometries, if they change. steps: the values that the
-        new chain computes. stores: the values that it stores. same: value -> the value that its
-        readers read instead.
-        """
-        count, steps = len(self.inputs), [*steps]
+        become inputs. steps: the values that the new chain computes. stores: the values that it
+        stores. same: value -> the value that its readers read instead."""
         numbers = {n: place for place, n in enumerate([*takes, *steps])}
         made = [
-            Instruction(
-                x.what, tuple([numbers.get(same.get(y, y), y) for y in x.operands]), x.params
-            )
-            for x in [self.instructions[n - count] for n in steps]
+            x._replace(operands=tuple([numbers.get(same.get(y, y), y) for y in x.operands]))
+            for x in [self.steps[n] for n in steps]
         ]
         return Chain(
-            self.device, tuple(shapes or map(self.geometry, takes)), self.scalars, tuple(made),
+            self.device, tuple(map(self.geometry, takes)), self.scalars, tuple(made),
             tuple([numbers[n] for n in stores]), walk,
         )  # fmt: skip
 
-    def part(self, wanted: Sequence[int]) -> tuple[Chain, list[int]]:
-        """Return a chain without reductions that stores the values `wanted`, and the inputs of this
-        chain."""
-        count, needed = len(self.inputs), self.needed(wanted)
-        inputs = [n for n in needed if n < count]
-        return self.cut(inputs, [n for n in needed if n >= count], wanted, self.walk), inputs
+    def part(self, wanted: Sequence[int], walk: Geometry | None) -> tuple[Chain, list[int]]:
+        """Return the chain that stores only the values `wanted`, and the inputs that it reads."""
+        needed = self.needed(wanted)
+        inputs = [n for n in needed if n not in self.steps]
+        return self.cut(inputs, [n for n in needed if n in self.steps], wanted, walk), inputs
 
     def __str__(self) -> str:
-        count = len(self.inputs)
         lines = [f"v{n} = input {x}" for n, x in enumerate(self.inputs)]
-        for n, step in enumerate(self.instructions):
-            what = step.what
-            shown = [f"v{x}" if x >= 0 else f"s{-1 - x}" for x in (*step.operands, *step.params)]
-            name = what.operator.short_name
-            lines.append(f"v{count + n} = {name}({', '.join(shown)})  # {what.shown}")
+        for n, (what, operands, params) in self.steps.items():
+            shown = [f"v{x}" if x >= 0 else f"s{~x}" for x in (*operands, *params)]
+            lines.append(f"v{n} = {what.operator.short_name}({', '.join(shown)})  # {what.shown}")
         return "\n".join([*lines, "store " + ", ".join(f"v{x}" for x in self.stores)])
 
 

@@ -41,8 +41,6 @@ def join(later: Recording) -> Recording | None:
             made._array, made._step = first, codes[3 * made._step + 1] // 3
             first.results.append(made)
     later.close()
-    later.is_run = True
-    later.recorder.pending.pop(later, None)
     later.let_go()
     return first
 
@@ -94,30 +92,25 @@ def parted(whole: Chain) -> tuple[Chain, list[Tail]]:
 
 
 def _tail_of(whole: Chain) -> Tail | None:
-    count, steps = len(whole.inputs), whole.instructions
-    if not steps:
+    if not whole.instructions:
         return None
-    walk, first = steps[-1].what.walk, count + len(steps)
-    while first > count:
-        what = steps[first - count - 1].what
+    walk, later = whole.instructions[-1].what.walk, list[int]()
+    for n, (what, *_) in reversed(whole.steps.items()):
         if what.walk is not walk or what.takes_rows or what.part:
             break
-        first -= 1
-    later = steps[first - count :]
-    read = [x for step in later for x in step.operands if 0 <= x < first]
-    ends = [
-        n for n, step in enumerate(steps[: first - count], count)
-        if n in read and step.what.reduces is not None and step.what.feeds is None
-    ]  # fmt: skip
+        later.insert(0, n)
+    before = [n for n in whole.steps if n not in later]
+    operands = [x for n in later for x in whole.steps[n].operands]
+    read = [x for x in operands if x >= 0 and x not in later]
+    reduced = [n for n in before if whole.steps[n].what.reduces is not None]
+    ends = [n for n in reduced if n in read and whole.steps[n].what.feeds is None]
     # `ends` is empty if the steps that read the reductions were dropped as unneeded. The later
     # steps are still a tail if they have other sizes and read only inputs.
-    is_alone = walk.sizes != whole.walk.sizes and not any([x >= count for x in read])
+    is_alone = walk.sizes != whole.walk.sizes and not any([x in before for x in read])
     if not ends and not is_alone:
         return None
     takes = [*dict.fromkeys([*ends[-1:], *read])]
-    stores = [n for n in dict.fromkeys(whole.stores) if n >= first]
-    of_head = [n for n in (*whole.stores, *takes) if count <= n < first]
-    return Tail(
-        whole.cut(takes, range(first, first + len(later)), stores), takes, stores,
-        whole.cut(range(count), range(count, first), dict.fromkeys(of_head), whole.walk),
-    )  # fmt: skip
+    stores = [n for n in dict.fromkeys(whole.stores) if n in later]
+    of_head = dict.fromkeys([n for n in (*whole.stores, *takes) if n in before])
+    head = whole.cut(range(len(whole.inputs)), before, of_head, whole.walk)
+    return Tail(whole.cut(takes, later, stores), takes, stores, head)

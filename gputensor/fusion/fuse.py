@@ -14,6 +14,7 @@ from ..tensor.tensor import Tensor
 from . import running
 from .block import Fusing
 from .chain import Chain, unique_bytes
+from .replay.purity import found_in
 from .replay.replays import replays_of
 
 
@@ -87,7 +88,6 @@ class Explanation:
 
 
 def _chain(chain: Chain, reason: str) -> dict[str, Any]:
-    count = len(chain.inputs)
     read = [unique_bytes(x) for x in chain.inputs]
     return {
         "device": str(chain.device), "sizes": list(chain.walk.sizes), "why": reason,
@@ -98,7 +98,7 @@ def _chain(chain: Chain, reason: str) -> dict[str, Any]:
                 "dtype": str(step.what.result), "reads": [x for x in step.operands if x >= 0],
                 "bytes_read": chain.bytes_read(step), "bytes_written": step.what.geometry.nbytes,
             }
-            for n, step in enumerate(chain.instructions, count)
+            for n, step in chain.steps.items()
         ],
         "stores": [{"value": n, "bytes": chain.geometry(n).nbytes} for n in chain.stores],
         "bytes_moved": chain.bytes_moved, "bytes_apart": chain.bytes_apart,
@@ -146,21 +146,13 @@ def _named(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict
     if code is None:
         return {f"argument {n}": x for n, x in enumerate(args)} | kwargs
     cells = zip(code.co_freevars, function.__closure__ or ())
-    outer = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+    outer = {name: found_in(cell, "cell_contents") for name, cell in cells}
     used = function.__globals__
     outer |= {name: used[name] for name in code.co_names if name in used}
     places = code.co_varnames[: code.co_argcount]
     given = {places[n] if n < len(places) else f"argument {n}": x for n, x in enumerate(args)}
     given |= kwargs
     return given | {name: x for name, x in outer.items() if name not in given}
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - raises for a variable without a value
-    except ValueError:
-        return False
-    return True
 
 
 def _names(read: list[Tensor], named: dict[str, Any]) -> tuple[str, ...]:

@@ -89,10 +89,10 @@ def _drawn_first(chain: Chain) -> list[Stage]:
 def _without_draws(chain: Chain) -> Chain | None:
     """Return the chain with its random numbers as further inputs, or None if it consists only of
     random numbers."""
-    count, drawn = len(chain.inputs), chain.drawn
-    others = [n for n in range(count, count + len(chain.instructions)) if n not in drawn]
+    drawn, takes = chain.drawn, [*range(len(chain.inputs)), *chain.drawn]
     stores = [n for n in dict.fromkeys(chain.stores) if n not in drawn]
-    return chain.cut([*range(count), *drawn], others, stores, chain.walk) if stores else None
+    others = [n for n in chain.steps if n not in drawn]
+    return chain.cut(takes, others, stores, chain.walk) if stores else None
 
 
 def _with_the_walks_dimensions(
@@ -107,8 +107,7 @@ def _with_the_walks_dimensions(
 
 
 def _bound(chain: Chain, bind_op: stub.Bind) -> Run | None:
-    """Return the launch of a device's own kernel for a chain. See Note [A device's stub for
-    chains]."""
+    """Return a device's own kernel for a chain: see Note [A device's stub for chains]."""
     place = chain.device
     launch = bind_op(stub.CHAIN, chain)
     if launch is None:
@@ -150,14 +149,25 @@ class Stage(NamedTuple):
     write. run: a function of these values and the chain's scalars; values are ndarrays on the CPU,
     otherwise tensors. It may return False if it has written nothing; then the operators with the
     results `steps` run one by one. program: a function for the same computation, called as
-    `(*makes, *takes, scalars, True)`, if there is one.
-    """
+    `(*makes, *takes, scalars, True)`, if there is one."""
 
     takes: Sequence[int]
     makes: Sequence[int]
     run: Run
     steps: Sequence[int] = ()
     program: Callable[..., bool] | None = None
+
+
+def of_program(
+    program: Callable[..., Any], takes: Sequence[int], makes: Sequence[int],
+    steps: Sequence[int] = (),
+) -> Stage:  # fmt: skip
+    """Return the stage that makes one call of a program."""
+
+    def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> object:
+        return program(*outputs, *inputs, scalars, True)
+
+    return Stage(takes, makes, run, steps, program)
 
 
 def memory(shape: Geometry, place: device) -> Any:
@@ -173,17 +183,15 @@ def in_stages(chain: Chain, stages: Sequence[Stage]) -> Run:
         return run
 
     def over_tensors(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-        arrays = [x._get_array() for x in inputs]
-        run(arrays, [x._get_array() for x in outputs], scalars)
+        run([x._get_array() for x in inputs], [x._get_array() for x in outputs], scalars)
 
     return over_tensors
 
 
 def _over_values(chain: Chain, stages: Sequence[Stage]) -> Run:
-    count, place = len(chain.inputs) + len(chain.instructions), chain.device
+    place, unknown = chain.device, [None] * len(chain.instructions)
     stored = [(x, chain.stores.index(x)) for x in dict.fromkeys(chain.stores)]
-    again = [(n, chain.stores.index(x)) for n, x in enumerate(chain.stores)]
-    again = [(to, source) for to, source in again if to != source]
+    again = [(n, x) for n, x in enumerate(chain.stores) if (x, n) not in stored]
     last = {x: n for n, one in enumerate(stages) for x in (*one.takes, *one.makes)}
     plan = [
         (
@@ -194,7 +202,7 @@ def _over_values(chain: Chain, stages: Sequence[Stage]) -> Run:
     ]  # fmt: skip
 
     def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
-        values = [*inputs, *[None] * (count - len(inputs))]
+        values = [*inputs, *unknown]
         for x, output in stored:
             values[x] = outputs[output]
         for one, new, dead in plan:
@@ -206,11 +214,11 @@ def _over_values(chain: Chain, stages: Sequence[Stage]) -> Run:
             del of  # drop the references to values that are no longer needed
             for x in dead:
                 values[x] = None
-        for to, source in again:
+        for n, x in again:
             if place is CPU:
-                outputs[to][...] = outputs[source]
+                outputs[n][...] = values[x]
             else:
-                outputs[to].copy_(outputs[source])
+                outputs[n].copy_(values[x])
 
     return run
 
@@ -223,21 +231,19 @@ def otherwise(chain: Chain, stage: Stage) -> Run:
 
 def all_alone(chain: Chain) -> list[Stage]:
     """Return a stage for each operator of a chain."""
-    count = len(chain.inputs)
-    return [alone(chain, n) for n, x in enumerate(chain.instructions, count) if not x.what.part]
+    return [alone(chain, n) for n, x in chain.steps.items() if not x.what.part]
 
 
 def alone(chain: Chain, value: int) -> Stage:
     """Return the stage of the single operator that computes this value."""
-    step = chain.instructions[value - len(chain.inputs)]
+    step = chain.steps[value]
     what, entry, params = step.what, step.what.entry, step.params
     makes, all_results = results(chain, value)
     takes = [x for x in step.operands if x >= 0]
     numbers = [(n, ~x) for n, x in enumerate(step.operands) if x < 0]
     is_member = what.takes_rows or what.family in ("copy", "random")
-    program = getattr(entry, "program", None)
-    if program is not None:
-        return Stage(takes, makes, lambda x, out, scalars: program(*out, *x), (), program)
+    if (program := getattr(entry, "program", None)) is not None:
+        return of_program(program, takes, makes)
 
     def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> None:
         given = inputs
@@ -255,7 +261,7 @@ def alone(chain: Chain, value: int) -> Stage:
                 quiet.run(entry.loop, *given, *beside, outputs[0])
         else:  # the addresses of operands select the launch
             table, out = what.operator.table, outputs[0]
-            found = pointwise.find_entry(table, what.rule, what.loop, out, tuple(given))
+            found = pointwise.find_entry(table, entry.rule, what.loop, out, tuple(given))
             found.write(out, tuple(given), beside)
 
     return Stage(takes, makes, run)
@@ -264,11 +270,8 @@ def alone(chain: Chain, value: int) -> Stage:
 def results(chain: Chain, value: int) -> tuple[list[int], Callable[[Sequence[Any]], Sequence[Any]]]:
     """Return the values that an operator computes. Also return a function that completes the list
     of these values with memory for further results, which nothing reads."""
-    further = {
-        x.what.part: n for n, x in enumerate(chain.instructions, len(chain.inputs))
-        if x.what.part and x.operands[0] == value
-    }  # fmt: skip
-    what = chain.instructions[value - len(chain.inputs)].what
+    steps, what = chain.steps.items(), chain.steps[value].what
+    further = {x.what.part: n for n, x in steps if x.what.part and x.operands[0] == value}
     others = [] if what.whole is None else what.entry.plan.outputs[1:]
 
     def all_results(outputs: Sequence[Any]) -> Sequence[Any]:

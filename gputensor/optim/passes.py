@@ -177,7 +177,6 @@ class Passes:
             for recording in [*recorder.pending]:
                 recording.close()
                 recording.let_go()
-            recorder.pending.clear()
 
 
 def _pass(
@@ -218,7 +217,7 @@ def _program(chain: Chain, places: tuple[int, ...]) -> Run | None:
         return _kernel(made, places)
     if not all([programs.is_known(made, step) for step in made.instructions]):
         return None
-    found = programs.program(made, 0, len(made.instructions))
+    found = programs.program(made, [*made.steps])
     if found is None:
         return None
     program, count = found.program, len(made.stores)

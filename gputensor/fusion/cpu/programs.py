@@ -9,16 +9,16 @@ loop is faster, because it reads and writes memory in long runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from itertools import groupby
 
 from ...core.arguments import NUMBERS
 from ...core.geometry import Geometry
 from ...kernels import stub
 from ...kernels.compiled import library
 from ..chain import Chain, Instruction, Recorded
-from ..running import Stage, alone
+from ..running import Stage, alone, of_program
 
 # The maximum number of steps in a program. The library allows 128 steps, which include the casts
 # between steps.
@@ -29,26 +29,11 @@ _LONGEST = 64
 _FEW, _SOME, _ALIKE, _NEAR = 1 << 11, 1 << 16, 256, 16
 
 
-def stage(
-    program: Callable[..., bool], makes: Sequence[int], takes: Sequence[int], steps: range
-) -> Stage:
-    """Return the stage that makes one call of the library, `program(*makes, *takes, scalars,
-    may_share)`. The call returns False if the library declines it; then nothing was written."""
-
-    def run(inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any]) -> bool:
-        return program(*outputs, *inputs, scalars, True)
-
-    return Stage(takes, makes, run, steps, program)
-
-
-def program(chain: Chain, first: int, last: int) -> Stage | None:
-    """Return the program of the instructions `first` to `last`, or None if they cannot be one
-    program."""
-    count, steps = len(chain.inputs), chain.instructions
-    own = range(count + first, count + last)
-    read = [x for step in steps[first:last] for x in step.operands if x >= 0]
-    wanted = {*chain.stores, *[x for step in steps[last:] for x in step.operands]}
-    inputs = [x for x in dict.fromkeys(read) if x not in own]
+def program(chain: Chain, own: Sequence[int]) -> Stage | None:
+    """Return the program of consecutive values, or None if they cannot be one program."""
+    read = [x for n in own for x in chain.steps[n].operands if x >= 0]
+    later = [x for n, step in chain.steps.items() if n > own[-1] for x in step.operands]
+    wanted, inputs = {*chain.stores, *later}, [x for x in dict.fromkeys(read) if x not in own]
     stores = [x for x in own if x in wanted]
     moves = _moves(chain, own, stores)
     done = [x for x in own if x not in moves]
@@ -59,29 +44,27 @@ def program(chain: Chain, first: int, last: int) -> Stage | None:
             what.family, what.loop, what.compute.code, what.result.code,
             tuple([numbers.get(x, x) for x in operands]), params,
         )
-        for what, operands, params in [steps[x - count] for x in done]
+        for what, operands, params in [chain.steps[x] for x in done]
     ]  # fmt: skip
     run = library.program(
         tuple([chain.geometry(x).dtype.code for x in inputs]),
         tuple([numbers[x] for x in stores]), tuple(said),
     )  # fmt: skip
-    return None if run is None else stage(run, stores, inputs, own)
+    return None if run is None else of_program(run, inputs, stores, own)
 
 
-def _moves(chain: Chain, own: range, stores: list[int]) -> dict[int, int]:
+def _moves(chain: Chain, own: Sequence[int], stores: list[int]) -> dict[int, int]:
     """Return a dict from each copy of a computed value to another layout to the copy's operand.
 
     The program stores the operand directly in the copy's layout, so the copy needs no step. If the
     operand is stored too, the copy is not listed.
     """
     found: dict[int, int] = {}
-    count, taken = len(chain.inputs), {*stores}
+    taken = {*stores}
     for x in own:
-        step = chain.instructions[x - count]
-        if not step.what.is_move:
-            continue
-        source = found.get(step.operands[0], step.operands[0])
-        if source in own and not (x in taken and source in taken):
+        what, (operand, *_), _ = chain.steps[x]
+        source = found.get(operand, operand)
+        if what.is_move and source in own and not (x in taken and source in taken):
             found[x] = source
             taken |= {source} if x in taken else set()
     return found
@@ -89,38 +72,33 @@ def _moves(chain: Chain, own: range, stores: list[int]) -> dict[int, int]:
 
 def stages(chain: Chain) -> list[Stage]:
     """Return the stages of a chain: programs, and operators without a program."""
-    found: list[Stage] = []
-    steps, first = chain.instructions, 0
-    casts = [x for x in steps if not x.what.is_move]
+    casts = [x for x in chain.instructions if not x.what.is_move]
     if len(chain.stores) == 1 and len(casts) < 2 and all([x.what.family == "copy" for x in casts]):
         # one call of the copy loop casts and changes the layout
         return [alone(chain, chain.stores[0])._replace(takes=[0])]
-    moves = _moved_apart(chain)
-    are_known = [n not in moves and is_known(chain, step) for n, step in enumerate(steps)]
-    while first < len(steps):
-        last, sizes = first, steps[first].what.walk.sizes
-        while (
-            last < len(steps) and last - first < _LONGEST and are_known[last]
-            and steps[last].what.walk.sizes == sizes
-        ):  # fmt: skip
-            last += 1
-        if last > first:
-            found += _built(chain, first, last)
-        elif not steps[first].what.part:
-            found.append(alone(chain, len(chain.inputs) + first))
-        first = max(last, first + 1)
+    found, moves = list[Stage](), _moved_apart(chain)
+
+    def kind(n: int) -> tuple[bool, tuple[int, ...]]:
+        step = chain.steps[n]
+        return n not in moves and is_known(chain, step), step.what.walk.sizes
+
+    for (has_loop, _), own in groupby(chain.steps, kind):
+        if has_loop:
+            found += _built(chain, [*own])
+        else:
+            found += [alone(chain, n) for n in own if not chain.steps[n].what.part]
     return found
 
 
-def _built(chain: Chain, first: int, last: int) -> list[Stage]:
+def _built(chain: Chain, own: list[int]) -> list[Stage]:
     """Return the steps as one program, or as several if one program cannot take all operands."""
-    is_copy = last - first < 2 and chain.instructions[first].what.family == "copy"
-    if not is_copy and (found := program(chain, first, last)) is not None:
+    is_copy = len(own) < 2 and chain.steps[own[0]].what.family == "copy"
+    if not is_copy and len(own) <= _LONGEST and (found := program(chain, own)) is not None:
         return [found]
-    if last - first < 2:
-        return [alone(chain, len(chain.inputs) + first)]
-    middle = (first + last) // 2
-    return _built(chain, first, middle) + _built(chain, middle, last)
+    if len(own) < 2:
+        return [alone(chain, own[0])]
+    middle = len(own) // 2
+    return _built(chain, own[:middle]) + _built(chain, own[middle:])
 
 
 def is_known(chain: Chain, step: Instruction) -> bool:
@@ -131,9 +109,8 @@ def is_known(chain: Chain, step: Instruction) -> bool:
 
 @cache
 def _has_loop(what: Recorded, kinds: tuple[int, ...], n_params: int) -> bool:
-    if what.takes_rows or what.part:
-        return False
-    if stub.registered(what.family, what.loop, "cpu") is not None:
+    is_users = stub.registered(what.family, what.loop, "cpu") is not None
+    if what.takes_rows or what.part or is_users:
         return False
     if what.family == "copy":
         if what.geometry.dtype.is_complex or what.kinds[0].is_complex:
@@ -152,11 +129,11 @@ def _has_loop(what: Recorded, kinds: tuple[int, ...], n_params: int) -> bool:
 
 
 def _moved_apart(chain: Chain) -> set[int]:
-    """Return the numbers of the copies to another layout that should not be part of a program."""
+    """Return the copies to another layout that should not be part of a program."""
     if chain.walk.numel <= _FEW:
         return set()
     found = {
-        n for n, x in enumerate(chain.instructions)
+        n for n, x in chain.steps.items()
         if x.what.family == "copy" and _crosses(chain.geometry(x.operands[0]), x.what.seen)
     }  # fmt: skip
     return set() if found and _is_near(chain) else found
@@ -165,10 +142,8 @@ def _moved_apart(chain: Chain) -> set[int]:
 def _is_near(chain: Chain) -> bool:
     """True if a program reads operands of other layouts as fast as the copy loop moves them. This
     holds if neighbours in the result are a few bytes apart in the operand, as in a channel of
-    packed pixels.
-    """
-    stored = {chain.geometry(x).strides for x in chain.stores}
-    if len(stored) != 1:
+    packed pixels."""
+    if len({chain.geometry(x).strides for x in chain.stores}) != 1:
         return False
     to = chain.geometry(chain.stores[0])
     along = _along(to)

@@ -23,9 +23,11 @@ from ...kernels.compiled import reduce as names
 from ...kernels.cpu import cast
 from . import programs
 from ..chain import Chain, Instruction
-from ..running import Stage
+from ..running import Stage, of_program
 
 Array = Any
+# A function over rows: its family and name, its arrays, and its integers.
+_Function = tuple[str, str, tuple[int, ...], tuple[int, ...]]
 
 # A longer row does not fit the cache.
 _LONGEST = 1 << 14
@@ -43,48 +45,43 @@ class _Not(Exception):
 
 
 class _Whole(NamedTuple):
-    """A reduction to one element. store: its index among the outputs. merge: the function that
-    merges the results of runs. part: the dtype of these results. over: the divisor of a mean."""
+    """A reduction to one element. merge: the function that merges the results of runs. part: the
+    dtype of these results. over: the divisor of a mean."""
 
-    store: int
     merge: Any
     part: Any
     over: int | None
 
 
 class _Rows:
-    """A chain as a program of rows. shape: the number of rows and their length, or the number of
-    elements. width: the longest row. views: the shape of each operand in the program. wholes:
-    value -> its reduction to one element."""
+    """A chain as a program of rows. by_row: the number of rows, and their length. shape: by_row, or
+    the number of elements. width: the longest row. views: the shape of each operand in the program.
+    rows: the values with one element per row. wholes: value -> its reduction to one element."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain, walk = chain, chain.walk
-        count, steps = len(chain.inputs), chain.instructions
-        taken = [x.what for x in steps if x.what.takes_rows]
-        reduced = {x.dims for x in taken}
+        taken = {n: x.what for n, x in chain.steps.items() if x.what.takes_rows}
+        reduced = {x.dims for x in taken.values()}
         first = min([min(dims or (walk.ndim,)) for dims in reduced], default=walk.ndim)
         if not walk.is_row_major or reduced != {tuple(range(first, walk.ndim))}:
             raise _Not
-        self.first, self.lead, self.tail = first, walk.sizes[:first], walk.sizes[first:]
-        read = {x for step in steps for x in step.operands}
-        n_rows, length = prod(self.lead), prod(self.tail)
+        read = {x for step in chain.instructions for x in step.operands}
+        self.first, n_rows, self.width = first, prod(walk.sizes[:first]), prod(walk.sizes[first:])
         self.wholes: dict[int, _Whole] = {}
-        self.width = length
-        self.is_cut = n_rows == 1 and not any([
-            n in read or x.what.family != "reduce"
-            for n, x in enumerate(steps, count) if x.what.takes_rows
-        ]) and self._cut()  # fmt: skip
-        self.shape: tuple[int, ...] = (walk.numel,) if self.is_cut else (n_rows, length)
+        self.by_row = n_rows, self.width
+        is_whole = n_rows == 1 and not any([n in read for n in taken])
+        is_whole = is_whole and all([x.family == "reduce" for x in taken.values()])
+        self.is_cut = is_whole and self._cut()
+        self.shape: tuple[int, ...] = (walk.numel,) if self.is_cut else self.by_row
         if not self.is_cut and self.width > _LONGEST:
             raise _Not
         self.views = [self._view(x) for x in chain.inputs]
-        # values with one element per row
         self.rows = {
-            n for n, x in enumerate(steps, count)
+            n for n, x in chain.steps.items()
             if x.what.reduces is not None or x.what.walk.sizes != walk.sizes
         }  # fmt: skip
         self.stores = tuple(sorted({*chain.stores}))
-        said = tuple([self._said(n, step) for n, step in enumerate(steps, count)])
+        said = tuple([self._said(n, step) for n, step in chain.steps.items()])
         each = -(-walk.numel // self.width) if self.is_cut else n_rows
         one = (each,) if self.is_cut else (each, 1)
         self.kept = [one if x in self.rows else self.shape for x in self.stores]
@@ -102,13 +99,10 @@ class _Rows:
         return made.is_row_major or chain.made(value).sizes == shape
 
     def _cut(self) -> bool:
-        """Find the length of a run, and the function that merges the runs' results.
-
-        Returns False if a single run has all elements.
-        """
-        chain = self.chain
-        widths = set()
-        for value, step in enumerate(chain.instructions, len(chain.inputs)):
+        """Find the length of a run, and the function that merges the runs' results. Return False
+        if a single run has all elements."""
+        chain, widths = self.chain, set()
+        for value, step in chain.steps.items():
             what = step.what
             if not what.takes_rows:
                 continue
@@ -123,10 +117,8 @@ class _Rows:
             merge = f"{merge} {of}" if kind in _ADDED or kind in _EXTREMES else f"{kind} 8"
             if kind == "count":
                 merge, part = "sum i64", np.dtype(np.int64)
-            self.wholes[value] = _Whole(
-                chain.stores.index(value), library.function("reduce", merge), part,
-                chain.walk.numel if kind == "mean" else None,
-            )  # fmt: skip
+            over = chain.walk.numel if kind == "mean" else None
+            self.wholes[value] = _Whole(library.function("reduce", merge), part, over)
         if len(widths) != 1:
             raise _Not
         if self.width <= min(widths):
@@ -140,15 +132,10 @@ class _Rows:
         if x.numel == 1:
             return (1,) * len(self.shape)
         sizes = (1,) * (self.chain.walk.ndim - x.ndim) + x.sizes
-        lead, tail = prod(sizes[: self.first]), prod(sizes[self.first :])
-        is_whole = lead in (1, prod(self.lead)) and tail in (1, prod(self.tail))
-        if not x.is_row_major or not is_whole:
+        seen = prod(sizes[: self.first]), prod(sizes[self.first :])
+        if not x.is_row_major or not all([n in (1, of) for n, of in zip(seen, self.by_row)]):
             raise _Not
-        if self.is_cut:
-            if x.numel != self.shape[0]:
-                raise _Not
-            return self.shape
-        return lead, tail
+        return self.shape if self.is_cut else seen
 
     def _said(self, value: int, step: Instruction) -> tuple[Any, ...]:
         """Return the step that computes this result, in the form that the library reads. Raises:
@@ -175,10 +162,8 @@ class _Rows:
             family, name, common, result, step.operands, step.params, is_row, arrays, integers, ()
         )  # fmt: skip
 
-    def _function(
-        self, value: int, step: Instruction
-    ) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
-        """Return a function over rows: its family and name, its arrays, and its integers."""
+    def _function(self, value: int, step: Instruction) -> _Function:
+        """Return the function that computes this result. Raises: _Not."""
         what = step.what
         places = tuple(range(len(step.operands)))
         if what.family == "norm":
@@ -198,14 +183,12 @@ class _Rows:
             return "reduce", name.replace("mean", "sum") if self.wholes else name, (0, -1), (2,)
         raise _Not
 
-    def _norm(
-        self, value: int, step: Instruction
-    ) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
+    def _norm(self, value: int, step: Instruction) -> _Function:
         """Return the function of layer_norm. Its weight, bias, mean and 1 / deviation are in f32,
         or in f64."""
         of = float64 if step.what.kinds[0] is float64 else float32
-        count, given = len(self.chain.inputs), step.operands[1:]
-        if any([x >= count or self.chain.inputs[x].dtype is not of for x in given]):
+        chain = self.chain
+        if any([x in chain.steps or chain.inputs[x].dtype is not of for x in step.operands[1:]]):
             raise _Not
         places = iter(range(1, 3))
         beside = [next(places) if is_there else _NONE for is_there in step.what.entry.has]
@@ -214,8 +197,7 @@ class _Rows:
 
     def _further(self, value: int, part: int, code: int) -> int:
         """Return the code of the array for a function's second or later result."""
-        count = len(self.chain.inputs)
-        for n, step in enumerate(self.chain.instructions, count):
+        for n, step in self.chain.steps.items():
             if step.what.part == part and step.operands[0] == value:
                 if step.what.result.code != code:
                     raise _Not
@@ -224,8 +206,7 @@ class _Rows:
 
     def _is_narrow(self, value: int) -> bool:
         """True for an operand with fewer elements than a row has."""
-        count = len(self.chain.inputs)
-        if value >= count:
+        if value in self.chain.steps:
             return value in self.rows
         return value < 0 or self.views[value] != self.shape
 
@@ -255,9 +236,7 @@ def program(chain: Chain) -> Stage | None:
     except _Not:
         return None
     run = made.run if not made.wholes else _merging(made)
-    count = len(chain.inputs)
-    steps = range(count, count + len(chain.instructions))
-    return programs.stage(run, made.stores, range(count), steps)
+    return of_program(run, range(len(chain.inputs)), made.stores, [*chain.steps])
 
 
 def _merging(made: _Rows) -> Callable[..., bool]:

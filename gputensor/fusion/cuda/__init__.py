@@ -23,7 +23,7 @@ def prepare(chain: Chain) -> Run | None:
     if not chain.is_reduced:
         return launched(chain)
     if chain.drawn:
-        return None  # `drawn.first` draws its random numbers before the launch
+        return None  # running.py first draws the random numbers
     kernel, tails = _kernel(chain)
     stages = None if kernel is None else kernel.stages()
     if stages is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.geometry import Geometry, contiguous_geometry
+from ...core.geometry import contiguous_geometry
 from ...dispatch import defaults
 from ...iterator.config import Config
-from ...iterator.plan import Plan, build
+from ...iterator.plan import build
 from ...kernels import stub
 from ...kernels.cuda import chain_launch, variants
 from ...kernels.cuda.chain_source import FAMILIES, Body, Drawn, Step
@@ -30,8 +30,10 @@ def launched(chain: Chain) -> Run | None:
         return None
     # Positions in a stream are counted in row-major order.
     drawn = [contiguous_geometry(x.sizes, x.dtype) for x in map(chain.geometry, chain.drawn)]
-    outputs = [(chain.geometry(n), chain.device) for n in chain.stores]
-    plan = plan_of(outputs, [(x, chain.device) for x in (*chain.inputs, *drawn)])
+    outputs = tuple([(chain.geometry(n), chain.device) for n in chain.stores])
+    inputs = tuple([(x, chain.device) for x in (*chain.inputs, *drawn)])
+    default = defaults.get_default_dtype()
+    plan = build("fuse", _CONFIG, outputs, inputs, default_dtype=default)
     launch = chain_launch.bind(made.body, plan, made.packing)
     if launch is None:
         return None
@@ -65,14 +67,14 @@ class Written:
         self.chain: Chain = chain
         self.packing: list[chain_launch.Packer] = [] if packing is None else packing
         self.body: Body | None = None
-        count, drawn = len(chain.inputs), chain.drawn
-        others = [n for n in range(count, count + len(chain.instructions)) if n not in drawn]
-        steps = [chain.instructions[n - count] for n in others]
+        drawn, given = chain.drawn, range(len(chain.inputs))
+        others = [n for n in chain.steps if n not in drawn]
+        steps = [chain.steps[n] for n in others]
         # The value numbers of a body: first inputs, then random numbers that replace inputs, then
         # results.
-        self.place = {n: place for place, n in enumerate([*range(count), *drawn, *others])}
+        self.place = {n: place for place, n in enumerate([*given, *drawn, *others])}
         if (chain.inputs or drawn) and all(map(self._has_functor, steps)):
-            made = tuple([self._drawn(chain.instructions[n - count]) for n in drawn])
+            made = tuple([self._drawn(chain.steps[n]) for n in drawn])
             inputs = (*[x.dtype for x in chain.inputs], *[x.of for x in made])
             self.body = Body(
                 inputs, tuple([self._step(step) for step in steps]),
@@ -85,8 +87,7 @@ class Written:
             return True
         if what.family not in FAMILIES or stub.registered(what.family, loop, "cuda") is not None:
             return False
-        # operands on the CPU, which have no address on the device
-        if what.entry.plan.scalar_operands:
+        if what.entry.plan.scalar_operands:  # on the CPU, without an address on the device
             return False
         if what.family != "copy" and what.family != "where":
             name = "add_alpha" if loop == "sub_alpha" else loop
@@ -113,9 +114,3 @@ class Written:
         )  # fmt: skip
         self.packing += chain_launch.packers(made, [~n for n in (*numbers, *step.params)])
         return made
-
-
-def plan_of(outputs: list[tuple[Geometry, Any]], inputs: list[tuple[Geometry, Any]]) -> Plan:
-    """Return the plan of operands that are all in memory."""
-    default = defaults.get_default_dtype()
-    return build("fuse", _CONFIG, tuple(outputs), tuple(inputs), default_dtype=default)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...core.dtype import dtype, int64
-from ...core.geometry import Geometry, contiguous_geometry
+from ...core.geometry import Geometry, Sizes, contiguous_geometry
+from ...iterator.broadcast import strides_over
 from ...iterator.coalesce import coalesce
 from ...iterator.order import dimension_order
 from ...kernels.cuda import argreduce_chain_launch, reduce_chain_launch
@@ -38,15 +39,14 @@ def _fused(
 ) -> _Fused | None:
     """Return the kernel of a reduction, or None if it cannot be generated. is_stored: True if the
     reduction's result is stored too."""
-    part, inputs = chain.part((step.operands[0],))
+    part, inputs = chain.part(step.operands[:1], chain.walk)
     written, what, plan = Written(part), step.what, step.what.entry.plan
     if written.body is None or what.family not in ("reduce", "argreduce"):
         return None
     if what.family == "argreduce":
         search = _search(part, step, written.body, written.packing)
         return None if search is None else _Fused(inputs, written.body, search)
-    shapes: list[Geometry] = []
-    follows: Body | None = None
+    shapes, follows = list[Geometry](), None
     if tail is not None:
         follows = Written(tail.chain, written.packing).body
         if follows is None:
@@ -56,7 +56,7 @@ def _fused(
         shapes = [*tail.chain.inputs[1:], *outputs]
     # Strides over the dimensions of the reduction's plan: strides of the result, of the inputs, and
     # of the tail's operands, which broadcast to the result.
-    seen = [_as_kept(x, what.geometry.ndim, step, part.walk) for x in (what.geometry, *shapes)]
+    seen = [_as_kept(x, step) for x in (what.geometry, *shapes)]
     source = part.geometry(part.stores[0])
     shape, (result, _, *walks) = coalesced(part, [seen[0], source.stride_bytes], seen[1:])
     if shape != plan.shape:
@@ -91,42 +91,35 @@ def _search(
     return lambda index, addresses, scalars: bound(index, (0, *addresses), scalars)
 
 
-def row_strides(sizes: tuple[int, ...], of: dtype) -> tuple[int, ...]:
+def row_strides(sizes: Sizes, of: dtype) -> Sizes:
     """Return the strides in bytes of a dense value with one element per row. The stride is 0 along
     dimensions of size 1."""
-    strides = contiguous_geometry(sizes, of).stride_bytes
+    return _strides_over(sizes, contiguous_geometry(sizes, of))
+
+
+def _strides_over(sizes: Sizes, x: Geometry) -> Sizes:
+    """Return the strides in bytes of a value that broadcasts to these sizes. The stride is 0 along
+    dimensions of size 1."""
+    strides = strides_over(x.sizes, x.stride_bytes, sizes)
     return tuple([0 if n == 1 else s for n, s in zip(sizes, strides)])
 
 
-def _as_kept(x: Geometry, ndim: int, step: Instruction, walk: Geometry) -> tuple[int, ...]:
-    """Return the strides in bytes, over the walk's dimensions, of a value that broadcasts to the
-    result."""
-    reduces, keeps = step.what.reduces, step.what.entry.keepdim
-    assert reduces is not None
-    lacks = ndim - x.ndim
-    strides = iter([
-        0 if d < lacks or x.sizes[d - lacks] == 1 else x.stride_bytes[d - lacks]
-        for d in range(ndim)
-    ])  # fmt: skip
-    found = []
-    for d in range(walk.ndim):
-        at = next(strides) if keeps or d not in reduces else 0
-        found.append(0 if d in reduces else at)
-    return tuple(found)
+def _as_kept(x: Geometry, step: Instruction) -> Sizes:
+    """Return the strides in bytes, over the dimensions of a reduction's operand, of a value that
+    broadcasts to the result."""
+    what, dims = step.what, range(step.what.walk.ndim)
+    kept = [d for d in dims if what.entry.keepdim or d not in what.dims]
+    strides = dict(zip(kept, _strides_over(what.geometry.sizes, x)))
+    return tuple([0 if d in what.dims else strides[d] for d in dims])
 
 
 def coalesced(part: Chain, walks: list[Any], more: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
     """Coalesce a reduction's dimensions. Returns the sizes and a list of strides in bytes: those in
     `walks` (results, then operand), those of the chain's inputs, and those in `more`."""
-    walks, sizes = [*walks], part.walk.sizes
+    sizes = part.walk.sizes
     order = dimension_order(sizes, walks[:2], n_reduced=1)
-    for x in part.inputs:
-        lacks = len(sizes) - x.ndim
-        walks.append(tuple([
-            0 if d < lacks or x.sizes[d - lacks] == 1 else x.stride_bytes[d - lacks]
-            for d in range(len(sizes))
-        ]))  # fmt: skip
-    return coalesce(sizes, [*walks, *more], order)
+    inputs = [_strides_over(sizes, x) for x in part.inputs]
+    return coalesce(sizes, [*walks, *inputs, *more], order)
 
 
 class Reduced:
@@ -137,34 +130,30 @@ class Reduced:
         self, chain: Chain, tails: Sequence[Tail] = (), stored: Sequence[int] = ()
     ) -> None:
         """tails: the chain's tails. self.tails: reduction's value -> the tail that runs in its
-        kernel. stored: all values to store.
-        """
-        self.chain, count = chain, len(chain.inputs)
+        kernel. stored: all values to store."""
+        self.chain, steps = chain, chain.steps
         self.tails: dict[int, Tail] = {}
         # Also store the inputs of each tail, except the result of the tail's reduction.
         self.stored = {*stored, *[n for x in tails for n in x.takes[1:]]}
-        steps = dict(enumerate(chain.instructions, count))
-        self.ends = [(n, x) for n, x in steps.items() if is_end(x)]
-        self.wanted = [
-            n for n in dict.fromkeys(chain.stores) if not is_end(steps[n])
-            and not steps[n].what.part
-        ]  # fmt: skip
+        self.ends = ends = [n for n, x in steps.items() if is_end(x)]
+        stores = [n for n in dict.fromkeys(chain.stores) if not steps[n].what.part]
+        self.wanted = [n for n in stores if n not in ends]
         self.fused: dict[int, _Fused] = {}
         in_memory = list(self.wanted)
-        ends = [n for n, _ in self.ends]
-        for n, step in self.ends:
+        for n in ends:
+            step = steps[n]
             after = [x for x in tails if x.takes[:1] == [n]]
             # True if the kernel has the reduction's operand in registers, and if the tail's other
             # inputs are computed before this kernel runs.
             if len(after) == 1 and not [
                 x for x in (*step.operands, *after[0].takes[1:])
-                if x in in_memory or x >= count and x in ends[ends.index(n) :]
+                if x in in_memory or x in ends[ends.index(n) :]
             ]:  # fmt: skip
                 made = _fused(chain, step, after[0], n in self.stored)
                 if made is not None:
                     self.fused[n], self.tails[n] = made, after[0]
                     continue
-            sources = [x for x in step.operands if x >= count and x not in in_memory]
+            sources = [x for x in step.operands if x in steps and x not in in_memory]
             if not sources:
                 continue
             if (made := _fused(chain, step)) is not None:
@@ -176,14 +165,13 @@ class Reduced:
         """Return the launches as stages, or None if a kernel cannot compute a stored value."""
         chain, found = self.chain, list[Stage]()
         for some in self._of_like_sizes():
-            part, taken = chain.part(some)
+            part, taken = chain.part(some, chain.walk)
             launch = launched(part)
             if launch is None:
                 return None
             found.append(Stage(taken, some, launch))
-        for n, _ in self.ends:
-            found.append(self._with_operand(n) if n in self.fused else alone(chain, n))
-        return found
+        with_operand = self._with_operand
+        return found + [with_operand(n) if n in self.fused else alone(chain, n) for n in self.ends]
 
     def _with_operand(self, n: int) -> Stage:
         """Return a reduction whose kernel computes the operand, and the tail if it runs in the same
@@ -212,8 +200,9 @@ class Reduced:
 
     def sources(self) -> list[str]:
         """Return the source of each compiled kernel."""
+        parts = [self.chain.part(some, self.chain.walk)[0] for some in self._of_like_sizes()]
         bodies: list[Body | None] = [one.body for one in self.fused.values()]
-        bodies += [Written(self.chain.part(some)[0]).body for some in self._of_like_sizes()]
+        bodies += [Written(part).body for part in parts]
         after = [one.after.body for one in self.fused.values() if one.after is not None]
         found = [functor(body) for body in dict.fromkeys(bodies) if body is not None]
         return found + [epilogue(body) for body in dict.fromkeys(after)]

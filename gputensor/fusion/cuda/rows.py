@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from ...core.dtype import bool_, dtype, float32, float64
-from ...core.geometry import Geometry, contiguous_geometry
+from ...core.geometry import contiguous_geometry
 from ...kernels.cuda import rows_chain_launch, rows_source, variants
 from ...kernels.cuda.rows_source import Program, Reduction
 from ..chain import Chain, Instruction, Recorded
@@ -37,17 +37,14 @@ def is_softmax(what: Recorded) -> bool:
 
 def computes_its_softmax(chain: Chain) -> bool:
     """True if a softmax's operand is computed in the chain."""
-    count = len(chain.inputs)
-    return any([is_softmax(x.what) and x.operands[0] >= count for x in chain.instructions])
+    steps = chain.steps
+    return any([is_softmax(x.what) and x.operands[0] in steps for x in chain.instructions])
 
 
 def reads_its_rows(chain: Chain) -> bool:
     """True if the chain reads results of reductions."""
-    count, read = len(chain.inputs), _read(chain)
-    return any([
-        n in read and step.what.takes_rows
-        for n, step in enumerate(chain.instructions, count)
-    ])  # fmt: skip
+    read = _read(chain)
+    return any([n in read and step.what.takes_rows for n, step in chain.steps.items()])
 
 
 def _read(chain: Chain) -> set[int]:
@@ -64,24 +61,19 @@ class Rows:
         self.chain: Chain = chain
         self.launch: rows_chain_launch.ChainRows | None = None
         self.program: Program | None = None
-        count = len(chain.inputs)
-        steps = dict(enumerate(chain.instructions, count))
-        read = _read(chain)
-        within = [(n, x) for n, x in steps.items() if self._is_within(x)]
-        self.late = [(n, x) for n, x in steps.items() if is_end(x) and (n, x) not in within]
-        if not within or any([n in read for n, _ in self.late]):
+        steps, read = chain.steps, _read(chain)
+        within = [n for n, x in steps.items() if _is_within(x)]
+        self.late = [n for n, x in steps.items() if is_end(x) and n not in within]
+        if not within or any([n in read for n in self.late]):
             return
-        kinds = {(_key(x), x.what.dims) for _, x in within}
+        kinds = {(_key(steps[n]), steps[n].what.dims) for n in within}
         if len(kinds) > 1:
             return
-        wanted = [
-            n for n in dict.fromkeys(chain.stores)
-            if not steps[n].what.part and not any([n == late for late, _ in self.late])
-        ]  # fmt: skip
-        wanted += [
-            x for _, step in self.late for x in step.operands if x >= count and x not in wanted
-        ]
-        reduces = within[0][1].what.dims
+        stores = [n for n in dict.fromkeys(chain.stores) if not steps[n].what.part]
+        wanted = [n for n in stores if n not in self.late]
+        operands = [x for n in self.late for x in steps[n].operands]
+        wanted += [x for x in operands if x in steps and x not in wanted]
+        (((lanes, itemsize), reduces),) = kinds
         sizes = tuple([1 if d in reduces else n for d, n in enumerate(chain.walk.sizes)])
         self.full = [n for n in wanted if chain.geometry(n).sizes == chain.walk.sizes]
         self.once = [n for n in wanted if n not in self.full]
@@ -89,28 +81,18 @@ class Rows:
             return
         packing: list[Any] = []
         self.program = self._written(within, packing)
-        found = self._walks(within[0][1], sizes)
+        found = self._walks(steps[within[0]], sizes)
         if self.program is None or found is None:
             return
-        lanes, itemsize = _key(within[0][1])
         self.launch = rows_chain_launch.bind(self.program, packing, lanes, itemsize, *found)
 
-    @staticmethod
-    def _is_within(step: Instruction) -> bool:
-        what = step.what
-        return is_softmax(what) or (
-            what.family == "reduce"
-            and rows_chain_launch.stage_of(what.entry.run) is not None
-            and len(what.entry.plan.shape) > 0 and what.entry.plan.n_reduced == 1
-        )  # fmt: skip
-
-    def _written(self, within: list[Any], packing: list[Any]) -> Program | None:
+    def _written(self, within: list[int], packing: list[Any]) -> Program | None:
         chain = self.chain
         found: list[Found] = []
         reductions = []
-        for n, step in within:
-            body = Written(_part(chain, (step.operands[0],), found), packing).body
-            what = step.what
+        for n in within:
+            what, operands, _ = chain.steps[n]
+            body = Written(_part(chain, operands[:1], found), packing).body
             if body is None:
                 return None
             if is_softmax(what):
@@ -146,8 +128,8 @@ class Rows:
         count = chain.walk.sizes[what.whole[0]] if what.whole else what.entry.plan.shape[0]
         if shape[0] != count or seen[0] or 0 in seen[1:]:
             return None
-        inputs, outputs = rest[: len(chain.inputs)], rest[len(chain.inputs) :]
-        return shape, [*outputs[: len(full)], *inputs, *outputs[len(full) :]]
+        count, end = len(chain.inputs), len(chain.inputs) + len(full)
+        return shape, [*rest[count:end], *rest[:count], *rest[end:]]
 
     def stages(self) -> list[Stage]:
         """Return the kernel, then the operators that run after it."""
@@ -160,10 +142,19 @@ class Rows:
             launch(index, [x._address() for x in of], scalars)
 
         kernel = Stage(range(len(chain.inputs)), once, run)
-        return [kernel, *[alone(chain, n) for n, _ in self.late]]
+        return [kernel, *[alone(chain, n) for n in self.late]]
 
     def sources(self) -> list[str]:
         return [] if self.program is None else [rows_source.functors(self.program)]
+
+
+def _is_within(step: Instruction) -> bool:
+    """True if the kernel can run this reduction or softmax over rows."""
+    what = step.what
+    return is_softmax(what) or (
+        what.family == "reduce" and rows_chain_launch.stage_of(what.entry.run) is not None
+        and len(what.entry.plan.shape) > 0 and what.entry.plan.n_reduced == 1
+    )  # fmt: skip
 
 
 def _key(step: Instruction) -> Any:
@@ -178,29 +169,18 @@ def _key(step: Instruction) -> Any:
 
 
 def _part(chain: Chain, wanted: tuple[int, ...], found: list[Found]) -> Chain:
-    """Return the chain that computes these values.
-
-    Results of reductions over rows become additional inputs.
-    """
-    count = len(chain.inputs)
-    kept = [n for n in chain.needed(wanted, {n for n, part, _ in found if part < 0}) if n >= count]
-    numbers = {n: n for n in range(count)}
-    of_softmax: dict[int, list[int]] = {}
-    shapes: list[Geometry] = []
-    for place, (n, part, of) in enumerate(found, count):
-        shapes.append(contiguous_geometry((), of) if part >= 0 else chain.geometry(n))
-        if part < 0:
-            numbers[n] = place
-        else:
-            of_softmax.setdefault(n, []).append(place)
-    first = count + len(found)
-    numbers |= {n: place for place, n in enumerate(kept, first)}
-    made = []
-    for n in kept:
-        step = chain.instructions[n - count]
-        operands = [numbers.get(y, y) for y in step.operands] + of_softmax.get(n, [])
-        made.append(Instruction(step.what, tuple(operands), step.params))
-    return Chain(
-        chain.device, (*chain.inputs, *shapes), chain.scalars, tuple(made),
-        tuple([numbers[n] for n in wanted]), walk=chain.walk,
-    )  # fmt: skip
+    """Return the chain that computes these values. Results of reductions over rows become
+    additional inputs."""
+    count, own = len(chain.inputs), {n for n, part, _ in found if part < 0}
+    kept = [n for n in chain.needed(wanted, own) if n in chain.steps]
+    made = chain.cut([*range(count), *[n for n, *_ in found]], kept, wanted, chain.walk)
+    shapes = [contiguous_geometry((), of) if part >= 0 else chain.geometry(n)
+              for n, part, of in found]  # fmt: skip
+    places = enumerate(found, count)
+    of_softmax = [(n, place) for place, (n, part, _) in places if part >= 0]
+    steps = [
+        step._replace(operands=(*step.operands, *[place for x, place in of_softmax if x == n]))
+        for n, step in zip(kept, made.instructions)
+    ]
+    inputs = (*chain.inputs, *shapes)
+    return Chain(chain.device, inputs, chain.scalars, tuple(steps), made.stores, chain.walk)

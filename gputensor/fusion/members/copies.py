@@ -51,14 +51,15 @@ def _known(
         else:
             calls.copy_(outs[0], inputs[0], False)
 
-    entry = Entry("copy", "copy", plan, (source.dtype,), write)
-    return Recorded(operator, entry.kinds, entry, walk=walk, turned=turned)
+    entry, seen = Entry("copy", "copy", plan, (source.dtype,), write), to
+    if turned is not None:
+        seen = geometry(walk.sizes, tuple([to.strides[d] for d in turned]), to.dtype)
+    return Recorded(operator, entry.kinds, entry, walk=walk, seen=seen)
 
 
 def recording(operator: Operator, below: _Kernel, is_own: Callable[[Table, Any], bool]) -> _Kernel:
     """Return the kernel at key Fuse of an operator in `NAMES`. is_own: returns True if calls for a
-    device reach our kernel.
-    """
+    device reach our kernel."""
     copies = _Copies(operator, is_own)
     if operator.qualified_name == NAMES[1]:
 
@@ -160,8 +161,7 @@ class _Copies:
 
     def _step(self, recorder: Recorder, x: Tensor) -> Geometry | None:
         """Return the geometry of x with the walk's dimensions. Return None if x is not a result of
-        this recorder's open recording.
-        """
+        this recorder's open recording."""
         storage = x._storage
         if type(storage) is not Pending or x._offset:
             return None

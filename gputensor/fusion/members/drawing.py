@@ -47,9 +47,6 @@ _FUSE = functionality_bit("Fuse")
 _BOUND = 1 << 11
 
 
-_state = tls.state
-
-
 @lru_cache(_BOUND)
 def _known(loop: str, shape: Any, place: Any) -> Recorded:
     plan = build(loop, NULLARY, ((shape, place),), (), default_dtype=None)
@@ -99,7 +96,7 @@ def later(loop: str, out: Tensor, source: tuple[Generator, int], *numbers: Any) 
 
 
 def _waits(recorder: Recorder, loop: str, out: Tensor, stream: Stream) -> bool:
-    if not _state.get()[0] & _FUSE or out._device.type not in _PLACES:
+    if not tls.state.get()[0] & _FUSE or out._device.type not in _PLACES:
         return False
     shape, place = out._geometry, out._device
     what = _known(loop, shape, place)

@@ -26,7 +26,7 @@ from ...structured.pointwise import Rule
 from ...tensor.tensor import Tensor
 from ..chain import Recorded
 from ..record.pending import Pending
-from ..record.recorder import StandIn, current
+from ..record.recorder import current, kernels_of
 
 # For operands of at least this number of elements, a second read costs more than recording.
 LARGE = 1 << 16
@@ -57,11 +57,8 @@ def recording(
     operator: Operator, below: Callable[..., Any], is_own: Callable[[Any], bool]
 ) -> Callable[..., Any]:
     """Return a reduction's kernel for the key Fuse. is_own: returns True if calls for a device
-    reach our kernel.
-    """
-    factory, loop = bound[operator]
-    made = factory(StandIn(operator, _Entry), loop)
-    kernel: Callable[..., Any] = made[1] if type(made) is tuple else made
+    reach our kernel."""
+    kernel = kernels_of(operator, _Entry)[-1]
 
     def record(key_set: int, self: Any, *args: Any) -> Any:
         place, recorder = self._device, current.get()

@@ -70,7 +70,6 @@ class Layout(NamedTuple):
     common_dtype: dtype
     outputs: tuple[Output, ...]
     walk: Any = None
-    scalar_operands: tuple[int, ...] = ()
 
 
 class Made(NamedTuple):
@@ -174,10 +173,9 @@ def _recorded(
 ) -> Recorded:  # fmt: skip
     """Return the `Recorded` of a result that has one or a few elements per row. seen: the result's
     geometry with the walk's dimensions."""
-    made = contiguous_geometry(sizes, seen.dtype)
-    layout = entry.plan._replace(outputs=(Output(made), *entry.plan.outputs[1:]))
-    one = Entry(entry.rule.family, entry.name, layout, entry.kinds, entry.write, entry.run)
-    whole = dims if len(layout.outputs) > 1 and not part else None
+    outputs = (Output(contiguous_geometry(sizes, seen.dtype)), *entry.plan.outputs[1:])
+    one = entry._replace(plan=entry.plan._replace(outputs=outputs))
+    whole = dims if len(outputs) > 1 and not part else None
     return Recorded(
         operator, entry.kinds, one, dims, walk, feeds, whole=whole, part=part, seen=seen
     )

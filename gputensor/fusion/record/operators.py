@@ -23,7 +23,7 @@ from ..members import copies, drawing, reductions, rows
 from . import quick
 from ..chain import Recorded
 from .pending import Pending
-from .recorder import StandIn, current, runs_at_once
+from .recorder import current, kernels_of, runs_at_once
 
 _KEY = keys.key("Fuse")
 FUSE = keys.functionality_bit("Fuse")
@@ -53,7 +53,9 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
         return rows.recording(operator, below, is_own)
     if reductions.is_one(operator):
         return reductions.recording(operator, below, is_own)
-    if operator not in bound or not _is_elementwise(operator):
+    factory, _ = bound.get(operator, (None, ""))
+    # losses reduce elementwise results
+    if factory is None or factory is not criterion.functional and "pointwise" not in operator.tags:
         return below
     places = [n for n, a in enumerate(operator.schema.arguments) if a.type.has_tensor]
     kernels: dict[device, Callable[..., Any]] = {}
@@ -71,15 +73,11 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
             return below(key_set, *args)
         kernel = kernels.get(place)
         if kernel is None:
-            kernel = kernels[place] = _recording(operator) if is_own(place) else below
+            kernel = kernels_of(operator, _Entry)[0] if is_own(place) else below
+            kernels[place] = kernel
         return kernel(key_set & BELOW, *args)
 
     return record
-
-
-def _is_elementwise(operator: Operator) -> bool:
-    """True for elementwise operators, and for losses, which reduce elementwise results."""
-    return "pointwise" in operator.tags or bound[operator][0] is criterion.functional
 
 
 def _is_own(table: Table, place: device) -> bool:
@@ -186,13 +184,6 @@ def _refuse(recorder: Any, operator: Operator) -> None:
     """Report to the trace of the call that an operator was not recorded."""
     if recorder is not None and recorder.trace is not None:
         recorder.trace.refuse(f"runs {operator.short_name} at once")
-
-
-def _recording(operator: Operator) -> Callable[..., Any]:
-    factory, loop = bound[operator]
-    made = factory(StandIn(operator, _Entry), loop)
-    kernel: Callable[..., Any] = made[0] if type(made) is tuple else made
-    return kernel
 
 
 class _Entry:

@@ -39,7 +39,7 @@ class Pending(Storage):
         found = self._array
         if _has_bytes(found):
             return self._nbytes
-        nbytes: int = found.steps[self._step][0].nbytes
+        nbytes: int = found.steps[self._step][0].geometry.nbytes
         return nbytes
 
     @property

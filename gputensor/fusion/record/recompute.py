@@ -168,7 +168,7 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
         if step in stored:
             if what.at is not at or what.also is not None or what.reduces is not None:
                 return None
-            read[step] = what.nbytes
+            read[step] = what.geometry.nbytes
             continue
         if what.at is not at or what.also is not None or what.loop not in _CHEAP:
             return None
@@ -181,7 +181,7 @@ def _steps(held: Recording, number: int, stored: Mapping[int, Any]) -> list[int]
             elif code % 3 == 0:
                 storage, offset, shape, _ = held.inputs[code // 3]
                 read[(id(storage), offset, shape)] = shape.extent * shape.dtype.itemsize
-    if sum(read.values()) > 2 * held.steps[number][0].nbytes:
+    if sum(read.values()) > 2 * held.steps[number][0].geometry.nbytes:
         return None
     return sorted(found)
 

@@ -13,6 +13,7 @@ from ...core.arguments import NUMBERS
 from ...core.device import CPU
 from ...dispatch.backend_select import TENSOR_KEYS
 from ...dispatch.operator import Operator
+from ...makers.rows import bound
 from ...runtime import settling
 from ...structured.pointwise.wide import WideEntry
 from ...tensor.make import from_storage
@@ -92,10 +93,20 @@ class Recorder:
             return made
 
     def made(self, what: Recorded, placed: tuple[Recording, int]) -> Tensor:
-        """Return the result tensor of a step."""
-        recording = placed[0]
-        if what.also is not None:
-            self._goes_on_at(what, recording)
+        """Return the result tensor of a step. If its layout is not the recording's, the recording
+        also takes further results of this layout."""
+        recording, at = placed[0], what.also
+        if at is not None:
+            if what.reduces is None:
+                recording.has_copies = True
+            else:
+                recording.has_rows = True
+            other = self.open.get(at)
+            if other is not recording and recording.is_open:
+                if other is not None:
+                    other.close()
+                self.open[at] = recording
+                recording.others += (at,)
         storage = _new(Pending)
         storage._array, storage._step = placed
         storage.version = 0
@@ -134,8 +145,7 @@ class Recorder:
     ) -> tuple[Recording, int] | None:
         """Return the recording whose last step may write to existing memory, and the number of that
         step."""
-        recording = self.open.get(what.at)
-        storage = out._storage
+        recording, storage = self.open.get(what.at), out._storage
         if recording is None or storage.is_exposed or not self.continues(what.at, *inputs):
             return None
         # An operator over rows reads its operand again after the stores.
@@ -143,10 +153,9 @@ class Recorder:
             return None
         # No operand may contain other elements of the written storage, because a block would read
         # elements that an earlier block wrote.
-        others = [(x[0], x[1], x[2]) for x in recording.inputs]
-        others += [
-            (x._get_storage(), x._offset, x._geometry) for x in inputs if type(x) not in NUMBERS
-        ]
+        others = [x[:3] for x in recording.inputs]
+        tensors = [x for x in inputs if type(x) not in NUMBERS]
+        others += [(x._get_storage(), x._offset, x._geometry) for x in tensors]
         for theirs, offset, shape in others:
             if theirs is storage and (offset != out._offset or shape is not out._geometry):
                 return None
@@ -159,14 +168,9 @@ class Recorder:
         self, what: Recorded, inputs: tuple[Any, ...], params: tuple[Any, ...]
     ) -> tuple[Recording, int] | None:
         """Return the recording that takes a step, and the number of the step in it."""
-        recording = self.open.get(what.at)
-        if (
-            recording is not None and what.takes_rows
-            and (recording.has_copies or what.at is not recording.at)
-        ):  # fmt: skip
+        recording = self.open.get(what.at) or self.opened(what)
+        if what.takes_rows and (recording.has_copies or what.at is not recording.at):
             recording.close()  # a sum depends on the layout of its operand
-            recording = None
-        if recording is None:
             recording = self.opened(what)
         recording.settled()  # Encode earlier steps first, so that codes are in the steps' order.
         codes = []
@@ -177,16 +181,11 @@ class Recorder:
                     return None  # the loop may reject a number of this magnitude
                 codes.append(recording.scalar(x))
                 continue
-            storage = x._storage
-            if storage is None:
-                storage = x._get_storage()
+            storage = x._get_storage()
             if type(storage) is Pending:
-                held: Recording
-                held, number = storage._array, storage._step
-                if (
-                    held is recording and not x._offset
-                    and held.steps[number][0].feeds is x._geometry
-                ):  # fmt: skip
+                held: Recording = storage._array
+                number, is_whole = storage._step, not x._offset
+                if is_whole and held is recording and held.steps[number][0].feeds is x._geometry:
                     codes.append(3 * number + 1)
                     continue
                 held.close()
@@ -199,21 +198,6 @@ class Recorder:
             codes.append(recording.input(storage, x._offset, x._geometry, x._array))
         beside = tuple([recording.scalar(x) for x in params]) if params else ()
         return recording, recording.add(what, tuple(codes), beside)
-
-    def _goes_on_at(self, what: Recorded, recording: Recording) -> None:
-        """Let a recording also take results of another layout, or results with one element per
-        row."""
-        at = what.also
-        if what.reduces is None:
-            recording.has_copies = True
-        else:
-            recording.has_rows = True
-        other = self.open.get(at)
-        if other is not recording and recording.is_open:
-            if other is not None:
-                other.close()
-            self.open[at] = recording
-            recording.others += (at,)
 
     def taking(self, what: Recorded) -> Recording:
         """Return the open recording for results of this place. quick.py finds it as `latest`."""
@@ -251,26 +235,16 @@ class Recorder:
                         recording.run(reason, is_last=True)
 
     def run(self, reason: str) -> None:
-        """Run everything when the block is left.
-
-        If recordings fail, all others still run, and then the first error is raised. A later read
-        of a failed recording's result raises that recording's error again.
-        """
+        """Run everything when the block is left."""
         for recording in [*self.pending]:
-            if recording.place is not CPU and recording.place.type == "cuda":
+            if recording.place.type == "cuda":
                 with lock:
                     epilogue.join(recording)
-        self._run_all(reason, True)
+        self.run_all(reason, True)
 
-    def settle(self, reason: str) -> None:
-        """Run everything when streams synchronise: see runtime/settling.py.
-
-        Does nothing while a chain runs, because a chain may record events itself.
-        """
-        if not self.running:
-            self._run_all(reason, False)
-
-    def _run_all(self, reason: str, is_last: bool) -> None:
+    def run_all(self, reason: str, is_last: bool) -> None:
+        """Run all recordings. If some fail, all others still run, and then the first error is
+        raised. A later read of a failed recording's result raises that recording's error again."""
         failed = None
         for recording in [*self.pending]:
             try:
@@ -330,6 +304,14 @@ class StandIn:
         return made
 
 
+def kernels_of(operator: Operator, entry: type) -> tuple[Any, ...]:
+    """Return the operator's kernels, made again for a StandIn: for the CPU, and for any device if
+    this is another kernel."""
+    factory, loop = bound[operator]
+    made = factory(StandIn(operator, entry), loop)
+    return made if type(made) is tuple else (made,)
+
+
 # Integers in this range fit the loops of all dtypes.
 SMALL = 1 << 24
 
@@ -343,9 +325,11 @@ def _exposed(storage: Storage) -> None:
 
 
 def _settle(reason: str) -> None:
+    """Run everything when streams synchronise: see runtime/settling.py. Do nothing while a chain
+    runs, because a chain may record events itself."""
     recorder = current.get()
-    if recorder is not None:
-        recorder.settle(reason)
+    if recorder is not None and not recorder.running:
+        recorder.run_all(reason, False)
 
 
 on_exposure.append(_exposed)

@@ -209,21 +209,21 @@ class Recording:
                         first.run(reason, is_last=is_last)
                         return
                 self._run_wanted(into, reason, is_last)
-            self.is_run = True
-            self.recorder.pending.pop(self, None)
             self.let_go()
 
     def _run_wanted(self, into: tuple[int, Tensor] | None, reason: str, is_last: bool) -> None:
-        wanted, left = self.wanted(), []
+        wanted, left = self.wanted(), list[tuple[int, Pending]]()
         if self.saved and into is None and not is_last:
-            wanted, left = recompute().split(self, wanted)
+            wanted, left = _recompute().split(self, wanted)
         if wanted or into is not None:
             self._compute(wanted, into, reason)
         if left:
-            recompute().move_on(self, wanted, left)
+            _recompute().move_on(self, wanted, left)
 
     def let_go(self) -> None:
-        """Drop all data that was needed only to run the recording."""
+        """Do not run the recording any more. Drop all data that was needed only to run it."""
+        self.is_run = True
+        self.recorder.pending.pop(self, None)
         self.steps, self._inputs, self.found, self.results = self._settled, [], {}, []
 
     def _compute(
@@ -321,14 +321,11 @@ class Recording:
             tuple([Instruction(x, numbers(of), numbers(params)) for x, of, params in steps]), (),
         )  # fmt: skip
         wanted = [count + first[n] for n in stores]
-        needed = whole.needed(wanted)
-        inputs = [n for n in needed if n < count]
-        walk = self.walk if self.has_rows else None
-        return whole.cut(inputs, [n for n in needed if n >= count], wanted, walk), inputs
+        return whole.part(wanted, self.walk if self.has_rows else None)
 
 
-def recompute() -> Any:
-    """Return the module recompute, imported on demand."""
+def _recompute() -> Any:
+    """Return the module recompute, which imports this module."""
     return import_module(f"{__package__}.recompute")
 
 

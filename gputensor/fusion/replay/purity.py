@@ -80,21 +80,20 @@ class Impure(Exception):
 class Outside:
     """Values that a function reads from outside. code: the function's code. tensors: (where, name)
     of each tensor; `where` is a dict or a cell. others: (where, name, value) of each value that is
-    not a tensor; `where` may also be a function.
-    """
+    not a tensor; `where` may also be a function."""
 
     def __init__(self, function: FunctionType) -> None:
         self.formats = False  # True if the function may format a value into a string
         self.tensors: list[tuple[Any, str]] = []
         self.others: list[tuple[Any, str, Any]] = []
-        self._codes: set[FunctionType] = set()
+        self._functions: set[FunctionType] = set()
         self.code = function.__code__
         self._read(function)
         for name in patched:
             if _is_replaced(name) and (patched[name] is not None or _inherited(name) is not None):
                 raise Impure(f"may use Tensor.{name}, which was replaced")
         read = [value for _, _, value in self.others]
-        texts = [x for one in self._codes for x in (*one.__code__.co_consts, one.__defaults__)]
+        texts = [x for one in self._functions for x in (*one.__code__.co_consts, one.__defaults__)]
         if self.formats and any([_has_text(x) for x in (*read, *texts)]):
             raise Impure("may format a text")
 
@@ -107,9 +106,9 @@ class Outside:
         return tuple([found_in(where, name) for where, name in self.tensors])
 
     def _read(self, function: FunctionType) -> None:
-        if function in self._codes:
+        if function in self._functions:
             return
-        self._codes.add(function)
+        self._functions.add(function)
         code = function.__code__
         if code.co_flags & LATER:
             raise Impure("is a generator or a coroutine")
@@ -122,17 +121,17 @@ class Outside:
             if not is_constant(value):
                 raise Impure("has a default that may change")
         for name, value in (named or {}).items():
-            self._take(code, None, named, name, value, name)
+            self._take(code.co_firstlineno, named, name, value, name)
         self._walk(function, code)
 
     def _walk(self, function: FunctionType, code: CodeType) -> None:
-        line: int | None = None
+        line = code.co_firstlineno
         module: ModuleType | None = None  # the module that the last instruction pushed on the stack
         called = ""
         cells = dict(zip(code.co_freevars, function.__closure__ or ()))
         for step in dis.get_instructions(code):
             line = step.starts_line if type(step.starts_line) is int else line
-            line = getattr(step, "line_number", line)
+            line = getattr(step, "line_number", line) or line
             name = step.opname
             if name in ("CACHE", "EXTENDED_ARG"):
                 continue
@@ -143,34 +142,32 @@ class Outside:
                     # Reading the attribute may import a lazy module.
                     getattr(module, step.argval, None)
                 if name not in _ATTRIBUTES or step.argval not in vars(module):
-                    raise Impure(f"reads {called} in {_at(code, line)}")
+                    raise Impure(f"reads {called} in line {line}")
                 called = f"{called}.{step.argval}"
                 found = vars(module)[step.argval]
-                module = self._take(code, line, vars(module), step.argval, found, called)
+                module = self._take(line, vars(module), step.argval, found, called)
             elif name == "LOAD_GLOBAL":
                 called, where = step.argval, function.__globals__
                 if called not in where:
                     self.others.append((where, called, MISSING))
                     where = vars(builtins)
                 found = where.get(called, MISSING)
-                module = self._take(code, line, where, called, found, called)
+                module = self._take(line, where, called, found, called)
             elif name == "LOAD_DEREF":
                 called = step.argval
                 cell = cells.get(called)
                 found = found_in(cell, "cell_contents")
-                module = self._take(code, line, cell, "cell_contents", found, called)
+                module = self._take(line, cell, "cell_contents", found, called)
             elif name in _ATTRIBUTES:
                 known = step.argval in _LAYOUT or _is_operator(step.argval)
                 if not known or _is_replaced(step.argval):
-                    raise Impure(f"uses .{step.argval} in {_at(code, line)}")
+                    raise Impure(f"uses .{step.argval} in line {line}")
             elif name == "BINARY_OP" and "%" in step.argrepr:
                 self.formats = True
             elif name not in _HARMLESS:
-                raise Impure(f"has {_SAID.get(name, name)} in {_at(code, line)}")
+                raise Impure(f"has {_SAID.get(name, name)} in line {line}")
 
-    def _take(
-        self, code: CodeType, line: int | None, where: Any, name: str, found: Any, called: str
-    ) -> ModuleType | None:
+    def _take(self, line: int, where: Any, name: str, found: Any, called: str) -> ModuleType | None:
         """Record the place and the value of a read. Return the value if it is a module, because the
         next instruction reads an attribute of it."""
         if type(found) is Tensor:
@@ -190,7 +187,7 @@ class Outside:
             found.__module__ == math.__name__
         ) or any([found is x for x in _CALLED]):  # fmt: skip
             return None
-        raise Impure(f"reads {called} in {_at(code, line)}")
+        raise Impure(f"reads {called} in line {line}")
 
 
 def found_in(where: Any, name: str) -> Any:
@@ -223,10 +220,6 @@ _SAID = {
     "FORMAT_VALUE": "a formatted string", "FORMAT_SIMPLE": "a formatted string",
     "CALL_FUNCTION_EX": "a call with * or **",
 }  # fmt: skip
-
-
-def _at(code: CodeType, line: int | None) -> str:
-    return f"line {code.co_firstlineno if line is None else line}"
 
 
 def is_constant(value: Any) -> bool:

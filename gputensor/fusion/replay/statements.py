@@ -64,8 +64,10 @@ class Statements:
         last = {n: place for place, numbers in enumerate(used) for n in numbers}
         self._draw()
         for number, step in enumerate(trace.steps):
-            if step.chain is None:
-                self._call(number, step, roots)
+            if step.chain is None and step.makes[0] in roots:
+                self._views_of(step, roots)
+            elif step.chain is None:
+                self._call(number, step)
             elif step.chain.device is CPU:
                 self._stages(number, step, step.chain)
             else:
@@ -99,11 +101,8 @@ class Statements:
         if n not in self._arrays:
             self._arrays.add(n)
             x = self._tensor(n)
-            self.lines += [
-                f"v{n} = {x}._array",
-                f"if v{n} is None:",
-                f"    v{n} = {x}._get_array()",
-            ]
+            self.lines.append(f"v{n} = {x}._array")
+            self.lines += [f"if v{n} is None:", f"    v{n} = {x}._get_array()"]
         return f"v{n}"
 
     def _tensor(self, n: int) -> str:
@@ -135,18 +134,15 @@ class Statements:
 
     def _numbers(self, number: int, step: Step) -> str:
         """Return the name of the list of a chain's scalars."""
-        names, name = self.names, f"numbers{number}"
-        places = {id(stream): n for n, (stream, _, _) in enumerate(self._trace.draws)}
-        drawn = {n: places[id(x)] for n, x in enumerate(step.scalars) if type(x) is Stream}
-        if not drawn:
-            names[name] = step.scalars
-        else:
-            names.update({f"s{number}_{n}": x for n, x in enumerate(step.scalars)})
-            numbers = [
-                f"stream{drawn[n]}" if n in drawn else f"s{number}_{n}"
-                for n in range(len(step.scalars))
-            ]
+        name, numbers = f"numbers{number}", list[str]()
+        streams = {id(stream): f"stream{n}" for n, (stream, *_) in enumerate(self._trace.draws)}
+        for n, x in enumerate(step.scalars):
+            numbers.append(streams[id(x)] if type(x) is Stream else f"s{number}_{n}")
+            self.names[f"s{number}_{n}"] = x
+        if any([type(x) is Stream for x in step.scalars]):
             self.lines.append(f"{name} = [{', '.join(numbers)}]")
+        else:
+            self.names[name] = step.scalars
         return name
 
     def _launch(self, number: int, step: Step, chain: Chain) -> None:
@@ -226,23 +222,17 @@ class Statements:
         self.names[f"new_{name}"] = new if _is_of_array(shape) else partial(memory, shape, CPU)
         self.lines.append(f"{name} = new_{name}()")
 
-    def _call(self, number: int, step: Step, roots: dict[int, _Root]) -> None:
-        """Write the call of an operator outside of chains.
-
-        For a view that only chains read, write an array over the memory of its base instead.
-        """
-        if step.makes[0] not in roots:
-            self._call_over_tensors(number, step)
-            return
+    def _views_of(self, step: Step, roots: dict[int, _Root]) -> None:
+        """Write arrays over the memory of their base, for views that only chains read."""
         for n in step.makes:
             base, offset, shape = roots[n]
             self.names[f"g{n}_"] = shape
             self._view(f"v{n}", self._array(base), offset, shape)
             self._arrays.add(n)
 
-    def _call_over_tensors(self, number: int, step: Step) -> None:
-        """Write the call of an operator, and the test that its results have the traced geometries,
-        which later steps need."""
+    def _call(self, number: int, step: Step) -> None:
+        """Write the call of an operator outside of chains, and the test that its results have the
+        traced geometries, which later steps need."""
         assert step.operator is not None
         schema = step.operator.schema
         (returned, *others), is_tuple = schema.returns, schema.has_one_tuple
@@ -296,8 +286,7 @@ def _views(trace: Trace, wanted: list[int], given: list[Tensor]) -> dict[int, _R
 
 def _roots_of(step: Step, roots: dict[int, _Root], dense: dict[int, Geometry]) -> dict[int, _Root]:
     """Return the views that an operator makes. The result is empty if the base is not dense, or
-    if NumPy does not have the dtype.
-    """
+    if NumPy does not have the dtype."""
     if step.offsets is None:
         return {}
     base = step.takes[0]

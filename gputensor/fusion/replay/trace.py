@@ -104,23 +104,22 @@ class Trace:
         """Called after each chain. recorded: its whole recording, including unneeded steps."""
         if self.why is not None:
             return
-        if not reason.startswith(("the block is left", "it has", "another chain")) and (
-            not reason.endswith(" reads it")
-        ):
+        is_late = reason.startswith(("the block is left", "it has", "another chain"))
+        if not is_late and not reason.endswith(" reads it"):
             self.why = f"ran a chain early: {reason}"
-        else:
-            makes = []
-            for value, storage in wanted:
-                shape = recorded[value][0].geometry
-                place = (id(storage), 0, shape)
-                again = self._found.get(place)
-                if again is not None:  # an equal view was recorded before this chain ran
-                    self._forget(again)
-                makes.append(self._new(storage, place))
-                self.geometries[makes[-1]] = shape
-            takes = tuple([(id(x[0]), x[1], x[2]) for x in inputs])
-            self._read += [x[0] for x in inputs]
-            self.steps.append(Step(chain, None, takes, tuple(makes), scalars))
+            return
+        makes = []
+        for value, storage in wanted:
+            shape = recorded[value][0].geometry
+            place = (id(storage), 0, shape)
+            again = self._found.get(place)
+            if again is not None:  # an equal view was recorded before this chain ran
+                self._forget(again)
+            makes.append(self._new(storage, place))
+            self.geometries[makes[-1]] = shape
+        takes = tuple([(id(x[0]), x[1], x[2]) for x in inputs])
+        self._read += [x[0] for x in inputs]
+        self.steps.append(Step(chain, None, takes, tuple(makes), scalars))
 
     def _forget(self, number: int) -> None:
         """Replace a numbered view that equals its base by the base."""
@@ -149,8 +148,8 @@ class Trace:
 
     def begin(self, operator: Operator) -> None:
         """Called before each operator that is not recorded; `end` is called after it."""
-        if not self._within and self.why is None:
-            self.why = _why_not(operator)
+        if not self._within and self.why is None and _has_effects(operator):
+            self.why = f"runs {operator.short_name}"
         self._within += 1
 
     def end(self, operator: Operator, args: tuple[Any, ...], made: Any) -> None:
@@ -259,11 +258,8 @@ class Trace:
         number = self._found.get((id(storage), x._offset, x._geometry), -1)
         if number < self.n_given:
             raise Unlike("returns a tensor that it did not make")
-        if (
-            number in self.geometries
-            and x._autograd is not None
-            or (number not in self.geometries and not any([x is made for made in self._called]))
-        ):
+        is_of_chain, is_called = number in self.geometries, any([x is y for y in self._called])
+        if x._autograd is not None if is_of_chain else not is_called:
             raise Unlike("returns a view that it did not make")
         if x._keys != TENSOR_KEYS[x._device.type] or type(storage) is not Storage:
             raise Unlike("returns a tensor of another kind")
@@ -276,14 +272,13 @@ def _place(x: Tensor) -> Any:
     return (*place, lazy) if lazy else place
 
 
-def _why_not(operator: Operator) -> str | None:
-    name = operator.short_name
-    if (
-        operator.namespace != "aten" or not _TAGS.isdisjoint(operator.tags) or "batch_norm" in name
+def _has_effects(operator: Operator) -> bool:
+    """True if the operator may have another effect than its results, or other results each time."""
+    return (
+        operator.namespace != "aten" or not _TAGS.isdisjoint(operator.tags)
+        or "batch_norm" in operator.short_name
         or any([a.is_write for a in operator.schema.arguments])
-    ):  # fmt: skip
-        return f"runs {name}"
-    return None
+    )  # fmt: skip
 
 
 def _arguments(given: Any, takes: list[Any]) -> Any:
