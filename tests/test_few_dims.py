@@ -108,6 +108,7 @@ def test_logsumexp_of_no_dimension_subtracts_the_maximum(element: str, value: fl
             assert call(x, 0).item() == wanted
 
 
+@pytest.mark.full
 def test_logsumexp_of_no_elements_has_no_maximum() -> None:
     for device in DEVICES:
         assert gt.logsumexp(gt.zeros(2, 0, device=device), 1).tolist() == [-float("inf")] * 2

@@ -226,6 +226,7 @@ OVERFLOWS = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("expression", tier.pick(list(OVERFLOWS)[:1], list(OVERFLOWS)))
 def test_signed_overflow_is_a_finding_of_its_own_check(emulated, expression):
     text = (

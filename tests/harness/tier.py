@@ -15,7 +15,7 @@ TIERS = ("quick", "full")
 chosen = "quick"
 
 # How many values of an axis the quick tier tests. More values share what they show with others.
-MOST = 24
+MOST = 16
 
 
 def is_full() -> bool:

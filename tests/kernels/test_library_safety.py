@@ -400,6 +400,7 @@ print(",".join(name for name, count in counts.items() if count))
     assert {*needed, "bmm of others", "qr", "svd", "eigh", "matrix_exp"} <= {*asked}, asked
 
 
+@pytest.mark.full
 def test_an_address_space_that_is_full_raises_memory_error():
     program = """
 import resource
