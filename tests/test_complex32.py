@@ -19,6 +19,7 @@ import gputensor as gt
 from gputensor.core.dtype import COMPLEX, STORED
 from gputensor.core.errors import ArgumentTypeError, GpuTensorError
 
+from .harness import tier
 from .harness.cases import CALLABLE, Case, flat, main_form
 from .harness.compare import as_complex32, assert_same, to_numpy
 
@@ -77,7 +78,7 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("sizes", [(2, 3, 4), (40, 64, 160)], ids=str)
+@pytest.mark.parametrize("sizes", [(2, 3, 4), (40, 64, 160)][: tier.pick(1, 2)], ids=str)
 @pytest.mark.parametrize("layout", list(LAYOUTS), ids=str)
 def test_copies_are_those_of_complex64(layout: str, sizes: tuple[int, ...], device: str) -> None:
     count = sizes[0] * sizes[1] * sizes[2]
@@ -116,7 +117,7 @@ COMPUTED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("name", [*COMPUTED][:: tier.pick(3, 1)])
 def test_what_is_computed_is_complex64_rounded_once(name: str, device: str) -> None:
     wide = gt.tensor([[0.0, 1 - 2j, 3 + 0.5j], [-2j, 7.25, 0.375 + 1j]], device=device)
     run = COMPUTED[name]

@@ -57,6 +57,7 @@ def test_each_device_gets_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(placed(made, ["a", "b"])) == 6
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("row", some(CALLABLE, 1), ids=str)
 def test_as_on_the_cpu(row: Row, devices: list[str]) -> None:
     checked = 0

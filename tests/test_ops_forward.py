@@ -17,6 +17,7 @@ from .harness.compare import assert_same, assert_within, signs_dropped, to_numpy
 from .rows import Row
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("row", CALLABLE, ids=str)
 def test_values(row: Row) -> None:
     checked = 0

@@ -91,7 +91,9 @@ def _values(optimizer: Any) -> list[Any]:
     ids=lambda of: of[0] if isinstance(of, tuple) else str(of),
 )
 @pytest.mark.parametrize(
-    "optimizer", OPTIMIZERS, ids=lambda of: of[0] if isinstance(of, tuple) else str(of)
+    "optimizer",
+    OPTIMIZERS[:: tier.pick(2, 1)],
+    ids=lambda of: of[0] if isinstance(of, tuple) else str(of),
 )
 def test_the_bits_of_operators(
     optimizer: tuple[str, dict[str, Any]], dtype: Any, monkeypatch: pytest.MonkeyPatch

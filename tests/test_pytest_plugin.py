@@ -58,6 +58,7 @@ def run(folder: Path, *options: str, over: int = 0, **settings: str) -> tuple[in
     return answer.returncode, answer.stdout + answer.stderr
 
 
+@pytest.mark.full
 @requires_emulator
 @pytest.mark.emulator
 def test_emulator_says_so_and_runs(tmp_path):
@@ -85,6 +86,7 @@ def test_checks_find_an_overrun_in_the_test_that_made_it(tmp_path):
     assert "twice.cu:3: read 4 B past 'x' (block (0,0,0), thread (5,0,0), index 5 of 5)" in said
 
 
+@pytest.mark.full
 def test_required_fails_without_a_gpu(tmp_path):
     status, said = run(tmp_path, "--gputensor=required", CUDA_VISIBLE_DEVICES="")
     assert status == 4 and "gputensor: cuda: no device (GPUTENSOR_CUDA=required, but " in said

@@ -149,7 +149,7 @@ def _instance(path: str, entry: str, options: Sequence[str]) -> str:
 
 def _templates(kernels: str) -> dict[str, str]:
     """Return the template parameters of each kernel template."""
-    found = source.ENTRY.finditer(source.without_comments(kernels))
+    found = source.kernels(source.ENTRY, source.without_comments(kernels))
     return {m["name"]: m["arguments"] for m in found if m["template"]}
 
 

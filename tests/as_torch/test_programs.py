@@ -93,6 +93,7 @@ def test_a_training_program_runs(tmp_path: Path) -> None:
     assert second == "[2.0, 2.0] torch"
 
 
+@pytest.mark.full
 def test_every_module_of_the_table_is_imported() -> None:
     names = sorted({*SOURCES, *STAND_INS, *absent.modules()} - {"torch.utils.tensorboard"})
     code = "from gputensor import as_torch; as_torch.install(); import importlib\n"
@@ -137,6 +138,7 @@ def test_a_module_stores_functions_types_and_dtypes() -> None:
     assert module.matmul is len
 
 
+@pytest.mark.full
 def test_what_is_not_here_says_so() -> None:
     done = run(code=TOLD.format(codes=[code for code, _ in NOT_HERE]))
     assert done.returncode == 0, done.stderr
@@ -174,6 +176,7 @@ def test_the_command_refuses_what_is_no_program(tmp_path: Path) -> None:
     assert run(str(script)).returncode == 7
 
 
+@pytest.mark.full
 def test_weights_are_mapped_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "bytes"
     path.write_bytes(bytes(range(8)))
@@ -191,6 +194,7 @@ print(torch.finfo(torch.float8_e4m3fn).max, is_storage)
     assert done.stdout == "[1284, 1798]\n448.0 True\n"
 
 
+@pytest.mark.full
 def test_a_call_of_tensor_makes_one() -> None:
     code = """
 from gputensor import as_torch; as_torch.install()
@@ -283,6 +287,7 @@ if __name__ == "__main__":
     assert done.stdout == "2.13.0+gputensor\n[2.0, 2.0, 2.0] 0\n"
 
 
+@pytest.mark.full
 def test_tensorboard_is_missing_as_a_package_is() -> None:
     """Programs that log in another way if it is not installed do so."""
     program = (

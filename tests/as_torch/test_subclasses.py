@@ -81,6 +81,7 @@ def test_a_subclass_calls_the_constructor_of_tensor() -> None:
     run(CONSTRUCTED)
 
 
+@pytest.mark.full
 def test_a_node_of_a_function_has_a_class_of_its_name() -> None:
     run(NODES)
 
@@ -164,6 +165,7 @@ assert type(made[1]) is torch.nn.Parameter and made[1].requires_grad
 """
 
 
+@pytest.mark.full
 def test_names_that_packages_use_from_the_inside() -> None:
     run(INTERNALS)
 

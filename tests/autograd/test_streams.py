@@ -61,6 +61,7 @@ print("fine")
 """
 
 
+@pytest.mark.full
 @requires_emulator
 @pytest.mark.emulator
 @pytest.mark.parametrize("order", ["eager", "lazy", "random"])

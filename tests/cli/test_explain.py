@@ -208,6 +208,7 @@ def test_ops_finds_what_another_namespace_has_by_its_bare_name(answer: Any) -> N
     assert names == ["_c10d_functional::all_reduce", "_c10d_functional::all_reduce_"]
 
 
+@pytest.mark.full
 def test_ops_groups_by_family_and_says_what_is_missing(
     answer: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,7 @@ def file(tmp_path):
     return tmp_path / "scale.cu"
 
 
+@pytest.mark.full
 def test_a_json_spec(file):
     status, out, err = check("--no-compile", "--json", file)
     assert status == 0, err
@@ -59,6 +60,7 @@ def test_a_json_spec(file):
     ]
 
 
+@pytest.mark.full
 def test_an_edit_of_the_reference_counts_at_once(file):
     """The edit has the same size and happens within one second, so that Python would use the old
     bytecode."""
@@ -182,6 +184,7 @@ def test_a_template_in_a_header_of_a_folder_that_options_name(file, tmp_path):
     assert status == 2 and "scale is a template<typename T, int N = 4>" in err, err
 
 
+@pytest.mark.full
 def test_a_template_to_begin_with(file, tmp_path):
     (tmp_path / "scale.check.json").unlink()
     file.write_text(TEMPLATE.replace("float* ", "T* "))

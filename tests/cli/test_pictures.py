@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gputensor as gt
@@ -23,6 +23,8 @@ from gputensor.cli.pictures.plane import Plane
 from gputensor.cli.trace import described
 from gputensor.dispatch import dispatcher, keys
 from gputensor.dispatch.precedence import MEANS
+
+from ..harness import tier
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -234,7 +236,7 @@ def layouts(draw: Any) -> tuple[Any, Any]:
 
 
 @given(layouts())
-@settings(max_examples=150, deadline=None)
+@tier.examples(150)
 def test_cells_are_where_the_elements_lie(pair: tuple[Any, Any]) -> None:
     dst, src = pair
     found = gt.layout.explain(dst, src).to_dict()
@@ -263,7 +265,7 @@ def test_cells_are_where_the_elements_lie(pair: tuple[Any, Any]) -> None:
 @pytest.mark.full
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=60),
        st.integers(10, 400))  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@tier.examples(200)
 def test_texts_are_cut_to_their_room(text: str, room: int) -> None:
     for kind in ("", "mono", "bold"):
         shown = svg.cut(text, room, 12, kind)

@@ -12,7 +12,7 @@ import types
 import weakref
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gputensor.core import errors
@@ -400,7 +400,7 @@ def test_threads_share_an_allocator(allocator):
 
 
 @given(st.lists(st.integers(1, 3 * MIB), min_size=1, max_size=60))
-@settings(max_examples=50, deadline=None)
+@tier.examples(50)
 def test_a_sequence_repeated_needs_no_new_memory(sizes):
     backend = FakeBackend()
     allocator = Allocator(0, backend)

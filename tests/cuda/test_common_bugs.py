@@ -226,6 +226,7 @@ OVERFLOWS = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("expression", tier.pick(list(OVERFLOWS)[:1], list(OVERFLOWS)))
 def test_signed_overflow_is_a_finding_of_its_own_check(emulated, expression):
     text = (
@@ -260,7 +261,7 @@ CONDITIONS = ["in[0] == 0", "atomicAdd(out, 0) == 0", "in[0] == 0 && clock64() !
 
 
 @pytest.mark.parametrize("sanitize", ["", "all"])
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("condition", CONDITIONS[: tier.pick(1, None)])
 @pytest.mark.usefixtures("ctrl_c")
 def test_a_kernel_that_does_not_end_can_be_interrupted(emulated, condition, sanitize):
     kernel = Kernel(ENDLESS.replace("«»", condition), "k")[1, 32]

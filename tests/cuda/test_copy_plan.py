@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gputensor.core import errors
@@ -22,6 +22,7 @@ from gputensor.kernels.cuda.copy_launch import Layout
 from gputensor.kernels.cuda.copy_walk import Traffic, Walk, access_bytes, normalise, pieces
 from gputensor.runtime.device_limits import A100, H100, H200, KNOWN, T4, Limits
 
+from ..harness import tier
 from .copies import dense
 from .kernel_arrays import SHORT
 
@@ -80,7 +81,7 @@ def moves(walk: Walk) -> dict[int, int]:
 
 
 @given(layouts())
-@settings(max_examples=300, deadline=None)
+@tier.examples(300)
 def test_normalising_moves_the_same_bytes(case: tuple[Layout, int, int]) -> None:
     layout, dst_low, src_low = case
     plain = Walk()
@@ -104,7 +105,7 @@ def test_normalising_moves_the_same_bytes(case: tuple[Layout, int, int]) -> None
 
 
 @given(layouts(), st.integers(1, 40))
-@settings(max_examples=100, deadline=None)
+@tier.examples(100)
 def test_pieces_cover_a_walk_once(case: tuple[Layout, int, int], limit: int) -> None:
     walk = normalise(*case)
     parts = list(pieces(walk, limit))
@@ -119,7 +120,7 @@ def test_pieces_cover_a_walk_once(case: tuple[Layout, int, int], limit: int) -> 
 
 
 @given(layouts())
-@settings(max_examples=150, deadline=None)
+@tier.examples(150)
 def test_sectors_are_no_fewer_than_what_is_asked_for(case: tuple[Layout, int, int]) -> None:
     walk = normalise(*case)
     traffic = Traffic(walk, 32)
@@ -130,7 +131,7 @@ def test_sectors_are_no_fewer_than_what_is_asked_for(case: tuple[Layout, int, in
 
 
 @given(layouts())
-@settings(max_examples=200, deadline=None)
+@tier.examples(200)
 def test_every_plan_can_be_packed(case: tuple[Layout, int, int]) -> None:
     walk = normalise(*case)
     for plan in (
@@ -455,7 +456,7 @@ def test_an_explanation_says_what_is_launched() -> None:
 
 
 @given(layouts())
-@settings(max_examples=100, deadline=None)
+@tier.examples(100)
 def test_any_copy_can_be_explained(case: tuple[Layout, int, int]) -> None:
     layout, dst_low, src_low = case
     sizes = tuple([n * 40 for n in layout.shape])  # large enough for every kernel

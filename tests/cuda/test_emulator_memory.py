@@ -50,6 +50,7 @@ def test_a_random_program_of_allocations(machine):
         assert machine.free(address) is None
 
 
+@pytest.mark.full
 def test_more_allocations_than_pages_of_their_own(machine):
     held = [machine.allocate(4, 0) for _ in range(SLOTS + 500)]
     assert len(set(held)) == len(held)
@@ -145,6 +146,7 @@ def forget_late_writes() -> None:
             pass
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", tier.pick(["memory"], MODES))
 def test_no_argument_is_blamed_for_another(emulated, mode):
     """Random accesses are outside of one of three arguments: the error contains its index, and
@@ -291,6 +293,7 @@ print(message(meets))
 """
 
 
+@pytest.mark.full
 def test_a_launch_without_memory_for_stacks_tells_of_no_earlier_finding():
     far, meets = _of_a_process(_NO_STACKS).splitlines()
     assert "wrote 4 B past 'x'" in far

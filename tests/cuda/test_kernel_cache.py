@@ -447,6 +447,7 @@ print("done")
 """
 
 
+@pytest.mark.full
 def test_processes_fetch_list_trim_and_clear_at_once(cache):
     rounds = 60 * int(os.environ.get("GPUTENSOR_FUZZ", "1"))
     processes = [

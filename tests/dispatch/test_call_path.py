@@ -102,6 +102,7 @@ def test_32_a_shipped_operator_is_overridden_while_the_library_lives() -> None:
     assert a.sum().item() == 3.0
 
 
+@pytest.mark.full
 def test_19_a_fresh_process_has_no_dangling_kernels() -> None:
     code = """
 import gputensor as gt

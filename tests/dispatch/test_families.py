@@ -160,6 +160,7 @@ assert y.clone().item() == 1 - 2j and (y * 2).item() == 2 - 4j  # keys of lazy v
 """)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", ["families", "kernels"])
 def test_a_family_that_fails_leaves_nothing_and_loads_the_next_time(step: str) -> None:
     run(f"""
@@ -211,6 +212,7 @@ gt.dispatch.check_invariants()
 """)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("first", [0, 120, 240])
 def test_what_a_signal_interrupts_is_taken_back_and_loads_the_next_time(first: int) -> None:
     run(f"""
@@ -246,6 +248,7 @@ assert gt.ones(4).sqrt().sum() == 4
 """)
 
 
+@pytest.mark.full
 def test_threads_that_name_families_at_once() -> None:
     run("""
 import threading

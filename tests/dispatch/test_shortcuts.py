@@ -697,7 +697,7 @@ def outcome(seed: int, kind: type[Program] = Program, steps: int = 80) -> list[A
         inference_blocks.clear()
 
 
-@pytest.mark.parametrize("first", range(0, 50 if tier.is_full() else 10, 5))
+@pytest.mark.parametrize("first", range(0, tier.pick(5, 50), 5))
 def test_no_call_differs_for_them(first: int) -> None:
     for seed in range(first, first + 5):
         with turned(False):

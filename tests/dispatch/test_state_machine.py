@@ -189,5 +189,5 @@ class Dispatcher(RuleBasedStateMachine):
 
 TestDispatcher = Dispatcher.TestCase
 TestDispatcher.settings = settings(
-    max_examples=tier.pick(20, 60), stateful_step_count=30, deadline=None
+    max_examples=tier.pick(10, 60), stateful_step_count=30, deadline=None
 )

@@ -70,6 +70,7 @@ def test_bad_values_change_nothing() -> None:
         assert gt.get_type_promotion() == "pytorch"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("value", "expected"), [("array_api", "float64"), ("", "float32")])
 def test_from_outside(value: str, expected: str) -> None:
     text = "import gputensor as gt; print((gt.ones(2) + gt.ones((), dtype=gt.float64)).dtype)"

@@ -320,7 +320,7 @@ ELSEWHERE: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")  # since NumPy 2.5
-@pytest.mark.parametrize("number", range(0, len(ELSEWHERE), tier.pick(6, 1)))
+@pytest.mark.parametrize("number", range(0, len(ELSEWHERE), tier.pick(20, 1)))
 def test_what_numpy_would_compute_several_operators_do_elsewhere(
     number: int, on_devices: None
 ) -> None:

@@ -173,7 +173,7 @@ REPLAYED = [
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("function", REPLAYED[:: tier.pick(3, 1)], ids=lambda x: x.__name__)
+@pytest.mark.parametrize("function", REPLAYED[:: tier.pick(6, 1)], ids=lambda x: x.__name__)
 def test_a_replay_takes_what_the_python_takes(
     function: Any, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,7 +81,7 @@ CASES: dict[str, tuple[list[str], Callable[[], Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*CASES][:: tier.pick(4, 1)])
+@pytest.mark.parametrize("name", [*CASES][:: tier.pick(8, 1)])
 def test_what_follows_on_a_result_is_in_its_kernel(name: str, launched: list[str]) -> None:
     entries, run = CASES[name]
     wanted = state_of(run())

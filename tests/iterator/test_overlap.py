@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gputensor as gt
@@ -15,6 +15,7 @@ from gputensor.core import dtype as dt
 from gputensor.core import errors
 from gputensor.core.geometry import contiguous_geometry, geometry
 from gputensor.iterator import overlap
+from tests.harness import tier
 from tests.iterator import layouts, walks
 
 F32 = dt.float32
@@ -24,7 +25,7 @@ def places(g):
     return [o for (o,) in walks.row_major(g.sizes, [g.strides])]
 
 
-@settings(max_examples=300, deadline=None)
+@tier.examples(300)
 @given(st.integers(0, 2**32))
 def test_internal_overlap_is_never_wrong(seed):
     g = geometry(*layouts.random_layout(random.Random(seed), 4), F32)
@@ -36,7 +37,7 @@ def test_internal_overlap_is_never_wrong(seed):
         assert len(set(found)) < len(found)
 
 
-@settings(max_examples=300, deadline=None)
+@tier.examples(300)
 @given(st.integers(0, 2**32), st.integers(0, 12))
 def test_pair_overlap_is_never_wrong(seed, offset):
     rng = random.Random(seed)

@@ -6,11 +6,13 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gputensor.iterator import parallel
 from gputensor.runtime import cpu
+
+from ..harness import tier
 
 
 @pytest.fixture(params=[1, 2, 3])
@@ -59,7 +61,7 @@ def test_ranges_begin_between_outer_dimensions():
     assert parallel.block_size((64, 2000, 10), 1280000, 16) == 64
 
 
-@settings(max_examples=50, deadline=None)
+@tier.examples(50)
 @given(st.lists(st.integers(1, 6), max_size=6).map(tuple), st.integers(1, 40))
 def test_blocks_divide_the_walk(shape, n_blocks):
     numel = int(np.prod(shape))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gputensor.core import dtype as dt
@@ -13,6 +13,7 @@ from gputensor.core import errors
 from gputensor.core.device import CPU, META, device
 from gputensor.core.geometry import contiguous_geometry, geometry
 from gputensor.iterator import config, plan
+from tests.harness import tier
 from tests.iterator import layouts, walks
 
 F32 = dt.float32
@@ -32,7 +33,7 @@ def build(flags, outputs, inputs, op="add", **kwargs):
 # --- the walk -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@tier.examples(300)
 @given(st.integers(0, 2**32), st.integers(1, 3), st.booleans())
 def test_walk_meets_the_same_offsets_as_brute_force(seed, count, gives_output):
     rng = random.Random(seed)
@@ -53,7 +54,7 @@ def test_walk_meets_the_same_offsets_as_brute_force(seed, count, gives_output):
     assert fresh.is_non_overlapping_and_dense
 
 
-@settings(max_examples=100, deadline=None)
+@tier.examples(100)
 @given(st.integers(0, 2**32))
 def test_linear_iteration_is_row_major(seed):
     rng = random.Random(seed)
@@ -66,7 +67,7 @@ def test_linear_iteration_is_row_major(seed):
     assert out is contiguous_geometry(shape, F32)
 
 
-@settings(max_examples=200, deadline=None)
+@tier.examples(200)
 @given(st.integers(0, 2**32), st.booleans())
 def test_reduction_walk_meets_the_same_offsets_as_brute_force(seed, keepdim):
     rng = random.Random(seed)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gputensor.iterator import split
+from tests.harness import tier
 from tests.iterator import layouts, walks
 
 SHAPES = st.lists(st.integers(1, 5), max_size=4).map(tuple)
@@ -24,7 +25,7 @@ def test_dim_counter_published_example():
     assert counter.values == [0, 0, 0]
 
 
-@settings(max_examples=300, deadline=None)
+@tier.examples(300)
 @given(SHAPES, st.data())
 def test_steps_cover_a_range_in_order(shape, data):
     numel = 1
@@ -57,7 +58,7 @@ def test_dim_counter_of_no_dimensions():
     assert counter.is_done
 
 
-@settings(max_examples=200, deadline=None)
+@tier.examples(200)
 @given(st.integers(0, 2**32), st.integers(8, 200))
 def test_pieces_cover_the_walk_once(seed, bound):
     rng = random.Random(seed)

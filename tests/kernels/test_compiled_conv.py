@@ -149,7 +149,7 @@ BANDS: list[tuple[Any, Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("dtype", [gt.float32, gt.float64], ids=str)
 @pytest.mark.parametrize("is_transposed", [False, True])
-@pytest.mark.parametrize(("sizes", "kernel", "numbers"), BANDS, ids=str)
+@pytest.mark.parametrize(("sizes", "kernel", "numbers"), BANDS[:: tier.pick(3, 1)], ids=str)
 def test_windows_that_overlap_are_read_where_they_are(
     sizes: Any, kernel: Any, numbers: dict[str, Any], is_transposed: bool, dtype: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -177,6 +177,7 @@ def test_windows_that_overlap_are_read_where_they_are(
     assert wanted[0].isfinite().any()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("numbers", [
     {"padding": 1}, {"stride": 2, "groups": 2}, {"groups": 4, "dilation": 2, "padding": 2},
 ], ids=str)  # fmt: skip

@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gputensor.core.dtype import STORED, bfloat16, complex32, float16
@@ -122,7 +122,7 @@ def layouts(draw):
     return dst, src[(*repeated, ...)]
 
 
-@settings(max_examples=tier.pick(60, 300), deadline=None)
+@tier.examples(300)
 @given(layouts())
 def test_any_layout_and_dtype(sides):
     check(*sides)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gputensor as gt
@@ -18,6 +18,8 @@ from gputensor.kernels.compiled import lapack as compiled
 from gputensor.kernels.compiled import library
 from gputensor.runtime import blas
 from gputensor.runtime.libraries import HOST
+
+from ..harness import tier
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built or not chosen"
@@ -106,7 +108,7 @@ def square(given_case: Any) -> np.ndarray:
 
 
 @given(matrices)
-@settings(max_examples=120, deadline=None)
+@tier.examples(120)
 def test_lu_gives_the_matrix_back_and_lapacks_pivots(case: Any) -> None:
     char, batch, m, n, layout, seed = case
     for a in (laid_out(numbers((*batch, m, n), char, seed), layout), square(case)):
@@ -127,7 +129,7 @@ def test_lu_gives_the_matrix_back_and_lapacks_pivots(case: Any) -> None:
 
 
 @given(matrices, st.sampled_from((1, 2, 16, 19)), st.booleans())
-@settings(max_examples=80, deadline=None)
+@tier.examples(80)
 def test_solutions_inverses_determinants(case: Any, columns: int, transposed: bool) -> None:
     a = square(case)
     char, batch, n, _, layout, seed = case
@@ -148,7 +150,7 @@ def test_solutions_inverses_determinants(case: Any, columns: int, transposed: bo
 
 
 @given(matrices, st.booleans())
-@settings(max_examples=60, deadline=None)
+@tier.examples(60)
 def test_cholesky_and_triangles(case: Any, upper: bool) -> None:
     a = square(case)
     char, batch, n, columns, layout, seed = case
@@ -177,7 +179,7 @@ def test_cholesky_and_triangles(case: Any, upper: bool) -> None:
 
 
 @given(matrices)
-@settings(max_examples=60, deadline=None)
+@tier.examples(60)
 def test_orthogonal_factors(case: Any) -> None:
     char, batch, m, n, layout, seed = case
     a = laid_out(numbers((*batch, m, n), char, seed), layout)
@@ -207,7 +209,7 @@ def test_orthogonal_factors(case: Any) -> None:
 
 @pytest.mark.full
 @given(matrices, st.sampled_from((0.0, 1e-8, 1e-5, 1e-3, 0.05, 0.4, 1.0, 2.0, 6.0)))
-@settings(max_examples=60, deadline=None)
+@tier.examples(60)
 def test_exponentials(case: Any, norm: float) -> None:
     char, batch, n, _, layout, seed = case
     a = numbers((*batch, n, n), char, seed)
@@ -226,7 +228,7 @@ def test_exponentials(case: Any, norm: float) -> None:
 
 
 @given(matrices, st.integers(1, 20))
-@settings(max_examples=40, deadline=None)
+@tier.examples(40)
 def test_least_squares(case: Any, columns: int) -> None:
     char, batch, m, n, layout, seed = case
     a = laid_out(numbers((*batch, m, n), char, seed) + 3 * np.eye(m, n), layout).astype(char)

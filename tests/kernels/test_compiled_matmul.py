@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gputensor as gt
 from gputensor.kernels.compiled import library
+
+from ..harness import tier
 
 pytestmark = pytest.mark.skipif(
     library.choice().library is None, reason="the compiled library is not built or not chosen"
@@ -45,7 +47,7 @@ def laid_out(shape: tuple[int, int, int], char: str, layout: str, random: Any) -
 
 
 @given(case)
-@settings(max_examples=300, deadline=None)
+@tier.examples(300)
 def test_products_of_all_layouts(drawn: Any) -> None:
     from gputensor.kernels.compiled import matmul
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gputensor.core.dtype import ALL, COMPLEX, bool_
@@ -12,6 +12,7 @@ from gputensor.kernels.compiled import library
 from gputensor.kernels.cpu import copy_pack as numpys
 from gputensor.runtime import cpu
 
+from ..harness import tier
 from .cpu_arrays import awkward, same_bits
 
 pytestmark = pytest.mark.skipif(
@@ -67,7 +68,7 @@ def test_every_layout(shape, dtypes):
                 check(laid_out(shape, to, into_pixels), src[:, :, ::-1], scale, bias)
 
 
-@settings(max_examples=60, deadline=None)
+@tier.examples(60)
 @given(
     st.tuples(st.integers(1, 3), st.integers(1, 9), st.integers(1, 60), st.integers(1, 60)),
     st.booleans(), st.booleans(), st.sampled_from(REAL), st.sampled_from(REAL),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gputensor as gt
@@ -51,7 +51,7 @@ def _pieces(draw: Any, size: int) -> list[Piece]:
     return chosen
 
 
-@settings(max_examples=tier.pick(60, 300), deadline=None)
+@tier.examples(300)
 @given(st.data())
 def test_any_pieces(data: Any) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
@@ -92,7 +92,7 @@ def test_pieces_beyond_the_source_are_not_read() -> None:
     assert (dst == 5).all()
 
 
-@settings(max_examples=200, deadline=None)
+@tier.examples(200)
 @given(st.data())
 def test_join(data: Any) -> None:
     shape = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gputensor.core.dtype import ALL, COMPLEX, bfloat16
 from gputensor.kernels.cpu import copy_pack as packing
 from gputensor.runtime import cpu
+
+from ..harness import tier
 
 REAL = [d for d in ALL if d.category != COMPLEX]
 
@@ -96,7 +98,7 @@ def test_integers_saturate_and_nan_is_0(to):
     assert run(x, [1], [0], to.np).tolist() == expected(x, [1], [0], to.np).tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@tier.examples(40)
 @given(
     st.tuples(st.integers(1, 3), st.integers(1, 20), st.integers(1, 30), st.integers(1, 30)),
     st.booleans(), st.sampled_from([np.uint8, np.float32, np.int16]), st.sampled_from([1, 2]),

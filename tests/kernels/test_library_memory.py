@@ -114,6 +114,7 @@ def test_results_have_the_layout_of_dense_operands(dims: tuple[int, ...]) -> Non
     np.testing.assert_array_equal(halved.numpy(), x.numpy() <= 0.5)
 
 
+@pytest.mark.full
 def test_kept_memory_is_bounded() -> None:
     """A separate process allocates random sizes. Kept and used memory together never exceed the
     earlier peak of used memory, and no memory belongs to two arrays."""

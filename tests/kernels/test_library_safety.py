@@ -95,6 +95,7 @@ print(stopped)
     assert run(program) == "20"
 
 
+@pytest.mark.full
 def test_helpers_take_no_signals():
     program = """
 check()
@@ -108,6 +109,7 @@ print(blocked)
     assert run(program) == "[True]"
 
 
+@pytest.mark.full
 def test_a_handler_calculates():
     program = """
 calls = []
@@ -177,6 +179,7 @@ print(all(right))
     assert run(FORK + program) == "True"
 
 
+@pytest.mark.full
 def test_processes_of_multiprocessing_that_fork():
     program = """
 import multiprocessing
@@ -215,6 +218,7 @@ print(failures)
     assert run(program) == "[]"
 
 
+@pytest.mark.full
 def test_a_hook_of_backward_calculates():
     program = """
 seen = []
@@ -305,6 +309,7 @@ def refusing(tmp_path: Path) -> RunRefusing:
     return lambda program: run(SWITCHES + program, LD_PRELOAD=str(shim))
 
 
+@pytest.mark.full
 def test_without_threads_the_caller_does_the_work(refusing: RunRefusing):
     program = """
 refuse_threads.value = 1
@@ -395,6 +400,7 @@ print(",".join(name for name, count in counts.items() if count))
     assert {*needed, "bmm of others", "qr", "svd", "eigh", "matrix_exp"} <= {*asked}, asked
 
 
+@pytest.mark.full
 def test_an_address_space_that_is_full_raises_memory_error():
     program = """
 import resource

@@ -48,6 +48,7 @@ def test_all_targets_ignored() -> None:
     assert F.nll_loss(x, target, ignore_index=1, reduction="sum").item() == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_large_numbers_and_infinities(device: str) -> None:
     if device == "cuda" and not gt.cuda.is_available():

@@ -328,6 +328,7 @@ def test_a_query_without_keys_gives_zeros() -> None:
     assert not sums[:, :, 5].any() and sums[:, :, 4].all()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dropout_p", [0.0, 0.4])
 def test_a_mask_that_needs_a_gradient_has_two_derivatives(dropout_p: float) -> None:
     given = [gt.randn(1, 2, 3, 4, dtype=gt.float64).requires_grad_() for _ in range(3)]

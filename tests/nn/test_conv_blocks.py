@@ -168,6 +168,7 @@ def test_memory_of_windows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 DEVICES = ["cpu", "meta", *(["cuda"] if gt.cuda.is_available() else [])]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("options, sizes", [
     ({"padding": 1}, (2, 3, 0, 0)), ({"padding": (1, 0)}, (2, 3, 0, 5)),

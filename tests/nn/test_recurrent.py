@@ -110,6 +110,7 @@ def test_the_loops_are_the_operators(
         assert_close(a, b, **bound)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("kind", "options"), KINDS[:1] + KINDS[2:], ids=str)
 @pytest.mark.parametrize("bias", [False, True])
 def test_second_derivatives(kind: Any, options: Any, bias: bool) -> None:
@@ -210,6 +211,7 @@ for kind in (nn.LSTM, nn.GRU, nn.RNN):
 """
 
 
+@pytest.mark.full
 def test_bits_depend_neither_on_threads_nor_on_the_capability() -> None:
     built = library.choice().library
     if built is None:

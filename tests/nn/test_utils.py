@@ -119,6 +119,7 @@ def test_clipping_on_cuda_has_the_bits_of_operators_in_few_launches(
     assert counts == [["reduce_lists"] * sums + ["chain_lists"] * scaled, []]
 
 
+@pytest.mark.full
 @on_emulator
 def test_a_gradient_that_is_shared_is_scaled_as_often_as_by_operators() -> None:
     grad = gt.full((4,), 3.0, device="cuda")
@@ -129,6 +130,7 @@ def test_a_gradient_that_is_shared_is_scaled_as_often_as_by_operators() -> None:
     gt.testing.assert_close(grad.cpu(), gt.full((4,), 0.75))
 
 
+@pytest.mark.full
 @on_emulator
 def test_the_norm_of_one_large_number_does_not_overflow() -> None:
     grads = [gt.tensor(x, device="cuda") for x in (1e30, -2e30)]

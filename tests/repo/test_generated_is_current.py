@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.full
 def test_generated_is_current() -> None:
     """In a process whose hashes differ, so that no set's order gets into a file."""
     environment = os.environ | {"PYTHONHASHSEED": "7"}

@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 
 from gputensor._generated.index import OPERATORS
 
@@ -58,6 +60,7 @@ def lists(text: str, stem: str = "") -> Iterator[set[str]]:
             yield found
 
 
+@pytest.mark.full
 def test_no_file_lists_operators() -> None:
     assert len(FILES) > 100
     for path in FILES:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 WAYS = frozenset(
     "write_text write_bytes savefig replace rename mkstemp mkdtemp NamedTemporaryFile "
@@ -58,6 +60,7 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
+@pytest.mark.full
 def test_only_one_module_writes_files() -> None:
     found = {}
     for folder in ("gputensor", "bench"):

@@ -27,18 +27,35 @@ def _collected(name: str, *combinations: str) -> list[Any]:
     made = []
     for values in combinations:
         call = SimpleNamespace(_idlist=tuple(values))
-        made.append(SimpleNamespace(nodeid=f"{name}[{'-'.join(values)}]", callspec=call))
+        made.append(_item(f"{name}[{'-'.join(values)}]", callspec=call))
     return made
 
 
+def _item(name: str, *marks: str, **others: Any) -> Any:
+    return SimpleNamespace(nodeid=name, get_closest_marker=lambda x: x in marks, **others)
+
+
 def test_the_quick_tier_covers_each_axis_of_a_function() -> None:
-    plain = SimpleNamespace(nodeid="test_f.py::test_plain")
+    plain = _item("test_f.py::test_plain")
     crossed = _collected("test_f.py::test_crossed", "a1", "a2", "b1", "b2", "c1", "c2")
     one = _collected("test_f.py::test_one_axis", "a", "b", "c")
     gaps = _collected("test_f.py::test_gaps", "a1", "b1", "b2", "c1", "c2")
     found = tier.covering([plain, *crossed, *one, *gaps])
     kept = [plain, *one, crossed[1], crossed[2], crossed[5], gaps[0], gaps[1], gaps[4]]
     assert found == {item.nodeid for item in kept}
+
+
+@pytest.mark.parametrize(("marks", "most"), [((), tier.MOST), (("whole",), 70)])
+def test_of_a_long_axis_the_quick_tier_covers_some(marks: tuple[str, ...], most: int) -> None:
+    axes = [f"a{n}" for n in range(70)], ["x", "y"]
+    items = [
+        _item(f"test_f.py::test_long[{a}-{b}]", *marks, callspec=SimpleNamespace(_idlist=(a, b)))
+        for a in axes[0]
+        for b in axes[1]
+    ]
+    ids = [item.callspec._idlist for item in items if item.nodeid in tier.covering(items)]
+    assert len(ids) == most and {b for _, b in ids} == {"x", "y"}
+    assert len({a for a, _ in ids}) == most and ids[0][0] == "a0" and ids[-1][0] in ("a65", "a69")
 
 
 def test_of_a_large_family_the_quick_tier_has_some(monkeypatch: pytest.MonkeyPatch) -> None:

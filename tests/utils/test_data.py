@@ -195,6 +195,7 @@ def test_what_cannot_be_pickled_is_named(dataset: Any, message: str) -> None:
     assert nobody_left()
 
 
+@pytest.mark.full
 def test_lists_of_many_indices_keep_nobody_waiting() -> None:
     options: Any = {"batch_size": 50_000, "num_workers": 2, "prefetch_factor": 4}
     loader = data.DataLoader(Many(dies=False), collate_fn=lambda x: x[1], **options)
@@ -228,6 +229,7 @@ print(*[next(batches).item() for _ in range(2)], flush=True)
 """
 
 
+@pytest.mark.full
 def test_workers_end_with_a_main_process_that_is_killed() -> None:
     code = LEFT + "time.sleep(600)"
     main = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -249,6 +251,7 @@ def is_running(process: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.full
 def test_an_exit_within_a_pass_says_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == ""

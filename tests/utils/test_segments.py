@@ -145,6 +145,7 @@ def test_a_batch_that_a_fork_sees_is_not_written_over() -> None:
     said.close()
 
 
+@pytest.mark.full
 def test_a_worker_that_is_killed_leaves_nothing() -> None:
     kept = []
     with pytest.raises(RuntimeError, match="has ended with exit code -9"):

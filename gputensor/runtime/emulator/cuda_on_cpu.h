@@ -240,7 +240,6 @@ gputensor::module* gputensor_attach(
                  : ::gputensor::fail("assertion failed: " #__VA_ARGS__, __FILE__, __LINE__))
 
 #include "collectives.h"
-#include "atomics.h"
 #include "intrinsics.h"
 #include "floating_point.h"
 #include "findings.h"

@@ -10,7 +10,8 @@ kernel is treated as if it had barriers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from gputensor.core import errors
 
@@ -89,20 +90,16 @@ def translation_unit(
     entries: for a user's text, the requested kernels and template instances. Such a text is
     compiled as for compute capability 8.0.
     """
-    mark = BODY_MARK.search(text) if entries is None else None
-    before, body = (text[: mark.start()], text[mark.end() :]) if mark else ("", text)
-    fibers = entries_with_collectives(text)
-    adapt = _Adapter(fibers, title, is_users=entries is not None)
-    once = adapt(before)
-    file, line = _place(text[: mark.end()] if mark else "", title)
-    adapted = adapt(body, line, file)
+    adapt, once, adapted = _adapted(text, title, entries is not None)
     instances = "".join(adapt.instance(number, name) for number, name in enumerate(entries or ()))
-    begin = f'#line {line} "{file}"' + ("" if mark else "\n")
-    undefine = "".join(f"#undef {name}\n" for name in sorted(set(_DEFINED.findall(body))))
+    undefine = "".join(f"#undef {name}\n" for name in sorted(set(_DEFINED.findall(adapted))))
     parts = [*adapt.includes(ours=False)]
     if entries is not None:
         parts.append("#define GPUTENSOR_USERS 1\n")
     parts.append('#include "cuda_on_cpu.h"\n')
+    # This header is a tenth of the time that g++ needs for a kernel of a family.
+    if entries is not None or adapt.headers or "atomic" in text:
+        parts.append('#include "atomics.h"\n')
     if entries is not None:
         parts.append('#include "users_functions.h"\n')
     parts += adapt.includes(ours=True)
@@ -123,13 +120,26 @@ def translation_unit(
                 for edge in ("__start", "__stop")
             ),
             *(f"#define {name} {value}\n" for name, value in defines.items()),
-            f"namespace {{ namespace v{number} {{\n{begin}{adapted}\n",
+            f"namespace {{ namespace v{number} {{\n{adapted}\n",
             f'#line 1 "variant"\n{instances}}}}}\n{undefine}',
             *(f"#undef {name}\n" for name in defines),
             "#undef GPUTENSOR_VARIANT\n#undef GPUTENSOR_SHARED\n"
             "#undef GPUTENSOR_SHARED_BEGIN\n#undef GPUTENSOR_SHARED_END\n",
         ]
     return "".join(parts)
+
+
+@lru_cache(maxsize=16)
+def _adapted(text: str, title: str, is_users: bool) -> tuple[_Adapter, str, str]:
+    """Return the adapter, and the adapted text before and after the body mark. A family's text is
+    compiled for many variants."""
+    mark = None if is_users else BODY_MARK.search(text)
+    before, body = (text[: mark.start()], text[mark.end() :]) if mark else ("", text)
+    adapt = _Adapter(entries_with_collectives(text), title, is_users)
+    once = adapt(before)
+    file, line = _place(text[: mark.end()] if mark else "", title)
+    adapted = adapt(body, line, file)
+    return adapt, once, f'#line {line} "{file}"' + ("" if mark else "\n") + adapted
 
 
 # Macros that are predefined as in NVRTC, so that host code is excluded.
@@ -151,16 +161,19 @@ class _Adapter:
         self.text = text = without_comments(text)
         text = _PRAGMA_ONCE.sub("", text)
         text = _SYSTEM_INCLUDE.sub(self._include, text)
-        text = _C_LINKAGE_BLOCK.sub(lambda m: _keep("inline namespace c_linkage {", m), text)
-        text = _C_LINKAGE.sub(lambda m: _keep("", m), text)
-        pointer = r"\g<type>* \g<name> = (\g<type>*)::gputensor::dynamic_shared"
-        text = _DYNAMIC_SHARED.sub(lambda m: _keep(m.expand(pointer), m), text)
-        text = _STATIC_SHARED.sub(lambda m: m["kept"] or "", text)
+        # These searches are slow, and most headers contain none of the words.
+        if "extern" in text:
+            text = _C_LINKAGE_BLOCK.sub(lambda m: _keep("inline namespace c_linkage {", m), text)
+            text = _C_LINKAGE.sub(lambda m: _keep("", m), text)
+        if "__shared__" in text:
+            pointer = r"\g<type>* \g<name> = (\g<type>*)::gputensor::dynamic_shared"
+            text = _DYNAMIC_SHARED.sub(lambda m: _keep(m.expand(pointer), m), text)
+            text = _STATIC_SHARED.sub(lambda m: m["kept"] or "", text)
         if self.is_users:
             self._check_all_readable(text)
             text = _with_symbols(text)
-        text = _DECLARED.sub(self._declared, text)
-        return ENTRY.sub(self._entry, text)
+        text = _replaced(_DECLARED, self._declared, text)
+        return _replaced(ENTRY, self._entry, text)
 
     def includes(self, ours: bool) -> Iterator[str]:
         for name, file, line in dict.fromkeys(self.headers):
@@ -251,6 +264,28 @@ def _cluster(entry: re.Match[str]) -> str:
     """Return `__cluster_dims__(2)` unchanged, so that g++ rejects it."""
     given = _CLUSTER.search(entry["head"])
     return f"{given[0]} " if given else ""
+
+
+def kernels(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Yield what `pattern.finditer(text)` yields for a pattern of a `__global__` function. The
+    search begins at the statements with this word, because it is slow."""
+    at = 0
+    while (word := text.find("__global__", at)) >= 0:
+        begin = max(at, *(text.rfind(end, at, word) + 1 for end in ";{}"))
+        match = pattern.search(text, begin)
+        if match is None:
+            return
+        yield match
+        at = match.end()
+
+
+def _replaced(pattern: re.Pattern[str], new: Callable[[re.Match[str]], str], text: str) -> str:
+    """Return what `pattern.sub(new, text)` returns, for a pattern of a `__global__` function."""
+    parts, at = [], 0
+    for match in kernels(pattern, text):
+        parts += [text[at : match.start()], new(match)]
+        at = match.end()
+    return "".join(parts) + text[at:]
 
 
 def _keep(new: str, match: re.Match[str]) -> str:
@@ -344,13 +379,13 @@ def entries_with_collectives(text: str) -> set[str]:
     text = _COMMENT_OR_STRING.sub(" ", text)
     # Methods of cooperative groups synchronise, and their names are too common to search for.
     if "cooperative_groups" in text:
-        return {m["name"] for m in ENTRY.finditer(text)}
+        return {m["name"] for m in kernels(ENTRY, text)}
     if not COLLECTIVES.search(text):
         return set()
     known = mentions(text)
     found = {name for name, words in known.items() if any(map(COLLECTIVES.fullmatch, words))}
     # A brace in a preprocessor branch can hide a definition. A hidden kernel counts as collective.
-    found.update(m["name"] for m in ENTRY.finditer(text) if m["name"] not in known)
+    found.update(m["name"] for m in kernels(ENTRY, text) if m["name"] not in known)
     grew = True
     while grew:
         more = {name for name, words in known.items() if name not in found and words & found}
