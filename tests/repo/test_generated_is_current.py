@@ -12,7 +12,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.full
 def test_generated_is_current() -> None:
     """In a process whose hashes differ, so that no set's order gets into a file."""
     environment = os.environ | {"PYTHONHASHSEED": "7"}

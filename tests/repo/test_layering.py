@@ -269,7 +269,6 @@ def _operators_named(module: str) -> list[str]:
     return found
 
 
-@pytest.mark.full
 def test_what_a_load_of_a_family_imports_names_no_operator_by_its_own_import() -> None:
     """See Note [Loads take one lock first] in gputensor/dispatch/families.py."""
     assert _operators_named("optim.adam"), "this test sees what a module names"
