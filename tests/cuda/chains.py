@@ -268,10 +268,11 @@ def assert_same(got: Any, wanted: Any, what: str) -> None:
 
 def walk(tensors: list[Any]) -> Any:
     """The coalesced walk of some tensors, as a launch takes it."""
-    from gputensor.fusion.cuda.body import plan_of
+    from gputensor.fusion.cuda.body import _CONFIG
+    from gputensor.iterator.plan import build
 
-    made = plan_of([(x._geometry, x._device) for x in tensors[:1]],
-                   [(x._geometry, x._device) for x in tensors[1:]])  # fmt: skip
+    places = [(x._geometry, x._device) for x in tensors]
+    made = build("fuse", _CONFIG, tuple(places[:1]), tuple(places[1:]), default_dtype=gt.float32)
     return SimpleNamespace(shape=made.shape, stride_bytes=list(made.stride_bytes))
 
 

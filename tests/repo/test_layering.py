@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "gputensor"
