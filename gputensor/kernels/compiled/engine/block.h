@@ -79,7 +79,10 @@ struct Block {
   char *slot[MOST_SLOTS], *tile[MOST_SLOTS], *shown[MOST_SLOTS];
   i64 step[MOST_SLOTS];
   bool is_nan[MOST_SLOTS];
-  int nans;  // of the tiles
+  int nans = 0;  // of the tiles
+
+  // The arrays stay uninitialised: clearing them takes as long as a small program.
+  explicit Block(const Plan& plan) : plan(plan), program(*plan.program) {}
 
   void repeat(int k) {
     if (!tile[k] || shown[k] == slot[k]) return;

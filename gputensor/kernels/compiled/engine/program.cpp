@@ -123,8 +123,7 @@ void blocks(void* context, i64 first, i64 last) {
   const Walk& walk = *plan.walk;
   const int n = program.n_operands, first_temporary = n + program.n_numbers;
 
-  Block block = {plan, program};
-  block.nans = 0;
+  Block block(plan);
   char** const slot = block.slot;
   char* packed[MOST_ARRAYS];
   i64 bytes = 0;
