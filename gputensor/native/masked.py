@@ -9,9 +9,8 @@ Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats, number_range
@@ -87,7 +86,7 @@ def masked_fill__Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) ->
     given, table = _value(self, value), operators.masked_fill__Scalar.table
     _filled("masked_fill", self, mask, given)
     if _is_learnt(self, value) and self._geometry.numel:
-        make = short.written_by(_fill_where, (given._get_array(),))
+        make = short.written_by(_fill_where(given), (given._get_array(),))
         short.learn_again(table, masked_fill__Scalar, (self, mask, value), make)
     return self
 
@@ -96,19 +95,20 @@ def masked_fill_Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) -> 
     given, table = _value(self, value), operators.masked_fill_Scalar.table
     made = _copy_filled(self, mask, given)
     if _is_learnt(self, value) and type(made) is Tensor and made._geometry.is_contiguous:
-        make = short.made_by(_fill_where, made._geometry, (given._get_array(),))
+        make = short.made_by(_fill_where(given), made._geometry, (given._get_array(),))
         short.learn_again(table, masked_fill_Scalar, (self, mask, value), make)
     return made
 
 
 def _is_learnt(self: Tensor, value: Any) -> bool:
-    return type(value) in NUMBERS and self._device is CPU and not self._geometry.dtype.is_float8
+    return type(value) in NUMBERS and self._device is CPU and not self._geometry.dtype.is_opaque
 
 
-def _fill_where(x: Any, mask: Any, value: Any, out: Any) -> None:
-    if out is not x:
-        np.copyto(out, x)
-    np.copyto(out, value, where=mask)
+def _fill_where(given: Tensor) -> Callable[[Any, Any, Any, Any], Any]:
+    """Return the loop (x, mask, value, out) for values of this dtype."""
+    of = given._geometry.dtype
+    where = stub.cpu_loop("where", "where", (bool_, of, of), of, of)
+    return lambda x, mask, value, out: where(mask, value, x, out)
 
 
 def _copy_filled(self: Tensor, mask: Tensor, given: Tensor) -> Tensor:
