@@ -110,21 +110,15 @@ def _without_device(error: Exception) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup() -> Iterator[None]:
-    try:
-        return (yield)
-    except Exception as error:
-        _without_device(error)
-        raise
-
-
-@pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call() -> Iterator[None]:
     try:
         return (yield)
     except Exception as error:
         _without_device(error)
         raise
+
+
+pytest_fixture_setup = pytest_pyfunc_call
 
 
 def pytest_report_header() -> str:

@@ -128,6 +128,28 @@ class AutoDispatchBelowADInplaceOrView(_Guard):
         super().__init__(exclude=AUTOGRAD | AD_INPLACE_OR_VIEW)
 
 
+class Mode(Guard):
+    """The base class of blocks whose object handles calls. _mode_stack: the objects of this thread
+    or task, innermost last. _mode_bit: the key that calls them, included while there is one."""
+
+    _mode_stack: ContextVar[Any]
+    _mode_bit: int
+
+    def _found(self) -> Any:
+        """Return the stack without the innermost entry of this object."""
+        modes = self._mode_stack.get()
+        at = len(modes) - 1
+        while modes[at] is not self:
+            at -= 1
+        return modes[:at] + modes[at + 1 :]
+
+    def _put_back(self, found: Any) -> None:
+        self._mode_stack.set(found)
+        if not found:
+            include, keep = state.get()
+            state.set(same((include & ~self._mode_bit, keep)))
+
+
 class InferenceMode(Guard):
     """Calls in the block record no history: no autograd key applies, and by default no
     ADInplaceOrView.

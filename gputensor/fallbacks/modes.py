@@ -23,7 +23,6 @@ from typing import Any
 
 from ..autograd.modes import DEFAULT
 from ..core import errors
-from ..core.guard import Guard
 from ..dispatch import dispatcher, keys, tls
 from ..dispatch.keys import PYTHON
 from ..dispatch.operator import Operator, Table
@@ -38,11 +37,13 @@ _BELOW = keys.below("Python") | keys.LAZY
 _ABOVE = tls.AD_INPLACE_OR_VIEW | tls.AUTOGRAD | tls.AUTOCAST
 
 
-class DispatchMode(Guard):
+class DispatchMode(tls.Mode):
     """Within `with Mode():`, the mode handles every operator call of this thread or task first.
 
     The object is also a decorator of functions. Blocks may end in any order.
     """
+
+    _mode_stack, _mode_bit = _modes, PYTHON
 
     def __gputensor_dispatch__(
         self,
@@ -71,20 +72,6 @@ class DispatchMode(Guard):
         except BaseException:
             self._put_back(modes)
             raise
-
-    def _found(self) -> Any:
-        """Return the stack of modes without the innermost entry of this mode."""
-        modes = _modes.get()
-        at = len(modes) - 1
-        while modes[at] is not self:
-            at -= 1
-        return modes[:at] + modes[at + 1 :]
-
-    def _put_back(self, found: Any) -> None:
-        _modes.set(found)
-        if not found:
-            include, keep = tls.state.get()
-            tls.state.set(tls.same((include & ~PYTHON, keep)))
 
     def _count(self, found: Any) -> None:
         if unrecorded:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats, number_range
 from ..core.device import CPU
-from ..core.dtype import bool_
+from ..core.dtype import bool_, dtype
 from ..core.geometry import contiguous_geometry
 from ..dispatch import shortcuts
 from ..iterator import overlap
@@ -86,7 +87,7 @@ def masked_fill__Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) ->
     given, table = _value(self, value), operators.masked_fill__Scalar.table
     _filled("masked_fill", self, mask, given)
     if _is_learnt(self, value) and self._geometry.numel:
-        make = short.written_by(_fill_where(given), (given._get_array(),))
+        make = short.written_by(_fill_where(given._geometry.dtype), (given._get_array(),))
         short.learn_again(table, masked_fill__Scalar, (self, mask, value), make)
     return self
 
@@ -95,7 +96,8 @@ def masked_fill_Scalar(key_set: int, self: Tensor, mask: Tensor, value: Any) -> 
     given, table = _value(self, value), operators.masked_fill_Scalar.table
     made = _copy_filled(self, mask, given)
     if _is_learnt(self, value) and type(made) is Tensor and made._geometry.is_contiguous:
-        make = short.made_by(_fill_where(given), made._geometry, (given._get_array(),))
+        loop = _fill_where(given._geometry.dtype)
+        make = short.made_by(loop, made._geometry, (given._get_array(),))
         short.learn_again(table, masked_fill_Scalar, (self, mask, value), make)
     return made
 
@@ -104,9 +106,9 @@ def _is_learnt(self: Tensor, value: Any) -> bool:
     return type(value) in NUMBERS and self._device is CPU and not self._geometry.dtype.is_opaque
 
 
-def _fill_where(given: Tensor) -> Callable[[Any, Any, Any, Any], Any]:
+@cache
+def _fill_where(of: dtype) -> Callable[[Any, Any, Any, Any], Any]:
     """Return the loop (x, mask, value, out) for values of this dtype."""
-    of = given._geometry.dtype
     where = stub.cpu_loop("where", "where", (bool_, of, of), of, of)
     return lambda x, mask, value, out: where(mask, value, x, out)
 

@@ -49,7 +49,8 @@ class Record(TorchFunctionMode):
 
 
 def test_a_mode_sees_attributes() -> None:
-    x, T = gt.ones(2, 3), gt.Tensor
+    x = gt.ones(2, 3)
+    T: Any = gt.Tensor
     with Record() as seen:
         assert x.shape == (2, 3) and x.dtype is gt.float32 and x.T.shape == (3, 2)
         x.requires_grad = True
@@ -57,9 +58,8 @@ def test_a_mode_sees_attributes() -> None:
         del x.grad
         assert x.grad is None
     expected: list[Any] = [
-        T.shape.__get__, T.dtype.__get__, T.T.__get__, T.shape.__get__,  # type: ignore[attr-defined]
-        T.requires_grad.__set__, gt.zeros, T.grad.__set__, T.grad.__delete__,  # type: ignore[attr-defined]
-        T.grad.__get__,  # type: ignore[attr-defined]
+        T.shape.__get__, T.dtype.__get__, T.T.__get__, T.shape.__get__, T.requires_grad.__set__,
+        gt.zeros, T.grad.__set__, T.grad.__delete__, T.grad.__get__,
     ]  # fmt: skip
     assert seen.functions() == expected
     assert seen.calls[4][1] == (x, True)

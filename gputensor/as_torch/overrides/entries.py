@@ -74,7 +74,7 @@ class Entry:
 
     def begin(self) -> None:
         # `inspect` reads the signature from here.
-        self.function.__wrapped__ = self.original  # type: ignore[attr-defined]
+        vars(self.function)["__wrapped__"] = self.original
         self.function.__code__ = self.code
 
     def end(self) -> None:

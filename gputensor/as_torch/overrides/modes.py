@@ -38,9 +38,11 @@ def active() -> tuple[TorchFunctionMode, ...]:
     return modes if modes and is_enabled() else ()
 
 
-class TorchFunctionMode(Guard):
+class TorchFunctionMode(tls.Mode):
     """A block in which the mode's `__torch_function__` is called for every function of tensors that
     the program calls, and for tensors' attributes."""
+
+    _mode_stack, _mode_bit = _modes, OVERRIDES
 
     def __init__(self) -> None:
         pass
@@ -61,17 +63,6 @@ class TorchFunctionMode(Guard):
             tls.state.set(tls.same((include, keep)))
             entries.end()
             raise
-
-    def _found(self) -> Any:
-        modes = _modes.get()
-        at = len(modes) - 1 - modes[::-1].index(self)
-        return modes[:at] + modes[at + 1 :]
-
-    def _put_back(self, found: Any) -> None:
-        _modes.set(found)
-        if not found:
-            include, keep = tls.state.get()
-            tls.state.set(tls.same((include & ~OVERRIDES, keep)))
 
     def _count(self, found: Any) -> None:
         entries.end()

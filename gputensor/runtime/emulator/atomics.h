@@ -1,6 +1,6 @@
 // Atomic operations of CUDA C, with CUDA's overloads, in every scope. The emulator switches threads
-// only at barriers, so a plain read and write is one step. Included after
-// cuda_on_cpu.h.
+// only at barriers, so a plain read and write is one step. Included
+// after cuda_on_cpu.h.
 #pragma once
 
 // Instrumented versions are not inlined, so that the return address lies in the kernel's line.

@@ -100,7 +100,7 @@ struct Block {
   void run_cast(const Step& now) {
     const int to = now.slot[0], from = now.slot[1], item = program.itemsize[to];
     if (program.is_row[to] && rows > 1 && !program.is_row[from]) {
-      repeat_cast(now, rows);
+      repeat_cast(now, slot[to], rows);
       end_row(to);
     } else if (program.is_row[to]) {
       now.cast(slot[to], slot[from], rows);
@@ -113,16 +113,16 @@ struct Block {
       now.cast(slot[to], slot[from], step[from] ? m : 1);
     } else {  // a single value for a whole output, or for a value that the machine may read
       step[to] = item;
-      repeat_cast(now, m);
+      repeat_cast(now, slot[to], m);
     }
   }
 
-  // Cast a single value to n elements.
-  void repeat_cast(const Step& now, i64 n) {
-    const int to = now.slot[0];
+  // Cast a single value to n elements at `made`.
+  void repeat_cast(const Step& now, char* made, i64 n) {
     Scalar one;
     now.cast((char*)&one, slot[now.slot[1]], 1);
-    program.capability->pack[log2_of(program.itemsize[to])](slot[to], (char*)&one, n, 0, 1, 0);
+    const int log2 = log2_of(program.itemsize[now.slot[0]]);
+    program.capability->pack[log2](made, (char*)&one, n, 0, 1, 0);
   }
 
   // Execute a loop that reads rows' values and writes whole rows.
@@ -254,9 +254,7 @@ struct Block {
     char* made = slot[to] + (program.is_local[to] ? 0 : first * item);
     if (step[from])
       return now.cast(made, slot[from] + (program.is_local[from] ? 0 : first * step[from]), n);
-    Scalar one;
-    now.cast((char*)&one, slot[from], 1);
-    program.capability->pack[log2_of(item)](made, (char*)&one, n, 0, 1, 0);
+    repeat_cast(now, made, n);
   }
 
   void reduce(const Step& now, i64 first, i64 n, bool is_group) {

@@ -15,9 +15,6 @@ using abi::Scalar;
 // Rows up to this length are processed several at a time. In longer rows, reductions are computed
 // in registers, which is a step for each row.
 constexpr i64 SHORT_ROW = 1024;
-// In shorter rows, a row's value is repeated for each element, as in loops: see SHORT in
-// program.cpp. Otherwise another NaN could result.
-constexpr i64 SPREAD_ROW = 256;
 // The limit in bytes of a row's temporaries, which are on a thread's stack.
 constexpr i64 MOST_OF_ROW = 1 << 20;
 bool read_ints(PyObject* given, int most, int* to, int* n) {
@@ -341,7 +338,7 @@ PyObject* make(PyObject*, PyObject* args) {
   }
   WithCasts all;
   is_one = is_one && all.read(said, n_steps, inputs, is_row + n_outputs, n_inputs,
-                              program.has_groups, row < SPREAD_ROW);
+                              program.has_groups, row < SHORT);
   for (int k = 0; is_one && k < n_outputs; k++) outputs[k] = all.value[outputs[k]];
   for (int k = 0; k < n_inputs; k++) program.is_row[n_outputs + k] = is_row[n_outputs + k];
   if (!is_one || !build(*chain, inputs, n_inputs, outputs, n_outputs, all.said, all.n_steps)) {

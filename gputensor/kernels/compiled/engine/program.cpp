@@ -20,8 +20,6 @@ constexpr i64 BLOCK = 1 << 13, GRAIN = 1 << 15;
 // Blocks of several rows are longer by this factor if the operands are not near, because a function
 // takes longer to begin than a loop.
 constexpr i64 OF_ROWS = 4;
-// Two inner dimensions are combined if the inner one is smaller than this.
-constexpr i64 SHORT = 256;
 
 // Bytes of an output from which on it is written past the caches: none of it would be there when it
 // is read. That saves the load of each line before it is written. Not by rows, whose outputs are

@@ -14,6 +14,9 @@ using abi::byte;
 using abi::i64;
 
 constexpr int MOST_REALS = 2;  // of one function
+// Two inner dimensions are combined if the inner one is smaller than this. Single values are then
+// repeated for each element, which decides the result for two NaN operands.
+constexpr i64 SHORT = 256;
 constexpr int MOST_STEPS = 128, MOST_SLOTS = 192, MOST_ARRAYS = 24;
 
 // A function of a family over one row, such as a reduction. slot: of each array; -1: no array.
