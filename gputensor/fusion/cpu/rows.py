@@ -9,18 +9,15 @@ reduction to one element is cut into the runs that its function adds up separate
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
 
-from ...core.dtype import STORED, float32, float64, int64
+from ...core.dtype import float32, float64, int64
 from ...core.geometry import Geometry
 from ...kernels import stub
 from ...kernels.compiled import library
 from ...kernels.compiled import reduce as names
-from ...kernels.cpu import cast
 from . import programs
 from ..chain import Chain, Instruction
 from ..running import Stage, of_program
@@ -45,12 +42,14 @@ class _Not(Exception):
 
 
 class _Whole(NamedTuple):
-    """A reduction to one element. merge: the function that merges the results of runs. part: the
-    dtype of these results. over: the divisor of a mean."""
+    """A reduction to one element. merge: the name of the function that merges the results of runs.
+    over: the divisor of a mean, or 0. result: the code of the output's dtype. part: the code of the
+    dtype of the runs' results."""
 
-    merge: Any
-    part: Any
-    over: int | None
+    merge: str
+    over: int
+    result: int
+    part: int
 
 
 class _Rows:
@@ -88,6 +87,7 @@ class _Rows:
         self.run: Any = library.program(
             tuple([x.dtype.code for x in chain.inputs]), self.stores, said, self.width,
             (*self.kept, *self.views),
+            tuple([self.wholes[x][:3] if x in self.wholes else None for x in self.stores]),
         )  # fmt: skip
         if self.run is None or not all(map(self._is_seen, self.stores, self.kept)):
             raise _Not
@@ -110,15 +110,15 @@ class _Rows:
             kind, _, of = name.partition(" ")
             is_cast = given.is_floating_point and given.short != of and kind in _ADDED
             widths.add(_PACKED if is_cast else _CHUNK)
-            part = what.result.np
+            part = what.result
             if is_cast or kind in _ADDED and what.compute.is_floating_point:
-                part = what.compute.np
+                part = what.compute
             merge = {"nansum": "sum", "mean": "sum"}.get(kind, kind)
             merge = f"{merge} {of}" if kind in _ADDED or kind in _EXTREMES else f"{kind} 8"
             if kind == "count":
-                merge, part = "sum i64", np.dtype(np.int64)
-            over = chain.walk.numel if kind == "mean" else None
-            self.wholes[value] = _Whole(library.function("reduce", merge), part, over)
+                merge, part = "sum i64", int64
+            over = chain.walk.numel if kind == "mean" else 0
+            self.wholes[value] = _Whole(merge, over, what.result.code, part.code)
         if len(widths) != 1:
             raise _Not
         if self.width <= min(widths):
@@ -157,7 +157,7 @@ class _Rows:
         ]):  # fmt: skip
             raise _Not
         if step.operands and value in self.wholes:
-            result = next(x.code for x in STORED if x.np == self.wholes[value].part)
+            result = self.wholes[value].part
         return (
             family, name, common, result, step.operands, step.params, is_row, arrays, integers, ()
         )  # fmt: skip
@@ -235,35 +235,4 @@ def program(chain: Chain) -> Stage | None:
         made = _Rows(chain)
     except _Not:
         return None
-    run = made.run if not made.wholes else _merging(made)
-    return of_program(run, range(len(chain.inputs)), made.stores, [*chain.steps])
-
-
-def _merging(made: _Rows) -> Callable[..., bool]:
-    """Make a program that also merges the results of runs."""
-    wholes = [(n, made.wholes[x]) for n, x in enumerate(made.stores) if x in made.wholes]
-
-    def run(*arrays: Any) -> bool:
-        given = [*arrays]
-        for n, whole in wholes:
-            given[n] = np.empty(made.kept[n], whole.part)
-        if not made.run(*given):
-            return False
-        for n, whole in wholes:
-            _finish(whole, given[n], arrays[n])
-        return True
-
-    return run
-
-
-def _finish(whole: _Whole, parts: Array, out: Array) -> None:
-    """Merge the results of runs in pairs and store the total."""
-    while len(parts) > 1:
-        half, rest = divmod(len(parts), 2)
-        made = np.empty(half + rest, parts.dtype)
-        whole.merge(parts[: 2 * half].reshape(half, 2), made[:half], 2)
-        made[half:] = parts[2 * half :]
-        parts = made
-    if whole.over is not None:
-        parts = parts / parts.dtype.type(whole.over)
-    out[...] = cast.convert(parts, out.dtype).reshape(out.shape)
+    return of_program(made.run, range(len(chain.inputs)), made.stores, [*chain.steps])

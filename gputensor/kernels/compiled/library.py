@@ -107,6 +107,7 @@ def bind(
 def program(
     dtypes: tuple[int, ...], stored: tuple[int, ...], steps: tuple[tuple[Any, ...], ...],
     row: int = 0, shapes: tuple[tuple[int, ...], ...] = (),
+    wholes: tuple[tuple[str, int, int] | None, ...] = (),
 ) -> Loop | None:  # fmt: skip
     """Build a program of several operators, or return None. Values are numbered: first the inputs,
     then the result of each step. dtypes: the dtype codes of the inputs. A negative operand stands
@@ -120,10 +121,14 @@ def program(
     row: if given, the blocks are rows of at most this length, and steps may be functions of rows;
     see `read_step` in engine/chain.cpp. shapes: then the shape in which the program takes each
     array, (rows, elements) or (elements,), which are divided into rows. Arrays of other shapes must
-    be contiguous.
+    be contiguous. wholes: for each stored value that is a reduction to one element: the function of
+    family "reduce" that merges the results of rows in pairs, the divisor of a mean or 0, and the
+    output's dtype code; None for other values.
     """
     library = choice().library
-    found: Loop | None = library.program(dtypes, stored, steps, row, shapes) if library else None
+    found: Loop | None = (
+        library.program(dtypes, stored, steps, row, shapes, wholes) if library else None
+    )
     return found
 
 

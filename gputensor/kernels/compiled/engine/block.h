@@ -197,6 +197,10 @@ struct Block {
   // return the second.
   void run_in_registers(const Step* steps, Ahead& ahead) {
     const i64 of_group = abi::GROUP_BYTES / steps->item, whole = m / of_group * of_group;
+    const Coded* code = program.code + steps->code;
+    for (int n = 0; program.row && n < steps->n_code; n++)
+      for (int k : code[n].place)
+        if (k >= 0 && program.is_row[k] && step[k] == 0) repeat(k);
     if (!nans) run_tiles(steps, whole * steps->item, ahead);
     run_loops(steps, nans ? 0 : whole, of_group);
     for (int s = 0; s < steps->in_registers; s++) {
@@ -209,8 +213,6 @@ struct Block {
   }
 
   void run_tiles(const Step* steps, i64 bytes, Ahead& ahead) {
-    for (int k = 0; program.row && k < program.n_slots; k++)
-      if (program.is_row[k] && step[k] == 0) repeat(k);
     const Coded* code = program.code + steps->code;
     abi::Instruction made[MOST_STEPS * 6];
     const i64 of_local = steps->has_calls ? abi::LOCAL_BYTES - 1 : 0;
@@ -242,14 +244,14 @@ struct Block {
     for (; first < m; first += of_group)
       for (int s = 0; s < steps->in_registers; s++) {
         const i64 n = m - first < of_group ? m - first : of_group;
-        steps[s].reduction ? reduce(steps[s], first, n, n == of_group)
-                           : run_some(steps[s], first, n);
+        run_some(steps[s], first, n);
       }
   }
 
-  // Execute a loop or a cast over n elements from `first` on.
+  // Execute a loop, a cast or a reduction over n elements from `first` on.
   void run_some(const Step& now, i64 first, i64 n) {
     if (now.loop) return run_loop(now, first, n);
+    if (now.reduction) return reduce(now, first, n);
     const int to = now.slot[0], from = now.slot[1], item = program.itemsize[to];
     char* made = slot[to] + (program.is_local[to] ? 0 : first * item);
     if (step[from])
@@ -257,11 +259,13 @@ struct Block {
     repeat_cast(now, made, n);
   }
 
-  void reduce(const Step& now, i64 first, i64 n, bool is_group) {
+  // n: whole groups, or the last elements of a row.
+  void reduce(const Step& now, i64 first, i64 n) {
     const int k = now.slot[1];
+    const i64 at = first * now.item, bytes = n * now.item;
     char* x = slot[k] + (program.is_local[k] ? 0 : first * step[k]);
-    is_group ? now.reduction->add(slot[now.slot[2]], x, first * step[k])
-             : end_reduction(now, x, n);
+    if (bytes % abi::GROUP_BYTES) end_reduction(now, x, n);
+    else now.reduction->add(slot[now.slot[2]], x, at, at + bytes);
   }
 
   void end_reduction(const Step& now, const char* last, i64 n) {

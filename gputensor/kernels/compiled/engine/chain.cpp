@@ -12,16 +12,24 @@ namespace {
 
 using abi::Scalar;
 
-// Rows up to this length are processed several at a time. In longer rows, reductions are computed
-// in registers, which is a step for each row.
-constexpr i64 SHORT_ROW = 1024;
+// Rows up to this length are processed several at a time. In longer rows, reductions of computed
+// values are computed in registers, which is a step for each row.
+constexpr i64 SHORT_ROW = 2000;
 // The limit in bytes of a row's temporaries, which are on a thread's stack.
 constexpr i64 MOST_OF_ROW = 1 << 20;
+
 bool read_ints(PyObject* given, int most, int* to, int* n) {
   if (!PyTuple_Check(given) || PyTuple_Size(given) > most) return false;
   *n = (int)PyTuple_Size(given);
   for (int k = 0; k < *n; k++) to[k] = (int)PyLong_AsLong(PyTuple_GetItem(given, k));
   return !PyErr_Occurred();
+}
+
+abi::Function function_of(const char* family, const char* name) {
+  const abi::Family* found = family_of(family);
+  for (int k = 0; found && k < found->n_functions; k++)
+    if (!strcmp(found->functions[k].name, name)) return found->functions[k].function;
+  return nullptr;
 }
 
 bool read_call(const char* family, const char* name, PyObject* arrays, PyObject* integers,
@@ -35,10 +43,7 @@ bool read_call(const char* family, const char* name, PyObject* arrays, PyObject*
   to->n_floats = (int)PyTuple_Size(numbers);
   for (int k = 0; k < to->n_floats; k++)
     to->real[k] = PyFloat_AsDouble(PyTuple_GetItem(numbers, k));
-  const abi::Family* found = family_of(family);
-  for (int k = 0; found && k < found->n_functions; k++)
-    if (!strcmp(found->functions[k].name, name)) to->function = found->functions[k].function;
-  return to->function;
+  return (to->function = function_of(family, name));
 }
 
 // Read (family, op, common, out, operands, params), or for rows (…, is_row, arrays, integers,
@@ -298,15 +303,31 @@ bool set_sizes(Chain* chain, const bool* is_row, int n_outputs, int n_arrays) {
   return chain->ndim == 1 || chain->size[0] <= row;
 }
 
+// Read (function of family "reduce", divisor or 0, dtype of the output) for each reduction to one
+// element, and None for each other output.
+bool read_wholes(PyObject* given, Whole* to, int n_outputs) {
+  if (!given || !PyTuple_Check(given) || PyTuple_Size(given) != n_outputs) return false;
+  for (int k = 0; k < n_outputs; k++) {
+    PyObject* one = PyTuple_GetItem(given, k);
+    const char* name;
+    if (one == Py_None) continue;
+    if (!PyTuple_Check(one) || !PyArg_ParseTuple(one, "sdi", &name, &to[k].over, &to[k].dtype) ||
+        !(to[k].merge = function_of("reduce", name)))
+      return false;
+  }
+  return true;
+}
+
 void forget(PyObject* capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, nullptr)); }
 
-// (dtypes of the inputs, stored values, steps, elements of a row, shapes of the outputs and inputs)
-// -> a program, or None
+// (dtypes of the inputs, stored values, steps, elements of a row, shapes of the outputs and inputs,
+// reductions to one element) -> a program, or None
 PyObject* make(PyObject*, PyObject* args) {
-  PyObject *given, *stored, *steps, *shapes = nullptr;
+  PyObject *given, *stored, *steps, *shapes = nullptr, *wholes = nullptr;
   int inputs[MOST_ARRAYS], outputs[MOST_ARRAYS], n_inputs, n_outputs;
   long long row = 0;
-  if (!PyArg_ParseTuple(args, "OOO!|LO", &given, &stored, &PyTuple_Type, &steps, &row, &shapes))
+  if (!PyArg_ParseTuple(args, "OOO!|LOO", &given, &stored, &PyTuple_Type, &steps, &row, &shapes,
+                        &wholes))
     return nullptr;
   Said said[MOST_STEPS];
   const int n_steps = (int)PyTuple_Size(steps);
@@ -329,7 +350,8 @@ PyObject* make(PyObject*, PyObject* args) {
   Program& program = chain->program;
   if ((program.row = row)) {
     is_one = is_one && read_shapes(shapes, chain, n_arrays) &&
-             set_sizes(chain, is_row, n_outputs, n_arrays);
+             set_sizes(chain, is_row, n_outputs, n_arrays) &&
+             read_wholes(wholes, chain->whole, n_outputs);
     program.has_groups = chain->ndim == 2 && chain->size[0] > 1 && chain->size[1] > 1 &&
                          row <= SHORT_ROW;
     for (int k = n_outputs; k < n_arrays; k++)

@@ -42,10 +42,19 @@ struct Entered {
   bool rounds;
 };
 
+// The end of a reduction to one element, whose rows are the runs that its function adds up
+// separately. merge: the function that merges the results of runs in pairs, or null for another
+// output. over: the divisor of a mean, or 0. dtype: of the output.
+struct Whole {
+  abi::Function merge;
+  double over;
+  int dtype;
+};
+
 // A chain as a program, and how its calls are read.
 struct Chain {
   Program program;
-  int dtype[MOST_ARRAYS];  // of the operands
+  int dtype[MOST_ARRAYS];  // of the operands, in the program
   int n_scalars;
   Entered number[MOST_NUMBERS], scalar[MOST_NUMBERS];
   // For each output, a mask of the inputs that are read after the output was written.
@@ -53,6 +62,7 @@ struct Chain {
   // The layout of a call by rows: sizes in the order of Walk, in all and of each array.
   int ndim;
   i64 size[2], shape[MOST_ARRAYS][2];
+  Whole whole[MOST_ARRAYS];  // of each output
   RowCall call[MOST_STEPS];
   Coded code[MOST_INSTRUCTIONS];
 };

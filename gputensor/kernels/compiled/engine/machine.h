@@ -26,10 +26,10 @@ enum Source : byte { BANK_A, BANK_B, PLACE, ONE };
 constexpr int N_BANKS = 2, N_SOURCES = 4;
 
 // A reduction of a row whose elements arrive tile by tile. An instruction combines its operand with
-// a state, place[1]. `add` does this for a group in memory; at: its byte offset in the row. `end`
-// combines the last n of all elements and writes the result.
+// a state, place[1]. `add` does this for groups in memory, between two byte offsets of the row.
+// `end` combines the last n of all elements and writes the result.
 struct TileReduction {
-  void (*add)(char* state, const char* group, i64 at);
+  void (*add)(char* state, const char* groups, i64 from, i64 to);
   void (*end)(char* result, char* state, const char* last, i64 n, i64 all);
 };
 constexpr int STATE_BYTES = 640;
@@ -56,7 +56,7 @@ struct Machine {
 // Bytes of a group, which is one or more tiles on each CPU. Bytes of the memory of a value that
 // only one run of instructions reads: some groups, over which a loop without an instruction runs at
 // once.
-constexpr int GROUP_BYTES = 256, LOCAL_BYTES = 1024;
+constexpr int GROUP_BYTES = 256, LOCAL_BYTES = 4096;
 
 }  // namespace abi
 

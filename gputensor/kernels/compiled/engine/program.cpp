@@ -27,7 +27,7 @@ constexpr i64 OF_ROWS = 4;
 constexpr i64 STREAMED = 8 << 20;
 
 // Operands of at most these bytes in all are not prefetched: they may be in a cache.
-constexpr i64 NEAR = 1 << 22;
+constexpr i64 NEAR = 1 << 23;
 
 i64 size_of(i64 x) { return x < 0 ? -x : x; }
 

@@ -111,7 +111,8 @@ void Registers::find(const Said* said, int n_steps, int n_inputs, const int* dty
     for (int first = 0, last; first < n_steps; first = last) {
       for (last = first + 1; may[first] && last < n_steps && may[last]; last++)
         if (!may_join(last, first)) break;
-      const bool is_run = may[first] && (last - first > 1 || said[first].reduces);
+      // A single reduction is faster as a function, which needs no instruction for each tile.
+      const bool is_run = may[first] && last - first > 1;
       for (int s = first; s < last; s++) run_[s] = is_run ? first : -1;
     }
     for (int v = 0; v < n_inputs; v++) is_local_[v] = false;
@@ -154,6 +155,7 @@ struct Writer {
   const int* slot;
   const int (*number)[MOST_INPUTS];
   const int* state;
+  bool has_calls;
   Coded* at;
   int held[N_BANKS] = {-1, -1};
   bool is_in_memory[MOST_VALUES] = {};
@@ -233,7 +235,9 @@ struct Writer {
   void write(int step, bool is_local) {
     const Said& now = said[step];
     const int value = n_inputs + step;
-    if (is_call(now)) return call(step);
+    // Between calls, a function reduces a value in memory faster than an instruction.
+    const bool is_in_place = now.reduces && bank_of(now.operand[0]) == PLACE;
+    if (is_call(now) || (has_calls && is_in_place)) return call(step);
     const bool is_where = now.n_operands == 3 && asks_truth(now);
     const int to = now.reduces ? 0 : is_where ? bank_of_condition(step) : bank_for(step);
     for (int j = 1; !is_where && now.n_operands == 3 && j < 3; j++)
@@ -266,7 +270,7 @@ int Registers::translate(int first, const int* slot, const int (*number)[MOST_IN
                          const int* state, Coded* to) const {
   const int last = first + begins(first);
   Writer writer = {said_, n_inputs_, first, last, n_steps_, type_of(first), slot, number, state,
-                   to};
+                   has_calls(first), to};
   for (int v = 0; v < n_inputs_ + first; v++) writer.is_in_memory[v] = true;
   for (int s = first; s < last; s++) writer.write(s, is_local_[n_inputs_ + s]);
   writer.end();

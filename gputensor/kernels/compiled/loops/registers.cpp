@@ -215,15 +215,29 @@ template <class OP, class T, bool IS_MEAN = false> struct groups_of {
     NEXT;
   }
 
-  static void add(char* to, const char* x, i64 at) {
+  static void add(char* to, const char* x, i64 from, i64 end) {
     typedef typename Leaf::vector vector;
     State& state = *(State*)to;
-    vector* lane = (vector*)state.lanes;
-    for (int k = 0; k < 8; ++k) {
-      const vector made = OP::map(Leaf::V::load((const T*)x + k * Leaf::WIDTH), T{});
-      lane[k] = at % BLOCK ? OP::join(lane[k], made) : made;
+    vector lane[8];
+    const auto of_group = [&](int k) {
+      return OP::map(Leaf::V::load((const T*)x + k * Leaf::WIDTH), T{});
+    };
+    for (i64 at = from; at < end;) {
+      if (at % BLOCK) {
+        memcpy(lane, state.lanes, sizeof lane);
+      } else {
+#pragma GCC unroll 8
+        for (int k = 0; k < 8; ++k) lane[k] = of_group(k);
+        at += abi::GROUP_BYTES, x += abi::GROUP_BYTES;
+      }
+      const i64 next = (at + BLOCK - 1) / BLOCK * BLOCK, last = next < end ? next : end;
+      for (; at < last; at += abi::GROUP_BYTES, x += abi::GROUP_BYTES) {
+#pragma GCC unroll 8
+        for (int k = 0; k < 8; ++k) lane[k] = OP::join(lane[k], of_group(k));
+      }
+      memcpy(state.lanes, lane, sizeof lane);
+      if (at % BLOCK == 0) close(state, at);
     }
-    if ((at + abi::GROUP_BYTES) % BLOCK == 0) close(state, at + abi::GROUP_BYTES);
   }
   // n: fewer than in a group
   static T ended(State& state, const char* last, i64 n, i64 all) {
