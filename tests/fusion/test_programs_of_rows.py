@@ -184,9 +184,16 @@ def test_random_chains_that_reduce_everything(n: int, threads: int, found: list[
 
 @pytest.mark.parametrize("of", [gt.float32, gt.float64], ids=str)
 def test_an_operand_of_one_element_is_reduced(of: gt.dtype) -> None:
-    x, y = gt.full((1, 1), 3.0, dtype=of), gt.full((1, 1), 2.0, dtype=of)
-    made = gt.fuse(lambda x, y: (x - y, x.sum(), x.tanh().sum(-1)))(x, y)
-    assert state_of([*made]) == state_of([x - y, x.sum(), x.tanh().sum(-1)])
+    code, total = of.code, f"sum {of.short}"
+    steps = (
+        ("binary", "sub", code, code, (0, 1), (), False),
+        ("reduce", total, code, code, (0,), (), True, (0, -1), (2,), ()),
+    )
+    run = library.program((code, code), (2, 3), steps, 1, ((1, 1),) * 4, (None, None))
+    made = [np.full((1, 1), -1, of.np) for _ in range(2)]
+    assert run is not None
+    assert run(*made, np.full((1, 1), 3, of.np), np.full((1, 1), 2, of.np), (), False)
+    assert [x.item() for x in made] == [1, 3]
 
 
 def test_norms_and_losses_are_one_program(found: list[bool]) -> None:
