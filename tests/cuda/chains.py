@@ -57,16 +57,30 @@ def dtypes_of(family: str, op: str) -> list[dtype]:
     return [d for d in ALL if family == "where" or variants.has(family, op, d)]
 
 
-def single(family: str, op: str, common: dtype, *, numbers: tuple[int, ...] = ()) -> Body:
-    """Return a chain of one operator; inputs at the positions `numbers` are numbers."""
-    inputs, scalars = takes(family, op)
+def beside(family: str, ops: list[str], common: dtype, *, numbers: tuple[int, ...] = ()) -> Body:
+    """Return a chain that stores the results of some operators with the same inputs; inputs at the
+    positions `numbers` are numbers."""
+    inputs, n_slots, steps = takes(family, ops[0])[0], len(numbers), []
     types = [bool_ if family == "where" and not k else common for k in range(inputs)]
     places = [k for k in range(inputs) if k not in numbers]
     given = tuple([~numbers.index(k) if k in numbers else places.index(k) for k in range(inputs)])
-    slots = tuple(range(len(numbers), len(numbers) + scalars))
-    out = result(family, op, common)
-    step = Step(family, op, common, out, given, slots, f"aten::{op}")
-    return Body(tuple([types[k] for k in places]), (step,), (len(places),))
+    for op in ops:
+        slots = tuple(range(n_slots, n_slots + takes(family, op)[1]))
+        n_slots += len(slots)
+        out = result(family, op, common)
+        steps.append(Step(family, op, common, out, given, slots, f"aten::{op}"))
+    stores = tuple(range(len(places), len(places) + len(ops)))
+    return Body(tuple([types[k] for k in places]), tuple(steps), stores)
+
+
+def groups(family: str, common: dtype) -> list[list[str]]:
+    """Return the operators of a family with this dtype, in groups of up to four (the most results
+    of a chain here) that take the same number of inputs."""
+    of: dict[int, list[str]] = {}
+    for found, op in operators():
+        if found == family and common in dtypes_of(family, op):
+            of.setdefault(takes(family, op)[0], []).append(op)
+    return [ops[n : n + 4] for ops in of.values() for n in range(0, len(ops), 4)]
 
 
 def cast(of: dtype, to: dtype) -> Body:

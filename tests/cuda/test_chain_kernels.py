@@ -1,6 +1,6 @@
 """Chains of operators as one kernel, on the emulator: the bits equal those of eager operators.
 
-Each operator alone, random chains, any layout. GPUTENSOR_FUZZ=500 makes 500 chains.
+Each operator, random chains, any layout. GPUTENSOR_FUZZ=500 makes 500 chains.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 import gputensor as gt
-from gputensor.core.dtype import bfloat16, bool_, complex64, float16, float32, int32, uint8
+from gputensor.core.dtype import (
+    ALL, bfloat16, bool_, complex64, dtype, float16, float32, int32, uint8,
+)  # fmt: skip
 from gputensor.kernels.cuda import chain_source, module, pointwise_plan
 from gputensor.kernels.cuda.chain_source import Body, Step
 
@@ -146,22 +148,25 @@ def test_an_output_may_be_an_input(layout: str, everything_is_large: None) -> No
 # --- everything ---
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_operator_alone(family: str, layout: str) -> None:
-    """Each dtype is tested. The layouts are distributed over the dtypes; f32 has all layouts."""
-    place, cases = list(LAYOUTS).index(layout), []
-    for number, (of, op) in enumerate(chains.operators()):
-        if of == family:
-            for k, d in enumerate(chains.dtypes_of(family, op)):
-                if d is float32 or (number + k) % len(LAYOUTS) == place:
-                    cases.append(Case(chains.single(family, op, d), layout, number))
-    check_all(cases)
+def cases_of(family: str, of: dtype) -> list[Case]:
+    """Return chains of all operators of a family and dtype, each group in another layout."""
+    layouts, shift = [*LAYOUTS], ALL.index(of)
+    return [
+        Case(chains.beside(family, ops, of), layouts[k % len(layouts)], k)
+        for k, ops in enumerate(chains.groups(family, of), shift)
+    ]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "of"), [(x, d) for x in FAMILIES for d in ALL if chains.groups(x, d)], ids=str
+)
+def test_every_operator(family: str, of: dtype) -> None:
+    check_all(cases_of(family, of))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", sorted({*FAMILIES} - {"unary"}))
 def test_numbers_in_place_of_inputs(family: str) -> None:
     cases = []
     for number, (of, op) in enumerate(chains.operators()):
@@ -169,16 +174,13 @@ def test_numbers_in_place_of_inputs(family: str) -> None:
         if of == family and inputs > 1:
             for d in (float16, bfloat16, int32, uint8, complex64):
                 if d in chains.dtypes_of(family, op):
-                    body = chains.single(family, op, d, numbers=tuple(range(1, inputs)))
+                    body = chains.beside(family, [op], d, numbers=tuple(range(1, inputs)))
                     cases.append(Case(body, "contiguous", number))
-    if family != "unary":
-        check_all(cases)
+    check_all(cases)
 
 
 @pytest.mark.full
 def test_casts_of_every_pair() -> None:
-    from gputensor.core.dtype import ALL
-
     pairs = [(a, b) for a in ALL for b in ALL if a is not b and (b.is_complex or not a.is_complex)]
     check_all([Case(chains.cast(*pair), "stepped", k) for k, pair in enumerate(pairs)])
 
