@@ -27,10 +27,22 @@ def selected(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return found
 
 
+def over(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Return the mask, broadcast to the sizes of x."""
+    if mask.shape == x.shape:
+        return mask
+    whole = np.empty(x.shape, bool)
+    whole[...] = mask
+    return whole
+
+
 def put(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> int:
-    """Write the 1-d `values`, in order, to the elements at which the mask is true. Return the
-    number of these elements. If there are fewer values, nothing is written."""
+    """Write the 1-d `values`, in order, to the elements at which the mask is true; return 0. If
+    there are fewer values, write nothing and return the number of these elements. mask: broadcast
+    to the sizes of x."""
+    mask = over(x, mask)
     count = nonzero_count(mask)
-    if count <= values.size:
-        x[mask] = values[:count]
-    return count
+    if count > values.size:
+        return count
+    x[mask] = values[:count]
+    return 0

@@ -146,12 +146,10 @@ def learn_put(
 def learn_masked(
     table: Table, kernel: Callable[..., Any], args: tuple[Tensor, Tensor, Tensor]
 ) -> None:
-    """Store the short cut of `masked_scatter_`, once the call is repeated. args: self, a mask of
-    self's sizes, and the source."""
+    """Store the short cut of `masked_scatter_`, once the call is repeated. args: self, the mask and
+    the source."""
     shapes = tuple([x._geometry for x in args])
-    if shapes[0].sizes != shapes[1].sizes or not shapes[0].numel:
-        return
-    if not comes_again(table, kernel, args):
+    if not shapes[0].numel or not comes_again(table, kernel, args):
         return
     put = stub.cpu("nonzero").put
 
@@ -163,8 +161,7 @@ def learn_masked(
         storage, x = self._get_storage(), self._get_array()
         if not is_beside(storage, x, mask) or not is_beside(storage, x, source):
             return None
-        values = source._get_array().reshape(-1)
-        if run(put, x, mask._get_array(), values) > values.size:
+        if put(x, mask._get_array(), source._get_array().reshape(-1)):
             return None  # Nothing was written; the kernel will report the error.
         storage.version += 1
         return self
