@@ -122,6 +122,27 @@
   X(binary_cross_entropy_backward, f16) X(binary_cross_entropy_backward, bf16) \
   X(binary_cross_entropy_backward, f32) X(binary_cross_entropy_backward, f64)
 
+#define SPECIAL_LOOPS(X) \
+  X(chebyshev_polynomial_t, f16) X(chebyshev_polynomial_t, bf16) X(chebyshev_polynomial_t, f32) \
+  X(chebyshev_polynomial_t, f64) X(chebyshev_polynomial_u, f16) X(chebyshev_polynomial_u, bf16) \
+  X(chebyshev_polynomial_u, f32) X(chebyshev_polynomial_u, f64) X(chebyshev_polynomial_v, f16) \
+  X(chebyshev_polynomial_v, bf16) X(chebyshev_polynomial_v, f32) X(chebyshev_polynomial_v, f64) \
+  X(chebyshev_polynomial_w, f16) X(chebyshev_polynomial_w, bf16) X(chebyshev_polynomial_w, f32) \
+  X(chebyshev_polynomial_w, f64) X(shifted_chebyshev_polynomial_t, f16) \
+  X(shifted_chebyshev_polynomial_t, bf16) X(shifted_chebyshev_polynomial_t, f32) \
+  X(shifted_chebyshev_polynomial_t, f64) X(shifted_chebyshev_polynomial_u, f16) \
+  X(shifted_chebyshev_polynomial_u, bf16) X(shifted_chebyshev_polynomial_u, f32) \
+  X(shifted_chebyshev_polynomial_u, f64) X(shifted_chebyshev_polynomial_v, f16) \
+  X(shifted_chebyshev_polynomial_v, bf16) X(shifted_chebyshev_polynomial_v, f32) \
+  X(shifted_chebyshev_polynomial_v, f64) X(shifted_chebyshev_polynomial_w, f16) \
+  X(shifted_chebyshev_polynomial_w, bf16) X(shifted_chebyshev_polynomial_w, f32) \
+  X(shifted_chebyshev_polynomial_w, f64) X(hermite_polynomial_h, f16) \
+  X(hermite_polynomial_h, bf16) X(hermite_polynomial_h, f32) X(hermite_polynomial_h, f64) \
+  X(hermite_polynomial_he, f16) X(hermite_polynomial_he, bf16) X(hermite_polynomial_he, f32) \
+  X(hermite_polynomial_he, f64) X(laguerre_polynomial_l, f16) X(laguerre_polynomial_l, bf16) \
+  X(laguerre_polynomial_l, f32) X(laguerre_polynomial_l, f64) X(legendre_polynomial_p, f16) \
+  X(legendre_polynomial_p, bf16) X(legendre_polynomial_p, f32) X(legendre_polynomial_p, f64)
+
 #define TERNARY_LOOPS(X) \
   X(larger_backward, f16) X(larger_backward, bf16) X(larger_backward, f32) \
   X(larger_backward, f64) X(addcmul, u8) X(addcmul, i8) X(addcmul, u16) X(addcmul, i16) \
