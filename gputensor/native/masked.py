@@ -54,7 +54,9 @@ def _broadcast(op: str, self: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     if sizes is None:
         rule = f"broadcast with self, sizes {list(self._geometry.sizes)}"
         raise errors.wrong_shape(op, "mask", rule, mask)
-    return calls.expand(self, sizes), calls.expand(mask, sizes)
+    if self._geometry.sizes != sizes:
+        self = calls.expand(self, sizes)
+    return self, calls.expand(mask, sizes)
 
 
 def _over(op: str, self: Tensor, mask: Tensor) -> Tensor:
