@@ -23,7 +23,6 @@ from ...dispatch.operator import Table
 from ...kernels.cpu import quiet
 from ...runtime import cpu
 from ...runtime.libraries import HOST
-from ...tensor.base import suggested_format
 from ...tensor.make import allocate
 from ...tensor.tensor import Tensor
 from .. import arguments, library
@@ -225,7 +224,7 @@ def _laid_out(
     in memory."""
     count, form = len(out), formats.contiguous_format
     if like is not None and (count, like.ndim) != (2, 3):
-        form = suggested_format(like)
+        form = like.suggested_format
     sizes = (*x.sizes[:-count], *out)
     strides = formats.strides_for(op, sizes, form)
     is_last = form is not formats.contiguous_format and len(sizes) == count + 2
