@@ -58,6 +58,18 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: gt.nn.functional.adaptive_avg_pool2d(x[None], 2),
         "_adaptive_avg_pool2d",
     ),
+    "max_pool2d": (
+        lambda x: gt.nn.functional.max_pool2d(x[None], 2, return_indices=True),
+        "max_pool2d_with_indices",
+    ),
+    "adaptive_max_pool3d": (
+        lambda x: gt.nn.functional.adaptive_max_pool3d(x[None, None], (1, 2, 2)),
+        "adaptive_max_pool3d",
+    ),
+    "linear": (
+        lambda x: gt.nn.functional.interpolate(x[None], 6, mode="linear"),
+        "upsample_linear1d",
+    ),
     "bilinear": (
         lambda x: gt.nn.functional.interpolate(x[None, None], (5, 4), mode="bilinear"),
         "upsample_bilinear2d",
@@ -65,6 +77,14 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "nearest": (
         lambda x: gt.nn.functional.interpolate(x[None, None], scale_factor=2),
         "upsample_nearest2d",
+    ),
+    "masked_scatter": (
+        lambda x: x.masked_scatter(x > 0, gt.arange(12.0).view(4, 3)),
+        "masked_scatter",
+    ),
+    "masked_scatter of rows": (
+        lambda x: x.masked_scatter(gt.tensor([[True], [False], [True]]), 2 * x),
+        "masked_scatter",
     ),
     "kron": (lambda x: gt.kron(x, x[:1]), "kron"),
     "isin": (lambda x: gt.isin(x, gt.arange(7.0), invert=True), "isin.Tensor_Tensor"),
