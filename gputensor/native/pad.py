@@ -22,6 +22,7 @@ from ..kernels import stub
 from ..kernels.cpu.copy_pieces import Piece, Pieces
 from ..structured import arguments, float8
 from ..structured.pointwise import NUMBERS
+from ..structured.shortcuts import computed as short
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import CPU_KEYS, allocate
 from ..tensor.tensor import Tensor
@@ -228,12 +229,19 @@ def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int
 def _padding(op: str, planes: int, parts: Any, pieces: PiecesOfOne) -> Kernel:
     def kernel(key_set: int, self: Tensor, padding: Any) -> Tensor:
         made, pairs = self, _checked(op, self, padding, planes)
-        if _is_on_cpu(self):
-            return _at_once(op, self, pairs, pieces, suggest_memory_format(self))
-        for d, before, after in pairs:
-            made = calls.cat(parts(made, d, before, after), d)
-        return calls.contiguous(made, suggest_memory_format(self))
+        form = suggest_memory_format(self)
+        if not _is_on_cpu(self):
+            for d, before, after in pairs:
+                made = calls.cat(parts(made, d, before, after), d)
+            return calls.contiguous(made, form)
+        made = _at_once(op, self, pairs, pieces, form)
+        _, of = _plan(op, self._geometry, tuple(pairs), pieces, form)
+        filler, table = _zero(made._geometry.dtype), getattr(operators, op).table
+        make = short.made_by(lambda x, out: _place(out, x, filler, of), made._geometry)
+        short.learn_again(table, kernel, (self, padding), make)
+        return made
 
+    shortcuts.jumps(kernel, lambda: ((operators.copy_, shortcuts.BELOW, "copy.copy_"),))
     kernel.__name__ = kernel.__qualname__ = op
     return kernel
 
@@ -333,6 +341,5 @@ def pad(
     if planes not in (1, 2, 3) or len(given) % 2 or ndim not in (planes + 1, planes + 2):
         rule = f"hold 2, 4 or 6 numbers, for as many dimensions and 1 or 2 more in mode '{mode}'"
         raise errors.must("pad", "pad", rule, given)
-    operator = getattr(operators, _MODES[mode][planes - 1])
-    made: Tensor = operator.table[key_set](key_set, self, given)
+    made: Tensor = getattr(calls, _MODES[mode][planes - 1])(self, given)
     return made
