@@ -5,6 +5,7 @@ Source of the semantics: aten/src/ATen/native/PadNd.cpp, ReflectionPad.cpp, Repl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -102,7 +103,7 @@ def _at_once(
 ) -> Tensor:
     shape, pieces = _plan(op, self._geometry, tuple(pairs), of_one, form)
     made, filler = allocate(shape, CPU), _zero(shape.dtype)
-    if type(value) is not int or value:
+    if value or type(value) is complex or type(value) is float and math.copysign(1, value) < 0:
         one = allocate(geometry((), (), shape.dtype), CPU)
         key_set = (self._keys | one._keys) & BELOW_ADINPLACEORVIEW
         operators.fill__Scalar.redispatch_table[key_set](key_set, one, value)

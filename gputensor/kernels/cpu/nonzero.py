@@ -11,10 +11,10 @@ import numpy as np
 def nonzero(x: np.ndarray) -> np.ndarray:
     """Return the coordinates of nonzero elements, one row for each dimension."""
     marks = x if x.dtype.kind == "b" else np.not_equal(x, x.dtype.type(0))
-    places = np.flatnonzero(marks)
-    if x.ndim < 2:
-        return places.reshape(1, -1)[: x.ndim] if x.ndim else np.empty((0, places.size), np.int64)
-    return np.array(np.unravel_index(places, x.shape), np.int64)
+    if not x.ndim:
+        return np.empty((0, int(marks)), np.int64)
+    places = marks.nonzero()
+    return places[0].reshape(1, -1) if x.ndim == 1 else np.array(places, np.int64)
 
 
 def nonzero_count(x: np.ndarray) -> int:
