@@ -323,7 +323,6 @@ def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
 _MODES = {
     "reflect": ("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
     "replicate": ("replication_pad1d", "replication_pad2d", "replication_pad3d"),
-    "circular": ("_pad_circular",) * 3,
 }
 
 
@@ -332,7 +331,7 @@ def pad(
 ) -> Tensor:
     if mode == "constant":
         return calls.constant_pad_nd(self, pad, 0 if value is None else value)
-    if mode not in _MODES:
+    if mode != "circular" and mode not in _MODES:
         rule = "be 'constant', 'reflect', 'replicate' or 'circular'"
         raise errors.must("pad", "mode", rule, mode, kind=errors.ArgumentValueError)
     if value:
@@ -342,5 +341,7 @@ def pad(
     if planes not in (1, 2, 3) or len(given) % 2 or ndim not in (planes + 1, planes + 2):
         rule = f"hold 2, 4 or 6 numbers, for as many dimensions and 1 or 2 more in mode '{mode}'"
         raise errors.must("pad", "pad", rule, given)
+    if mode == "circular":
+        return calls._pad_circular(self, given)
     made: Tensor = getattr(calls, _MODES[mode][planes - 1])(self, given)
     return made

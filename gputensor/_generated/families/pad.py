@@ -154,6 +154,10 @@ def call_replication_pad3d_backward(grad_output, self, padding):
     return op_replication_pad3d_backward.table[key_set](key_set, grad_output, self, padding)
 
 op__pad_circular = _define("aten::_pad_circular(Tensor self, SymInt[] pad) -> Tensor")
+def call__pad_circular(self, pad):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op__pad_circular.table[key_set](key_set, self, pad)
 
 op_pad = _define(
     'aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor')
