@@ -196,13 +196,12 @@ def _learn(
     """Store the short cut of a call whose value needs no conversion, once the call is repeated.
     find(self, dim, index) returns the places. start: a number that is written to them first.
     """
-    self, dim, index, value = args[:4]
+    self, index, *values = [x for x in args if isinstance(x, Tensor)]
     if self._device is not CPU or not index._geometry.numel or not comes_again(table, kernel, args):
         return
-    at, of = find(self, dim, index), self._geometry.dtype
-    if type(value) in NUMBERS:
-        value = _number(value, self)
-    elif (value._geometry.sizes or (1,)) != at.sizes:
+    at, of = find(self, args[1], index), self._geometry.dtype
+    value = values[0] if values else _number(args[3], self)
+    if values and (value._geometry.sizes or (1,)) != at.sizes:
         return
     if not of.is_float8 and (loop == "scatter" or wide_dtype(of) is of):
         first = None if start is None else _number(start, self)
@@ -406,6 +405,9 @@ def put_(
         write("scatter", flat_places("put", dense, index), given)
     if dense is not self:
         ask_inplace(operators.copy_, self, dense, False)
+        return self
+    args, loop = (self, index, source, accumulate), "scatter_add" if accumulate else "scatter"
+    _learn(operators.put_.table, put_, args, loop, lambda x, _, at: flat_places("put", x, at))
     return self
 
 

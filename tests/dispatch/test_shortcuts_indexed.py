@@ -40,6 +40,8 @@ CALLS: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
         "scatter_reduce_.two",
     ),
     "index_reduce_": (lambda x, i, y: x.index_reduce_(0, i, y, "amin"), "index_reduce_"),
+    "put_": (lambda x, i, y: x.put_(3 * i, y[:, 0].contiguous()), "put_"),
+    "put_ that adds": (lambda x, i, y: x.put_(3 * i, y[:, 1], True), "put_"),
     "take": (lambda x, i, y: x.take(3 * i), "take"),
     "scatter_add_": (lambda x, i, y: x.scatter_add_(0, i.view(4, 1), y[:, :1]), "scatter_add_"),
     "index_add_": (lambda x, i, y: x.index_add_(0, i, y), "index_add_"),
