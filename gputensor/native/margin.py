@@ -15,17 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.geometry import contiguous_geometry
+from ..dispatch import shortcuts
 from ..dispatch.tls import AUTOGRAD
 from ..kernels import stub
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from .criterion import MEAN, NONE, check_reduction, reduced
+from .criterion import MEAN, NONE, check_reduction, reduced, reducing
 from ..structured.layers.precision import cast, wide
 from ..structured import arguments
+from ..structured.shortcuts import results as short
 
 Sizes = tuple[int, ...]
 Results = list[Tensor] | None
@@ -134,6 +136,7 @@ def multi_margin_loss(
     x, weight = _checked(op, self, target, p, weight)
     rows, classes = x._geometry.sizes
     found = _by_loop(_multi, ((rows,),), x, (x, target, weight), int(p), float(margin))
+    has_loop = found is not None
     if found is None:
         each, _, factor = _lacking(op, x, target, margin, weight)
         if p == 2:
@@ -144,7 +147,38 @@ def multi_margin_loss(
     (losses,) = found
     if reduction == NONE:
         losses = calls.reshape(losses, target._geometry.sizes)
-    return cast(reduced(op, losses, reduction), self._geometry.dtype)
+    made = cast(reduced(op, losses, reduction), self._geometry.dtype)
+    if has_loop and weight is None:
+        _learn(self, target, x, made, p, margin, reduction)
+    return made
+
+
+def _learn(
+    self: Tensor, target: Tensor, x: Tensor, made: Tensor, p: Any, margin: Any, reduction: int
+) -> None:
+    """Store the short cut of multi_margin_loss without weights. x: self as (rows, classes)."""
+    given = x._geometry
+    if given.dtype is not self._geometry.dtype:
+        return
+    reduce = reducing(given.dtype, given.sizes[0], reduction)
+
+    def compute(x: Any, target: Any) -> Any:
+        rows, classes = x.reshape(given.sizes), target.reshape(-1)
+        losses = np.empty(len(rows), rows.dtype)
+        arrays = map(np.ascontiguousarray, (rows, classes))
+        done = _multi(*arrays, None, losses, int(p), float(margin))
+        return reduce(losses).reshape(made._geometry.sizes) if done else None
+
+    table, args = operators.multi_margin_loss.table, (self, target, p, margin, None, reduction)
+    short.learn(table, multi_margin_loss, args, made, compute, is_new=True)
+
+
+_OVER_ALL = "reduce._over_all_cpu.<locals>.kernel"
+shortcuts.jumps(multi_margin_loss, lambda: (
+    (operators.reshape, shortcuts.CPU, "view.reshape"),
+    (operators.mean, shortcuts.CPU, _OVER_ALL),
+    (operators.sum, shortcuts.CPU, _OVER_ALL),
+))  # fmt: skip
 
 
 def multi_margin_loss_backward(

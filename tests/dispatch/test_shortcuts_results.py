@@ -78,6 +78,25 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: gt.nn.functional.interpolate(x[None, None], scale_factor=2),
         "upsample_nearest2d",
     ),
+    "multi_margin_loss": (
+        lambda x: gt.nn.functional.multi_margin_loss(x, gt.tensor([1, 0, 3]), p=2),
+        "multi_margin_loss",
+    ),
+    "multi_margin_loss of a vector": (
+        lambda x: gt.nn.functional.multi_margin_loss(x[0], gt.tensor(2), reduction="none"),
+        "multi_margin_loss",
+    ),
+    "grid_sample": (
+        lambda x: gt.nn.functional.grid_sample(
+            x[None, None], x[:2, :4].reshape(1, 2, 2, 2) / 9, align_corners=True
+        ),
+        "grid_sampler_2d",
+    ),
+    "reflection_pad1d": (
+        lambda x: gt.nn.functional.pad(x, (2, 1), mode="reflect"),
+        "reflection_pad1d",
+    ),
+    "vdot": (lambda x: gt.vdot(x[0], x[1]), "vdot"),
     "masked_scatter": (
         lambda x: x.masked_scatter(x > 0, gt.arange(12.0).view(4, 3)),
         "masked_scatter",
