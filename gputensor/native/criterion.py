@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ def reduced(op: str, each: Tensor, reduction: int) -> Tensor:
     return calls.mean(each) if reduction == MEAN else calls.sum(each)
 
 
+@lru_cache(maxsize=256)
 def reducing(of: dtype, count: int, reduction: int) -> Callable[[Any], Any]:
     """Return `reduced` as a function of arrays of `count` elements, for f32 and f64 on the CPU."""
     if reduction == NONE:
