@@ -278,7 +278,7 @@ def topk(
     wanted = contiguous_geometry(sizes, shape.dtype), contiguous_geometry(sizes, dtypes.int64)
     args, rest = (self, k, dim, largest, sorted), (d, largest, count)
     is_little = _FEW * count < size or shape.numel <= _LITTLE
-    if self._device is CPU and shape.numel and count and is_little:
+    if self._device is CPU and shape.ndim and shape.numel and count and is_little:
         values, places = library.call("topk", _first, wanted, self, *rest)
         made = values, places
         table = operators.topk.table
