@@ -160,7 +160,8 @@ def _by_arguments(
         lines = ["try:", *indent(lines), f"except {refused}:", "    short = None"]
     lists = [a.name for a in op.arguments if a.name in found_by and a.type.required.is_list]
     lists = [name for name in lists if name not in many]
-    operands = [given[name] for name in (*tensors, *lists, *passed)]
+    first = [name for name in (*tensors, *lists) if name not in passed]
+    operands = [given[name] for name in (*first, *passed)]
     taken = "if short is not None and (made := short("
     lines += [*wrap(taken, operands, ")) is not None:"), f"    return {made}"]
     if not tests:

@@ -12,7 +12,9 @@ from sys import getrefcount
 from typing import Any, SupportsIndex, overload
 
 from . import dtype as _dtypes, errors
-from .memory_format import channels_last, channels_last_3d, contiguous_strides
+from .memory_format import (
+    channels_last, channels_last_3d, contiguous_format, contiguous_strides, memory_format,
+)  # fmt: skip
 
 Sizes = tuple[int, ...]
 # NumPy's limit on the number of dimensions.
@@ -61,14 +63,15 @@ class Geometry:
 
     sizes: elements per dimension. strides: elements between neighbours of a dimension, never
     negative. stride_bytes: strides in bytes. extent: the number of elements from the first to the
-    last reachable element; 0 for an empty tensor. views: cache of view operators: (op, arguments)
+    last reachable element; 0 for an empty tensor. suggested_format: the memory format that the
+    strides suggest. views: cache of view operators: (op, arguments)
     -> Geometry, or another value that the operator stores.
     """
 
     __slots__ = (
         "sizes", "shape", "strides", "dtype", "ndim", "numel", "extent", "nbytes", "stride_bytes",
         "is_contiguous", "is_row_major", "is_channels_last", "is_channels_last_3d",
-        "is_non_overlapping_and_dense", "in_numpy", "views",
+        "is_non_overlapping_and_dense", "suggested_format", "in_numpy", "views",
     )  # fmt: skip
 
     sizes: Sizes
@@ -85,6 +88,7 @@ class Geometry:
     is_channels_last: bool
     is_channels_last_3d: bool
     is_non_overlapping_and_dense: bool
+    suggested_format: memory_format
     in_numpy: bool
     views: dict[Any, Any]
 
@@ -119,6 +123,7 @@ class Geometry:
             self.is_contiguous or self.is_channels_last or self.is_channels_last_3d
             or _dense_in_some_order(sizes, strides)
         )  # fmt: skip
+        self.suggested_format = _suggested_format(sizes, strides)
         # True if NumPy itself allocates the memory of CPU tensors with this layout.
         is_small = self.nbytes < ALIGNED_FROM_BYTES
         self.in_numpy = self.is_contiguous and is_small and not element.is_float8
@@ -227,21 +232,17 @@ def _dense_in_some_order(sizes: Sizes, strides: Sizes) -> bool:
     return True
 
 
-def looks_channels_last(sizes: Sizes, strides: Sizes) -> bool:
-    """True if 4-d strides are in channels_last order, also if they are not dense. Used by
-    `suggest_memory_format`.
-
-    Source: c10/core/MemoryFormat.h, is_channels_last_strides_2d_s4.
-    """
-    return len(sizes) == 4 and _looks_like(sizes, strides, (1, 3, 2, 0))
-
-
-def looks_channels_last_3d(sizes: Sizes, strides: Sizes) -> bool:
-    """The 5-d form of `looks_channels_last`."""
-    return len(sizes) == 5 and _looks_like(sizes, strides, (1, 4, 3, 2, 0))
+def _suggested_format(sizes: Sizes, strides: Sizes) -> memory_format:
+    """Return the format in whose order the strides are. The strides need not be dense. Source:
+    TensorImpl, suggest_memory_format."""
+    for form in (channels_last, channels_last_3d):
+        if len(sizes) == form.rank and _looks_like(sizes, strides, form.order):
+            return form
+    return contiguous_format
 
 
-def _looks_like(sizes: Sizes, strides: Sizes, order: tuple[int, ...]) -> bool:
+def _looks_like(sizes: Sizes, strides: Sizes, order: Iterable[int]) -> bool:
+    """Source: c10/core/MemoryFormat.h, is_channels_last_strides_2d_s4."""
     if strides[1] == 0:
         return False
     minimum = 0

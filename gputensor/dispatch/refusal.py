@@ -95,12 +95,19 @@ def _numbers_of_tensors(op: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if not any(map(_is_single, given.values())):
         return {}
     found = {}
-    for name, fits in _arguments(_overloads(op)).items():
+    for name, types in _types_of(op, dispatcher.generation[0]).items():
         place = _place(name, given)
         if place is not None:
-            number = _number_in(given[place], [fit.type for fit in fits])
+            number = _number_in(given[place], types)
             found.update({} if number is None else {place: number})
     return found
+
+
+@functools.lru_cache(maxsize=256)
+def _types_of(op: str, generation: int) -> dict[str, list[Type]]:
+    """Return the types of each argument in all overloads. generation: the dispatcher's
+    `generation`, because a registration may change the overloads."""
+    return {name: [fit.type for fit in fits] for name, fits in _arguments(_overloads(op)).items()}
 
 
 _INTEGRAL = {"int", "SymInt"}
@@ -123,14 +130,19 @@ def _again(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     """
     args: list[Any] = []
     kwargs = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.VAR_POSITIONAL:
+    for name, kind in _parameters(function):
+        if kind is inspect.Parameter.VAR_POSITIONAL:
             args += given[name]
-        elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+        elif kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
             args.append(given[name])
         elif name not in ("axis", "keepdims"):
             kwargs[name] = given[name]
     return _afresh(function, args, kwargs)
+
+
+@functools.lru_cache(maxsize=256)
+def _parameters(function: Callable[..., Any]) -> list[tuple[str, Any]]:
+    return [(name, p.kind) for name, p in inspect.signature(function).parameters.items()]
 
 
 def _afresh(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -129,7 +129,7 @@ def prelu(key_set: int, self: Tensor, weight: Tensor) -> Tensor:
         sizes = [1] * shape.ndim
         if shape.ndim:
             sizes[1 if shape.ndim > 1 else 0] = given.numel
-        weight = calls.reshape(weight, sizes)
+        weight = calls.reshape(weight, tuple(sizes))
     return calls._prelu_kernel(self, weight)
 
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from .._generated import calls
 from .._generated.loops import LOOPS
 from ..core import errors
-from ..core.dtype import FLOATING
+from ..core.dtype import FLOATING, dtype
 from ..dispatch.operator import Operator
 from ..iterator.config import BINARY, UNARY
+from ..kernels import stub
 from ..structured import arguments, forms, pointwise
 from ..structured.pointwise import elementwise
 from ..structured.pointwise import Kernel
@@ -36,6 +40,22 @@ def reduced(op: str, each: Tensor, reduction: int) -> Tensor:
     if reduction == NONE:
         return each
     return calls.mean(each) if reduction == MEAN else calls.sum(each)
+
+
+@lru_cache(maxsize=256)
+def reducing(of: dtype, count: int, reduction: int) -> Callable[[Any], Any]:
+    """Return `reduced` as a function of arrays of `count` elements, for f32 and f64 on the CPU."""
+    if reduction == NONE:
+        return lambda each: each
+    name = "mean" if reduction == MEAN else "sum"
+    loop = stub.cpu("reduce").bind(name, of, of, of, count)
+
+    def all_of(each: Any) -> Any:
+        made = np.empty((), of.np)
+        loop(each, None, None, made)
+        return made
+
+    return all_of
 
 
 def per_element(op: str, gradient: Tensor, reduction: int) -> Tensor:

@@ -319,9 +319,11 @@ def flat_places(op: str, self: Tensor, index: Tensor) -> Places:
 
 
 def take(key_set: int, self: Tensor, index: Tensor) -> Tensor:
-    at = flat_places("take", self, index)
-    made = contiguous_geometry(index._geometry.sizes, self._geometry.dtype)
-    return read(at, allocate(made, self._device))
+    table, at = operators.take.table, flat_places("take", self, index)
+    layout = contiguous_geometry(index._geometry.sizes, self._geometry.dtype)
+    made = read(at, allocate(layout, self._device))
+    short.learn_read(table, take, (self, index), at, made)
+    return made
 
 
 def take_along_dim(key_set: int, self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:

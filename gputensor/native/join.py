@@ -21,7 +21,7 @@ from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator import overlap
 from ..iterator.broadcast import broadcast_sizes
 from ..kernels import stub
-from ..tensor.base import suggest_memory_format, suggested_format
+from ..tensor.base import suggest_memory_format
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
 from ..structured import arguments, float8
@@ -109,7 +109,7 @@ def _cat_plan(tensors: list[Tensor], dim: int) -> tuple[int, Geometry]:
 def _plan_of_alike(one: Geometry, count: int, dim: int) -> tuple[int, Geometry]:
     d = arguments.dim("cat", dim, one.ndim)
     sizes = (*one.sizes[:d], count * one.sizes[d], *one.sizes[d + 1 :])
-    strides = formats.strides_for("cat", sizes, suggested_format(one))
+    strides = formats.strides_for("cat", sizes, one.suggested_format)
     return d, geometry(sizes, strides, one.dtype)
 
 

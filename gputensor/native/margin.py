@@ -15,17 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.device import CPU
 from ..core.geometry import contiguous_geometry
+from ..dispatch import shortcuts
 from ..dispatch.tls import AUTOGRAD
 from ..kernels import stub
 from ..tensor.make import allocate
 from ..tensor.tensor import Tensor
-from .criterion import MEAN, NONE, check_reduction, reduced
+from .criterion import MEAN, NONE, check_reduction, reduced, reducing
 from ..structured.layers.precision import cast, wide
 from ..structured import arguments
+from ..structured.shortcuts import results as short
 
 Sizes = tuple[int, ...]
 Results = list[Tensor] | None
@@ -45,12 +47,15 @@ def _rows(op: str, self: Tensor) -> Tensor:
     return calls.reshape(wide(self), given.sizes if given.ndim == 2 else (1, given.numel))
 
 
-def _targets(op: str, self: Tensor, target: Tensor, sizes: tuple[int, ...], least: int) -> None:
-    """Raise for a wrong dtype or device and, on the CPU, for an invalid class: see Note [Targets
-    outside the classes] in loss.py."""
+def _check_targets(op: str, self: Tensor, target: Tensor) -> None:
     if target._geometry.dtype is not dtypes.int64:
         raise errors.wrong_dtype(op, "target", "hold classes as int64", target)
     arguments.check_device(op, "self", self, "target", target)
+
+
+def _check_classes(op: str, target: Tensor, sizes: Sizes, least: int) -> None:
+    """Raise for an invalid class on the CPU: see Note [Targets outside the classes] in loss.py. The
+    compiled loops check the classes themselves."""
     if target._device is CPU and target._geometry.numel:
         array = target._get_array()
         outside = array[(array < least) | (array >= sizes[-1])]
@@ -66,6 +71,21 @@ def _share(op: str, grad: Tensor, rows: int, reduction: int) -> Tensor:
     return grad / rows if reduction == MEAN and rows else grad
 
 
+def _by_loop(
+    loop: Callable[..., bool], wanted: Sequence[Sizes], x: Tensor, operands: Sequence[Any],
+    *numbers: Any,
+) -> Results:  # fmt: skip
+    """Call the CPU's loop `(*operands, *results, *numbers)` and return the results, which have the
+    sizes `wanted` and x's dtype. Return None if the loop cannot be used. x is one of the
+    operands."""
+    of = x._geometry
+    if not of.numel or any([t is not None and t._device is not CPU for t in operands]):
+        return None
+    arrays = [None if t is None else np.ascontiguousarray(t._get_array()) for t in operands]
+    made = [allocate(contiguous_geometry(sizes, of.dtype), CPU) for sizes in wanted]
+    return made if loop(*arrays, *[t._get_array() for t in made], *numbers) else None
+
+
 # --- one target per row -------------------------------------------------------------------------
 
 
@@ -78,7 +98,7 @@ def _checked(
     rows, classes = x._geometry.sizes
     if target._geometry.ndim > 1 or target._geometry.numel != rows:
         raise errors.wrong_shape(op, "target", f"have a class for each row, {rows}", target)
-    _targets(op, self, target, (rows, classes), 0)
+    _check_targets(op, self, target)
     if p not in (1, 2):
         raise errors.must(op, "p", "be 1 or 2", p)
     if weight is None:
@@ -92,11 +112,12 @@ def _checked(
 
 
 def _lacking(
-    x: Tensor, target: Tensor, margin: Any, weight: Tensor | None
+    op: str, x: Tensor, target: Tensor, margin: Any, weight: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the margin violations of all classes except the target, the targets as a column, and
     the weights of the targets."""
     rows = x._geometry.sizes[0]
+    _check_classes(op, target, x._geometry.sizes, 0)
     at = calls.reshape(target, (rows, 1))
     if weight is not None:
         weight = calls.reshape(
@@ -107,19 +128,6 @@ def _lacking(
     return calls.scatter_value(lacking, 1, at, 0), at, weight
 
 
-def _by_multi(
-    loop: Callable[..., bool], sizes: Sizes, x: Tensor, operands: Sequence[Any], *numbers: Any
-) -> Tensor | None:
-    """Call the CPU's loop `(*operands, result, *numbers)` and return the result, of sizes `sizes`.
-    Return None if the loop cannot be used. x is one of the operands."""
-    given = [t for t in operands if t is not None]
-    if any([t._device is not CPU for t in given]) or not x._geometry.numel:
-        return None
-    made = allocate(contiguous_geometry(sizes, x._geometry.dtype), CPU)
-    arrays = [None if t is None else np.ascontiguousarray(t._get_array()) for t in operands]
-    return made if loop(*arrays, made._get_array(), *numbers) else None
-
-
 def multi_margin_loss(
     key_set: int, self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None,
     reduction: int,
@@ -127,17 +135,50 @@ def multi_margin_loss(
     op = "multi_margin_loss"
     x, weight = _checked(op, self, target, p, weight)
     rows, classes = x._geometry.sizes
-    losses = _by_multi(_multi, (rows,), x, (x, target, weight), int(p), float(margin))
-    if losses is None:
-        each, _, factor = _lacking(x, target, margin, weight)
+    found = _by_loop(_multi, ((rows,),), x, (x, target, weight), int(p), float(margin))
+    has_loop = found is not None
+    if found is None:
+        each, _, factor = _lacking(op, x, target, margin, weight)
         if p == 2:
             each = each * each
         if factor is not None:
             each = each * factor
-        losses = calls.sum_dim_IntList(each, (1,), False) / classes
+        found = [calls.sum_dim_IntList(each, (1,), False) / classes]
+    (losses,) = found
     if reduction == NONE:
         losses = calls.reshape(losses, target._geometry.sizes)
-    return cast(reduced(op, losses, reduction), self._geometry.dtype)
+    made = cast(reduced(op, losses, reduction), self._geometry.dtype)
+    if has_loop and weight is None:
+        _learn(self, target, x, made, p, margin, reduction)
+    return made
+
+
+def _learn(
+    self: Tensor, target: Tensor, x: Tensor, made: Tensor, p: Any, margin: Any, reduction: int
+) -> None:
+    """Store the short cut of multi_margin_loss without weights. x: self as (rows, classes)."""
+    given = x._geometry
+    if given.dtype is not self._geometry.dtype:
+        return
+    reduce = reducing(given.dtype, given.sizes[0], reduction)
+
+    def compute(x: Any, target: Any) -> Any:
+        rows, classes = x.reshape(given.sizes), target.reshape(-1)
+        losses = np.empty(len(rows), rows.dtype)
+        arrays = map(np.ascontiguousarray, (rows, classes))
+        done = _multi(*arrays, None, losses, int(p), float(margin))
+        return reduce(losses).reshape(made._geometry.sizes) if done else None
+
+    table, args = operators.multi_margin_loss.table, (self, target, p, margin, None, reduction)
+    short.learn(table, multi_margin_loss, args, made, compute, is_new=True)
+
+
+_OVER_ALL = "reduce._over_all_cpu.<locals>.kernel"
+shortcuts.jumps(multi_margin_loss, lambda: (
+    (operators.reshape, shortcuts.CPU, "view.reshape"),
+    (operators.mean, shortcuts.CPU, _OVER_ALL),
+    (operators.sum, shortcuts.CPU, _OVER_ALL),
+))  # fmt: skip
 
 
 def multi_margin_loss_backward(
@@ -148,20 +189,20 @@ def multi_margin_loss_backward(
     check_reduction(op, reduction)
     x, weight = _checked(op, self, target, p, weight)
     rows, classes = sizes = x._geometry.sizes
-    made = None
+    found = None
     if not key_set & AUTOGRAD or not (grad_output.requires_grad or self.requires_grad):
         operands = (wide(grad_output), x, target, weight)
-        mean_of = rows if reduction == MEAN else 0
-        made = _by_multi(_multi_backward, sizes, x, operands, int(p), float(margin), mean_of)
-    if made is None:
-        each, at, factor = _lacking(x, target, margin, weight)
+        numbers = (int(p), float(margin), rows if reduction == MEAN else 0)
+        found = _by_loop(_multi_backward, (sizes,), x, operands, *numbers)
+    if found is None:
+        each, at, factor = _lacking(op, x, target, margin, weight)
         slope = 2 * each if p == 2 else cast(each > 0, each._geometry.dtype)
         slope = slope * (_share(op, grad_output, rows, reduction) / classes)
         if factor is not None:
             slope = slope * factor
         of_target = -calls.sum_dim_IntList(slope, (1,), True)
-        made = calls.scatter_add(slope, 1, at, of_target)
-    return cast(calls.reshape(made, self._geometry.sizes), self._geometry.dtype)
+        found = [calls.scatter_add(slope, 1, at, of_target)]
+    return cast(calls.reshape(found[0], self._geometry.sizes), self._geometry.dtype)
 
 
 # --- several targets per row, up to the first negative one --------------------------------------
@@ -186,21 +227,6 @@ def _of_rows(op: str, self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return x, calls.reshape(target, x._geometry.sizes)
 
 
-def _by_loop(loop: Callable[..., bool], wanted: Sequence[Sizes], at: int, *given: Any) -> Results:
-    """Call the CPU's loop `(*operands, *results, *numbers)` and return the results, which have the
-    sizes `wanted`. Return None if the loop cannot be used. The first `at` of `given` are the
-    operands; the second-last operand is x.
-    """
-    operands, numbers = given[:at], given[at:]
-    x = operands[-2]
-    if any([t._device is not CPU for t in operands]) or not x._geometry.numel:
-        return None
-    of = x._geometry.dtype
-    made = [allocate(contiguous_geometry(sizes, of), CPU) for sizes in wanted]
-    arrays = [np.ascontiguousarray(t._get_array()) for t in operands]
-    return made if loop(*arrays, *[t._get_array() for t in made], *numbers) else None
-
-
 def _pairs(
     op: str, self: Tensor, x: Tensor, target: Tensor
 ) -> tuple[Iterator[Tensor], Tensor, Tensor, Tensor]:
@@ -208,7 +234,8 @@ def _pairs(
     time. Also return a mask of target classes, the targets (0 for an absent target), and a mask of
     the targets that exist."""
     sizes = x._geometry.sizes
-    _targets(op, self, target, sizes, -1)
+    _check_targets(op, self, target)
+    _check_classes(op, target, sizes, -1)
     valid = calls.cumprod(cast(target >= 0, dtypes.int64), 1)
     at, is_there = target * valid, cast(valid, x._geometry.dtype)
     is_target = calls.scatter_add(calls.zeros_like(is_there), 1, at, is_there) > 0
@@ -234,7 +261,7 @@ def multilabel_margin_loss_forward(
     check_reduction(op, reduction)
     x, target = _of_rows(op, self, target)
     sizes = x._geometry.sizes
-    losses, is_target = _by_loop(_multilabel, (sizes[:1], sizes), 2, x, target) or _multilabel_of(
+    losses, is_target = _by_loop(_multilabel, (sizes[:1], sizes), x, (x, target)) or _multilabel_of(
         op, self, x, target
     )
     if reduction == NONE:
@@ -262,13 +289,12 @@ def multilabel_margin_loss_backward(
     found = None
     if not key_set & AUTOGRAD or not (grad_output.requires_grad or self.requires_grad):
         mean_of = sizes[0] if reduction == MEAN else 0
-        found = _by_loop(_multilabel_backward, (sizes,), 3, wide(grad_output), x, target, mean_of)
+        operands = (wide(grad_output), x, target)
+        found = _by_loop(_multilabel_backward, (sizes,), x, operands, mean_of)
     if found is None:
         made = _slopes(op, self, x, target)
-        made = made * (_share(op, grad_output, sizes[0], reduction) / sizes[1])
-    else:
-        made = found[0]
-    return cast(calls.reshape(made, self._geometry.sizes), self._geometry.dtype)
+        found = [made * (_share(op, grad_output, sizes[0], reduction) / sizes[1])]
+    return cast(calls.reshape(found[0], self._geometry.sizes), self._geometry.dtype)
 
 
 def _slopes(op: str, self: Tensor, x: Tensor, target: Tensor) -> Tensor:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats, number_range
 from ..core.device import CPU
@@ -26,7 +28,11 @@ from ..structured import arguments, float8
 from ..structured.indexed import number_of
 from ..structured.missing import ask, ask_inplace
 from ..structured.pointwise import NUMBERS
-from ..structured.shortcuts import computed as short, indexed as short_indexed
+from ..structured.shortcuts import (
+    computed as short,
+    indexed as short_indexed,
+    results as short_results,
+)
 from ..tensor.make import from_array
 from ..tensor.tensor import Tensor
 from .view import expand
@@ -48,7 +54,9 @@ def _broadcast(op: str, self: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     if sizes is None:
         rule = f"broadcast with self, sizes {list(self._geometry.sizes)}"
         raise errors.wrong_shape(op, "mask", rule, mask)
-    return calls.expand(self, sizes), calls.expand(mask, sizes)
+    if self._geometry.sizes != sizes:
+        self = calls.expand(self, sizes)
+    return self, calls.expand(mask, sizes)
 
 
 def _over(op: str, self: Tensor, mask: Tensor) -> Tensor:
@@ -161,43 +169,58 @@ def masked_scatter_(key_set: int, self: Tensor, mask: Tensor, source: Tensor) ->
         rule = f"be {self._geometry.dtype.name}, as self is"
         raise errors.wrong_dtype(op, "source", rule, source)
     arguments.check_device(op, "self", self, "source", source)
-    mask = _over(op, self, mask)
-    target, given = self, calls.reshape(source, (source._geometry.numel,))
-    if not self._geometry.ndim:
-        target, mask = calls.view(self, (1,)), calls.view(mask, (1,))
-    if overlap.relation(self, mask) != overlap.NO:
-        mask = calls.clone(mask)
-    places = None
+    marks, given = _over(op, self, mask), calls.reshape(source, (source._geometry.numel,))
+    marks, given = [
+        x if overlap.relation(self, x) == overlap.NO else calls.clone(x) for x in (marks, given)
+    ]
     if self._device is CPU:
-        if overlap.relation(self, given) != overlap.NO:
-            given = calls.clone(given)
-        arrays = [x._get_array() for x in (target, mask, given)]
-        count = stub.cpu("nonzero").put(*arrays)
-    else:
-        places = calls.nonzero(mask)
-        count = places._geometry.sizes[0]
+        arrays = [x._get_array() for x in (self, marks, given)]
+        if missing := stub.cpu("nonzero").put(*arrays):
+            raise _too_few(source, missing)
+        args = (self, mask, source)
+        short_indexed.learn_masked(operators.masked_scatter_.table, masked_scatter_, args)
+        return self
+    target = self
+    if not self._geometry.ndim:
+        target, marks = calls.view(self, (1,)), calls.view(marks, (1,))
+    places = calls.nonzero(marks)
+    count = places._geometry.sizes[0]
     if given._geometry.numel < count:
-        rule = f"have an element for each that is written, {count}"
-        raise errors.wrong_shape(op, "source", rule, source)
-    if count and places is not None:
+        raise _too_few(source, count)
+    if count:
         columns = list(calls.unbind_int(places, 1))
         part = calls.slice_Tensor(given, 0, 0, count)
         ask_inplace(operators._index_put_impl_, target, columns, part, False, True)
-    if places is None and target is self:
-        args = (self, mask, source)
-        short_indexed.learn_masked(operators.masked_scatter_.table, masked_scatter_, args)
     return self
 
 
-shortcuts.jumps(masked_scatter_, lambda: (
-    (operators.expand, shortcuts.CPU, expand), (operators.reshape, shortcuts.CPU, "view.reshape"),
-))  # fmt: skip
+def _too_few(source: Tensor, count: int) -> Exception:
+    rule = f"have an element for each that is written, {count}"
+    return errors.wrong_shape("masked_scatter", "source", rule, source)
 
 
 def masked_scatter(key_set: int, self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    self, mask = _broadcast("masked_scatter", self, mask)
-    made = calls.clone(self, formats.contiguous_format)
-    return masked_scatter_(key_set, made, mask, source)
+    whole, marks = _broadcast("masked_scatter", self, mask)
+    made = calls.clone(whole, formats.contiguous_format)
+    masked_scatter_(key_set, made, marks, source)
+    if whole is self:
+        table, args = operators.masked_scatter.table, (self, mask, source)
+        short_results.learn(table, masked_scatter, args, made, _scattered, is_new=True)
+    return made
+
+
+def _scattered(x: Any, mask: Any, source: Any) -> Any:
+    """Return the array of masked_scatter, or None if the source has too few elements."""
+    made = np.array(x, order="C")
+    return None if stub.cpu("nonzero").put(made, mask, source.reshape(-1)) else made
+
+
+for _scattering in (masked_scatter_, masked_scatter):
+    shortcuts.jumps(_scattering, lambda: (
+        (operators.expand, shortcuts.CPU, expand),
+        (operators.reshape, shortcuts.CPU, "view.reshape"),
+        (operators.clone, shortcuts.CPU, "copy.clone"),
+    ))  # fmt: skip
 
 
 def masked_scatter_backward(key_set: int, grad_output: Tensor, mask: Tensor, sizes: Any) -> Tensor:

@@ -48,11 +48,12 @@ def _least(of: dtype) -> Any:
 
 def _made(
     op: str, self: Tensor, like: Tensor | None, out: Sizes, work: windows.Work,
-    loop: windows.Loop | None = None,
+    loop: windows.Loop, call: windows.Call,
 ) -> Two:  # fmt: skip
     x = wide(self)
     of = (x._geometry.dtype, dtypes.int64)
-    values, at = windows.made_of(op, x, like, out, of, work, shares_rows=True, loop=loop)
+    how: Any = {"shares_rows": True, "loop": loop, "call": call}
+    values, at = windows.made_of(op, x, like, out, of, work, **how)
     return cast(values, self._geometry.dtype), at
 
 
@@ -119,8 +120,8 @@ def _max_pool(
     key_set: int, count: int, self: Tensor, kernel_size: Any, stride: Any, padding: Any,
     dilation: Any, ceil_mode: bool,
 ) -> Two:  # fmt: skip
-    op = f"max_pool{count}d"
-    at = windows.windows(op, self, count, kernel_size, stride, padding, dilation, ceil_mode)
+    op, given = f"max_pool{count}d", (kernel_size, stride, padding, dilation, ceil_mode)
+    at = windows.windows(op, self, count, *given)
     _check_ordered(op, self)
     work = partial(_maxima, at, _least(self._geometry.dtype))
 
@@ -128,7 +129,8 @@ def _max_pool(
         done: bool = _max_pool_loop(x, values, places, *at[:4])
         return done
 
-    return _made(op, self, self, at.out, work, loop)
+    call = windows.call_of(globals(), f"{op}_with_indices", self, *given)
+    return _made(op, self, self, at.out, work, loop, call)
 
 
 max_pool2d_with_indices: Kernel = given(_max_pool, count=2)
@@ -211,7 +213,8 @@ def _adaptive_max_pool(key_set: int, count: int, self: Tensor, output_size: Any)
         done: bool = _adaptive_loop(x, values, places, count)
         return done
 
-    return _made(op, self, like, out, partial(_adapted, out), loop)
+    call = windows.call_of(globals(), op, self, output_size)
+    return _made(op, self, like, out, partial(_adapted, out), loop, call)
 
 
 adaptive_max_pool2d: Kernel = given(_adaptive_max_pool, count=2)

@@ -57,8 +57,7 @@ def native_layer_norm(
     op = "layer_norm"
     wanted = arguments.sizes(op, normalized_shape, "normalized_shape")
     operands = (input, weight, bias)
-    table = operators.native_layer_norm.table
-    key = (wanted, *[None if x is None else (x._geometry, x._device) for x in operands])
+    table, key = operators.native_layer_norm.table, (wanted, *_layouts_of(operands))
     plan = table.plans.get(key)
     if plan is None:
         check_floating(op, input=input, weight=weight, bias=bias)
@@ -77,6 +76,10 @@ def native_layer_norm(
     centered, mean, rstd = center(wide(input), dims, eps)
     made = affine(calls.mul_Tensor(centered, rstd), weight, bias)
     return in_format(made, input._geometry.dtype), in_format(mean, of), in_format(rstd, of)
+
+
+def _layouts_of(operands: tuple[Tensor | None, ...]) -> list[Any]:
+    return [None if x is None else (x._geometry, x._device) for x in operands]
 
 
 def _layouts(input: Tensor, kept: tuple[int, ...], of: dtype) -> tuple[Geometry, Geometry]:
@@ -171,24 +174,30 @@ def native_group_norm(
     key_set: int, input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int,
     HxW: int, group: int, eps: float,
 ) -> Three:  # fmt: skip
-    op = "group_norm"
-    check_floating(op, input=input, weight=weight, bias=bias)
-    N, C, HxW, group = _integers(op, N=N, C=C, HxW=HxW, num_groups=group)
-    if group < 1 or C % group:
-        raise errors.must(op, "num_groups", f"divide the {C} channels", group)
-    if input._geometry.numel != N * C * HxW:
-        raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
-    arguments.check_sizes(op, (C,), weight=weight, bias=bias)
-    sizes = input._geometry.sizes
-    of = of_statistics(input, weight, bias)
-    form = suggest_memory_format(input)
+    op, operands = "group_norm", (input, weight, bias)
+    N, C, HxW, group = numbers = _integers(op, N=N, C=C, HxW=HxW, num_groups=group)
+    table, key = operators.native_group_norm.table, (*numbers, *_layouts_of(operands))
+    plan = table.plans.get(key)
+    if plan is None:
+        check_floating(op, input=input, weight=weight, bias=bias)
+        if group < 1 or C % group:
+            raise errors.must(op, "num_groups", f"divide the {C} channels", group)
+        if input._geometry.numel != N * C * HxW:
+            raise errors.wrong_shape(op, "input", f"have {N} x {C} x {HxW} elements", input)
+        arguments.check_sizes(op, (C,), weight=weight, bias=bias)
+        layouts = _layouts(input, (N, group), of_statistics(*operands))
+        plan = layouts, suggest_memory_format(input)
+        table.remember(key, plan)
+    layouts, form = plan
     if is_for_kernels(input):
         rows = (N * group, C // group, HxW)
         params = [_channels(x, N, rows) for x in (weight, bias)]
-        made, mean, rstd = _by_rows(
-            calls.contiguous(input), rows, params, eps, _layouts(input, (N, group), of)
-        )
-        return calls.contiguous(made, form), mean, rstd
+        x = input if input._geometry.is_contiguous else calls.contiguous(input)
+        made, mean, rstd = _by_rows(x, rows, params, eps, layouts)
+        if form is not formats.contiguous_format:
+            made = calls.contiguous(made, form)
+        return made, mean, rstd
+    sizes, of = input._geometry.sizes, layouts[1].dtype
     grouped = calls.reshape(wide(input), (N, group, C // group * HxW))
     centered, mean, rstd = center(grouped, (2,), eps)
     along = (1, C, *[1] * (len(sizes) - 2))
@@ -204,7 +213,7 @@ def _channels(x: Tensor | None, times: int, rows: tuple[int, ...]) -> Any:
     """Return one number per channel of each group, as an array that broadcasts over the rows."""
     if x is None:
         return None
-    return np.broadcast_to(x._get_array(), (times, x._geometry.numel)).reshape(*rows[:2], 1)
+    return x._get_array().reshape(1, -1).repeat(times, 0).reshape(*rows[:2], 1)
 
 
 def native_group_norm_backward(

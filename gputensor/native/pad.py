@@ -5,6 +5,7 @@ Source of the semantics: aten/src/ATen/native/PadNd.cpp, ReflectionPad.cpp, Repl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,7 @@ from ..kernels import stub
 from ..kernels.cpu.copy_pieces import Piece, Pieces
 from ..structured import arguments, float8
 from ..structured.pointwise import NUMBERS
+from ..structured.shortcuts import computed as short
 from ..tensor.base import suggest_memory_format
 from ..tensor.make import CPU_KEYS, allocate
 from ..tensor.tensor import Tensor
@@ -101,7 +103,7 @@ def _at_once(
 ) -> Tensor:
     shape, pieces = _plan(op, self._geometry, tuple(pairs), of_one, form)
     made, filler = allocate(shape, CPU), _zero(shape.dtype)
-    if type(value) is not int or value:
+    if value or type(value) is complex or type(value) is float and math.copysign(1, value) < 0:
         one = allocate(geometry((), (), shape.dtype), CPU)
         key_set = (self._keys | one._keys) & BELOW_ADINPLACEORVIEW
         operators.fill__Scalar.redispatch_table[key_set](key_set, one, value)
@@ -228,12 +230,19 @@ def _checked(op: str, self: Tensor, padding: Any, planes: int) -> list[tuple[int
 def _padding(op: str, planes: int, parts: Any, pieces: PiecesOfOne) -> Kernel:
     def kernel(key_set: int, self: Tensor, padding: Any) -> Tensor:
         made, pairs = self, _checked(op, self, padding, planes)
-        if _is_on_cpu(self):
-            return _at_once(op, self, pairs, pieces, suggest_memory_format(self))
-        for d, before, after in pairs:
-            made = calls.cat(parts(made, d, before, after), d)
-        return calls.contiguous(made, suggest_memory_format(self))
+        form = suggest_memory_format(self)
+        if not _is_on_cpu(self):
+            for d, before, after in pairs:
+                made = calls.cat(parts(made, d, before, after), d)
+            return calls.contiguous(made, form)
+        made = _at_once(op, self, pairs, pieces, form)
+        _, of = _plan(op, self._geometry, tuple(pairs), pieces, form)
+        filler, table = _zero(made._geometry.dtype), getattr(operators, op).table
+        make = short.made_by(lambda x, out: _place(out, x, filler, of), made._geometry)
+        short.learn_again(table, kernel, (self, padding), make)
+        return made
 
+    shortcuts.jumps(kernel, lambda: ((operators.copy_, shortcuts.BELOW, "copy.copy_"),))
     kernel.__name__ = kernel.__qualname__ = op
     return kernel
 
@@ -314,7 +323,6 @@ def _pad_circular(key_set: int, self: Tensor, pad: Any) -> Tensor:
 _MODES = {
     "reflect": ("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
     "replicate": ("replication_pad1d", "replication_pad2d", "replication_pad3d"),
-    "circular": ("_pad_circular",) * 3,
 }
 
 
@@ -323,7 +331,7 @@ def pad(
 ) -> Tensor:
     if mode == "constant":
         return calls.constant_pad_nd(self, pad, 0 if value is None else value)
-    if mode not in _MODES:
+    if mode != "circular" and mode not in _MODES:
         rule = "be 'constant', 'reflect', 'replicate' or 'circular'"
         raise errors.must("pad", "mode", rule, mode, kind=errors.ArgumentValueError)
     if value:
@@ -333,6 +341,7 @@ def pad(
     if planes not in (1, 2, 3) or len(given) % 2 or ndim not in (planes + 1, planes + 2):
         rule = f"hold 2, 4 or 6 numbers, for as many dimensions and 1 or 2 more in mode '{mode}'"
         raise errors.must("pad", "pad", rule, given)
-    operator = getattr(operators, _MODES[mode][planes - 1])
-    made: Tensor = operator.table[key_set](key_set, self, given)
+    if mode == "circular":
+        return calls._pad_circular(self, given)
+    made: Tensor = getattr(calls, _MODES[mode][planes - 1])(self, given)
     return made

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy
 
-from .._generated import calls, operators
+from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
-from ..dispatch.operator import Table
 from ..kernels import stub
 from ..structured import arguments
 from ..structured.forms import Kernel, given
@@ -39,10 +38,6 @@ def _made(op: str, x: Tensor, self: Tensor, out: Sizes, work: windows.Work, **ho
     x, like = wide(x), self if len(out) == 2 else None
     (made,) = windows.made_of(op, x, like, out, (x._geometry.dtype,), work, **how)
     return cast(made, self._geometry.dtype)
-
-
-def _kernels(op: str) -> tuple[Table, Kernel]:
-    return getattr(operators, op).table, globals()[op]
 
 
 # --- regular windows ------------------------------------------------------------------------------
@@ -115,7 +110,7 @@ def _avg_pool(
         done: bool = _avg_pool_loop(x, out, include_pad, divisor or 0, *at[:4])
         return done
 
-    work, call = partial(_means, at, by), windows.Call(*_kernels(op), (self, *given))
+    work, call = partial(_means, at, by), windows.call_of(globals(), op, self, *given)
     return _made(op, self, self, at.out, work, shares_rows=True, loop=loop, call=call)
 
 
@@ -230,8 +225,7 @@ def _adaptive_avg_pool(key_set: int, count: int, self: Tensor, output_size: Any)
         done: bool = _adaptive_loop(x, made, count)
         return done
 
-    # There is no short cut for three dimensions: the YAML row lacks `short`.
-    call = windows.Call(*_kernels(f"_{op}"), (self, output_size)) if count == 2 else None
+    call = windows.call_of(globals(), f"_{op}", self, output_size)
     return _made(op, self, self, out, partial(_adapted, count), reads=reads, loop=loop, call=call)
 
 

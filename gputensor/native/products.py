@@ -57,7 +57,11 @@ def dot(key_set: int, self: Tensor, tensor: Tensor) -> Tensor:
 
 def vdot(key_set: int, self: Tensor, other: Tensor) -> Tensor:
     wanted = _check_dot("vdot", self, other, "other")
-    return _dot("vdot", lambda of, a, b: of.np.vdot(a, b), wanted, self, other)
+    made = _dot("vdot", lambda of, a, b: of.np.vdot(a, b), wanted, self, other)
+    if _has_blas(wanted) and not wanted.dtype.is_complex:
+        make = short.made_by(np.dot, made._geometry)
+        short.learn_again(operators.vdot.table, vdot, (self, other), make)
+    return made
 
 
 def _has_blas(wanted: Any) -> bool:

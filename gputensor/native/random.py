@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -291,6 +292,7 @@ random__to = given(random__from, from_=0)
 random_ = given(random__from, from_=0, to=None)
 
 
+@cache
 def bounds(of: dtype) -> tuple[int, int]:
     """Return the smallest and the largest integer that can be drawn for a dtype."""
     if of.category == FLOATING:

@@ -12,7 +12,7 @@ from typing import Any
 from .._generated import calls, operators
 from ..core import errors, memory_format as formats
 from ..core.device import CPU
-from ..core.geometry import Geometry, geometry
+from ..core.geometry import Geometry, contiguous_geometry, geometry
 from ..dispatch.keys import BELOW_ADINPLACEORVIEW
 from ..iterator.config import COPY
 from ..iterator.plan import build
@@ -31,8 +31,10 @@ _place = stub.cpu("copy_pieces").place
 
 def _empty(op: str, self: Tensor, sizes: Sizes) -> Tensor:
     """Return an empty tensor of these sizes, in the memory format that self's strides suggest."""
-    strides = formats.strides_for(op, sizes, suggest_memory_format(self))
-    return allocate(geometry(sizes, strides, self._geometry.dtype), self._device)
+    form, of = suggest_memory_format(self), self._geometry.dtype
+    if form is formats.contiguous_format:
+        return allocate(contiguous_geometry(sizes, of), self._device)
+    return allocate(geometry(sizes, formats.strides_for(op, sizes, form), of), self._device)
 
 
 # --- roll, rot90, flips ---------------------------------------------------------------------------
@@ -182,19 +184,32 @@ def _plane(op: str, self: Tensor, factor: int, arg: str) -> tuple[Sizes, int, in
     return tuple(batch), c, h, w
 
 
+def _shuffled(
+    op: str, self: Tensor, sizes: Sizes, parts: Sizes, given: Sizes, order: Sizes
+) -> Tensor:
+    """Return a tensor of these sizes whose view of sizes `parts` is a permutation of self's view of
+    sizes `given`. Both views only split dimensions."""
+    made = _empty(op, self, sizes)
+    if not self._geometry.numel:
+        return made
+    if _is_on_cpu(self) and not self._geometry.dtype.is_float8:
+        source = self._get_array().reshape(given).transpose(order)
+        cpu_copy(made._get_array().reshape(parts), source)
+    else:
+        fill_part(calls.view(made, parts), calls.permute(calls.view(self, given), order))
+    return made
+
+
 def pixel_shuffle(key_set: int, self: Tensor, upscale_factor: int) -> Tensor:
     r = arguments.integer("pixel_shuffle", "upscale_factor", upscale_factor)
     batch, c, h, w = _plane("pixel_shuffle", self, r, "upscale_factor")
     if c % (r * r):
         rule = f"have a multiple of {r * r} channels"
         raise errors.wrong_shape("pixel_shuffle", "self", rule, self)
-    made = _empty("pixel_shuffle", self, (*batch, c // (r * r), h * r, w * r))
-    split = calls.view(made, (*batch, c // (r * r), h, r, w, r))
-    n = len(batch)
+    n, planes = len(batch), (*batch, c // (r * r))
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    source = calls.view(self, (*batch, c // (r * r), r, r, h, w))
-    fill_part(split, calls.permute(source, order))
-    return made
+    parts, given = (*planes, h, r, w, r), (*planes, r, r, h, w)
+    return _shuffled("pixel_shuffle", self, (*planes, h * r, w * r), parts, given, order)
 
 
 def pixel_unshuffle(key_set: int, self: Tensor, downscale_factor: int) -> Tensor:
@@ -203,12 +218,10 @@ def pixel_unshuffle(key_set: int, self: Tensor, downscale_factor: int) -> Tensor
     if h % r or w % r:
         rule = f"have a height and a width that {r} divides"
         raise errors.wrong_shape("pixel_unshuffle", "self", rule, self)
-    made = _empty("pixel_unshuffle", self, (*batch, c * r * r, h // r, w // r))
-    split = calls.view(made, (*batch, c, r, r, h // r, w // r))
-    n = len(batch)
-    source = calls.view(self, (*batch, c, h // r, r, w // r, r))
-    fill_part(split, calls.permute(source, (*range(n), n, n + 2, n + 4, n + 1, n + 3)))
-    return made
+    n, plane = len(batch), (h // r, w // r)
+    order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
+    parts, given = (*batch, c, r, r, *plane), (*batch, c, h // r, r, w // r, r)
+    return _shuffled("pixel_unshuffle", self, (*batch, c * r * r, *plane), parts, given, order)
 
 
 def native_channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:
@@ -224,10 +237,9 @@ def channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:
     if c % groups:
         rule = f"have a multiple of {groups} channels"
         raise errors.wrong_shape("channel_shuffle", "self", rule, self)
-    made = _empty("channel_shuffle", self, sizes)
-    source = calls.view(self, (n, groups, c // groups, *rest))
-    fill_part(calls.view(made, (n, c // groups, groups, *rest)), calls.transpose_int(source, 1, 2))
-    return made
+    parts, given = (n, c // groups, groups, *rest), (n, groups, c // groups, *rest)
+    order = (0, 2, 1, *range(3, len(given)))
+    return _shuffled("channel_shuffle", self, sizes, parts, given, order)
 
 
 # --- windows of a plane as columns ----------------------------------------------------------------

@@ -17,7 +17,7 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from .._generated import calls
+from .._generated import calls, operators
 from ..core import dtype as dtypes, errors
 from ..core.arguments import flag
 from ..core.device import CPU
@@ -25,9 +25,11 @@ from ..core.geometry import contiguous_geometry
 from ..kernels import stub
 from ..kernels.cpu import quiet
 from ..runtime import cpu
+from ..runtime.libraries import HOST
 from ..structured import arguments, library
 from ..tensor.tensor import Tensor
 from ..structured.forms import Kernel, given
+from ..structured.shortcuts import results as short
 from ..structured.layers.precision import cast, check_floating, wide
 
 BY_LIBRARY = True
@@ -297,6 +299,10 @@ def _sampled(
     x = wide(input)
     wanted = (contiguous_geometry(sizes, x._geometry.dtype),)
     (made,) = library.call(op, _compute, wanted, x, wide(grid), how)
+    if x is input:
+        args = (input, grid, interpolation_mode, padding_mode, align_corners)
+        table, kernel = getattr(operators, op).table, globals()[op]
+        short.learn(table, kernel, args, made, lambda x, y: _compute(HOST, x, y, how), is_new=True)
     return cast(made, to)
 
 

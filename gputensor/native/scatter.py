@@ -190,21 +190,22 @@ def _along(op: str) -> Any:
     )
 
 
-def _learn(table: Table, kernel: Kernel, args: tuple[Any, ...], loop: str, find: Any) -> None:
+def _learn(
+    table: Table, kernel: Kernel, args: tuple[Any, ...], loop: str, find: Any, start: Any = None
+) -> None:
     """Store the short cut of a call whose value needs no conversion, once the call is repeated.
-    find(self, dim, index) returns the places.
+    find(self, dim, index) returns the places. start: a number that is written to them first.
     """
-    self, dim, index, value = args[:4]
+    self, index, *values = [x for x in args if isinstance(x, Tensor)]
     if self._device is not CPU or not index._geometry.numel or not comes_again(table, kernel, args):
         return
-    at, of = find(self, dim, index), self._geometry.dtype
-    if type(value) in NUMBERS:
-        value = _number(value, self)
-    elif value._geometry.sizes != at.sizes:
+    at, of = find(self, args[1], index), self._geometry.dtype
+    value = values[0] if values else _number(args[3], self)
+    if values and (value._geometry.sizes or (1,)) != at.sizes:
         return
-    is_direct = at.target is self and at.indices[0] is index and not of.is_float8
-    if is_direct and (loop == "scatter" or wide_dtype(of) is of):
-        short.learn_write(table, kernel, args, loop, at, value)
+    if not of.is_float8 and (loop == "scatter" or wide_dtype(of) is of):
+        first = None if start is None else _number(start, self)
+        short.learn_write(table, kernel, args, loop, at, value, first)
 
 
 def scatter__reduce(
@@ -212,7 +213,11 @@ def scatter__reduce(
 ) -> Tensor:
     if reduce != "add" and reduce != "multiply":
         raise errors.must("scatter", "reduce", "be 'add' or 'multiply'", reduce)
-    return _scatter(key_set, "scatter", f"scatter_{reduce}", self, dim, index, src)
+    is_number, loop = type(src) in NUMBERS, f"scatter_{reduce}"
+    table = (operators.scatter__value_reduce if is_number else operators.scatter__reduce).table
+    _scatter(key_set, "scatter", loop, self, dim, index, src)
+    _learn(table, scatter__reduce, (self, dim, index, src, reduce), loop, _along("scatter"))
+    return self
 
 
 scatter__value_reduce = scatter__reduce
@@ -254,9 +259,19 @@ def scatter_reduce__two(
     src, index = _apart(op, self, src, index)
     if index._geometry.numel == 0:
         return self
+    table = operators.scatter_reduce__two.table
     source = cropped(with_dims(src), index._geometry.sizes or (1,))
     _reduce(self, lambda x: along(op, x, d, index), source, reduce, include_self)
+    args = (self, dim, index, src, reduce, include_self)
+    _learn_reduction(table, scatter_reduce__two, args, _along(op))
     return self
+
+
+def _learn_reduction(table: Table, kernel: Kernel, args: tuple[Any, ...], find: Any) -> None:
+    reduce, include_self = args[4:]
+    if reduce != "mean":
+        start = None if include_self else _identity(args[0], reduce)
+        _learn(table, kernel, args, _loop(reduce), find, start)
 
 
 def _reduce(self: Tensor, at: Any, source: Tensor, reduce: str, include_self: bool) -> None:
@@ -336,8 +351,11 @@ def index_reduce_(
     include_self: bool = True,
 ) -> Tensor:  # fmt: skip
     _checked_reduction("index_reduce", self, reduce, _REDUCTIONS.removeprefix("sum "))
+    table = operators.index_reduce_.table
     at, given = _sources("index_reduce", self, dim, index, source)
     _reduce(self, at, given, reduce, include_self)
+    args = (self, dim, index, source, reduce, include_self)
+    _learn_reduction(table, index_reduce_, args, _rows("index_reduce"))
     return self
 
 
@@ -387,6 +405,9 @@ def put_(
         write("scatter", flat_places("put", dense, index), given)
     if dense is not self:
         ask_inplace(operators.copy_, self, dense, False)
+        return self
+    args, loop = (self, index, source, accumulate), "scatter_add" if accumulate else "scatter"
+    _learn(operators.put_.table, put_, args, loop, lambda x, _, at: flat_places("put", x, at))
     return self
 
 

@@ -277,7 +277,8 @@ def topk(
     sizes = (*shape.sizes[:d], count, *shape.sizes[d + 1 :]) if shape.ndim else ()
     wanted = contiguous_geometry(sizes, shape.dtype), contiguous_geometry(sizes, dtypes.int64)
     args, rest = (self, k, dim, largest, sorted), (d, largest, count)
-    if self._device is CPU and 0 < _FEW * count < size:
+    is_little = _FEW * count < size or shape.numel <= _LITTLE
+    if self._device is CPU and shape.ndim and shape.numel and count and is_little:
         values, places = library.call("topk", _first, wanted, self, *rest)
         made = values, places
         table = operators.topk.table
@@ -288,8 +289,9 @@ def topk(
     return made
 
 
-# If k is at least 1 / _FEW of a row's length, the whole row is sorted.
-_FEW = 4
+# If k is at least 1 / _FEW of a row's length, and there are more than _LITTLE elements, the whole
+# rows are sorted.
+_FEW, _LITTLE = 4, 1 << 11
 
 
 def _first(on: Any, x: Any, dim: int, descending: bool, k: int) -> Any:
@@ -298,4 +300,5 @@ def _first(on: Any, x: Any, dim: int, descending: bool, k: int) -> Any:
     flat = numpy.ascontiguousarray(rows).reshape(-1, rows.shape[-1])
     values, places = stub.cpu("order").first(flat, k, descending)
     sizes = (*rows.shape[:-1], k)
-    return values.reshape(sizes).swapaxes(dim, -1), places.reshape(sizes).swapaxes(dim, -1)
+    both = [found.reshape(sizes).swapaxes(dim, -1) for found in (values, places)]
+    return tuple(map(numpy.ascontiguousarray, both))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._generated import calls, operators
+from .._generated import calls
 from ..core import dtype as dtypes, errors
 from ..core.dtype import FLOATING
 from ..kernels import stub
@@ -308,10 +308,6 @@ def _in_fixed_point(on: Any, x: Any, axis: int, taps: tuple[Tap, ...], places: i
     return on.np.clip(found, 0, 255).astype("u1")
 
 
-# Operators with the field `short` in their YAML row.
-_WITH_SHORT_CUTS = ("upsample_nearest2d", "upsample_bilinear2d")
-
-
 class _Leaf(NamedTuple):
     op: str
     mode: str
@@ -380,10 +376,7 @@ def _leaves(name: str, mode: str, count: int, keeps: bool = True) -> tuple[Any, 
         out, given = _output_size(name, output_size, count), self._geometry.sizes
         _check(name, "self", self, count, given, out)
         lines = _lines(leaf, name, given, out, options)
-        call = None
-        if name in _WITH_SHORT_CUTS:
-            table, args = getattr(operators, name).table, (self, output_size, *options)
-            call = windows.Call(table, forward, args)
+        call = windows.call_of(globals(), name, self, output_size, *options)
         return _made(leaf, name, "self", self, (*given[:2], *out), lines, False, call)
 
     def backward(

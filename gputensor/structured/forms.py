@@ -52,10 +52,16 @@ def copy(of: Operator) -> Kernel:
         key_set &= BELOW_ADINPLACEORVIEW  # No other code can access the tensor yet.
         found = of.redispatch_table[key_set](key_set, *args)
         if isinstance(found, Tensor):
-            return calls.clone(found, contiguous_format)
-        return tuple([calls.clone(x, contiguous_format) for x in found])
+            return _row_major_clone(found)
+        return tuple([_row_major_clone(x) for x in found])
 
     return kernel
+
+
+def _row_major_clone(x: Tensor) -> Tensor:
+    """Return a row-major copy. If x is row-major, a plain clone gives this layout and has a short
+    cut."""
+    return calls.clone(x) if x._geometry.is_row_major else calls.clone(x, contiguous_format)
 
 
 def inplace(of: Operator) -> Kernel:
@@ -143,9 +149,7 @@ def _of_inplace(operator: Operator, layout: memory_format) -> Kernel:
     writes = _named(f"{base}_", overload)
 
     def kernel(key_set: int, self: Tensor, *rest: Any) -> Tensor:
-        # For a row-major tensor, a plain clone gives the same layout and has a short cut.
-        is_kept = layout is preserve_format or self._geometry.is_row_major
-        made: Tensor = calls.clone(self) if is_kept else calls.clone(self, layout)
+        made = calls.clone(self) if layout is preserve_format else _row_major_clone(self)
         return into_new(writes, key_set, made, *rest)
 
     return kernel

@@ -153,7 +153,10 @@ def check_out(op: str, out: Tensor, wanted: Geometry, **read: Tensor) -> None:
 
 
 def _place(args: Sequence[Any]) -> device:
-    return next(x._device for x in args if isinstance(x, Tensor))
+    for x in args:
+        if isinstance(x, Tensor):
+            return x._device
+    raise AssertionError("no tensor among the arguments")
 
 
 def _on_host(args: Sequence[Any]) -> list[Any]:

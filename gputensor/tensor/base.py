@@ -14,7 +14,7 @@ from .._generated import calls
 from ..core import errors, memory_format as formats
 from ..core.device import CPU, META, device
 from ..core.dtype import dtype
-from ..core.geometry import Geometry, Size, looks_channels_last, looks_channels_last_3d
+from ..core.geometry import Geometry, Size
 from ..core.memory_format import memory_format
 from ..dispatch import dispatcher
 from ..dispatch.keys import LAZY
@@ -278,18 +278,8 @@ def bump_version(tensor: TensorBase) -> None:
 
 
 def suggest_memory_format(tensor: TensorBase) -> memory_format:
-    """Return the memory format that the strides suggest. Source: TensorImpl,
-    suggest_memory_format."""
-    return suggested_format(tensor._geometry)
-
-
-def suggested_format(geometry: Geometry) -> memory_format:
-    """Return the result of `suggest_memory_format` for a tensor with this geometry."""
-    if looks_channels_last(geometry.sizes, geometry.strides):
-        return formats.channels_last
-    if looks_channels_last_3d(geometry.sizes, geometry.strides):
-        return formats.channels_last_3d
-    return formats.contiguous_format
+    """Return the memory format that the strides suggest."""
+    return tensor._geometry.suggested_format
 
 
 def tensors_of(value: Any) -> list[Tensor]:

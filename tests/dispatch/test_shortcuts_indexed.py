@@ -23,6 +23,26 @@ CALLS: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
     "gather": (lambda x, i, y: x.gather(0, i.view(4, 1)), "gather"),
     "scatter_": (lambda x, i, y: x.scatter_(0, i.view(4, 1).expand(4, 3), y), "scatter_.src"),
     "scatter_ a number": (lambda x, i, y: x.scatter_(0, i.view(4, 1), 2.5), "scatter_.value"),
+    "scatter_ that multiplies": (
+        lambda x, i, y: x.scatter_(0, i.view(4, 1), y[:, :1], reduce="multiply"),
+        "scatter_.reduce",
+    ),
+    "scatter_ that adds a number": (
+        lambda x, i, y: x.scatter_(0, i.view(4, 1), 2.5, reduce="add"),
+        "scatter_.value_reduce",
+    ),
+    "scatter_reduce_": (
+        lambda x, i, y: x.scatter_reduce_(0, i.view(4, 1), y[:, :1], "amax"),
+        "scatter_reduce_.two",
+    ),
+    "scatter_reduce_ of the source alone": (
+        lambda x, i, y: x.scatter_reduce_(0, i.view(4, 1), y[:, :1], "prod", include_self=False),
+        "scatter_reduce_.two",
+    ),
+    "index_reduce_": (lambda x, i, y: x.index_reduce_(0, i, y, "amin"), "index_reduce_"),
+    "put_": (lambda x, i, y: x.put_(3 * i, y[:, 0].contiguous()), "put_"),
+    "put_ that adds": (lambda x, i, y: x.put_(3 * i, y[:, 1], True), "put_"),
+    "take": (lambda x, i, y: x.take(3 * i), "take"),
     "scatter_add_": (lambda x, i, y: x.scatter_add_(0, i.view(4, 1), y[:, :1]), "scatter_add_"),
     "index_add_": (lambda x, i, y: x.index_add_(0, i, y), "index_add_"),
     "index_copy_": (lambda x, i, y: x.index_copy_(0, i, y), "index_copy_"),

@@ -10,6 +10,7 @@ import pytest
 
 import gputensor as gt
 from gputensor.dispatch import dispatcher
+from gputensor.kernels.compiled import library
 
 from .test_shortcuts import learnt, taken, turned, turned_on  # noqa: F401
 
@@ -58,6 +59,18 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: gt.nn.functional.adaptive_avg_pool2d(x[None], 2),
         "_adaptive_avg_pool2d",
     ),
+    "max_pool2d": (
+        lambda x: gt.nn.functional.max_pool2d(x[None], 2, return_indices=True),
+        "max_pool2d_with_indices",
+    ),
+    "adaptive_max_pool3d": (
+        lambda x: gt.nn.functional.adaptive_max_pool3d(x[None, None], (1, 2, 2)),
+        "adaptive_max_pool3d",
+    ),
+    "linear": (
+        lambda x: gt.nn.functional.interpolate(x[None], 6, mode="linear"),
+        "upsample_linear1d",
+    ),
     "bilinear": (
         lambda x: gt.nn.functional.interpolate(x[None, None], (5, 4), mode="bilinear"),
         "upsample_bilinear2d",
@@ -66,9 +79,40 @@ RESULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda x: gt.nn.functional.interpolate(x[None, None], scale_factor=2),
         "upsample_nearest2d",
     ),
+    "grid_sample": (
+        lambda x: gt.nn.functional.grid_sample(
+            x[None, None], x[:2, :4].reshape(1, 2, 2, 2) / 9, align_corners=True
+        ),
+        "grid_sampler_2d",
+    ),
+    "reflection_pad1d": (
+        lambda x: gt.nn.functional.pad(x, (2, 1), mode="reflect"),
+        "reflection_pad1d",
+    ),
+    "vdot": (lambda x: gt.vdot(x[0], x[1]), "vdot"),
+    "masked_scatter": (
+        lambda x: x.masked_scatter(x > 0, gt.arange(12.0).view(4, 3)),
+        "masked_scatter",
+    ),
+    "masked_scatter of rows": (
+        lambda x: x.masked_scatter(gt.tensor([[True], [False], [True]]), 2 * x),
+        "masked_scatter",
+    ),
     "kron": (lambda x: gt.kron(x, x[:1]), "kron"),
     "isin": (lambda x: gt.isin(x, gt.arange(7.0), invert=True), "isin.Tensor_Tensor"),
 }
+
+if library.choice().library is not None:  # The short cut of this operator calls a compiled loop.
+    RESULTS |= {
+        "multi_margin_loss": (
+            lambda x: gt.nn.functional.multi_margin_loss(x, gt.tensor([1, 0, 3]), p=2),
+            "multi_margin_loss",
+        ),
+        "multi_margin_loss of a vector": (
+            lambda x: gt.nn.functional.multi_margin_loss(x[0], gt.tensor(2), reduction="none"),
+            "multi_margin_loss",
+        ),
+    }
 
 
 def numbers() -> Any:

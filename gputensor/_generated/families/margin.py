@@ -9,6 +9,10 @@ op_multi_margin_loss = _define(
 op_multi_margin_loss_out = _define(
     "aten::multi_margin_loss.out(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)")
 def call_multi_margin_loss(self, target, p=1, margin=1, weight=None, reduction=1):
+    short = op_multi_margin_loss.table.short.get((self._geometry, target._geometry))
+    if short is not None and (made := short(
+            self, target, p, margin, weight, reduction)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | target._keys | (0 if weight is None else weight._keys) | include) & keep
     return op_multi_margin_loss.table[key_set](key_set, self, target, p, margin, weight, reduction)

@@ -75,6 +75,10 @@ op_max_pool2d_with_indices = _define(
     ("core",))
 def call_max_pool2d_with_indices(
         self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    short = op_max_pool2d_with_indices.table.short.get(self._geometry)
+    if short is not None and (made := short(
+            self, kernel_size, stride, padding, dilation, ceil_mode)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_max_pool2d_with_indices.table[key_set](
@@ -114,6 +118,10 @@ op_max_pool3d_with_indices = _define(
     ("core",))
 def call_max_pool3d_with_indices(
         self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    short = op_max_pool3d_with_indices.table.short.get(self._geometry)
+    if short is not None and (made := short(
+            self, kernel_size, stride, padding, dilation, ceil_mode)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_max_pool3d_with_indices.table[key_set](
@@ -152,6 +160,9 @@ def call_adaptive_max_pool1d(self, output_size):
 op_adaptive_max_pool2d = _define(
     "aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)")
 def call_adaptive_max_pool2d(self, output_size):
+    short = op_adaptive_max_pool2d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, output_size)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_adaptive_max_pool2d.table[key_set](key_set, self, output_size)
@@ -166,6 +177,9 @@ def call_adaptive_max_pool2d_backward(grad_output, self, indices):
 op_adaptive_max_pool3d = _define(
     "aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)")
 def call_adaptive_max_pool3d(self, output_size):
+    short = op_adaptive_max_pool3d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, output_size)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_adaptive_max_pool3d.table[key_set](key_set, self, output_size)

@@ -42,6 +42,9 @@ op_reflection_pad1d = _define(
 op_reflection_pad1d_out = _define(
     "aten::reflection_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_reflection_pad1d(self, padding):
+    short = op_reflection_pad1d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, padding)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_reflection_pad1d.table[key_set](key_set, self, padding)
@@ -58,6 +61,9 @@ op_reflection_pad2d = _define(
 op_reflection_pad2d_out = _define(
     "aten::reflection_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_reflection_pad2d(self, padding):
+    short = op_reflection_pad2d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, padding)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_reflection_pad2d.table[key_set](key_set, self, padding)
@@ -74,6 +80,9 @@ op_reflection_pad3d = _define(
 op_reflection_pad3d_out = _define(
     "aten::reflection_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_reflection_pad3d(self, padding):
+    short = op_reflection_pad3d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, padding)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_reflection_pad3d.table[key_set](key_set, self, padding)
@@ -89,6 +98,9 @@ op_replication_pad1d = _define("aten::replication_pad1d(Tensor self, SymInt[2] p
 op_replication_pad1d_out = _define(
     "aten::replication_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_replication_pad1d(self, padding):
+    short = op_replication_pad1d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, padding)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_replication_pad1d.table[key_set](key_set, self, padding)
@@ -106,6 +118,9 @@ op_replication_pad2d = _define(
 op_replication_pad2d_out = _define(
     "aten::replication_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_replication_pad2d(self, padding):
+    short = op_replication_pad2d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, padding)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_replication_pad2d.table[key_set](key_set, self, padding)
@@ -123,6 +138,9 @@ op_replication_pad3d = _define(
 op_replication_pad3d_out = _define(
     "aten::replication_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)")
 def call_replication_pad3d(self, padding):
+    short = op_replication_pad3d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, padding)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_replication_pad3d.table[key_set](key_set, self, padding)
@@ -136,6 +154,10 @@ def call_replication_pad3d_backward(grad_output, self, padding):
     return op_replication_pad3d_backward.table[key_set](key_set, grad_output, self, padding)
 
 op__pad_circular = _define("aten::_pad_circular(Tensor self, SymInt[] pad) -> Tensor")
+def call__pad_circular(self, pad):
+    include, keep = _state.get()
+    key_set = (self._keys | include) & keep
+    return op__pad_circular.table[key_set](key_set, self, pad)
 
 op_pad = _define(
     'aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor')

@@ -142,6 +142,9 @@ def call_adaptive_avg_pool3d(self, output_size):
 op__adaptive_avg_pool3d = _define(
     "aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", ("core",))
 def call__adaptive_avg_pool3d(self, output_size):
+    short = op__adaptive_avg_pool3d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, output_size)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__adaptive_avg_pool3d.table[key_set](key_set, self, output_size)

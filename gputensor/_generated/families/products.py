@@ -60,6 +60,10 @@ def vdot(input, other, *, out=None):
     Gradient: input: conj(grad) * other; other: grad * input
     Native: native/products.py. Matches torch.vdot."""
     try:
+        if out is None:
+            short = op_vdot.table.short.get((input._geometry, other._geometry))
+            if short is not None and (made := short(input, other)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | other._keys | include) & keep
         if out is not None:
@@ -71,12 +75,18 @@ def vdot(input, other, *, out=None):
 def Tensor_vdot(self, other):
     """The dot product of the conjugate of self with other. See gt.vdot."""
     try:
+        short = op_vdot.table.short.get((self._geometry, other._geometry))
+        if short is not None and (made := short(self, other)) is not None:
+            return made
         include, keep = _state.get()
         key_set = (self._keys | other._keys | include) & keep
         return op_vdot.table[key_set](key_set, self, other)
     except Exception as error: return _refuse(error, "vdot", Tensor_vdot, locals())
 
 def call_vdot(self, other):
+    short = op_vdot.table.short.get((self._geometry, other._geometry))
+    if short is not None and (made := short(self, other)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | other._keys | include) & keep
     return op_vdot.table[key_set](key_set, self, other)

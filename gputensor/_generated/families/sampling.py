@@ -23,6 +23,11 @@ def grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners
             align_corners, grad_input_mask)
     Native: native/sampling.py. Matches torch.grid_sampler_2d."""
     try:
+        if out is None:
+            short = op_grid_sampler_2d.table.short.get((input._geometry, grid._geometry))
+            if short is not None and (made := short(
+                    input, grid, interpolation_mode, padding_mode, align_corners)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | grid._keys | include) & keep
         if out is not None:
@@ -34,6 +39,10 @@ def grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners
     except Exception as error: return _refuse(error, "grid_sampler_2d", grid_sampler_2d, locals())
 
 def call_grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners):
+    short = op_grid_sampler_2d.table.short.get((input._geometry, grid._geometry))
+    if short is not None and (made := short(
+            input, grid, interpolation_mode, padding_mode, align_corners)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (input._keys | grid._keys | include) & keep
     return op_grid_sampler_2d.table[key_set](
@@ -65,6 +74,11 @@ def grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners
             align_corners, grad_input_mask)
     Native: native/sampling.py. Matches torch.grid_sampler_3d."""
     try:
+        if out is None:
+            short = op_grid_sampler_3d.table.short.get((input._geometry, grid._geometry))
+            if short is not None and (made := short(
+                    input, grid, interpolation_mode, padding_mode, align_corners)) is not None:
+                return made
         include, keep = _state.get()
         key_set = (input._keys | grid._keys | include) & keep
         if out is not None:
@@ -76,6 +90,10 @@ def grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners
     except Exception as error: return _refuse(error, "grid_sampler_3d", grid_sampler_3d, locals())
 
 def call_grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners):
+    short = op_grid_sampler_3d.table.short.get((input._geometry, grid._geometry))
+    if short is not None and (made := short(
+            input, grid, interpolation_mode, padding_mode, align_corners)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (input._keys | grid._keys | include) & keep
     return op_grid_sampler_3d.table[key_set](

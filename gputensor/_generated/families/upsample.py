@@ -11,6 +11,9 @@ op_upsample_nearest1d_out = _define(
 op_upsample_nearest1d_vec = _define(
     "aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor")
 def call_upsample_nearest1d(self, output_size, scales=None):
+    short = op_upsample_nearest1d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, output_size, scales)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_upsample_nearest1d.table[key_set](key_set, self, output_size, scales)
@@ -64,6 +67,10 @@ op_upsample_nearest3d_out = _define(
 op_upsample_nearest3d_vec = _define(
     "aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor")
 def call_upsample_nearest3d(self, output_size, scales_d=None, scales_h=None, scales_w=None):
+    short = op_upsample_nearest3d.table.short.get(self._geometry)
+    if short is not None and (made := short(
+            self, output_size, scales_d, scales_h, scales_w)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_upsample_nearest3d.table[key_set](
@@ -90,6 +97,9 @@ op__upsample_nearest_exact1d_out = _define(
 op__upsample_nearest_exact1d_vec = _define(
     "aten::_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor")
 def call__upsample_nearest_exact1d(self, output_size, scales=None):
+    short = op__upsample_nearest_exact1d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, output_size, scales)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__upsample_nearest_exact1d.table[key_set](key_set, self, output_size, scales)
@@ -115,6 +125,9 @@ op__upsample_nearest_exact2d_out = _define(
 op__upsample_nearest_exact2d_vec = _define(
     "aten::_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor")
 def call__upsample_nearest_exact2d(self, output_size, scales_h=None, scales_w=None):
+    short = op__upsample_nearest_exact2d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, output_size, scales_h, scales_w)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__upsample_nearest_exact2d.table[key_set](
@@ -142,6 +155,10 @@ op__upsample_nearest_exact3d_out = _define(
 op__upsample_nearest_exact3d_vec = _define(
     "aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor")
 def call__upsample_nearest_exact3d(self, output_size, scales_d=None, scales_h=None, scales_w=None):
+    short = op__upsample_nearest_exact3d.table.short.get(self._geometry)
+    if short is not None and (made := short(
+            self, output_size, scales_d, scales_h, scales_w)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__upsample_nearest_exact3d.table[key_set](
@@ -169,6 +186,9 @@ op_upsample_linear1d_out = _define(
 op_upsample_linear1d_vec = _define(
     "aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor")
 def call_upsample_linear1d(self, output_size, align_corners, scales=None):
+    short = op_upsample_linear1d.table.short.get(self._geometry)
+    if short is not None and (made := short(self, output_size, align_corners, scales)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_upsample_linear1d.table[key_set](key_set, self, output_size, align_corners, scales)
@@ -228,6 +248,10 @@ op_upsample_trilinear3d_vec = _define(
     "aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor")
 def call_upsample_trilinear3d(
         self, output_size, align_corners, scales_d=None, scales_h=None, scales_w=None):
+    short = op_upsample_trilinear3d.table.short.get(self._geometry)
+    if short is not None and (made := short(
+            self, output_size, align_corners, scales_d, scales_h, scales_w)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_upsample_trilinear3d.table[key_set](
@@ -256,6 +280,10 @@ op_upsample_bicubic2d_out = _define(
 op_upsample_bicubic2d_vec = _define(
     "aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor")
 def call_upsample_bicubic2d(self, output_size, align_corners, scales_h=None, scales_w=None):
+    short = op_upsample_bicubic2d.table.short.get(self._geometry)
+    if short is not None and (made := short(
+            self, output_size, align_corners, scales_h, scales_w)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_upsample_bicubic2d.table[key_set](
@@ -283,6 +311,10 @@ op__upsample_bilinear2d_aa_out = _define(
 op__upsample_bilinear2d_aa_vec = _define(
     "aten::_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor")
 def call__upsample_bilinear2d_aa(self, output_size, align_corners, scales_h=None, scales_w=None):
+    short = op__upsample_bilinear2d_aa.table.short.get(self._geometry)
+    if short is not None and (made := short(
+            self, output_size, align_corners, scales_h, scales_w)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__upsample_bilinear2d_aa.table[key_set](
@@ -310,6 +342,10 @@ op__upsample_bicubic2d_aa_out = _define(
 op__upsample_bicubic2d_aa_vec = _define(
     "aten::_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor")
 def call__upsample_bicubic2d_aa(self, output_size, align_corners, scales_h=None, scales_w=None):
+    short = op__upsample_bicubic2d_aa.table.short.get(self._geometry)
+    if short is not None and (made := short(
+            self, output_size, align_corners, scales_h, scales_w)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__upsample_bicubic2d_aa.table[key_set](
@@ -337,6 +373,10 @@ op__upsample_lanczos2d_aa_out = _define(
 op__upsample_lanczos2d_aa_vec = _define(
     "aten::_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor")
 def call__upsample_lanczos2d_aa(self, output_size, align_corners, scales_h=None, scales_w=None):
+    short = op__upsample_lanczos2d_aa.table.short.get(self._geometry)
+    if short is not None and (made := short(
+            self, output_size, align_corners, scales_h, scales_w)) is not None:
+        return made
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op__upsample_lanczos2d_aa.table[key_set](

@@ -43,15 +43,13 @@ def selected(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def put(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> int:
-    put_all = function("nonzero", f"put {x.itemsize}")
-    if put_all is None or x.size <= _FEW or not x.flags.c_contiguous or not x.flags.writeable:
+    put_all, flags = function("nonzero", f"put {x.itemsize}"), x.flags
+    if put_all is None or not flags.c_contiguous or not flags.writeable:
         return numpys.put(x, mask, values)
-    dense = np.ascontiguousarray(mask)
-    counts = _counts(dense, "b8")
-    count = int(counts[-1])
-    if count <= values.size:
-        put_all(x, dense, np.ascontiguousarray(values), counts)
-    return count
+    marks = np.ascontiguousarray(numpys.over(x, mask))
+    counts = np.empty(-(-x.size // _PER_BLOCK) + 1, np.int64)
+    missing: int = put_all(x, marks, np.ascontiguousarray(values), counts)
+    return missing
 
 
 def _counts(dense: np.ndarray, short: str) -> np.ndarray:

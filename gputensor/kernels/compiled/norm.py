@@ -28,13 +28,12 @@ def _computed(x: np.ndarray) -> np.dtype[Any]:
 
 
 @cache
-def _alike(value: int, ndim: int, of: np.dtype[Any]) -> np.ndarray:
-    """Return an array of one element with this value. It stands for a scale or a shift that is not
-    given.
+def _neither(ndim: int, of: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return arrays of one element that stand for a scale and a shift that are not given.
 
-    The array is cached, so callers must not write to it.
+    The arrays are cached, so callers must not write to them.
     """
-    return np.full((1,) * ndim, value, of)
+    return np.ones((1,) * ndim, of), np.zeros((1,) * ndim, of)
 
 
 def normalized(
@@ -42,10 +41,11 @@ def normalized(
     rstd: np.ndarray,
 ) -> None:  # fmt: skip
     of = _computed(x)
-    by = _alike(1, x.ndim, of) if scale is None else _dense(scale, of)
-    more = _alike(0, x.ndim, of) if shift is None else _dense(shift, of)
-    if by.shape[-1] != more.shape[-1]:  # The loop needs two parameters of equal sizes.
-        by, more = map(_dense, np.broadcast_arrays(by, more))
+    if scale is None and shift is None:
+        by, more = _neither(x.ndim, of)
+    else:  # The loop needs two parameters of equal sizes.
+        by = np.ones(shift.shape, of) if scale is None else _dense(scale, of)
+        more = np.zeros(by.shape, of) if shift is None else _dense(shift, of)
     to = mean, rstd
     if mean.dtype != of:
         to = np.empty(len(x), of), np.empty(len(x), of)

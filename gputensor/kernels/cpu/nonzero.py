@@ -11,10 +11,10 @@ import numpy as np
 def nonzero(x: np.ndarray) -> np.ndarray:
     """Return the coordinates of nonzero elements, one row for each dimension."""
     marks = x if x.dtype.kind == "b" else np.not_equal(x, x.dtype.type(0))
-    places = np.flatnonzero(marks)
-    if x.ndim < 2:
-        return places.reshape(1, -1)[: x.ndim] if x.ndim else np.empty((0, places.size), np.int64)
-    return np.array(np.unravel_index(places, x.shape), np.int64)
+    if not x.ndim:
+        return np.empty((0, int(marks)), np.int64)
+    places = marks.nonzero()
+    return places[0].reshape(1, -1) if x.ndim == 1 else np.array(places, np.int64)
 
 
 def nonzero_count(x: np.ndarray) -> int:
@@ -27,10 +27,22 @@ def selected(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return found
 
 
+def over(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Return the mask, broadcast to the sizes of x."""
+    if mask.shape == x.shape:
+        return mask
+    whole = np.empty(x.shape, bool)
+    whole[...] = mask
+    return whole
+
+
 def put(x: np.ndarray, mask: np.ndarray, values: np.ndarray) -> int:
-    """Write the 1-d `values`, in order, to the elements at which the mask is true. Return the
-    number of these elements. If there are fewer values, nothing is written."""
+    """Write the 1-d `values`, in order, to the elements at which the mask is true; return 0. If
+    there are fewer values, write nothing and return the number of these elements. mask: broadcast
+    to the sizes of x."""
+    mask = over(x, mask)
     count = nonzero_count(mask)
-    if count <= values.size:
-        x[mask] = values[:count]
-    return count
+    if count > values.size:
+        return count
+    x[mask] = values[:count]
+    return 0

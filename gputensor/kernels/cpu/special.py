@@ -8,6 +8,7 @@ Source   SciPy, and the recurrences of the orthogonal polynomials (Abramowitz an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ Step = Callable[[Any, int, Any, Any], Any]
 def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     """Return the loop `(*inputs, *params, out)` of `op` for these dtypes."""
     function = LOOPS[op]
+    if isinstance(function, str):
+        return computed(_scipy(function), inputs, common, out)
 
     def in_their_order(*given: Any) -> Any:
         """Call `function` and copy its result to the inputs' layout, because NumPy's `where`
@@ -45,20 +48,17 @@ def bind(op: str, inputs: Sequence[Input], common: dtype, out: dtype) -> Loop:
     return computed(in_their_order, inputs, common, out)
 
 
+@functools.cache
 def _scipy(name: str) -> Callable[..., Any]:
-    def of(*x: Any) -> Any:
-        from scipy import special
+    """Return a function of SciPy, which is imported when it is first needed."""
+    from scipy import special
 
-        return getattr(special, name)(*x)
-
-    return of
-
-
-_gammaln, _zeta, _psi, _airy = map(_scipy, ("gammaln", "zeta", "psi", "airy"))
+    found: Callable[..., Any] = getattr(special, name)
+    return found
 
 
 def _airy_ai(x: Any) -> Any:
-    return where(np.isfinite(x), _airy(x)[0], np.nan)
+    return where(np.isfinite(x), _scipy("airy")(x)[0], np.nan)
 
 
 # Poles and infinities are rare. Separate passes set their results; a pass is skipped if there are
@@ -67,29 +67,27 @@ def _airy_ai(x: Any) -> Any:
 
 def _digamma(x: Any) -> Any:
     if x.min() > 0:
-        return _psi(x)
-    at_pole = where(np.isfinite(x) & (x < 0) & (x == np.floor(x)), np.nan, _psi(x))
+        return _scipy("psi")(x)
+    at_pole = where(np.isfinite(x) & (x < 0) & (x == np.floor(x)), np.nan, _scipy("psi")(x))
     at_pole = where(x == -np.inf, np.nan, at_pole)
     return where(x == 0, np.copysign(np.inf, -x), at_pole)
 
 
 def _lgamma(x: Any) -> Any:
-    made = _gammaln(x)
+    made = _scipy("gammaln")(x)
     return made if np.isfinite(x).all() else where(np.isinf(x), np.inf, made)
 
 
 def _igammac(a: Any, x: Any) -> Any:
     """Return 1 - igamma where this difference is accurate, and SciPy's gammaincc elsewhere. In the
     first case gammaincc would sum a series, which takes a microsecond per element."""
-    from scipy import special
-
     a, x = np.broadcast_arrays(a, x)
     exact_from = 1e-6 if x.dtype == np.float32 else 0.5
-    left = special.gammainc(a.astype(np.float64), x.astype(np.float64))
+    left = _scipy("gammainc")(a.astype(np.float64), x.astype(np.float64))
     made = np.subtract(1, left, left).astype(x.dtype, copy=False)
     rest = ~(made >= exact_from)
     if rest.any():
-        made[rest] = special.gammaincc(a[rest], x[rest])
+        made[rest] = _scipy("gammaincc")(a[rest], x[rest])
     return made
 
 
@@ -100,17 +98,16 @@ def _logit(x: Any, eps: Any) -> Any:
 
 
 def _polygamma(x: Any, n: Any) -> Any:
-    from scipy import special
-
+    zeta = _scipy("zeta")
     if n == 0:
         return _digamma(x)
     if n == 1 and x.min() > 0:
-        return _zeta(2.0, x)
+        return zeta(2.0, x)
     if n == 1:
-        with_reflection = np.pi**2 / np.sin(np.pi * (x - np.trunc(x))) ** 2 - _zeta(2.0, 1 - x)
-        return where((x < 0) & (x != np.floor(x)), with_reflection, _zeta(2.0, x))
+        with_reflection = np.pi**2 / np.sin(np.pi * (x - np.trunc(x))) ** 2 - zeta(2.0, 1 - x)
+        return where((x < 0) & (x != np.floor(x)), with_reflection, zeta(2.0, x))
     sign = -1.0 if n % 2 == 0 else 1.0
-    return sign * special.gamma(np.float64(n) + 1).astype(x.dtype) * _zeta_of(n + 1, x)
+    return sign * _scipy("gamma")(np.float64(n) + 1).astype(x.dtype) * _zeta_of(n + 1, x)
 
 
 def _zeta_of(x: Any, q: Any) -> Any:
@@ -119,10 +116,10 @@ def _zeta_of(x: Any, q: Any) -> Any:
     """
     x, q = np.broadcast_arrays(x, q)
     if q.min() > 0:
-        return _zeta(x, q).astype(x.dtype, copy=False)
+        return _scipy("zeta")(x, q).astype(x.dtype, copy=False)
     is_left = (q < 0) & (q != np.floor(q)) & (x > 1) & (x == np.floor(x)) & (q > -(2.0**20))
     whole = where(is_left, np.ceil(-q), 0)
-    made = np.asarray(_zeta(x, where(is_left, q + whole, q)))
+    made = np.asarray(_scipy("zeta")(x, where(is_left, q + whole, q)))
     for k in range(int(np.max(whole, initial=0))):
         made = made + where(k < whole, (q + k) ** -x, 0)
     made = where((x > 1) & (q <= 0) & (q == np.floor(q)), np.inf, made)
@@ -137,8 +134,7 @@ def _spherical_j0(x: Any) -> Any:
 def _erfinv(x: Any) -> Any:
     """Return erfinv. Elements outside of [-1, 1] are set here, because SciPy's function would throw
     and catch an exception for each of them."""
-    from scipy.special import erfinv
-
+    erfinv = _scipy("erfinv")
     if np.abs(x).max() < 1:
         return erfinv(x)
     made = erfinv(where(np.abs(x) < 1, x, x.dtype.type(0)))
@@ -210,29 +206,30 @@ _CHEBYSHEV: dict[str, Callable[[Any], Any]] = {
     "t": lambda x: x, "u": lambda x: 2 * x, "v": lambda x: 2 * x - 1, "w": lambda x: 2 * x + 1,
 }  # fmt: skip
 
-LOOPS: dict[str, Callable[..., Any]] = {
+# A text is the name of one of SciPy's ufuncs.
+LOOPS: dict[str, Callable[..., Any] | str] = {
     "airy_ai": _airy_ai,
-    "bessel_j0": _scipy("j0"),
-    "bessel_j1": _scipy("j1"),
-    "bessel_y0": _scipy("y0"),
-    "bessel_y1": _scipy("y1"),
+    "bessel_j0": "j0",
+    "bessel_j1": "j1",
+    "bessel_y0": "y0",
+    "bessel_y1": "y1",
     "chebyshev_polynomial_t": _chebyshev(_CHEBYSHEV["t"]),
     "chebyshev_polynomial_u": _chebyshev(_CHEBYSHEV["u"]),
     "chebyshev_polynomial_v": _chebyshev(_CHEBYSHEV["v"]),
     "chebyshev_polynomial_w": _chebyshev(_CHEBYSHEV["w"]),
     "digamma": _digamma,
     "entr": _entr,
-    "erfcx": _scipy("erfcx"),
+    "erfcx": "erfcx",
     "erfinv": _erfinv,
     "hermite_polynomial_h": _polynomial(
         lambda x: 2 * x, lambda x, k, p, q: 2 * (x * p - np.float32(k) * q)
     ),
     "hermite_polynomial_he": _polynomial(lambda x: x, lambda x, k, p, q: x * p - np.float32(k) * q),
-    "i0": _scipy("i0"),
-    "i0e": _scipy("i0e"),
-    "i1": _scipy("i1"),
-    "i1e": _scipy("i1e"),
-    "igamma": _scipy("gammainc"),
+    "i0": "i0",
+    "i0e": "i0e",
+    "i1": "i1",
+    "i1e": "i1e",
+    "igamma": "gammainc",
     "igammac": _igammac,
     "laguerre_polynomial_l": _polynomial(
         lambda x: 1 - x, lambda x, k, p, q: ((2 * k + 1 - x) * p - k * q) / (k + 1)
@@ -242,14 +239,14 @@ LOOPS: dict[str, Callable[..., Any]] = {
     ),
     "lgamma": _lgamma,
     "logit": _logit,
-    "log_ndtr": _scipy("log_ndtr"),
-    "modified_bessel_k0": _scipy("k0"),
-    "modified_bessel_k1": _scipy("k1"),
-    "ndtr": _scipy("ndtr"),
-    "ndtri": _scipy("ndtri"),
+    "log_ndtr": "log_ndtr",
+    "modified_bessel_k0": "k0",
+    "modified_bessel_k1": "k1",
+    "ndtr": "ndtr",
+    "ndtri": "ndtri",
     "polygamma": _polygamma,
-    "scaled_modified_bessel_k0": _scipy("k0e"),
-    "scaled_modified_bessel_k1": _scipy("k1e"),
+    "scaled_modified_bessel_k0": "k0e",
+    "scaled_modified_bessel_k1": "k1e",
     "shifted_chebyshev_polynomial_t": _chebyshev(_CHEBYSHEV["t"], True),
     "shifted_chebyshev_polynomial_u": _chebyshev(_CHEBYSHEV["u"], True),
     "shifted_chebyshev_polynomial_v": _chebyshev(_CHEBYSHEV["v"], True),

@@ -259,21 +259,21 @@ struct shifted_chebyshev_polynomial_t : takes<2, 0> {
 struct shifted_chebyshev_polynomial_u : takes<2, 0> {
   template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
   static APART f64 of_f64(f64 a, f64 b) {
-    return chebyshev(2 * a - 1, b, 4 * a - 2);
+    return chebyshev(2 * a - 1, b, 2 * (2 * a - 1));
   }
 };
 
 struct shifted_chebyshev_polynomial_v : takes<2, 0> {
   template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
   static APART f64 of_f64(f64 a, f64 b) {
-    return chebyshev(2 * a - 1, b, 4 * a - 3);
+    return chebyshev(2 * a - 1, b, 2 * (2 * a - 1) - 1);
   }
 };
 
 struct shifted_chebyshev_polynomial_w : takes<2, 0> {
   template <class T> static DEVICE T of(T a, T b) { return (T)of_f64((f64)a, (f64)b); }
   static APART f64 of_f64(f64 a, f64 b) {
-    return chebyshev(2 * a - 1, b, 4 * a - 1);
+    return chebyshev(2 * a - 1, b, 2 * (2 * a - 1) + 1);
   }
 };
 

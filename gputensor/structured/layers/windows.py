@@ -8,12 +8,13 @@ at a time as fit into the cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy
 
+from ..._generated import operators
 from ...core import errors, memory_format as formats
 from ...core.device import CPU
 from ...core.dtype import dtype
@@ -22,7 +23,6 @@ from ...dispatch.operator import Table
 from ...kernels.cpu import quiet
 from ...runtime import cpu
 from ...runtime.libraries import HOST
-from ...tensor.base import suggested_format
 from ...tensor.make import allocate
 from ...tensor.tensor import Tensor
 from .. import arguments, library
@@ -151,6 +151,12 @@ class Call(NamedTuple):
     args: tuple[Any, ...]
 
 
+def call_of(kernels: Mapping[str, Any], op: str, *args: Any) -> Call:
+    """Return the call of an operator whose kernel has the operator's name. kernels: the names of
+    the kernel's module."""
+    return Call(getattr(operators, op).table, kernels[op], args)
+
+
 def made_of(
     op: str, x: Tensor, like: Tensor | None, out: Sizes, results: tuple[dtype, ...], work: Work,
     shares_rows: bool = False, reads: int | None = None, loop: Loop | None = None,
@@ -169,7 +175,9 @@ def made_of(
     types = [of.np for of in results]
     compute = partial(_computed, out, types, is_last, work, shares_rows, reads)
     tensors = None
-    if loop is not None and x._device is CPU and x._geometry.numel:
+    if x._device is not CPU or not x._geometry.numel:
+        loop = None
+    if loop is not None:
         tensors = tuple([allocate(of, CPU) for of in wanted])
         if not loop(x._get_array(), *[made._get_array() for made in tensors]):
             tensors = loop = None
@@ -216,7 +224,7 @@ def _laid_out(
     in memory."""
     count, form = len(out), formats.contiguous_format
     if like is not None and (count, like.ndim) != (2, 3):
-        form = suggested_format(like)
+        form = like.suggested_format
     sizes = (*x.sizes[:-count], *out)
     strides = formats.strides_for(op, sizes, form)
     is_last = form is not formats.contiguous_format and len(sizes) == count + 2

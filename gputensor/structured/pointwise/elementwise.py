@@ -15,7 +15,7 @@ from typing import Any
 
 from ..._generated.loops import LOOPS
 from ...core import errors, number_range
-from ...core.arguments import number_in
+from ...core.arguments import are_equal, number_in
 from ...core.device import CPU
 from ...core.dtype import dtype
 from ...core.dtype_rules import RULES
@@ -181,7 +181,7 @@ def _beside(
     given = params
     if entry.has_numbers:
         given = (*params, *[x for x in inputs if type(x) in pointwise.NUMBERS])
-    if len(last) == len(given) and all(map(is_, last, given)):
+    if len(last) == len(given) and (all(map(is_, last, given)) or are_equal(last, given)):
         return beside
     beside = prepared(entry, params)
     for name, x in zip(entry.plan.config.arg_names, inputs):

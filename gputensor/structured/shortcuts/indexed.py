@@ -14,6 +14,7 @@ from numpy import empty
 
 from ..._generated import short_forms as forms
 from ...core.arguments import are_equal
+from ...core.dtype import int64
 from ...dispatch import shortcuts
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import LONG, ShortCut
@@ -37,11 +38,12 @@ def learn_read(
     made: the result.
     """
     shape = made._geometry
-    is_direct = at.target is args[0] and any([x is at.indices[0] for x in args])
+    is_direct = _is_direct(at, args[0]) and any([x is at.indices[0] for x in args])
     if not (is_direct and shape.nbytes and shape.in_numpy) or not comes_again(table, kernel, args):
         return
     (place,), params = _places(args)
     loop, walk = stub.cpu("gather").gather, (at.led, at.begin, at.wraps)
+    of = at.target._geometry.sizes
     sizes, element = shape.sizes, shape.dtype.np
     recorded: Around = shortcuts.recording(table) or (only_plain, None)
     begin, finish = recorded
@@ -59,8 +61,8 @@ def learn_read(
             if self._autograd is not None or index._autograd is not None:
                 if now is not BELOW and (node := begin(self, *rest)) is LONG:
                     return None
-            array = empty(sizes, element)
-            if run(loop, array, self._get_array(), (index._get_array(),), *walk):
+            array, x = empty(sizes, element), self._get_array()
+            if run(loop, array, x.reshape(of), (index._get_array(),), *walk):
                 return None
             tensor = from_array(array, shape)
             return tensor if node is None else finish(tensor, node)
@@ -72,16 +74,21 @@ def learn_read(
 
 def learn_write(
     table: Table, kernel: Callable[..., Any], args: tuple[Any, ...], loop: str, at: Places,
-    value: Tensor,
+    value: Tensor, start: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Store the short cut of a call that writes to elements by indices.
+    """Store the short cut of a call that writes to elements by indices, if it needs no conversion.
 
     args: all arguments, self first. value: the last tensor in args, or the number in args as a
-    tensor.
+    tensor. start: a number that is written to the elements first.
     """
     places, params = _places(args)
-    into, walk = getattr(stub.cpu("scatter"), loop), (at.led, at.begin, at.wraps)
+    loops, walk = stub.cpu("scatter"), (at.led, at.begin, at.wraps)
+    into, first = getattr(loops, loop), loops.scatter
     number = value._get_array() if len(places) == 1 else None
+    before = None if start is None else start._get_array()
+    of, indices = at.target._geometry.sizes, at.indices[0]._geometry.sizes
+    if not _is_direct(at, args[0]) or args[1 + places[0]]._geometry.dtype is not int64:
+        return
 
     def make(otherwise: ShortCut) -> ShortCut:
         def short(self: Any, *rest: Any) -> Any:
@@ -96,9 +103,11 @@ def learn_write(
             others = [rest[n] for n in places]
             if not all([is_beside(storage, x, other) for other in others]):
                 return None
-            index = others[0]._get_array()
+            x, index = x.reshape(of), (others[0]._get_array().reshape(indices),)
             written = others[1]._get_array() if number is None else number
-            if run(into, x, written, (index,), *walk):
+            if before is not None and run(first, x, before, index, *walk):
+                return None
+            if run(into, x, written, index, *walk):
                 return None
             storage.version += 1
             return self
@@ -146,12 +155,10 @@ def learn_put(
 def learn_masked(
     table: Table, kernel: Callable[..., Any], args: tuple[Tensor, Tensor, Tensor]
 ) -> None:
-    """Store the short cut of `masked_scatter_`, once the call is repeated. args: self, a mask of
-    self's sizes, and the source."""
+    """Store the short cut of `masked_scatter_`, once the call is repeated. args: self, the mask and
+    the source."""
     shapes = tuple([x._geometry for x in args])
-    if shapes[0].sizes != shapes[1].sizes or not shapes[0].numel:
-        return
-    if not comes_again(table, kernel, args):
+    if not shapes[0].numel or not comes_again(table, kernel, args):
         return
     put = stub.cpu("nonzero").put
 
@@ -163,13 +170,17 @@ def learn_masked(
         storage, x = self._get_storage(), self._get_array()
         if not is_beside(storage, x, mask) or not is_beside(storage, x, source):
             return None
-        values = source._get_array().reshape(-1)
-        if run(put, x, mask._get_array(), values) > values.size:
+        if put(x, mask._get_array(), source._get_array().reshape(-1)):
             return None  # Nothing was written; the kernel will report the error.
         storage.version += 1
         return self
 
     shortcuts.learn(table, kernel, shapes, short)
+
+
+def _is_direct(at: Places, x: Tensor) -> bool:
+    """Return True if the places are in x itself, or in a view of all its elements in order."""
+    return at.target is x or at.order is None and x._geometry.is_contiguous
 
 
 def _places(args: tuple[Any, ...]) -> tuple[list[int], list[tuple[int, Any]]]:

@@ -18,6 +18,7 @@ from numpy.linalg import LinAlgError
 
 from ...core.arguments import are_equal
 from ...core.device import CPU
+from ...core.geometry import Geometry
 from ...dispatch.operator import Table
 from ...dispatch.shortcuts import LONG, ShortCut, in_block
 from ...dispatch.tls import BELOW, FUSING, PLAIN, state
@@ -50,20 +51,8 @@ def learn(
     params, is_one = args[count:], type(made) is not tuple
     wanted = [x._geometry for x in results]
     begin, finish = around(table, params)
-    layouts = [(x, x.sizes, x.stride_bytes, x.dtype.np) for x in wanted]
-
-    def taken(arrays: Any) -> list[Tensor] | None:
-        """Return tensors over new arrays, or None if one of the arrays must be copied."""
-        tensors = []
-        for array, (geometry, sizes, strides, element) in zip(arrays, layouts):
-            if (
-                type(array) is not ndarray or array.shape != sizes
-                or array.strides != strides or array.dtype is not element
-            ):  # fmt: skip
-                return None
-            tensors.append(from_array(array, geometry))
-        return tensors
-
+    takes = [_taking(x) for x in wanted]
+    take = takes[0]
     is_new = is_new and all([x.numel for x in wanted])
 
     def make(otherwise: ShortCut) -> ShortCut:
@@ -88,12 +77,33 @@ def learn(
                 return None
             if found is None:
                 return None
-            found = (found,) if is_one else found
-            tensors = (taken(found) if is_new else None) or adopted(found, wanted, arrays)
-            result = tensors[0] if is_one else tuple(tensors)
+            if is_one:
+                result: Any = take(found) if is_new else None
+                if result is None:
+                    (result,) = adopted((found,), wanted, arrays)
+            else:
+                tensors = [t(array) for t, array in zip(takes, found)] if is_new else ()
+                is_taken = tensors and all([x is not None for x in tensors])
+                result = tuple(tensors) if is_taken else adopted(found, wanted, arrays)
             return result if node is None else finish(result, node)
 
         return short
 
     shapes = [x._geometry for x in args[:count]]
     store(table, kernel, shapes[0] if count == 1 else tuple(shapes), make)
+
+
+def _taking(geometry: Geometry) -> Callable[[Any], Tensor | None]:
+    """Return a function that returns a tensor over a new array, or None if the array must be copied
+    to have this layout."""
+    sizes, strides, element = geometry.sizes, geometry.stride_bytes, geometry.dtype.np
+
+    def take(array: Any) -> Tensor | None:
+        if (
+            type(array) is not ndarray or array.shape != sizes
+            or array.strides != strides or array.dtype is not element
+        ):  # fmt: skip
+            return None
+        return from_array(array, geometry)
+
+    return take

@@ -40,6 +40,7 @@ namespace CAPABILITY {
   X(scatter) \
   X(search) \
   X(softmax) \
+  X(special) \
   X(ternary) \
   X(triangle) \
   X(unary) \

@@ -58,13 +58,19 @@ template <class T> static void count_blocks(void* context, i64 first, i64 last) 
   }
 }
 
-// Arrays: x, counts.
-template <class T> static i64 count_marks(const Call& call) {
-  Masking m = {call.array[0].data, call.array[0].size, (i64*)call.array[1].data};
+// Write the number of marks before each block to counts. Returns their total.
+template <class T> static i64 count_all(const Call& call, Masking& m) {
   const i64 blocks = (m.n + PER_BLOCK - 1) / PER_BLOCK;
   m.counts[0] = 0;
   call.share(count_blocks<T>, &m, blocks, 4);
   for (i64 b = 0; b < blocks; ++b) m.counts[b + 1] += m.counts[b];
+  return m.counts[blocks];
+}
+
+// Arrays: x, counts.
+template <class T> static i64 count_marks(const Call& call) {
+  Masking m = {call.array[0].data, call.array[0].size, (i64*)call.array[1].data};
+  count_all<T>(call, m);
   return 0;
 }
 
@@ -189,10 +195,13 @@ template <class W> static void put_blocks(void* context, i64 first, i64 last) {
   }
 }
 
-// Arrays: x, which is written to; mask; the values, dense; counts.
+// Arrays: x, which is written to; mask; the values; counts, which is written to. All are dense.
+// Returns the number of marks if there are fewer values. Then nothing is written to x.
 template <class W> static i64 put_words(const Call& call) {
   Masking m = {call.array[1].data, call.array[1].size, (i64*)call.array[3].data,
                call.array[0].data, call.array[2].data};
+  const i64 count = count_all<b8>(call, m);
+  if (count > call.array[2].size) return count;
   call.share(put_blocks<W>, &m, (m.n + PER_BLOCK - 1) / PER_BLOCK, 4);
   return 0;
 }
