@@ -54,7 +54,7 @@ def kernels(model: Model, family: str) -> str:
 # Functions of makers/rows.py, which register an operator.
 ROWS = {
     "impl", "bind", "forwards", "out_of", "selects", "counts", "tracks", "replays",
-    "refuses_out", "refuses_resize", "passes", "casts",
+    "copied", "refuses_out", "refuses_resize", "passes", "casts",
 }  # fmt: skip
 
 
@@ -126,7 +126,8 @@ def _rules(op: Op, names: dict[str, str]) -> list[str]:
 
 def _autograd(op: Op, names: dict[str, str]) -> str:
     if op.derivatives:
-        return names[op.name]
+        name = names[op.name]
+        return f"copied({name.removesuffix('_copy')})" if name.endswith("_copy") else name
     if op.kind == "out":
         return "refuses_out"
     return "refuses_resize" if op.kind == "inplace" and "reads_storage" in op.tags else "passes"

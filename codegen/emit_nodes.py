@@ -29,7 +29,8 @@ _NUMERIC = ("Scalar", "float", "int", "SymInt")
 
 def node_names(model: Model) -> dict[str, str]:
     """Return operator -> the name of its node class. An in-place form uses the class of its
-    functional form.
+    functional form, and the copy of a view a class with the suffix `_copy`, which is made when it
+    is registered.
 
     The numbers in the names are those of PyTorch's derivatives.yaml. If we lack some of PyTorch's
     overloads, the field `node` gives the name.
@@ -40,7 +41,7 @@ def node_names(model: Model) -> dict[str, str]:
         if not op.derivatives:
             continue
         if op.source is not None and not has_own_formula(op):
-            names[op.name] = names[op.source.name]
+            names[op.name] = names[op.source.name] + ("" if op.kind == "inplace" else "_copy")
             continue
         camel = "".join(part.title() for part in op.base.strip("_").split("_"))
         camel = camel.removesuffix("Forward")
@@ -79,7 +80,8 @@ def nodes(model: Model, family: str) -> Nodes:
                 keep = keep if keep != kept else []
             opened = f"class {name}({base}):  # {op.name}"
             opened = opened if len(opened) <= WIDTH else f"class {name}({base}):"
-            found.classes.append([opened, *indent([*head, *keep, *body])])
+            renamed = [f"class {other}({name}): pass" for other in op.number_nodes.values()]
+            found.classes.append([opened, *indent([*head, *keep, *body]), *renamed])
             found.formulas |= names_of_formulas(op)
     return found
 
@@ -350,13 +352,15 @@ def _keeps(model: Model, op: Op) -> list[str]:
 
 def _keep(op: Op, name: str, is_inplace: bool) -> list[str]:
     """Return a method that takes the call's arguments and saves the tensors that the needed
-    formulas read."""
+    formulas read. If an argument is a number, the node gets the class of `number_nodes`."""
     formulas = _formulas(op)
+    lines = []
+    for argument, node in op.number_nodes.items():
+        lines.append(f"if type({parameter(argument)}) in _PLAIN: node.__class__ = {node}")
     needed: dict[str, list[int]] = {}
     for number, formula in enumerate(formulas.values()):
         for operand in formula.tensors:
             needed.setdefault(operand, []).append(number)
-    lines: list[str] = []
     test = ""
     for operand, numbers in needed.items():
         save = "_save_copy" if is_inplace and operand == "self" else "_save"

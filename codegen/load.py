@@ -18,9 +18,9 @@ from .model import Model, Op
 
 FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
-    "factory", "loop", "dtypes", "derivatives", "node", "replay", "activation", "autocast",
-    "numbers", "python", "reads", "short", "shortcut", "signature", "doc", "python_module",
-    "scalars", "aliases", "batch",
+    "factory", "loop", "dtypes", "derivatives", "node", "number_nodes", "replay",
+    "activation", "autocast", "numbers", "python", "reads", "short", "shortcut", "signature",
+    "doc", "python_module", "scalars", "aliases", "batch",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property", "inplace")
 
@@ -259,6 +259,7 @@ class _Entry:
             if "python_module" in self.nodes
             else "",
             node=self.word("node") if "node" in self.nodes else "",
+            number_nodes=self.number_nodes(schema),
             scalars=tuple(map(self.parsed, self.nodes["scalars"].value))
             if "scalars" in self.nodes
             else (),
@@ -267,7 +268,7 @@ class _Entry:
             activation=self.word("activation") if "activation" in self.nodes else "",
             batch=self.text("batch") if "batch" in self.nodes else "",
         )
-        for field in ("node", "replay", "activation"):
+        for field in ("node", "number_nodes", "replay", "activation"):
             if field in self.nodes and not op.derivatives:
                 raise self.error(f"'{field}' is of a derivative", self.nodes[field])
         if op.replay and len(op.arguments) > 1:
@@ -406,6 +407,19 @@ class _Entry:
         tensors = tuple(a.name for a in schema.arguments if a.type.has_tensor and not a.is_write)
         for name in found:
             self.known(name, tensors, "numbers")
+        return found
+
+    def number_nodes(self, schema: Any) -> dict[str, str]:
+        """Return operand -> the name of the node class if this operand is a number."""
+        node = self.nodes.get("number_nodes")
+        if node is None:
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            raise self.error("'number_nodes' must map operands to node classes", node)
+        found = {name: self.scalar(value, "number_nodes") for name, value in self.pairs(node)}
+        operands = tuple(a.name for a in schema.arguments if a.type.has_tensor)
+        for name in found:
+            self.known(name, operands, "number_nodes")
         return found
 
     def python(self, schema: Any) -> dict[str, str]:

@@ -87,6 +87,8 @@ class Op:
     short: the key of its short cuts and, after a semicolon, the arguments that they take besides
     the tensors. shortcut: a condition under which the method returns self without a dispatch.
     node: the name of its node class, if PyTorch's name does not follow from the numbering rule.
+    number_nodes: operand -> the name of the node class if this operand is a number, such as
+    {"exponent": "PowBackward0"}.
     replay: for a view that interprets its elements in another way, so that as_strided cannot make
     it again. activation: an operand that is often the result of an activation function; if it is
     large, it is recomputed. batch: its batch rule in func/rules/, if it is not its family's rule.
@@ -118,6 +120,7 @@ class Op:
     device_guard: bool = True
     python_module: str = ""
     node: str = ""
+    number_nodes: dict[str, str] = field(default_factory=dict)
     replay: bool = False
     activation: str = ""
     batch: str = ""

@@ -32,11 +32,16 @@ def arguments(op: Op, args: tuple[Any, ...]) -> dict[str, Any] | None:
     return dict(zip([a.name for a in declared], found))
 
 
-def test_inplace_functions_are_the_methods() -> None:
+def is_twin(one: Any, other: Any) -> bool:
+    """True for two functions with the same code, which handlers can distinguish."""
+    return one is not other and one.__code__.co_code == other.__code__.co_code
+
+
+def test_inplace_functions_have_the_code_of_the_methods() -> None:
     both = [op for op in MODEL.ops if op.kind == "inplace" and set(op.variants) > {"method"}]
     assert len(both) > 50
     for op in both:
-        assert getattr(gt, op.base) is getattr(gt.Tensor, op.base), op.base
+        assert is_twin(getattr(gt, op.base), getattr(gt.Tensor, op.base)), op.base
     x = gt.zeros(2)
     assert gt.exp_(x) is x and gt.clamp_(x, max=0.5).tolist() == [0.5, 0.5] and x._version == 2
     with pytest.raises(TypeError, match="relu_: 'self' must be a Tensor"):
@@ -73,12 +78,13 @@ def test_what_it_stands_for_gives_the_same(op: Op) -> None:
 
 
 @pytest.mark.parametrize("variant", ["function", "method"])
-def test_a_second_name_is_the_same_object(variant: str) -> None:
+def test_a_second_name_is_a_function_with_the_same_code(variant: str) -> None:
     names = MODEL.aliases(variant, "")
     assert names["greater" if variant == "function" else "greater_"].rstrip("_") == "gt"
     place = gt if variant == "function" else gt.Tensor
     for name, of in names.items():
-        assert getattr(place, name) is getattr(place, of)
+        assert is_twin(getattr(place, name), getattr(place, of))
+        assert getattr(place, name).__name__ == name
 
 
 def test_a_number_may_come_first() -> None:

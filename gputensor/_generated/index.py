@@ -75,46 +75,46 @@ expm1_ fix fix_ floor floor_ frac frac_ isfinite isinf isnan isneginf isposinf i
 log10_ log1p log1p_ log2 log2_ log_ logical_not logical_not_ neg neg_ negative negative_ positive
 rad2deg rad2deg_ reciprocal reciprocal_ relu relu_ round round_ rsqrt rsqrt_ sgn sgn_ sigmoid
 sigmoid_ sign sign_ signbit sin sin_ sinc sinc_ sinh sinh_ sqrt sqrt_ square square_ tan tan_ tanh
-tanh_ trunc trunc_ binary: __add__ __and__ __floordiv__ __iadd__ __iand__ __ifloordiv__ __ilshift__
-__imod__ __imul__ __ior__ __ipow__ __irshift__ __isub__ __itruediv__ __ixor__ __lshift__ __mod__
-__mul__ __or__ __pow__ __radd__ __rand__ __rfloordiv__ __rlshift__ __rmod__ __rmul__ __ror__
-__rpow__ __rrshift__ __rshift__ __rsub__ __rtruediv__ __rxor__ __sub__ __truediv__ __xor__ add add_
-arctan2 arctan2_ atan2 atan2_ bitwise_and bitwise_and_ bitwise_left_shift bitwise_left_shift_
-bitwise_or bitwise_or_ bitwise_right_shift bitwise_right_shift_ bitwise_xor bitwise_xor_ copysign
-copysign_ div div_ divide divide_ float_power float_power_ floor_divide floor_divide_ fmax fmin fmod
-fmod_ gcd gcd_ heaviside heaviside_ hypot hypot_ lcm lcm_ ldexp ldexp_ logaddexp logaddexp2 maximum
-minimum mul mul_ multiply multiply_ nextafter nextafter_ pow pow_ remainder remainder_ sub sub_
-subtract subtract_ true_divide true_divide_ batched: addbmm addbmm_ baddbmm baddbmm_ bmm ternary:
-addcdiv addcdiv_ addcmul addcmul_ clamp clamp_ clamp_max clamp_max_ clamp_min clamp_min_ clip clip_
-lerp lerp_ nan_to_num nan_to_num_ matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products:
-addmv addmv_ addr addr_ dot ger inner kron mv outer vdot view: adjoint alias broadcast_to detach
-expand expand_as flatten mH mT moveaxis movedim permute ravel reshape reshape_as squeeze squeeze_
-sum_to_size swapaxes swapaxes_ swapdims swapdims_ t t_ transpose transpose_ unflatten unsqueeze
-unsqueeze_ view view_as reduce: all amax amin any count_nonzero logsumexp mean nansum prod sum
-comparison: __eq__ __ge__ __gt__ __le__ __lt__ __ne__ allclose eq eq_ equal ge ge_ greater greater_
-greater_equal greater_equal_ gt gt_ isclose le le_ less less_ less_equal less_equal_ logical_and
-logical_and_ logical_or logical_or_ logical_xor logical_xor_ lt lt_ ne ne_ not_equal not_equal_
-argreduce: aminmax argmax argmin max min sort: argsort msort sort topk nonzero: argwhere nonzero
-nonzero_numpy nonzero_static slicing: as_strided as_strided_ as_strided_scatter chunk diagonal
-diagonal_scatter dsplit hsplit narrow narrow_copy select slice split split_with_sizes tensor_split
-unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit random: bernoulli bernoulli_
-cauchy_ exponential_ geometric_ log_normal_ multinomial normal_ random_ uniform_ histogram: bincount
-histc histogram activation: celu_ hardshrink prelu selu_ threshold_ factor: cholesky det geqrf
-logdet orgqr ormqr qr slogdet solve: cholesky_inverse cholesky_solve inverse lu_solve
-triangular_solve copy: clone contiguous copy_ resolve_conj resolve_neg complex_view: conj imag
-is_conj is_neg real moments: corrcoef cov nanmean std var linalg: cross matrix_exp matrix_power
-scan: cummax cummin cumprod cumprod_ cumsum cumsum_ logcumsumexp triangle: diag diag_embed diagflat
-tril tril_ triu triu_ calculus: diff trace special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma
-igamma_ igammac igammac_ lgamma lgamma_ logit logit_ mvlgamma mvlgamma_ polygamma polygamma_ xlogy
-xlogy_ distance: dist renorm renorm_ fill: fill_ fill_diagonal_ zero_ rearrange: flip fliplr flipud
-roll rot90 bits: frexp hash_tensor gather: gather index index_select take take_along_dim scatter:
-index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_ index_reduce
-index_reduce_ put put_ scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_
-select_scatter slice_scatter window: istft conversion: item to type_as order: kthvalue median mode
-nanmedian nanquantile quantile softmax: log_softmax softmax masked: masked_fill masked_fill_
-masked_scatter masked_scatter_ masked_select factory: new_empty new_empty_strided new_full new_ones
-new_zeros spectrum: pinverse svd repeat: repeat repeat_interleave tile resize: resize_ resize_as_
-set_ where: where
+tanh_ trunc trunc_ binary: __add__ __and__ __div__ __floordiv__ __iadd__ __iand__ __idiv__
+__ifloordiv__ __ilshift__ __imod__ __imul__ __ior__ __ipow__ __irshift__ __isub__ __itruediv__
+__ixor__ __lshift__ __mod__ __mul__ __or__ __pow__ __radd__ __rand__ __rdiv__ __rfloordiv__
+__rlshift__ __rmod__ __rmul__ __ror__ __rpow__ __rrshift__ __rshift__ __rsub__ __rtruediv__ __rxor__
+__sub__ __truediv__ __xor__ add add_ arctan2 arctan2_ atan2 atan2_ bitwise_and bitwise_and_
+bitwise_left_shift bitwise_left_shift_ bitwise_or bitwise_or_ bitwise_right_shift
+bitwise_right_shift_ bitwise_xor bitwise_xor_ copysign copysign_ div div_ divide divide_ float_power
+float_power_ floor_divide floor_divide_ fmax fmin fmod fmod_ gcd gcd_ heaviside heaviside_ hypot
+hypot_ lcm lcm_ ldexp ldexp_ logaddexp logaddexp2 maximum minimum mul mul_ multiply multiply_
+nextafter nextafter_ pow pow_ remainder remainder_ sub sub_ subtract subtract_ true_divide
+true_divide_ batched: addbmm addbmm_ baddbmm baddbmm_ bmm ternary: addcdiv addcdiv_ addcmul addcmul_
+clamp clamp_ clamp_max clamp_max_ clamp_min clamp_min_ clip clip_ lerp lerp_ nan_to_num nan_to_num_
+matmul: __matmul__ __rmatmul__ addmm addmm_ matmul mm products: addmv addmv_ addr addr_ dot ger
+inner kron mv outer vdot view: adjoint alias broadcast_to detach expand expand_as flatten mH mT
+moveaxis movedim permute ravel reshape reshape_as squeeze squeeze_ sum_to_size swapaxes swapaxes_
+swapdims swapdims_ t t_ transpose transpose_ unflatten unsqueeze unsqueeze_ view view_as reduce: all
+amax amin any count_nonzero logsumexp mean nansum prod sum comparison: __eq__ __ge__ __gt__ __le__
+__lt__ __ne__ allclose eq eq_ equal ge ge_ greater greater_ greater_equal greater_equal_ gt gt_
+isclose le le_ less less_ less_equal less_equal_ logical_and logical_and_ logical_or logical_or_
+logical_xor logical_xor_ lt lt_ ne ne_ not_equal not_equal_ argreduce: aminmax argmax argmin max min
+sort: argsort msort sort topk nonzero: argwhere nonzero nonzero_numpy nonzero_static slicing:
+as_strided as_strided_ as_strided_scatter chunk diagonal diagonal_scatter dsplit hsplit narrow
+narrow_copy select slice split split_with_sizes tensor_split unbind unfold unsafe_chunk unsafe_split
+unsafe_split_with_sizes vsplit random: bernoulli bernoulli_ cauchy_ exponential_ geometric_
+log_normal_ multinomial normal_ random_ uniform_ histogram: bincount histc histogram activation:
+celu_ hardshrink prelu selu_ threshold_ factor: cholesky det geqrf logdet orgqr ormqr qr slogdet
+solve: cholesky_inverse cholesky_solve inverse lu_solve triangular_solve copy: clone contiguous
+copy_ resolve_conj resolve_neg complex_view: conj imag is_conj is_neg real moments: corrcoef cov
+nanmean std var linalg: cross matrix_exp matrix_power scan: cummax cummin cumprod cumprod_ cumsum
+cumsum_ logcumsumexp triangle: diag diag_embed diagflat tril tril_ triu triu_ calculus: diff trace
+special: digamma digamma_ erfinv erfinv_ i0 i0_ igamma igamma_ igammac igammac_ lgamma lgamma_ logit
+logit_ mvlgamma mvlgamma_ polygamma polygamma_ xlogy xlogy_ distance: dist renorm renorm_ fill:
+fill_ fill_diagonal_ zero_ rearrange: flip fliplr flipud roll rot90 bits: frexp hash_tensor gather:
+gather index index_select take take_along_dim scatter: index_add index_add_ index_copy index_copy_
+index_fill index_fill_ index_put index_put_ index_reduce index_reduce_ put put_ scatter scatter_
+scatter_add scatter_add_ scatter_reduce scatter_reduce_ select_scatter slice_scatter window: istft
+conversion: item to type_as order: kthvalue median mode nanmedian nanquantile quantile softmax:
+log_softmax softmax masked: masked_fill masked_fill_ masked_scatter masked_scatter_ masked_select
+factory: new_empty new_empty_strided new_full new_ones new_zeros spectrum: pinverse svd repeat:
+repeat repeat_interleave tile resize: resize_ resize_as_ set_ where: where
 """)
 CALLS = _read("""
 view: _reshape_alias _unsafe_view alias atleast_1d atleast_1d_Sequence atleast_2d

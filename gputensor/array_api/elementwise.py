@@ -119,7 +119,6 @@ sqrt: One = _one("sqrt", "The square root.")
 square: One = _one("square", "x * x.")
 subtract: Two = _two("subtract", "x1 - x2.")
 tan: One = _one("tan", "The tangent.")
-tanh: One = _one("tanh", "The hyperbolic tangent.")
 trunc: One = _one("trunc", "Round towards zero.")
 
 
@@ -149,3 +148,13 @@ def sign(x: Tensor, /) -> Tensor:
     """Return -1, 0 or 1 for real numbers, and x / abs(x) for complex numbers."""
     # PyTorch's sign of NaN is 0; the standard's is NaN
     return gt.where(gt.isnan(x), x, gt.sgn(x)) if x.is_floating_point() else gt.sgn(x)
+
+
+def tanh(x: Tensor, /) -> Tensor:
+    """Return the hyperbolic tangent."""
+    found = gt.tanh(x)
+    if not x.is_complex():
+        return found
+    # at infinity C's zero has the sign of sin(2 imag(x)), the standard's has the sign of imag(x)
+    signed = gt.complex(gt.real(found), gt.copysign(gt.imag(found), gt.imag(x)))
+    return gt.where(gt.isinf(gt.real(x)), signed, found)

@@ -167,18 +167,39 @@ def _bases() -> dict[str, str]:
     return {name.partition(".")[0]: family for name, family in index.OPERATORS.items()}
 
 
+# Special methods whose functions have another name in PyTorch.
+_NAMED = {"__pow__": "pow", "__ipow__": "pow_", "__rtruediv__": "__rdiv__"}
+
+
 def _name(module: ModuleType) -> None:
-    """Set the names under which users and pickles find functions and methods."""
-    for name, value in vars(module).items():
-        if isinstance(value, FunctionType) and value.__name__ == name:
+    """Set the names under which users and pickles find functions and methods. A second name of a
+    function gets a function of its own, because handlers distinguish `x.true_divide` from `x.div`
+    and `~x` from `x.bitwise_not`."""
+    space = vars(module)
+    seen: set[FunctionType] = set()
+    for name, value in space.items():
+        if isinstance(value, FunctionType) and value.__globals__ is space:
+            if value in seen:
+                space[name] = value = _twin(value, name)
+            seen.add(value)
             if name.startswith(_METHOD):
-                value.__name__ = name.removeprefix(_METHOD)
-                value.__qualname__ = f"GeneratedMethods.{value.__name__}"
+                plain = name.removeprefix(_METHOD)
+                value.__name__ = _NAMED.get(plain, plain)
+                value.__qualname__ = f"GeneratedMethods.{plain}"
                 value.__module__ = f"{_GENERATED}.methods"
             elif not name.startswith(_CALL):
                 value.__module__ = f"{_GENERATED}.functions"
         elif isinstance(value, property) and value.fget is not None:
             value.fget.__name__ = name.removeprefix(_METHOD)
+
+
+def _twin(function: FunctionType, name: str) -> FunctionType:
+    """Return a copy of a generated function. Its frames have the name `name`, by which
+    as_torch/overrides finds the copy."""
+    code = function.__code__.replace(co_name=name, co_qualname=name)
+    made = FunctionType(code, function.__globals__, name, function.__defaults__)
+    made.__kwdefaults__, made.__doc__ = function.__kwdefaults__, function.__doc__
+    return made
 
 
 # --- placeholders for families that are not loaded ------------------------------------------------

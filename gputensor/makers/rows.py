@@ -69,6 +69,12 @@ def bind(operator: Operator, factory: Any, loop: str, *rules: Rule) -> None:
     _apply(rules, operator, site)
 
 
+def copied(kind: type[Node]) -> type[Node]:
+    """Return the node class of the copy of a view. It has the derivative of the view's class."""
+    space = {"__slots__": (), "__module__": kind.__module__}
+    return type(f"{kind.__name__}_copy", (kind,), space)
+
+
 def forwards(operator: Operator, of: Operator) -> None:
     """Let `operator` call the kernels of `of`, which has the same arguments. It is used for
     overloads and for operators with several names."""

@@ -197,6 +197,10 @@ class Tensor(
             raise errors.wrong_type("iter", "self", "have a dimension", self)
         return iter(calls.unbind_int(self, 0))
 
+    def __reversed__(self) -> Tensor:
+        """Return the tensor with its first dimension reversed."""
+        return calls.flip(self, [0]) if self._geometry.ndim else self
+
     def __bool__(self) -> bool:
         return bool(self._scalar("bool"))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 
 import gputensor as gt
+from gputensor import array_api
 
 from ..harness import tier
 
@@ -57,6 +59,18 @@ def test_expm1_of_complex_numbers_keeps_what_exp_has(device, dtype):
     ]
     x = gt.tensor([complex(*z) for z in given], dtype=dtype, device=device)
     same(gt.expm1(x), [complex(*z) for z in expected])
+
+
+@DEVICES
+@pytest.mark.parametrize("dtype", [gt.complex64, gt.complex128])
+def test_tanh_at_infinity_has_a_zero_with_the_sign_of_the_imaginary_part(device, dtype):
+    x = gt.tensor([complex(*z) for z in product((INF, -INF), (2.0, 1.0, -2.0, INF))], dtype=dtype)
+    expected = [complex(a, b) for a, b in product((1.0, -1.0), (0.0, 0.0, -0.0, 0.0))]
+    same(array_api.tanh(x.to(device)), expected)
+    # PyTorch's zero and C's have the sign of sin(2 imag)
+    same(gt.tanh(x.to(device)[:3]), [complex(1.0, -0.0), complex(1.0, 0.0), complex(1.0, 0.0)])
+    small = gt.tensor([0.25, -3.0], device=device)
+    assert array_api.tanh(small).tolist() == gt.tanh(small).tolist()
 
 
 @DEVICES

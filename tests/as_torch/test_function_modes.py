@@ -21,6 +21,7 @@ from gputensor.as_torch.overrides.modes import (
     OF_CORE, OF_OVERRIDES, BaseTorchFunctionMode, TorchFunctionMode,
 )  # fmt: skip
 from gputensor.dispatch import refusal
+from gputensor.tensor import base
 
 F = gt.nn.functional
 
@@ -28,8 +29,10 @@ F = gt.nn.functional
 @pytest.fixture(autouse=True)
 def _installed() -> Iterator[None]:
     refusal.overriding.append(as_torch._override)
+    base.overridable.append(as_torch._overridable)
     yield
     refusal.overriding.clear()
+    base.overridable.clear()
 
 
 class Record(TorchFunctionMode):
@@ -152,6 +155,58 @@ def test_a_mode_sees_an_operator_that_the_program_calls_by_name() -> None:
         add.Tensor(x, x)
         add(x, x)
     assert seen.functions() == [add.Tensor, add]
+
+
+def test_an_operator_is_seen_under_pytorchs_name() -> None:
+    x, i, T = gt.ones(2), gt.tensor([1, 2]), gt.Tensor
+    with Record() as seen:
+        _ = 2 / x, x**2, ~i, i.bitwise_not(), 1 & i, i & 1, +x
+        _ = x.true_divide(2), gt.true_divide(x, 2), 1 + x, reversed(x)
+    expected: list[Any] = [
+        T.__rtruediv__, T.__pow__, T.__invert__, T.bitwise_not, T.bitwise_and, T.__and__,
+        T.positive, T.true_divide, gt.true_divide, T.add, T.__reversed__,
+    ]  # fmt: skip
+    assert seen.functions() == expected
+    assert [f.__name__ for f in expected[:3]] == ["__rdiv__", "pow", "__invert__"]
+    assert T.true_divide is not T.div and T.__invert__ is not T.bitwise_not
+
+
+def test_the_types_that_a_mode_gets() -> None:
+    """Plain tensors are among them where PyTorch's function is written in Python, and in attributes
+    and methods without arguments."""
+
+    class Types(Record):
+        def __torch_function__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            found.append((func.__name__, types))
+            return super().__torch_function__(func, types, args, kwargs)
+
+    found: list[Any] = []
+    x, w, T = gt.ones(2, 2), gt.nn.Parameter(gt.ones(2, 2)), gt.Tensor
+    with Types():
+        _ = x + w, x // 2, w // x, F.softmax(x, 1), x.neg(), w.neg(), x.sum(), x.shape, len(w)
+    assert found == [
+        ("add", ()), ("__floordiv__", (T,)), ("__floordiv__", (T,)), ("softmax", (T,)),
+        ("neg", (T,)), ("neg", (gt.nn.Parameter,)), ("sum", ()), ("__get__", (T,)), ("__len__", ()),
+    ]  # fmt: skip
+
+
+def test_a_class_is_called_after_the_mode() -> None:
+    class Sub(gt.Tensor):
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            order.append(func)
+            return overrides.default(cls, func, types, args, kwargs)
+
+    order: list[Any] = []
+    x: Any = gt.ones(2, 3).as_subclass(Sub)
+    with Record() as seen:
+        assert len(x) == 2 and x.T.shape == (3, 2)
+    assert seen.functions() == order
+    assert order == [gt.Tensor.__len__, gt.Tensor.T.__get__, gt.Tensor.shape.__get__]
 
 
 def test_modes_are_called_innermost_first() -> None:

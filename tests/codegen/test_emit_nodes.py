@@ -117,6 +117,41 @@ def test_a_formula_is_a_line_of_code(model: load.Model) -> None:
     assert "from ...autograd.formulas.numbers import conj, scaled\n" in text
 
 
+def test_a_node_is_renamed_for_a_number_and_for_the_copy_of_a_view() -> None:
+    """PyTorch numbers the overload that takes a number; a view's copy has the view's formula."""
+    model = load.loads(
+        """
+- func: lift.Tensor(Tensor self, Tensor other) -> Tensor
+  family: binary
+  dtypes: promoted
+  numbers: other
+  node: LiftBackward1
+  number_nodes: {other: LiftBackward0}
+  derivatives: {self: grad * other}
+  doc: self lifted by other.
+
+- func: turned(Tensor(a) self) -> Tensor(a)
+  autogen: turned_copy, turned_copy.out
+  dispatch:
+    CompositeExplicitAutograd: turned
+  family: view
+  derivatives: {self: grad.turned()}
+  doc: A view.
+""".lstrip("\n")
+    )
+    text = module(model, "binary")
+    keep = """\
+    def keep(node, self, other):
+        if type(other) in _PLAIN: node.__class__ = LiftBackward0
+        node.saved_other = _save(other)
+"""
+    assert keep in block(text, "class LiftBackward1")
+    assert "class LiftBackward0(LiftBackward1): pass\n" in text
+    assert "_forms.copy(_ops.turned), copied(TurnedBackward0))" in " ".join(
+        module(model, "view").split()
+    )
+
+
 def test_several_results_are_differentiated_by_the_first() -> None:
     """The others are saved under their names, and get no history."""
     model = load.loads(

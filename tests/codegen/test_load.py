@@ -107,6 +107,16 @@ BROKEN = [
         "8: erf: 'python.__erf__' must begin with self and other (got 'other')",
     ),
     (
+        "operand of a node class",
+        GOOD + "  number_nodes: {other: ErfBackward1}\n",
+        "8: erf: 'number_nodes' has no 'other'",
+    ),
+    (
+        "node classes of numbers",
+        GOOD + "  number_nodes: ErfBackward1\n",
+        "8: erf: 'number_nodes' must map operands to node classes",
+    ),
+    (
         "name of python's operator",
         GOOD + "  python: {erf: self}\n",
         "8: erf: 'python' must map names like '__add__' (got 'erf')",

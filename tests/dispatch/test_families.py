@@ -125,7 +125,9 @@ for name in ("add", "view"):
     found = getattr(gt.Tensor, name)
     assert pickle.loads(pickle.dumps(found)) is found
     assert found.__qualname__ == f"GeneratedMethods.{name}"
-assert pickle.loads(pickle.dumps(gt.zeros)) is gt.zeros
+for found in (gt.zeros, gt.arctan2, gt.Tensor.arctan2, gt.Tensor.__pow__, gt.Tensor.__rand__):
+    assert pickle.loads(pickle.dumps(found)) is found
+assert gt.arctan2 is not gt.atan2 and gt.arctan2.__doc__ == gt.atan2.__doc__
 """)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.oracle
 
 # Statements between `;;`. The mode sees the same functions, in the same order, with as many
-# positional arguments and the same names of keyword arguments.
+# positional arguments, the same names of keyword arguments and the same types.
 STATEMENTS = """
 x.shape ;; x.dtype ;; x.device ;; x.grad ;; x.requires_grad ;; x.T ;; x.mT ;; x.H ;; x.is_leaf
 x.grad_fn ;; x.data ;; x.ndim ;; x.itemsize ;; x.nbytes ;; x.is_cuda ;; x.layout ;; x.real
@@ -39,7 +40,7 @@ torch.promote_types(torch.int32, torch.float32) ;; torch.is_same_size(x, x)
 torch.is_nonzero(x[0,0]) ;; torch.broadcast_shapes((2,), (1,)) ;; torch.get_default_dtype()
 torch.stack([x, x]) ;; torch.cat([x, x]) ;; torch.einsum("ij->i", x) ;; torch.tensordot(x, x.T, 1)
 torch.meshgrid(i, i, indexing="ij") ;; torch.broadcast_tensors(x, x) ;; torch.chunk(x, 2)
-torch.norm(x) ;; torch.unique(x) ;; x.unique() ;; torch.unique_consecutive(x) ;; torch.cdist(x, x)
+torch.unique(x) ;; x.unique() ;; torch.unique_consecutive(x) ;; torch.cdist(x, x)
 torch.atleast_2d(x) ;; torch.block_diag(x, x) ;; torch.cartesian_prod(i, i)
 torch.allclose(x, x) ;; torch.equal(x, x) ;; torch.max(x) ;; torch.max(x, 1) ;; x.max(1)
 torch.where(x > 1) ;; torch.where(x > 1, x, x) ;; torch.nonzero(x) ;; x.nonzero()
@@ -64,7 +65,7 @@ F.grid_sample(x[None, None], torch.zeros(1, 1, 1, 2))
 F.affine_grid(torch.ones(1, 2, 3), (1, 1, 2, 2)) ;; F.kl_div(x, x) ;; F.smooth_l1_loss(x, x)
 F.huber_loss(x, x) ;; F.triplet_margin_loss(x, x, x) ;; F.pixel_shuffle(torch.ones(1, 4, 1, 1), 2)
 F.upsample(x[None], scale_factor=2) ;; F.elu(x) ;; F.leaky_relu(x) ;; F.prelu(x, torch.ones(1))
-F.hardtanh(x) ;; F.softplus(x) ;; F.tanh(x) ;; F.sigmoid(x) ;; F.gumbel_softmax(x) ;; lin(x)
+F.hardtanh(x) ;; F.softplus(x) ;; F.gumbel_softmax(x) ;; lin(x)
 emb(i) ;; nn.Parameter(torch.ones(2)) ;; nn.Parameter(x) ;; nn.CrossEntropyLoss()(x, i)
 nn.Dropout(0.5)(x) ;; nn.Softmax(1)(x) ;; nn.MaxPool2d(1)(x[None]) ;; lin.state_dict()
 nn.init.normal_(w) ;; nn.init.uniform_(w) ;; nn.init.constant_(w, 1)
@@ -73,12 +74,21 @@ torch.linalg.svd(x) ;; torch.fft.fft(x) ;; torch.ops.aten.add(x, x)
 torch.ops.aten.add.Tensor(x, x) ;; torch.Tensor.add(x, 1) ;; torch.Tensor.tolist(x)
 torch.Tensor.size(x) ;; torch.Tensor.shape.__get__(x) ;; x.__len__() ;; x.map_(x, lambda a, b: a)
 torch.equal(x, torch.zeros(2, 3))
+2 / x ;; 2 // x ;; 2 % x ;; x ** 2 ;; x ** x ;; pow(x, 2) ;; x **= 2 ;; x.pow(2) ;; x /= 2
+~i ;; i.bitwise_not() ;; i & 1 ;; 1 & i ;; 1 | i ;; 1 ^ i ;; i << 1 ;; 1 << i ;; i >> 1 ;; 1 >> i
++x ;; x.positive() ;; torch.positive(x) ;; x.true_divide(2) ;; torch.true_divide(x, 2)
+x //= 2 ;; reversed(x) ;; x.__div__(2) ;; x.__rdiv__(2) ;; x.__rsub__(2)
+x.__radd__(2) ;; x.isreal()
+x.neg() ;; x.relu() ;; x.arctan2(x) ;; torch.multiply(x, x) ;; x + w[0] ;; x // w[0] ;; 2 - w
+(s + x).shape ;; s.shape ;; len(s) ;; s.T ;; float(s.sum()) ;; s // x ;; 2 ** s
+~s.bool() ;; s.dim()
 """
 # PyTorch passes its own arguments here: only the functions are compared.
 OTHER_ARGUMENTS = """
 repr(x) ;; str(x) ;; x.__dlpack__() ;; (w * 2).sum().backward() ;; torch.split(x, 1)
-torch.autograd.grad((w * 2).sum(), w) ;; torch.autograd.backward((w * 2).sum()) ;; x.split(1)
-x.norm() ;; torch.stft(torch.ones(16), 8, return_complex=True) ;; copy.deepcopy(x)
+F.tanh(x) ;; F.sigmoid(x) ;; torch.autograd.grad((w * 2).sum(), w)
+torch.autograd.backward((w * 2).sum()) ;; x.split(1)
+x.norm() ;; torch.norm(x) ;; torch.stft(torch.ones(16), 8, return_complex=True) ;; copy.deepcopy(x)
 """
 # PyTorch's modules read attributes of tensors, and set the grad mode, which a mode sees. Ours do
 # not; the remaining functions are compared.
@@ -110,7 +120,7 @@ import copy, json, sys, warnings
 import numpy as np
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, resolve_name
 
 warnings.simplefilter("ignore")
 F, calls = nn.functional, []
@@ -125,10 +135,19 @@ def name(func):
 
 class Record(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        calls.append([name(func), len(args), sorted(kwargs or {})])
+        shown = [kind.__name__ for kind in types]
+        calls.append([name(func), len(args), sorted(kwargs or {}), shown, resolve_name(func)])
         return func(*args, **(kwargs or {}))
 
 
+class Sub(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        calls.append([f"Sub.{name(func)}", len(args), sorted(kwargs or {})])
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+s = torch.ones(2, 3).as_subclass(Sub)
 x, i, a = torch.arange(6.0).reshape(2, 3), torch.tensor([0, 1]), np.ones(3, np.float32)
 w, lin, emb = nn.Parameter(torch.ones(3, 3)), nn.Linear(3, 2), nn.Embedding(4, 3)
 mha, norm1 = nn.MultiheadAttention(4, 2), nn.BatchNorm1d(3)
@@ -158,7 +177,7 @@ print(json.dumps(found))
 """
 
 
-def calls(start: str, statements: list[str]) -> dict[str, list[tuple[str, int, list[str]]]]:
+def calls(start: str, statements: list[str]) -> dict[str, list[list[Any]]]:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", start + PROGRAM], input=json.dumps(statements),
         capture_output=True, text=True, check=False,
@@ -186,5 +205,5 @@ def test_a_mode_sees_what_pytorchs_modes_see() -> None:
         assert [n for n in names(found, statement) if n not in READ] == seen, statement
 
 
-def names(found: dict[str, list[tuple[str, int, list[str]]]], statement: str) -> list[str]:
+def names(found: dict[str, list[list[Any]]], statement: str) -> list[str]:
     return [name for name, *_ in found[statement]]

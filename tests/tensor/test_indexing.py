@@ -22,6 +22,11 @@ def hops(call):
     return [line for line in lines if line.startswith("[call]")]
 
 
+def test_reversed_reverses_the_first_dimension(x):
+    assert reversed(x).tolist() == x.tolist()[::-1]
+    assert reversed(gt.tensor(3)).item() == 3
+
+
 def test_int_and_slice_are_one_dispatch_call(x):
     assert len(hops(lambda: x[1])) == 1
     assert len(hops(lambda: x[1:])) == 1

@@ -671,6 +671,8 @@ def Tensor___rtruediv__(self, other):
         key_set = (key_set | include) & keep
         return op_div_Tensor.table[key_set](key_set, other, self)
     except Exception as error: return _refuse(error, "div", Tensor___rtruediv__, locals())
+Tensor___div__ = Tensor___truediv__
+Tensor___rdiv__ = Tensor___rtruediv__
 
 def Tensor___floordiv__(self, other):
     try:
@@ -764,6 +766,7 @@ def Tensor___itruediv__(self, other):
         key_set = (key_set | include) & keep
         return op_div__Tensor.table[key_set](key_set, self, other)
     except Exception as error: return _refuse(error, "div_", Tensor___itruediv__, locals())
+Tensor___idiv__ = Tensor___itruediv__
 
 def Tensor___ifloordiv__(self, other):
     try:

@@ -85,8 +85,8 @@ def install() -> None:
     bind(_ops.minimum_out, native.out, "minimum", counts, refuses_out)
     bind(_ops.maximum, native.functional, "maximum", MaximumBackward0)
     bind(_ops.maximum_out, native.out, "maximum", counts, refuses_out)
-    bind(_ops.pow_Tensor_Tensor, native.pow_functional, "pow", PowBackward0, casts(CUDA="fp32"))
-    bind(_ops.pow__Tensor, native.pow_inplace, "pow", counts, PowBackward0)
+    bind(_ops.pow_Tensor_Tensor, native.pow_functional, "pow", PowBackward1, casts(CUDA="fp32"))
+    bind(_ops.pow__Tensor, native.pow_inplace, "pow", counts, PowBackward1)
     bind(_ops.pow_Tensor_Tensor_out, native.pow_out, "pow", counts, refuses_out)
     forwards(_ops.pow_Tensor_Scalar, _ops.pow_Tensor_Tensor)
     forwards(_ops.pow__Scalar, _ops.pow__Tensor)
@@ -101,14 +101,14 @@ def install() -> None:
     forwards(_ops.float_power_Scalar_out, _ops.float_power_Tensor_Tensor_out)
     impl(_ops.float_power__Tensor, "CompositeImplicitAutograd", native.float_power_)
     forwards(_ops.float_power__Scalar, _ops.float_power__Tensor)
-    bind(_ops.fmod_Tensor, native.functional, "fmod", FmodBackward0)
-    bind(_ops.fmod__Tensor, native.inplace, "fmod", counts, FmodBackward0)
+    bind(_ops.fmod_Tensor, native.functional, "fmod", FmodBackward1)
+    bind(_ops.fmod__Tensor, native.inplace, "fmod", counts, FmodBackward1)
     bind(_ops.fmod_Tensor_out, native.out, "fmod", counts, refuses_out)
     forwards(_ops.fmod_Scalar, _ops.fmod_Tensor)
     forwards(_ops.fmod__Scalar, _ops.fmod__Tensor)
     forwards(_ops.fmod_Scalar_out, _ops.fmod_Tensor_out)
-    bind(_ops.remainder_Tensor, native.functional, "remainder", RemainderBackward0)
-    bind(_ops.remainder__Tensor, native.inplace, "remainder", counts, RemainderBackward0)
+    bind(_ops.remainder_Tensor, native.functional, "remainder", RemainderBackward1)
+    bind(_ops.remainder__Tensor, native.inplace, "remainder", counts, RemainderBackward1)
     bind(_ops.remainder_Tensor_out, native.out, "remainder", counts, refuses_out)
     forwards(_ops.remainder_Scalar, _ops.remainder_Tensor)
     forwards(_ops.remainder__Scalar, _ops.remainder__Tensor)
@@ -222,6 +222,7 @@ class AddBackward0(_Node):  # add.Tensor
 class SubBackward0(_Node):  # sub.Tensor
     __slots__ = ("saved_alpha",)
     def keep(node, self, other, alpha):
+        if type(self) in _PLAIN: node.__class__ = RsubBackward1
         node.saved_alpha = alpha if type(alpha) in _PLAIN else _kept(alpha)
     def backward(node, grad):
         to_self, to_other = node.edges
@@ -229,6 +230,7 @@ class SubBackward0(_Node):  # sub.Tensor
             None if to_self is None else grad,
             None if to_other is None else scaled(grad, -node.saved_alpha),
         )
+class RsubBackward1(SubBackward0): pass
 
 class MulBackward0(_Node):  # mul.Tensor
     __slots__ = saved = ("saved_other", "saved_self")
@@ -340,13 +342,17 @@ class MaximumBackward0(_Node):  # maximum
     def release(node):
         node.saved_self = node.saved_other = _FREED
 
-class PowBackward0(_Node):  # pow.Tensor_Tensor
+class PowBackward1(_Node):  # pow.Tensor_Tensor
     __slots__ = saved = ("saved_self", "saved_exponent", "saved_result")
     result_for = (1,)
     def keep(node, self, exponent):
+        if type(exponent) in _PLAIN: node.__class__ = PowBackward0
+        if type(self) in _PLAIN: node.__class__ = PowBackward2
         node.saved_self = _save(self)
         node.saved_exponent = _save(exponent)
     def keep_inplace(node, self, exponent):
+        if type(exponent) in _PLAIN: node.__class__ = PowBackward0
+        if type(self) in _PLAIN: node.__class__ = PowBackward2
         node.saved_self = _save_copy(self)
         node.saved_exponent = _save(exponent)
     def backward(node, grad):
@@ -364,14 +370,18 @@ class PowBackward0(_Node):  # pow.Tensor_Tensor
         return grad_self, grad_exponent
     def release(node):
         node.saved_self = node.saved_exponent = node.saved_result = _FREED
+class PowBackward0(PowBackward1): pass
+class PowBackward2(PowBackward1): pass
 
-class FmodBackward0(_Node):  # fmod.Tensor
+class FmodBackward1(_Node):  # fmod.Tensor
     __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
+        if type(other) in _PLAIN: node.__class__ = FmodBackward0
         if node.edges[1] is not None:
             node.saved_self = _save(self)
             node.saved_other = _save(other)
     def keep_inplace(node, self, other):
+        if type(other) in _PLAIN: node.__class__ = FmodBackward0
         if node.edges[1] is not None:
             node.saved_self = _save_copy(self)
             node.saved_other = _save(other)
@@ -387,14 +397,17 @@ class FmodBackward0(_Node):  # fmod.Tensor
         return grad_self, grad_other
     def release(node):
         node.saved_self = node.saved_other = _FREED
+class FmodBackward0(FmodBackward1): pass
 
-class RemainderBackward0(_Node):  # remainder.Tensor
+class RemainderBackward1(_Node):  # remainder.Tensor
     __slots__ = saved = ("saved_self", "saved_other")
     def keep(node, self, other):
+        if type(other) in _PLAIN: node.__class__ = RemainderBackward0
         if node.edges[1] is not None:
             node.saved_self = _save(self)
             node.saved_other = _save(other)
     def keep_inplace(node, self, other):
+        if type(other) in _PLAIN: node.__class__ = RemainderBackward0
         if node.edges[1] is not None:
             node.saved_self = _save_copy(self)
             node.saved_other = _save(other)
@@ -410,6 +423,7 @@ class RemainderBackward0(_Node):  # remainder.Tensor
         return grad_self, grad_other
     def release(node):
         node.saved_self = node.saved_other = _FREED
+class RemainderBackward0(RemainderBackward1): pass
 
 class Atan2Backward0(_Node):  # atan2
     __slots__ = saved = ("saved_self", "saved_other")
@@ -461,9 +475,11 @@ class CopysignBackward0(_Node):  # copysign.Tensor
     __slots__ = saved = ("saved_self", "saved_result")
     result_for = (0,)
     def keep(node, self, other):
+        if type(other) in _PLAIN: node.__class__ = CopysignBackward1
         if node.edges[0] is not None:
             node.saved_self = _save(self)
     def keep_inplace(node, self, other):
+        if type(other) in _PLAIN: node.__class__ = CopysignBackward1
         if node.edges[0] is not None:
             node.saved_self = _save_copy(self)
     def backward(node, grad):
@@ -478,6 +494,7 @@ class CopysignBackward0(_Node):  # copysign.Tensor
         return grad_self, grad_other
     def release(node):
         node.saved_self = node.saved_result = _FREED
+class CopysignBackward1(CopysignBackward0): pass
 
 class FmaxBackward0(_Node):  # fmax
     __slots__ = saved = ("saved_self", "saved_other")

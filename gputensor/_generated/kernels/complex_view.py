@@ -6,7 +6,7 @@ from ...autograd.formulas.numbers import conj
 from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save
 from ...structured import forms as _forms
-from ...makers.rows import casts, impl, out_of, replays
+from ...makers.rows import casts, copied, impl, out_of, replays
 from ...native import complex_view as native
 from .. import operators as _ops
 
@@ -14,14 +14,14 @@ def install() -> None:
     impl(_ops.view_as_real, "CPU, CUDA, Meta", native.view_as_real, replays, ViewAsRealBackward0)
     impl(
         _ops.view_as_real_copy, "CompositeExplicitAutograd", _forms.copy(_ops.view_as_real),
-        ViewAsRealBackward0)
+        copied(ViewAsRealBackward0))
     out_of(_ops.view_as_real_copy_out, _ops.view_as_real_copy)
     impl(
         _ops.view_as_complex, "CPU, CUDA, Meta", native.view_as_complex, replays,
         ViewAsComplexBackward0, casts(CPU="fp32"))
     impl(
         _ops.view_as_complex_copy, "CompositeExplicitAutograd", _forms.copy(_ops.view_as_complex),
-        ViewAsComplexBackward0)
+        copied(ViewAsComplexBackward0))
     out_of(_ops.view_as_complex_copy_out, _ops.view_as_complex_copy)
     impl(_ops.complex, "CompositeExplicitAutograd", native.complex, ComplexBackward0)
     out_of(_ops.complex_out, _ops.complex)
@@ -31,12 +31,14 @@ def install() -> None:
     impl(_ops.imag, "CompositeImplicitAutograd", native.imag)
     impl(_ops.conj, "CompositeImplicitAutograd", native.conj)
     impl(_ops._conj, "CompositeExplicitAutograd", native._conj, replays, ConjBackward0)
-    impl(_ops._conj_copy, "CompositeExplicitAutograd", _forms.copy(_ops._conj), ConjBackward0)
+    impl(
+        _ops._conj_copy, "CompositeExplicitAutograd", _forms.copy(_ops._conj),
+        copied(ConjBackward0))
     out_of(_ops._conj_copy_out, _ops._conj_copy)
     impl(_ops._neg_view, "CompositeExplicitAutograd", native._neg_view, replays, NegViewBackward0)
     impl(
         _ops._neg_view_copy, "CompositeExplicitAutograd", _forms.copy(_ops._neg_view),
-        NegViewBackward0)
+        copied(NegViewBackward0))
     out_of(_ops._neg_view_copy_out, _ops._neg_view_copy)
     impl(_ops.is_conj, "CompositeImplicitAutograd", native.is_conj)
     impl(_ops.is_neg, "CompositeImplicitAutograd", native.is_neg)

@@ -10,7 +10,7 @@ from ...autograd.node import Node as _Node
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...structured import forms as _forms
-from ...makers.rows import counts, impl, out_of, tracks
+from ...makers.rows import copied, counts, impl, out_of, tracks
 from ...native import slicing as native
 from .. import operators as _ops
 
@@ -19,17 +19,17 @@ def install() -> None:
     impl(_ops.select_int, "CompositeExplicitAutograd", native.select, tracks, SelectBackward0)
     impl(
         _ops.select_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.select_int),
-        SelectBackward0)
+        copied(SelectBackward0))
     out_of(_ops.select_copy_int_out, _ops.select_copy_int)
     impl(_ops.slice_Tensor, "CompositeExplicitAutograd", native.slice, tracks, SliceBackward0)
     impl(
         _ops.slice_copy_Tensor, "CompositeExplicitAutograd", _forms.copy(_ops.slice_Tensor),
-        SliceBackward0)
+        copied(SliceBackward0))
     out_of(_ops.slice_copy_Tensor_out, _ops.slice_copy_Tensor)
     impl(_ops.as_strided, "CPU, CUDA, Meta", native.as_strided, tracks, AsStridedBackward0)
     impl(
         _ops.as_strided_copy, "CompositeExplicitAutograd", _forms.copy(_ops.as_strided),
-        AsStridedBackward0)
+        copied(AsStridedBackward0))
     out_of(_ops.as_strided_copy_out, _ops.as_strided_copy)
     impl(
         _ops.as_strided_, "CompositeExplicitAutogradNonFunctional", native.as_strided_, counts,
@@ -37,26 +37,28 @@ def install() -> None:
     impl(_ops.diagonal, "CompositeExplicitAutograd", native.diagonal, tracks, DiagonalBackward0)
     impl(
         _ops.diagonal_copy, "CompositeExplicitAutograd", _forms.copy(_ops.diagonal),
-        DiagonalBackward0)
+        copied(DiagonalBackward0))
     out_of(_ops.diagonal_copy_out, _ops.diagonal_copy)
     impl(_ops.unfold, "CPU, CUDA, Meta", native.unfold, tracks, UnfoldBackward0)
-    impl(_ops.unfold_copy, "CompositeExplicitAutograd", _forms.copy(_ops.unfold), UnfoldBackward0)
+    impl(
+        _ops.unfold_copy, "CompositeExplicitAutograd", _forms.copy(_ops.unfold),
+        copied(UnfoldBackward0))
     out_of(_ops.unfold_copy_out, _ops.unfold_copy)
     impl(_ops.unbind_int, "CompositeExplicitAutograd", native.unbind, tracks, UnbindBackward0)
     impl(
         _ops.unbind_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.unbind_int),
-        UnbindBackward0)
+        copied(UnbindBackward0))
     impl(_ops.split_Tensor, "CompositeExplicitAutograd", native.split, tracks, SplitBackward0)
     impl(
         _ops.split_copy_Tensor, "CompositeExplicitAutograd", _forms.copy(_ops.split_Tensor),
-        SplitBackward0)
+        copied(SplitBackward0))
     impl(_ops.split_sizes, "CompositeImplicitAutograd", native.split_sizes)
     impl(
         _ops.split_with_sizes, "CompositeExplicitAutograd", native.split_with_sizes, tracks,
         SplitWithSizesBackward0)
     impl(
         _ops.split_with_sizes_copy, "CompositeExplicitAutograd", _forms.copy(_ops.split_with_sizes),
-        SplitWithSizesBackward0)
+        copied(SplitWithSizesBackward0))
     impl(_ops.chunk, "CompositeImplicitAutograd", native.chunk)
     impl(_ops.narrow_copy, "CompositeImplicitAutograd", native.narrow_copy)
     out_of(_ops.narrow_copy_out, _ops.narrow_copy)

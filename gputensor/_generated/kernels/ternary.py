@@ -32,14 +32,14 @@ def install() -> None:
     forwards(_ops.clip_Tensor, _ops.clamp_Tensor)
     forwards(_ops.clip__Tensor, _ops.clamp__Tensor)
     forwards(_ops.clip_Tensor_out, _ops.clamp_Tensor_out)
-    bind(_ops.clamp_min_Tensor, native.functional, "clamp_min", ClampMinBackward0)
-    bind(_ops.clamp_min__Tensor, native.inplace, "clamp_min", counts, ClampMinBackward0)
+    bind(_ops.clamp_min_Tensor, native.functional, "clamp_min", ClampMinBackward1)
+    bind(_ops.clamp_min__Tensor, native.inplace, "clamp_min", counts, ClampMinBackward1)
     bind(_ops.clamp_min_Tensor_out, native.out, "clamp_min", counts, refuses_out)
     forwards(_ops.clamp_min, _ops.clamp_min_Tensor)
     forwards(_ops.clamp_min_, _ops.clamp_min__Tensor)
     forwards(_ops.clamp_min_out, _ops.clamp_min_Tensor_out)
-    bind(_ops.clamp_max_Tensor, native.functional, "clamp_max", ClampMaxBackward0)
-    bind(_ops.clamp_max__Tensor, native.inplace, "clamp_max", counts, ClampMaxBackward0)
+    bind(_ops.clamp_max_Tensor, native.functional, "clamp_max", ClampMaxBackward1)
+    bind(_ops.clamp_max__Tensor, native.inplace, "clamp_max", counts, ClampMaxBackward1)
     bind(_ops.clamp_max_Tensor_out, native.out, "clamp_max", counts, refuses_out)
     forwards(_ops.clamp_max, _ops.clamp_max_Tensor)
     forwards(_ops.clamp_max_, _ops.clamp_max__Tensor)
@@ -47,8 +47,8 @@ def install() -> None:
     bind(_ops.nan_to_num, native.finite_functional, "nan_to_num", NanToNumBackward0)
     bind(_ops.nan_to_num_, native.finite_inplace, "nan_to_num", counts, NanToNumBackward0)
     bind(_ops.nan_to_num_out, native.finite_out, "nan_to_num", counts, refuses_out)
-    bind(_ops.lerp_Tensor, native.functional, "lerp", LerpBackward0)
-    bind(_ops.lerp__Tensor, native.inplace, "lerp", counts, LerpBackward0)
+    bind(_ops.lerp_Tensor, native.functional, "lerp", LerpBackward1)
+    bind(_ops.lerp__Tensor, native.inplace, "lerp", counts, LerpBackward1)
     bind(_ops.lerp_Tensor_out, native.out, "lerp", counts, refuses_out)
     forwards(_ops.lerp_Scalar, _ops.lerp_Tensor)
     forwards(_ops.lerp__Scalar, _ops.lerp__Tensor)
@@ -159,12 +159,14 @@ class ClampBackward0(_Node):  # clamp.Tensor
     def release(node):
         node.saved_self = node.saved_min = node.saved_max = _FREED
 
-class ClampMinBackward0(_Node):  # clamp_min.Tensor
+class ClampMinBackward1(_Node):  # clamp_min.Tensor
     __slots__ = saved = ("saved_self", "saved_min")
     def keep(node, self, min):
+        if type(min) in _PLAIN: node.__class__ = ClampMinBackward0
         node.saved_self = _save(self)
         node.saved_min = _save(min)
     def keep_inplace(node, self, min):
+        if type(min) in _PLAIN: node.__class__ = ClampMinBackward0
         node.saved_self = _save_copy(self)
         node.saved_min = _save(min)
     def backward(node, grad):
@@ -177,13 +179,16 @@ class ClampMinBackward0(_Node):  # clamp_min.Tensor
         return grad_self, grad_min
     def release(node):
         node.saved_self = node.saved_min = _FREED
+class ClampMinBackward0(ClampMinBackward1): pass
 
-class ClampMaxBackward0(_Node):  # clamp_max.Tensor
+class ClampMaxBackward1(_Node):  # clamp_max.Tensor
     __slots__ = saved = ("saved_self", "saved_max")
     def keep(node, self, max):
+        if type(max) in _PLAIN: node.__class__ = ClampMaxBackward0
         node.saved_self = _save(self)
         node.saved_max = _save(max)
     def keep_inplace(node, self, max):
+        if type(max) in _PLAIN: node.__class__ = ClampMaxBackward0
         node.saved_self = _save_copy(self)
         node.saved_max = _save(max)
     def backward(node, grad):
@@ -196,6 +201,7 @@ class ClampMaxBackward0(_Node):  # clamp_max.Tensor
         return grad_self, grad_max
     def release(node):
         node.saved_self = node.saved_max = _FREED
+class ClampMaxBackward0(ClampMaxBackward1): pass
 
 class NanToNumBackward0(_Node):  # nan_to_num
     __slots__ = saved = ("saved_self",)
@@ -208,15 +214,17 @@ class NanToNumBackward0(_Node):  # nan_to_num
     def release(node):
         node.saved_self = _FREED
 
-class LerpBackward0(_Node):  # lerp.Tensor
+class LerpBackward1(_Node):  # lerp.Tensor
     __slots__ = saved = ("saved_weight", "saved_self", "saved_end")
     def keep(node, self, end, weight):
+        if type(weight) in _PLAIN: node.__class__ = LerpBackward0
         if node.edges[0] is not None or node.edges[1] is not None:
             node.saved_weight = _save(weight)
         if node.edges[2] is not None:
             node.saved_self = _save(self)
             node.saved_end = _save(end)
     def keep_inplace(node, self, end, weight):
+        if type(weight) in _PLAIN: node.__class__ = LerpBackward0
         if node.edges[0] is not None or node.edges[1] is not None:
             node.saved_weight = _save(weight)
         if node.edges[2] is not None:
@@ -234,3 +242,4 @@ class LerpBackward0(_Node):  # lerp.Tensor
         return grad_self, grad_end, grad_weight
     def release(node):
         node.saved_weight = node.saved_self = node.saved_end = _FREED
+class LerpBackward0(LerpBackward1): pass

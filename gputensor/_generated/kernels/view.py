@@ -7,13 +7,13 @@ from ...autograd.node import Node as _Node
 from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...structured import forms as _forms
-from ...makers.rows import counts, impl, out_of, passes, tracks
+from ...makers.rows import copied, counts, impl, out_of, passes, tracks
 from ...native import view as native
 from .. import operators as _ops
 
 def install() -> None:
     impl(_ops.view, "CPU, CUDA, Meta", native.view, tracks, ViewBackward0)
-    impl(_ops.view_copy, "CompositeExplicitAutograd", native.view_copy, ViewBackward0)
+    impl(_ops.view_copy, "CompositeExplicitAutograd", native.view_copy, copied(ViewBackward0))
     out_of(_ops.view_copy_out, _ops.view_copy)
     impl(_ops.view_dtype, "CompositeExplicitAutograd", native.view_dtype, passes)
     impl(_ops.view_copy_dtype, "CompositeExplicitAutograd", _forms.copy(_ops.view_dtype), passes)
@@ -24,29 +24,32 @@ def install() -> None:
         ReshapeAliasBackward0)
     impl(
         _ops._reshape_alias_copy, "CompositeExplicitAutograd", _forms.copy(_ops._reshape_alias),
-        ReshapeAliasBackward0)
+        copied(ReshapeAliasBackward0))
     out_of(_ops._reshape_alias_copy_out, _ops._reshape_alias_copy)
     impl(_ops.permute, "CompositeExplicitAutograd", native.permute, tracks, PermuteBackward0)
     impl(
-        _ops.permute_copy, "CompositeExplicitAutograd", _forms.copy(_ops.permute), PermuteBackward0)
+        _ops.permute_copy, "CompositeExplicitAutograd", _forms.copy(_ops.permute),
+        copied(PermuteBackward0))
     out_of(_ops.permute_copy_out, _ops.permute_copy)
     impl(
         _ops.transpose_int, "CompositeExplicitAutograd", native.transpose, tracks,
         TransposeBackward0)
     impl(
         _ops.transpose_copy_int, "CompositeExplicitAutograd", _forms.copy(_ops.transpose_int),
-        TransposeBackward0)
+        copied(TransposeBackward0))
     out_of(_ops.transpose_copy_int_out, _ops.transpose_copy_int)
     impl(
         _ops.transpose_, "CompositeExplicitAutograd", native.transpose_, counts, TransposeBackward1)
     impl(_ops.swapaxes, "CompositeImplicitAutograd", native.swapaxes)
     impl(_ops.t, "CompositeExplicitAutograd", native.t, tracks, TBackward0)
-    impl(_ops.t_copy, "CompositeExplicitAutograd", _forms.copy(_ops.t), TBackward0)
+    impl(_ops.t_copy, "CompositeExplicitAutograd", _forms.copy(_ops.t), copied(TBackward0))
     out_of(_ops.t_copy_out, _ops.t_copy)
     impl(_ops.t_, "CompositeExplicitAutograd", native.t_, counts, TBackward1)
     impl(_ops.mT, "CompositeImplicitAutograd", native.mT)
     impl(_ops.expand, "CompositeExplicitAutograd", native.expand, tracks, ExpandBackward0)
-    impl(_ops.expand_copy, "CompositeExplicitAutograd", _forms.copy(_ops.expand), ExpandBackward0)
+    impl(
+        _ops.expand_copy, "CompositeExplicitAutograd", _forms.copy(_ops.expand),
+        copied(ExpandBackward0))
     out_of(_ops.expand_copy_out, _ops.expand_copy)
     impl(_ops.expand_as, "CompositeImplicitAutograd", native.expand_as)
     impl(_ops.reshape_as, "CompositeImplicitAutograd", native.reshape_as)
@@ -54,20 +57,21 @@ def install() -> None:
     impl(_ops.view_as, "CompositeImplicitAutograd", native.view_as)
     impl(_ops.squeeze, "CompositeExplicitAutograd", native.squeeze, tracks, SqueezeBackward0)
     impl(
-        _ops.squeeze_copy, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze), SqueezeBackward0)
+        _ops.squeeze_copy, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze),
+        copied(SqueezeBackward0))
     out_of(_ops.squeeze_copy_out, _ops.squeeze_copy)
     impl(
         _ops.squeeze_dim, "CompositeExplicitAutograd", native.squeeze_dim, tracks, SqueezeBackward1)
     impl(
         _ops.squeeze_copy_dim, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze_dim),
-        SqueezeBackward1)
+        copied(SqueezeBackward1))
     out_of(_ops.squeeze_copy_dim_out, _ops.squeeze_copy_dim)
     impl(
         _ops.squeeze_dims, "CompositeExplicitAutograd", native.squeeze_dims, tracks,
         SqueezeBackward2)
     impl(
         _ops.squeeze_copy_dims, "CompositeExplicitAutograd", _forms.copy(_ops.squeeze_dims),
-        SqueezeBackward2)
+        copied(SqueezeBackward2))
     out_of(_ops.squeeze_copy_dims_out, _ops.squeeze_copy_dims)
     impl(_ops.squeeze_, "CompositeExplicitAutograd", native.squeeze_, counts, SqueezeBackward3)
     impl(
@@ -79,7 +83,7 @@ def install() -> None:
     impl(_ops.unsqueeze, "CompositeExplicitAutograd", native.unsqueeze, tracks, UnsqueezeBackward0)
     impl(
         _ops.unsqueeze_copy, "CompositeExplicitAutograd", _forms.copy(_ops.unsqueeze),
-        UnsqueezeBackward0)
+        copied(UnsqueezeBackward0))
     out_of(_ops.unsqueeze_copy_out, _ops.unsqueeze_copy)
     impl(
         _ops.unsqueeze_, "CompositeExplicitAutograd", native.unsqueeze_, counts, UnsqueezeBackward1)
@@ -88,7 +92,9 @@ def install() -> None:
     impl(_ops.movedim_intlist, "CompositeImplicitAutograd", native.movedim)
     impl(_ops.movedim_int, "CompositeImplicitAutograd", native.movedim)
     impl(_ops.alias, "CompositeExplicitAutograd", native.alias, tracks, AliasBackward0)
-    impl(_ops.alias_copy, "CompositeExplicitAutograd", _forms.copy(_ops.alias), AliasBackward0)
+    impl(
+        _ops.alias_copy, "CompositeExplicitAutograd", _forms.copy(_ops.alias),
+        copied(AliasBackward0))
     out_of(_ops.alias_copy_out, _ops.alias_copy)
     impl(_ops.detach, "CompositeExplicitAutograd", native.detach, passes)
     impl(_ops.detach_copy, "CompositeExplicitAutograd", _forms.copy(_ops.detach), passes)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dis
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import CodeType, FrameType
@@ -33,16 +32,23 @@ from ...tensor.tensor import Tensor
 from . import entries, modes
 from .entries import DECLARED, Entry
 from .modes import DisableTorchFunctionSubclass, Outer, active, is_enabled
+from .sources import (
+    OF_PARSER, OF_PYTHON, OF_SELF, PACKAGE, is_in, is_of_python, rule_of, signature,
+)  # fmt: skip
 
-PACKAGE = __name__.partition(".")[0]
-# Operator methods of Python -> the name of the method that a handler gets instead.
+# The names of Python's binary operators, and their methods.
+NAMES = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+BINARY = {f"__{way}{name}__" for name in NAMES for way in ("", "r", "i")}
+# Methods of Python's operators -> the name of the method that a handler gets instead.
 PUBLIC = {
     "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div",
-    "__mod__": "remainder", "__pow__": "pow", "__matmul__": "matmul", "__eq__": "__eq__",
+    "__mod__": "remainder", "__matmul__": "matmul", "__eq__": "__eq__",
     "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
     "__neg__": "neg", "__pos__": "positive", "__abs__": "abs", "__iadd__": "add_",
-    "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_", "__ipow__": "pow_",
-    "__ifloordiv__": "floor_divide_", "__imod__": "remainder_",
+    "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_",
+    "__ifloordiv__": "floor_divide_", "__imod__": "remainder_", "__radd__": "add",
+    "__rmul__": "mul", "__rand__": "bitwise_and", "__ror__": "bitwise_or",
+    "__rxor__": "bitwise_xor", "__div__": "div", "__idiv__": "div_", "__rdiv__": "__rtruediv__",
 }  # fmt: skip
 
 
@@ -107,7 +113,7 @@ def _given(values: Iterable[Any]) -> Iterator[Any]:
         yield from value if isinstance(value, (list, tuple)) else (value,)
 
 
-def overloaded(values: Iterable[Any]) -> list[Any]:
+def overloaded(values: Iterable[Any], rule: str = OF_PARSER) -> list[Any]:
     """Return one argument of each class that has a handler. They are in the order of the arguments,
     but subclasses come before their bases."""
     found: list[Any] = []
@@ -115,7 +121,8 @@ def overloaded(values: Iterable[Any]) -> list[Any]:
         return found
     for x in _given(values):
         kind = type(x)
-        if not has_handler(x) or any([kind is type(other) for other in found]):
+        is_one = has_handler(x) or (rule == OF_PYTHON and kind is Tensor)
+        if not is_one or any([kind is type(other) for other in found]):
             continue
         at = next((n for n, other in enumerate(found) if isinstance(x, type(other))), len(found))
         found.insert(at, x)
@@ -136,9 +143,18 @@ def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
     """Return the result of the first handler among the modes and arguments that does not return
-    NotImplemented."""
+    NotImplemented. It is for functions that are written in Python."""
+    return call_handlers(OF_PYTHON, public_api, relevant_args, args, kwargs)
+
+
+def call_handlers(
+    rule: str, public_api: Callable[..., Any], relevant_args: Iterable[Any], args: Any, kwargs: Any
+) -> Any:
+    """Call the handlers of modes and arguments. rule: whose types they get, such as OF_PYTHON."""
+    relevant_args, args = [*relevant_args], tuple(args)
     found = overloaded(relevant_args)
-    types = tuple([type(x) for x in found])
+    seen = args[:1] if rule == OF_SELF else overloaded(relevant_args, rule)
+    types = tuple([type(x) for x in seen])
     modes = active()
     if modes:
         with Outer(modes[:-1]):
@@ -181,8 +197,16 @@ def override(function: Any, given: Mapping[str, Any]) -> tuple[Any] | None:
         return None
     if is_property:
         x = given["self"]
-        return (handle_torch_function(function.__get__, (x,), x),)
-    return _handled(function, given, _keywords(caller))
+        return (call_handlers(OF_SELF, function.__get__, (x,), (x,), {}),)
+    return _handled(_called_name(function), given, _keywords(caller))
+
+
+def _called_name(function: Any) -> Any:
+    """Return the function by whose name the program called a function with several names. Called
+    by `override`."""
+    code = sys._getframe(4).f_code
+    found = function.__globals__.get(code.co_name)
+    return found if getattr(found, "__code__", None) is code else function
 
 
 def _enter_declared(
@@ -195,7 +219,7 @@ def _enter_declared(
     if not _reaches_program(caller):
         return None
     try:
-        bound = _signature(function).bind(*args, **kwargs)
+        bound = signature(function).bind(*args, **kwargs)
     except TypeError:
         return None
     bound.apply_defaults()
@@ -203,13 +227,14 @@ def _enter_declared(
 
 
 def _enter(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the mode for a function of entries.py. It sees an attribute that the program reads, but
-    not those that our functions read."""
-    if active():
+    """Call the mode for a function of entries.py, or the handler of an argument after the mode. It
+    sees an attribute that the program reads, but not those that our functions read."""
+    relevant = (*args, *kwargs.values())
+    if has_torch_function(relevant):
         caller = sys._getframe(2)
         ours = _is_ours(caller)
-        if not ours or (entry.runs_an_operator() and _reaches_program(caller)):
-            return handle_torch_function(entry.public, (*args, *kwargs.values()), *args, **kwargs)
+        if not ours or (active() and entry.runs_an_operator() and _reaches_program(caller)):
+            return call_handlers(rule_of(entry.public), entry.public, relevant, args, kwargs)
     return entry.original(*args, **kwargs)
 
 
@@ -230,19 +255,20 @@ def _handled(
     kwargs = dict(given)
     if function in OF_INIT:
         pass  # all by keyword, as in PyTorch
-    elif _is_in(function.__module__, _IN_PYTHON) and function.__name__ not in _COMPILED:
+    elif is_of_python(function):
         args, kwargs = _with_defaults(function, given)
     else:
         args, kwargs = _as_given(function, given, named)
-    public = PUBLIC.get(function.__name__) if _is_method(function) else None
     relevant = [*args, *kwargs.values()]
+    name = function.__qualname__.rpartition(".")[2] if _is_method(function) else ""
+    is_operator = name in PUBLIC or name in BINARY
+    func = getattr(Tensor, PUBLIC.get(name, name)) if is_operator else function
     try:
-        func = getattr(Tensor, public) if public else function
-        return (handle_torch_function(func, relevant, *args, **kwargs),)
+        return (call_handlers(rule_of(func), func, relevant, args, kwargs),)
     except TypeError:
-        if public is None:
-            raise
-        return (NotImplemented,)
+        if is_operator:
+            return (NotImplemented,)
+        raise
 
 
 # Modules whose functions call no handler of a mode in PyTorch. The mode sees the operators that the
@@ -262,13 +288,7 @@ def _is_overridable(function: Any, caller: FrameType | None) -> bool:
     """True if a mode sees the call of this function by a frame."""
     if function in OF_INIT:
         return caller is None or caller.f_globals.get("__name__") != _INIT
-    return not _is_in(function.__module__, _NOT_OVERRIDABLE) and function.__name__ not in _OTHERS
-
-
-def _is_in(name: str, modules: Iterable[str]) -> bool:
-    """True for the name of one of these modules of our package, and of modules in them."""
-    inner = name.removeprefix(f"{PACKAGE}.") + "."
-    return any([inner.startswith(f"{module}.") for module in modules])
+    return not is_in(function.__module__, _NOT_OVERRIDABLE) and function.__name__ not in _OTHERS
 
 
 def _is_ours(frame: FrameType) -> bool:
@@ -280,22 +300,12 @@ def _is_method(function: Callable[..., Any]) -> bool:
     return getattr(function, "__qualname__", "").startswith("GeneratedMethods.")
 
 
-# Modules of functions that are written in Python in PyTorch, and pass arguments with a default by
-# keyword; and those of the functions that are compiled, and pass arguments as they were given.
-_IN_PYTHON = ("nn.functional", "functional", "tensor.overloads", "autograd.engine")
-_COMPILED = {
-    "linear", "logsigmoid", "softplus", "softshrink", "gelu", "avg_pool1d", "avg_pool2d",
-    "avg_pool3d", "one_hot", "scaled_dot_product_attention", "elu_", "hardtanh_", "leaky_relu_",
-    "rrelu_", "gradient", "histogramdd",
-}  # fmt: skip
-
-
 def _with_defaults(
     function: Callable[..., Any], given: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    for name, parameter in _signature(function).parameters.items():
+    for name, parameter in signature(function).parameters.items():
         value = given[name]
         if parameter.kind is parameter.VAR_POSITIONAL:
             args += value
@@ -316,7 +326,7 @@ def _as_given(
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     behind: list[Any] = []  # defaults that are passed only if a later argument is passed
-    for name, parameter in _signature(function).parameters.items():
+    for name, parameter in signature(function).parameters.items():
         value = given[name]
         if parameter.kind is parameter.VAR_POSITIONAL:
             args += value
@@ -333,9 +343,6 @@ def _as_given(
             args += [*behind, value]
             behind = []
     return args, kwargs
-
-
-_signature = functools.cache(inspect.signature)
 
 
 def _keywords(caller: FrameType | None) -> tuple[str, ...]:
@@ -382,7 +389,7 @@ def boundary(frame: FrameType | None) -> str:
                 found = "caught"
         elif "_refuse" in frame.f_code.co_names and has_torch_function(frame.f_locals.values()):
             found = "caught"
-        elif _is_in(name, _INTERNAL):
+        elif is_in(name, _INTERNAL):
             found = "internal"
         frame = frame.f_back
     return found
@@ -404,7 +411,7 @@ def _make(table: Table, key_set: int) -> Callable[..., Any]:
         if not found:
             shown, keywords = signature.without_defaults(signature.for_users(args))
             func = _called_operator(sys._getframe(1)) or _function(operator) or operator
-            return handle_torch_function(func, values, *shown, **keywords)
+            return call_handlers(rule_of(func), func, values, shown, keywords)
         key_set &= ~OVERRIDES
         return operator.redispatch_table[key_set](key_set, *args)
 

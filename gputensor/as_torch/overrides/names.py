@@ -52,7 +52,7 @@ def _names_of_members() -> dict[Any, str]:
     for name, value in members().items():
         if isinstance(value, (property, LaterProperty)):
             value = getattr(Tensor, name)
-            for way in ("__get__", "__set__", "__delete__"):
+            for way in ("__get__", "__set__"):
                 found[getattr(value, way)] = f"torch.Tensor.{name}.{way}"
         else:
             value = getattr(Tensor, name) if isinstance(value, Later) else value

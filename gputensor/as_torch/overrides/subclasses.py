@@ -8,22 +8,14 @@ from typing import Any
 from ...dispatch.families import LaterProperty
 from ...tensor.tensor import Tensor
 from . import (
-    PACKAGE, PUBLIC, Overridden, boundary, default, entries, handle_torch_function,
+    BINARY, NAMES, PUBLIC, Overridden, boundary, call_handlers, default, entries,
     has_torch_function, is_overriding,
 )  # fmt: skip
+from .sources import PACKAGE, rule_of
 
 # Reflected operators -> the operator that is called with swapped operands if the other operand is a
 # tensor.
-_SWAPPED = {
-    f"__r{name}__": f"__{name}__"
-    for name in "add sub mul truediv floordiv mod pow matmul and or xor".split()
-}
-# Reflected operators -> the function that a handler gets if the other operand is a number. Other
-# reflected operators reach the handler unchanged.
-_OF_NUMBERS = {
-    "__radd__": "add", "__rmul__": "mul", "__rand__": "bitwise_and", "__ror__": "bitwise_or",
-    "__rxor__": "bitwise_xor",
-}  # fmt: skip
+_SWAPPED = {f"__r{name}__": f"__{name}__" for name in NAMES}
 
 
 def _called(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -33,7 +25,7 @@ def _called(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     relevant = (*args, *kwargs.values())
     if has_torch_function(relevant):
         if caller.f_globals.get("__name__", "").partition(".")[0] != PACKAGE:
-            return handle_torch_function(func, relevant, *args, **kwargs)
+            return call_handlers(rule_of(func), func, relevant, args, kwargs)
         if boundary(caller) == "caught":
             raise Overridden
     return func(*args, **kwargs)
@@ -53,8 +45,6 @@ def _operator(name: str) -> Any:
         if all([isinstance(x, (Tensor, int, float, complex)) for x in others]):
             if name in _SWAPPED and isinstance(others[0], Tensor):
                 given, used = (*others, self), _SWAPPED[name]
-            else:
-                used = _OF_NUMBERS.get(name, name)
             used = PUBLIC.get(used, used)
         try:
             return _called(getattr(Tensor, used), given, {})
@@ -82,7 +72,7 @@ def _members() -> dict[str, Any]:
         if isinstance(value, (property, LaterProperty)):
             found[name] = _attribute(name)
         else:
-            is_operator = name in PUBLIC or name in _SWAPPED
+            is_operator = name in PUBLIC or name in BINARY
             found[name] = _operator(name) if is_operator else _method(name)
     return found
 

@@ -357,7 +357,7 @@ struct signbit {
 struct sin : of_angle {
   template <class T> static DEVICE T of(T x) {
     if constexpr (is_complex<T>) {
-      return over_i(complex_sinh(times_i(x)));
+      return times_i(complex_sinh(over_i(x)));
     } else {
       return near_sin(x);
     }

@@ -52,8 +52,9 @@ template <class T> DEVICE complex_of<T> one_over(complex_of<T> z) {
 template <class T> DEVICE complex_of<T> complex_exp(complex_of<T> z) {
   const T size = math_exp(z.re);
   if (z.im == 0) return complex_of<T>{size, z.im};
-  if (size == 0 && !is_finite(z.im)) return complex_of<T>{0, 0};
-  if (!is_finite(z.im) && !is_finite(z.re) && z.re > 0) return complex_of<T>{size, z.im - z.im};
+  if (is_infinite(z.re) && !is_finite(z.im)) {
+    return complex_of<T>{size, z.re < 0 ? math_copysign((T)0, z.im) : z.im - z.im};
+  }
   return complex_of<T>{size * math_cos(z.im), size * math_sin(z.im)};
 }
 
@@ -91,17 +92,28 @@ template <class T> DEVICE complex_of<T> complex_expm1(complex_of<T> z) {
 
 template <class T> DEVICE complex_of<T> complex_sinh(complex_of<T> z) {
   if (z.im == 0) return complex_of<T>{math_sinh(z.re), z.im};
-  if (z.re == 0) return complex_of<T>{z.re, math_sin(z.im)};
+  if (!is_finite(z.im) && (z.re == 0 || is_infinite(z.re))) {
+    return complex_of<T>{z.re == 0 ? z.re : math_abs(z.re), z.im - z.im};
+  }
+  if (z.re == 0) return complex_of<T>{z.re * math_cos(z.im), math_sin(z.im)};
   return complex_of<T>{math_sinh(z.re) * math_cos(z.im), math_cosh(z.re) * math_sin(z.im)};
 }
 
 template <class T> DEVICE complex_of<T> complex_cosh(complex_of<T> z) {
-  if (z.im == 0) return complex_of<T>{math_cosh(z.re), z.re > 0 ? z.im : -z.im};
+  if (z.im == 0) {
+    const bool is_negative = !is_nan(z.re) && has_sign(z.re);
+    return complex_of<T>{math_cosh(z.re), is_negative ? -z.im : z.im};
+  }
+  if (!is_finite(z.im) && z.re == 0) return complex_of<T>{z.im - z.im, 0};
+  if (!is_finite(z.im) && is_infinite(z.re)) return complex_of<T>{math_abs(z.re), z.im - z.im};
   if (z.re == 0) return complex_of<T>{math_cos(z.im), z.re * math_sin(z.im)};
   return complex_of<T>{math_cosh(z.re) * math_cos(z.im), math_sinh(z.re) * math_sin(z.im)};
 }
 
 template <class T> DEVICE complex_of<T> complex_tanh(complex_of<T> z) {
+  if (!is_finite(z.im) && !is_infinite(z.re)) {
+    return complex_of<T>{z.re == 0 ? z.re : z.im - z.im, z.im - z.im};
+  }
   if (math_abs(z.re) > (sizeof(T) == 4 ? 11 : 22)) {
     const T one = math_copysign((T)1, z.re);
     if (!is_finite(z.im)) return complex_of<T>{one, math_copysign((T)0, z.im)};
@@ -122,6 +134,7 @@ template <class T> DEVICE bool is_large(complex_of<T> z) {
 }
 
 template <class T> DEVICE complex_of<T> complex_asin(complex_of<T> z) {
+  if (z.re == 0 && is_nan(z.im)) return z;
   if (is_large(z)) {
     return complex_of<T>{math_atan2(z.re, math_abs(z.im)),
                          math_copysign(log_size(z.re, z.im) + LN2<T>, z.im)};
@@ -133,6 +146,7 @@ template <class T> DEVICE complex_of<T> complex_asin(complex_of<T> z) {
 }
 
 template <class T> DEVICE complex_of<T> complex_acos(complex_of<T> z) {
+  if (z.re == 0 && is_nan(z.im)) return complex_of<T>{PI<T> / 2, z.im};
   if (is_large(z)) {
     return complex_of<T>{math_atan2(math_abs(z.im), z.re),
                          -math_copysign(log_size(z.re, z.im) + LN2<T>, z.im)};
@@ -150,6 +164,9 @@ template <class T> DEVICE complex_of<T> complex_acosh(complex_of<T> z) {
 
 template <class T> DEVICE complex_of<T> complex_atanh(complex_of<T> z) {
   const T x = math_abs(z.re), y = z.im;
+  if (is_nan(y) || (is_nan(x) && is_finite(y))) {
+    return complex_of<T>{x == 0 || is_infinite(x) ? math_copysign((T)0, z.re) : x + y, x + y};
+  }
   if (is_large(z)) {
     const T size = math_hypot(x, y);  // the result tends to 1/z and half a turn
     return complex_of<T>{math_copysign(is_finite(size) ? x / size / size : (T)0, z.re),

@@ -1,0 +1,68 @@
+"""How PyTorch implements a function. Handlers get other types and arguments for functions that are
+written in Python there than for compiled ones."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+from ...tensor.tensor import Tensor
+
+PACKAGE = __name__.partition(".")[0]
+signature = functools.cache(inspect.signature)
+
+# Modules of functions that are written in Python in PyTorch, and pass arguments with a default by
+# keyword; and those of the functions that are compiled, and pass arguments as they were given.
+_IN_PYTHON = ("nn.functional", "functional", "tensor.overloads", "autograd.engine")
+_COMPILED = {
+    "linear", "logsigmoid", "softplus", "softshrink", "gelu", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "one_hot", "scaled_dot_product_attention", "elu_", "hardtanh_", "leaky_relu_",
+    "rrelu_", "gradient", "histogramdd",
+}  # fmt: skip
+# Methods of tensors that are written in Python in PyTorch. Source: torch/_tensor.py.
+_METHODS_IN_PYTHON = {
+    "__array__", "__contains__", "__deepcopy__", "__dir__", "__dlpack__", "__dlpack_device__",
+    "__floordiv__", "__format__", "__ipow__", "__len__", "__pow__", "__reduce_ex__", "__repr__",
+    "__reversed__", "__rfloordiv__", "__rlshift__", "__rmatmul__", "__rmod__", "__rpow__",
+    "__rrshift__", "__rsub__", "__rtruediv__", "__setstate__", "align_to", "backward",
+    "dim_order", "is_shared", "istft", "lu", "module_load", "norm", "refine_names",
+    "register_hook", "register_post_accumulate_grad_hook", "reinforce", "rename", "rename_",
+    "resize", "resize_as", "share_memory_", "split", "stft", "storage", "storage_type",
+    "to_sparse_coo", "unflatten", "unique", "unique_consecutive",
+}  # fmt: skip
+
+# Whose types a handler gets. Source: torch/csrc/utils/python_arg_parser.cpp.
+OF_PARSER = "parser"  # the arguments with a handler of their own: functions with parsed arguments
+OF_PYTHON = "python"  # plain tensors too: functions that are written in Python
+OF_SELF = "self"  # the tensor itself: attributes, and methods without parsed arguments
+
+
+def is_in(name: str, modules: Iterable[str]) -> bool:
+    """True for the name of one of these modules of our package, and of modules in them."""
+    inner = name.removeprefix(f"{PACKAGE}.") + "."
+    return any([inner.startswith(f"{module}.") for module in modules])
+
+
+def is_of_python(function: Callable[..., Any]) -> bool:
+    """True for a function, other than a method of tensors, that is written in Python in PyTorch."""
+    return is_in(function.__module__, _IN_PYTHON) and function.__name__ not in _COMPILED
+
+
+@functools.lru_cache(1024)
+def rule_of(func: Any) -> str:
+    """Return whose types a handler gets for this function."""
+    if getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__"):
+        return OF_SELF
+    if not isinstance(func, FunctionType):
+        return OF_PARSER
+    name = func.__qualname__.rpartition(".")[2]
+    if getattr(Tensor, name, None) is not func:
+        return OF_PYTHON if is_of_python(func) else OF_PARSER
+    if name in _METHODS_IN_PYTHON:
+        return OF_PYTHON
+    # `cpu` has an argument in PyTorch; the others do not parse theirs
+    is_parsed = name == "cpu" or len(signature(func).parameters) > 1
+    return OF_PARSER if is_parsed and name not in ("apply_", "new_tensor") else OF_SELF
