@@ -300,8 +300,11 @@ class TensorType(type):
         ours = getattr(TensorBase, "_kind", None)
         if ours in bases:
             place = bases.index(ours)
-            added = (*[base() for base in overridable], Constructed)
-            bases = (*bases[:place], *added, *bases[place:])
+            is_ours = (
+                namespace.get("__module__", "").partition(".")[0] == __name__.partition(".")[0]
+            )
+            handling = [base() for base in overridable if not is_ours]
+            bases = (*bases[:place], *handling, Constructed, *bases[place:])
         return super().__new__(mcs, name, bases, namespace, **kwargs)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:

@@ -13,6 +13,7 @@ import pytest
 import gputensor as gt
 from gputensor import as_torch
 from gputensor.as_torch import legacy_types, overrides
+from gputensor.as_torch.overrides.subclasses import Overridable
 from gputensor.dispatch import refusal
 from gputensor.tensor import base
 
@@ -135,6 +136,14 @@ def names(base: Any) -> set[str]:
         name for name, kind in kinds.items()
         if isinstance(kind, type) and issubclass(kind, base) and not name.startswith("Lazy")
     }  # fmt: skip
+
+
+def test_our_own_subclasses_call_no_handler() -> None:
+    def made(module: str) -> type:
+        return type(gt.Tensor)("Made", (gt.Tensor,), {"__module__": module})
+
+    assert issubclass(made("program"), Overridable)
+    assert not issubclass(made("gputensor.func.levels"), Overridable)
 
 
 def test_bases_have_the_subclasses_of_pytorch() -> None:
