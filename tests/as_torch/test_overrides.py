@@ -59,7 +59,7 @@ class Sink:
 def _installed() -> Iterator[None]:
     refusal.overriding.append(as_torch._override)
     Diagonal.calls, Sink.calls = [], []
-    base.overridable.append(lambda: overrides.Overridable)
+    base.overridable.append(lambda: Overridable)
     yield
     base.overridable.clear()
     refusal.overriding.clear()
