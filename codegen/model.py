@@ -44,7 +44,7 @@ MASK = "grad_input_mask"
 # Word in place of a kernel's name: the operator only calls the operator named after this word.
 FORWARD = "forward"
 
-# Autocast policies, and the device types that a row may name.
+# Autocast policies, and the dispatch keys of device types that a row may name.
 # Source: aten/src/ATen/autocast_mode.h, CastPolicy.
 AUTOCAST_POLICIES = {
     "lower_precision_fp": "cast to the block's dtype",
@@ -54,7 +54,7 @@ AUTOCAST_POLICIES = {
     "promote": "cast to the widest among them",
     "banned": "refused: it would lose too many digits",
 }
-AUTOCAST_DEVICES = ("CPU", "CUDA")
+AUTOCAST_DEVICES: tuple[str, ...] = load_module("core.device").AUTOCAST_DEVICES
 # Properties of an operand that an operator may read without reading its elements.
 READS = ("geometry", "conjugates", "storage")
 # Tags that PyTorch does not have. dispatch/boxing/calling.py reads the first,
