@@ -325,10 +325,18 @@ class _Entry:
                     raise self.error(f"unknown dispatch key '{key}'{_suggest(key, known)}", value)
                 if key in found:
                     raise self.error(f"dispatch key '{key}' is given twice", value)
-                found[key] = self.scalar(value, f"dispatch.{key}")
+                found[key] = self.kernel(key, value)
         if sum(key in model.COMPOSITE for key in found) > 1:
             raise self.error("'dispatch' must have at most one composite key", node)
         return found
+
+    def kernel(self, key: str, node: yaml.Node) -> str:
+        """Return the name of a kernel in native/, or the expression that a composite returns."""
+        text = self.scalar(node, f"dispatch.{key}")
+        if not text.isidentifier() and (key not in model.COMPOSITE or not _is_call(text)):
+            rule = "must be a name in native/, or at a composite key a call of an operator"
+            raise self.error(f"'dispatch.{key}' {rule} (got '{text}')", node)
+        return text
 
     def derivatives(self, schema: Any) -> dict[str, str]:
         node = self.nodes.get("derivatives")
@@ -481,6 +489,14 @@ class _Entry:
 
     def flag(self, field: str, values: dict[str, bool]) -> bool:
         return values[self.choice(field, tuple(values))] if field in self.nodes else True
+
+
+def _is_call(text: str) -> bool:
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return False
+    return isinstance(tree.value if isinstance(tree, ast.Subscript) else tree, ast.Call)
 
 
 def _suggest(word: str, choices: Iterable[str]) -> str:

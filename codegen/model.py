@@ -310,7 +310,15 @@ class Op:
         """The names that native/<family>.py must define, because `dispatch` refers to them."""
         if self.follows:
             return []
-        return list(dict.fromkeys(self.dispatch.values())) if self.dispatch else []
+        names = dict.fromkeys((self.dispatch or {}).values())
+        return [name for name in names if name != self.composition]
+
+    @property
+    def composition(self) -> str:
+        """The expression in `dispatch` that a composite kernel returns; "" if native/ has the
+        kernel."""
+        found = [text for text in (self.dispatch or {}).values() if "(" in text]
+        return found[0] if found else ""
 
 
 @dataclass(frozen=True)

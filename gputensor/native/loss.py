@@ -212,10 +212,6 @@ def _check_total(op: str, self: Tensor, sizes: tuple[int, ...], **given: Tensor)
 # --- composed of other operators ----------------------------------------------------------------
 
 
-def nll_loss(key_set: int, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
-    return calls.nll_loss_forward(self, target, *rest)[0]
-
-
 def nll_loss_nd(
     key_set: int, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
     ignore_index: int = IGNORE_INDEX,
@@ -224,7 +220,7 @@ def nll_loss_nd(
     other dimensions together are the rows."""
     sizes = self._geometry.sizes
     if len(sizes) <= 2:
-        return nll_loss(key_set, self, target, weight, reduction, ignore_index)
+        return calls.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
     wanted = (sizes[0], *sizes[2:])
     if target._geometry.sizes != wanted:
         rule = f"have self's sizes but for the classes, {list(wanted)}"
@@ -235,10 +231,6 @@ def nll_loss_nd(
         target = calls.reshape(target, (sizes[0], *plane))
     found = calls.nll_loss2d(self, target, weight, reduction, ignore_index)
     return calls.reshape(found, wanted) if reduction == NONE else found
-
-
-def nll_loss2d(key_set: int, self: Tensor, target: Tensor, *rest: Any) -> Tensor:
-    return calls.nll_loss2d_forward(self, target, *rest)[0]
 
 
 def _rows(self: Tensor) -> Tensor:

@@ -211,10 +211,6 @@ def pixel_unshuffle(key_set: int, self: Tensor, downscale_factor: int) -> Tensor
     return made
 
 
-def native_channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:
-    return calls.channel_shuffle(self, groups)
-
-
 def channel_shuffle(key_set: int, self: Tensor, groups: int) -> Tensor:
     sizes = self._geometry.sizes
     if len(sizes) < 3:

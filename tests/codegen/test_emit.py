@@ -319,6 +319,22 @@ def test_an_operator_is_registered_by_one_literal_row(model: load.Model) -> None
     ]
 
 
+def test_a_composite_of_one_call_is_written_in_its_row() -> None:
+    row = """
+    - func: turned(Tensor(a) self, int dim=0) -> Tensor(a)
+      dispatch:
+        CompositeImplicitAutograd: calls.transpose_int(self, dim, -1)
+      family: view
+      doc: Turned.
+    """
+    made = emit_kernels.kernels(load.loads(textwrap.dedent(row)), "view")
+    assert "from .. import calls\n" in made
+    assert (
+        "def _turned(key_set, self, dim):\n    return calls.transpose_int(self, dim, -1)\n" in made
+    )
+    assert 'impl(_ops.turned, "CompositeImplicitAutograd", _turned)' in made
+
+
 def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
     stub = emit_stubs.methods(model)
     assert "    def turn(self, dims: Sequence[int]) -> Tensor: ...\n" in stub

@@ -5,10 +5,14 @@ from ...autograd.formulas.numbers import copy_backward
 from ...autograd.node import Node as _Node
 from ...makers.rows import impl, passes
 from ...native import conversion as native
+from .. import calls
 from .. import operators as _ops
 
+def _type_as(key_set, self, other):
+    return calls.to_other(self, other, False, False, None)
+
 def install() -> None:
-    impl(_ops.type_as, "CompositeImplicitAutograd", native.type_as)
+    impl(_ops.type_as, "CompositeImplicitAutograd", _type_as)
     impl(_ops.to_dtype_layout, "CompositeImplicitAutograd", native.to_dtype_layout)
     impl(_ops.to_device, "CompositeImplicitAutograd", native.to_device)
     impl(_ops.to_dtype, "CompositeImplicitAutograd", native.to_dtype)

@@ -8,7 +8,11 @@ from ...autograd.saved import save_number as _kept
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import impl, out_of
 from ...native import rearrange as native
+from .. import calls
 from .. import operators as _ops
+
+def _native_channel_shuffle(key_set, self, groups):
+    return calls.channel_shuffle(self, groups)
 
 def install() -> None:
     impl(_ops.flip, "CompositeExplicitAutograd", native.flip, FlipBackward0)
@@ -30,7 +34,7 @@ def install() -> None:
         _ops.channel_shuffle, "CompositeExplicitAutograd", native.channel_shuffle,
         ChannelShuffleBackward0)
     out_of(_ops.channel_shuffle_out, _ops.channel_shuffle)
-    impl(_ops.native_channel_shuffle, "CompositeImplicitAutograd", native.native_channel_shuffle)
+    impl(_ops.native_channel_shuffle, "CompositeImplicitAutograd", _native_channel_shuffle)
     impl(_ops.im2col, "CompositeExplicitAutograd", native.im2col, Im2ColBackward0)
     out_of(_ops.im2col_out, _ops.im2col)
     impl(_ops.col2im, "CompositeExplicitAutograd", native.col2im, Col2ImBackward0)

@@ -12,7 +12,11 @@ from ...autograd.saved import save as _save, save_copy as _save_copy, save_numbe
 from ...core.arguments import NUMBERS as _PLAIN
 from ...makers.rows import bind, casts, counts, forwards, impl, out_of, passes, refuses_out
 from ...native import special as native
+from .. import calls
 from .. import operators as _ops
+
+def _polygamma_(key_set, self, n):
+    return calls.copy_(self, calls.polygamma(n, self), False)
 
 def install() -> None:
     bind(_ops.lgamma, native.functional, "lgamma", LgammaBackward0)
@@ -286,7 +290,7 @@ def install() -> None:
     out_of(_ops.mvlgamma_out, _ops.mvlgamma)
     forwards(_ops.special_multigammaln, _ops.mvlgamma)
     forwards(_ops.special_multigammaln_out, _ops.mvlgamma_out)
-    impl(_ops.polygamma_, "CompositeImplicitAutograd", native.polygamma_)
+    impl(_ops.polygamma_, "CompositeImplicitAutograd", _polygamma_)
     impl(_ops.mvlgamma_, "CompositeImplicitAutograd", native.mvlgamma_)
 
 class LgammaBackward0(_Node):  # lgamma
