@@ -198,7 +198,7 @@ def channel_shuffle(input, groups, *, out=None):
     Args:
         input: (*).
         groups: int.
-    Gradient: channel_shuffle_backward(grad, groups)
+    Gradient: channel_shuffle(grad, max(grad.shape[1] // groups, 1))
     Native: native/rearrange.py. Matches torch.channel_shuffle."""
     try:
         include, keep = _state.get()

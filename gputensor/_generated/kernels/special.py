@@ -2,10 +2,10 @@
 """Registrations of the operators of native/special.py, and their derivatives."""
 
 from ...autograd.formulas import (
-    digamma, exp, polygamma, special_erfcx, special_i1, special_zeta, xlogy)
+    digamma, exp, polygamma, sgn, special_erfcx, special_i1, special_i1e, special_zeta, xlogy)
 from ...autograd.formulas.numbers import logit_backward
 from ...autograd.formulas.pointwise import (
-    i0e_slope, i1_slope, i1e_slope, igamma_slope, xlog1py_slope, xlogy_slope)
+    i1_slope, i1e_slope, igamma_slope, xlog1py_slope, xlogy_slope)
 from ...autograd.formulas.scan import not_implemented
 from ...autograd.node import FREED as _FREED, Node as _Node
 from ...autograd.saved import save as _save, save_copy as _save_copy, save_number as _kept
@@ -515,7 +515,8 @@ class SpecialI0EBackward0(_Node):  # special_i0e
     def keep(node, self):
         node.saved_self = _save(self)
     def backward(node, grad):
-        return (grad * i0e_slope(node.saved_self.unpack(node), node.saved_result.unpack(node)),)
+        self = node.saved_self.unpack(node)
+        return (grad * (special_i1e(self) - sgn(self) * node.saved_result.unpack(node)),)
     def release(node):
         node.saved_self = node.saved_result = _FREED
 

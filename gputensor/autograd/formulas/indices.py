@@ -19,14 +19,6 @@ from .views import _zeros_around
 # --- indices --------------------------------------------------------------------------------------
 
 
-def index_backward(grad: Tensor, shape: Sizes, indices: Any) -> Tensor:
-    return calls.index_put_(_zeros_around(grad, shape), indices, grad, True)
-
-
-def unsafe_index_backward(grad: Tensor, shape: Sizes, indices: Any) -> Tensor:
-    return calls._unsafe_index_put(_zeros_around(grad, shape), indices, grad, True)
-
-
 def unsafe_masked_index_backward(grad: Tensor, shape: Sizes, mask: Tensor, indices: Any) -> Tensor:
     zeros = _zeros_around(grad, shape)
     return calls._unsafe_masked_index_put_accumulate(zeros, mask, indices, grad)
@@ -36,10 +28,6 @@ def index_put_self_backward(grad: Tensor, indices: Any, values: Tensor, accumula
     if accumulate:
         return grad
     return calls.index_put(grad, indices, _zeros_around(values, ()), False)
-
-
-def gather_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
-    return calls.scatter_add_(_zeros_around(grad, shape), dim, index, grad)
 
 
 def _incropped(found: Tensor, shape: Sizes) -> Tensor:
@@ -55,18 +43,6 @@ def scatter_src_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) ->
     """Return the gradient of the source of scatter. It is zero outside the index's sizes, because
     scatter does not read the source there."""
     return _incropped(calls.gather(grad, dim, index, False), shape)
-
-
-def index_select_backward(grad: Tensor, shape: Sizes, dim: int, index: Tensor) -> Tensor:
-    return calls.index_add_(_zeros_around(grad, shape), dim, index, grad, 1)
-
-
-def take_backward(grad: Tensor, shape: Sizes, index: Tensor) -> Tensor:
-    return calls.put_(_zeros_around(grad, shape), index, grad, True)
-
-
-def put_self_backward(grad: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
-    return grad if accumulate else grad.put(index, functions.zeros_like(source), False)
 
 
 def index_fill_value_backward(grad: Tensor, dim: int, index: Tensor) -> Tensor:
