@@ -42,6 +42,13 @@ def lines(ops: Sequence[Op], parameters: Sequence[str], *, is_method: bool) -> l
     return _wrapped(f'"""{summary}', tail)
 
 
+def of_nn(op: Op, name: str, parameters: Sequence[str]) -> list[str]:
+    """Return the docstring's lines of a function of gt.nn.functional."""
+    summary = op.doc.partition("\n")[0]
+    tail = [*_arguments([op], parameters), f"Matches torch.nn.functional.{name}."]
+    return _wrapped(f'"""{"In place: " * name.endswith("_")}{summary}', ["Args:", *tail])
+
+
 def _wrapped(summary: str, tail: list[str]) -> list[str]:
     head = textwrap.wrap(summary, SUMMARY)
     tail = [part for line in tail for part in _broken(line)]

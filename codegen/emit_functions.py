@@ -53,6 +53,24 @@ def _alias(model: Model, base: str) -> list[str]:
     return [f"Tensor_{base} = {base}"] if same and signature(function) == signature(method) else []
 
 
+def faces(op: Op) -> list[list[str]]:
+    """Return the functions of gt.nn.functional in the row's `nn`."""
+    found = []
+    for name, taken in op.nn:
+        parameters = ["self", *taken]
+        names = [item.partition("=")[0] for item in parameters]
+        given = ", ".join([n for n in names if n != "inplace"])
+        writes, body = f"return call_{op.base}_({given})", [f"return call_{op.identifier}({given})"]
+        if "inplace" in names:
+            test = f'if inplace is not False and _flag("{name}", "inplace", inplace):'
+            body = [test, f"    {writes}", *body]
+        body = [writes] if name.endswith("_") else body
+        lines = [*docstring.of_nn(op, name, parameters), *_refused(op.base, f"nn_{name}", body)]
+        head = wrap(f"def nn_{name}(", parameters, "):")
+        found.append(input_for_self([*head, *indent(lines)]))
+    return found
+
+
 # --- one public name ----------------------------------------------------------------------------
 
 

@@ -85,6 +85,20 @@ def functions(model: Model, module: str = "") -> str:
     return _stub(model, [*imports, *lines], defines_results=not module)
 
 
+def nn(model: Model) -> str:
+    """Return stubs of the functions of gt.nn.functional that rows list."""
+    lines: list[str] = []
+    for op in model.ops:
+        types = {parameter(a.name): _type(a.type) for a in op.arguments} | {"inplace": "bool"}
+        for name, taken in op.nn:
+            items = ["input: Tensor"]
+            for item in taken:
+                own, _, value = item.partition("=")
+                items.append(f"{own}: {types[own]}{f' = {value}' if value else ''}")
+            lines += wrap(f"def {name}(", items, ") -> Tensor: ...")
+    return _stub(model, lines)
+
+
 def methods(model: Model) -> str:
     lines = ["class GeneratedMethods:"]
     for name in sorted({*model.bases("method"), *model.bases("property")}):

@@ -20,7 +20,7 @@ FIELDS = (
     "func", "autogen", "variants", "dispatch", "device_check", "device_guard", "tags", "family",
     "factory", "loop", "dtypes", "derivatives", "node", "replay", "activation", "autocast",
     "numbers", "python", "reads", "short", "shortcut", "signature", "doc", "python_module",
-    "scalars", "aliases", "batch",
+    "scalars", "aliases", "batch", "nn",
 )  # fmt: skip
 VARIANTS = ("function", "method", "property", "inplace")
 
@@ -266,6 +266,7 @@ class _Entry:
             replay=not self.flag("replay", {"False": True, "True": False}),
             activation=self.word("activation") if "activation" in self.nodes else "",
             batch=self.text("batch") if "batch" in self.nodes else "",
+            nn=self.nn(schema),
         )
         for field in ("node", "replay", "activation"):
             if field in self.nodes and not op.derivatives:
@@ -277,6 +278,21 @@ class _Entry:
                 f"'dispatch' must not mix {model.IMPLICIT} with backends", self.nodes["dispatch"]
             )
         return op
+
+    def nn(self, schema: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        node = self.nodes.get("nn")
+        if node is None:
+            return ()
+        found, known = [], {argument.name for argument in schema.arguments} | {"inplace"}
+        for text in self.words("nn") if isinstance(node, yaml.SequenceNode) else (self.text("nn"),):
+            name, _, rest = text.removesuffix(")").partition("(")
+            taken = tuple(rest.split(", ")) if rest else ()
+            if not name.isidentifier() or not {t.partition("=")[0] for t in taken} <= known:
+                raise self.error(
+                    f"'nn' must hold NAME(parameters after input) (got {text!r})", node
+                )
+            found.append((name, taken))
+        return tuple(found)
 
     def schema(self) -> Any:
         return self.parsed(self.nodes["func"])

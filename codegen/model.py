@@ -93,7 +93,8 @@ class Op:
     source: the entry whose `autogen` names this overload. follows: the identifier of the operator
     whose results this overload copies or returns, by structured/forms.py. scalars: schemas of
     overloads that take numbers in place of `numbers`; each calls the form of its kind. aliases:
-    further names of all forms. alias_of: the name of which this overload's name is an alias.
+    further names of all forms. alias_of: the name of which this overload's name is an alias. nn:
+    the functions of gt.nn.functional that call the operator, as (name, parameters after input).
     """
 
     schema: FunctionSchema
@@ -126,6 +127,7 @@ class Op:
     scalars: tuple[FunctionSchema, ...] = ()
     aliases: tuple[str, ...] = ()
     alias_of: str = ""
+    nn: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def name(self) -> str:
@@ -312,6 +314,13 @@ class Op:
             return []
         names = dict.fromkeys((self.dispatch or {}).values())
         return [name for name in names if name != self.composition]
+
+    @property
+    def called_by_nn(self) -> set[str]:
+        """The overloads that the functions in `nn` call."""
+        found = {self.identifier} if any(name[-1] != "_" for name, _ in self.nn) else set[str]()
+        writes = [name for name, taken in self.nn if name[-1] == "_" or "inplace=False" in taken]
+        return found | ({f"{self.base}_"} if writes else set())
 
     @property
     def composition(self) -> str:

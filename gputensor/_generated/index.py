@@ -534,6 +534,10 @@ _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training batch_nor
 instance_norm layer_norm native_batch_norm native_batch_norm_backward native_group_norm
 native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
+NN = _read("""
+activation: celu elu elu_ gelu glu hardsigmoid hardswish hardtanh hardtanh_ leaky_relu leaky_relu_
+logsigmoid mish relu6 selu silu softplus softshrink threshold unary: sigmoid tanh
+""")
 EXPORTS = _read("""
 amp.: amp array_api.: array_api autograd.: autograd backends.: backends cuda.: cuda dispatch.:
 dispatch distributed.: distributed distributions.: distributions fft.: fft func.: func layout.:
@@ -638,7 +642,9 @@ LATER: dict[str, dict[str, str]] = {
     "nn.functional": _read("""
     _generated.functions: adaptive_avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d
     conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity hardshrink pairwise_distance
-    pdist pixel_shuffle pixel_unshuffle prelu relu_ rms_norm selu_ threshold_
+    pdist pixel_shuffle pixel_unshuffle prelu relu_ rms_norm selu_ threshold_ _generated.nn: celu elu
+    elu_ gelu glu hardsigmoid hardswish hardtanh hardtanh_ leaky_relu leaky_relu_ logsigmoid mish relu6
+    selu sigmoid silu softplus softshrink tanh threshold
     """),
     "nn.parallel": _read("""
     parallel.data_parallel: DataParallel parallel.distributed: DistributedDataParallel

@@ -335,6 +335,32 @@ def test_a_composite_of_one_call_is_written_in_its_row() -> None:
     assert 'impl(_ops.turned, "CompositeImplicitAutograd", _turned)' in made
 
 
+def test_a_row_lists_functions_of_nn_functional() -> None:
+    row = """
+    - func: bend(Tensor self, Scalar alpha=1, Scalar scale=1) -> Tensor
+      autogen: bend_
+      python_module: nn
+      family: activation
+      nn:
+      - bend(alpha=1.0, inplace=False)
+      - bend_(alpha=1.0)
+      doc: Bent.
+    """
+    model = load.loads(textwrap.dedent(row))
+    bend = model.ops[0]
+    assert bend.called_by_nn == {"bend", "bend_"}
+    both, in_place = ["\n".join(map(str, lines)) for lines in emit_functions.faces(bend)]
+    assert both.startswith("def nn_bend(input, alpha=1.0, inplace=False):\n")
+    assert (
+        'if inplace is not False and _flag("bend", "inplace", inplace):\n'
+        "            return call_bend_(input, alpha)\n"
+        "        return call_bend(input, alpha)\n" in both
+    )
+    assert "return call_bend_(input, alpha)" in in_place and "inplace" not in in_place
+    stub = emit_stubs.nn(model)
+    assert "def bend(input: Tensor, alpha: _Number = 1.0, inplace: bool = False) -> Tensor:" in stub
+
+
 def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
     stub = emit_stubs.methods(model)
     assert "    def turn(self, dims: Sequence[int]) -> Tensor: ...\n" in stub

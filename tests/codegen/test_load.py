@@ -232,6 +232,11 @@ BROKEN = [
         "key a call of an operator (got 'self + 1')",
     ),
     (
+        "function of nn with another parameter",
+        GOOD + "  nn: erf(alpha=1)\n",
+        "8: erf: 'nn' must hold NAME(parameters after input) (got 'erf(alpha=1)')",
+    ),
+    (
         "no dispatch map",
         GOOD + "  dispatch: erf\n",
         "8: erf: 'dispatch' must map keys to names in native/",

@@ -1943,6 +1943,16 @@ def call_sigmoid(self):
     key_set = (self._keys | include) & keep
     return op_sigmoid.table[key_set](key_set, self)
 
+def nn_sigmoid(input):
+    """Logistic function, 1 / (1 + exp(-x)), of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Matches torch.nn.functional.sigmoid."""
+    try:
+        return call_sigmoid(input)
+    except Exception as error: return _refuse(error, "sigmoid", nn_sigmoid, locals())
+
 op_sigmoid_ = _define("aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def sigmoid_(input):
     """In place: Logistic function, 1 / (1 + exp(-x)), of each element. See gt.sigmoid."""
@@ -2309,6 +2319,16 @@ def call_tanh(self):
     include, keep = _state.get()
     key_set = (self._keys | include) & keep
     return op_tanh.table[key_set](key_set, self)
+
+def nn_tanh(input):
+    """Hyperbolic tangent of each element.
+
+    Args:
+        input: (*), floating or complex; integers and bool promote to the default float.
+    Matches torch.nn.functional.tanh."""
+    try:
+        return call_tanh(input)
+    except Exception as error: return _refuse(error, "tanh", nn_tanh, locals())
 
 op_tanh_ = _define("aten::tanh_(Tensor(a!) self) -> Tensor(a!)", ("pointwise",))
 def tanh_(input):

@@ -47,6 +47,14 @@ if TYPE_CHECKING:
         pixel_shuffle as pixel_shuffle, pixel_unshuffle as pixel_unshuffle, prelu as prelu,
         relu_ as relu_, rms_norm as rms_norm, selu_ as selu_, threshold_ as threshold_,
     )  # fmt: skip
+    from ..._generated.nn import (
+        celu as celu, elu as elu, elu_ as elu_, gelu as gelu, glu as glu,
+        hardsigmoid as hardsigmoid, hardswish as hardswish, hardtanh as hardtanh,
+        hardtanh_ as hardtanh_, leaky_relu as leaky_relu, leaky_relu_ as leaky_relu_,
+        logsigmoid as logsigmoid, mish as mish, relu6 as relu6, selu as selu, sigmoid as sigmoid,
+        silu as silu, softplus as softplus, softshrink as softshrink, tanh as tanh,
+        threshold as threshold,
+    )  # fmt: skip
 else:
     __getattr__, __dir__ = lazy.attributes(globals())
 
