@@ -31,6 +31,7 @@ from ...core.arguments import coerced_either as _coerced_either
 from ...core.arguments import coerced_swapped as _coerced_swapped
 from ...core.arguments import keys_of_list as _keys_of_list
 from ...core.arguments import number as _number
+from ...core.arguments import reduction as _reduction
 from ...core.arguments import sequence as _sequence
 from ...core.device import device as _device
 from ...core.dtype import dtype as _dtype
@@ -38,6 +39,7 @@ from ...core.dtype import int64 as _long
 from ...core.memory_format import contiguous_format as _contiguous_format
 from ...core.returns import named as _named
 from ...dispatch.dispatcher import define as _define
+from ...dispatch.refusal import declares as _declares
 from ...dispatch.refusal import refuse as _refuse
 from ...dispatch.tls import state as _state"""
 

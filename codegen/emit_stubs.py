@@ -89,13 +89,17 @@ def nn(model: Model) -> str:
     """Return stubs of the functions of gt.nn.functional that rows list."""
     lines: list[str] = []
     for op in model.ops:
-        types = {parameter(a.name): _type(a.type) for a in op.arguments} | {"inplace": "bool"}
+        types = {parameter(a.name): a.type for a in op.arguments}
+        first, *_ = types
         for name, taken in op.nn:
-            items = ["input: Tensor"]
+            items = [f"{'input' if first == 'self' else first}: Tensor"]
             for item in taken:
                 own, _, value = item.partition("=")
-                items.append(f"{own}: {types[own]}{f' = {value}' if value else ''}")
-            lines += wrap(f"def {name}(", items, ") -> Tensor: ...")
+                kind = _type(types[own]) if own in types and own != "reduction" else "bool"
+                kind = "str" if own == "reduction" else kind
+                kind += " | None" if value == "None" and "None" not in kind else ""
+                items.append(f"{own}: {kind}{f' = {value}' if value else ''}")
+            lines += wrap(f"def {name}(", items, f") -> {_result(op)}: ...")
     return _stub(model, lines)
 
 

@@ -22,6 +22,8 @@ FIELDS = (
     "numbers", "python", "reads", "short", "shortcut", "signature", "doc", "python_module",
     "scalars", "aliases", "batch", "nn",
 )  # fmt: skip
+# Parameters of functions of gt.nn.functional that no operator has.
+_OF_NN = {"inplace", "reduce", "return_indices", "size_average"}
 VARIANTS = ("function", "method", "property", "inplace")
 
 
@@ -283,7 +285,7 @@ class _Entry:
         node = self.nodes.get("nn")
         if node is None:
             return ()
-        found, known = [], {argument.name for argument in schema.arguments} | {"inplace"}
+        found, known = [], {argument.name for argument in schema.arguments} | _OF_NN
         for text in self.words("nn") if isinstance(node, yaml.SequenceNode) else (self.text("nn"),):
             name, _, rest = text.removesuffix(")").partition("(")
             taken = tuple(rest.split(", ")) if rest else ()

@@ -535,8 +535,12 @@ instance_norm layer_norm native_batch_norm native_batch_norm_backward native_gro
 native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 NN = _read("""
-activation: celu elu elu_ gelu glu hardsigmoid hardswish hardtanh hardtanh_ leaky_relu leaky_relu_
-logsigmoid mish relu6 selu silu softplus softshrink threshold unary: sigmoid tanh
+rearrange: fold unfold pad: pad activation: celu elu elu_ gelu glu hardsigmoid hardswish hardtanh
+hardtanh_ leaky_relu leaky_relu_ logsigmoid mish relu6 selu silu softplus softshrink threshold
+unary: sigmoid tanh pool: avg_pool1d avg_pool2d avg_pool3d max_pool: max_pool1d_with_indices
+max_pool2d_with_indices max_pool3d_with_indices loss: nll_loss margin: multilabel_margin_loss
+criterion: cosine_embedding_loss hinge_embedding_loss poisson_nll_loss soft_margin_loss norm:
+layer_norm
 """)
 EXPORTS = _read("""
 amp.: amp array_api.: array_api autograd.: autograd backends.: backends cuda.: cuda dispatch.:
@@ -642,9 +646,12 @@ LATER: dict[str, dict[str, str]] = {
     "nn.functional": _read("""
     _generated.functions: adaptive_avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d
     conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity hardshrink pairwise_distance
-    pdist pixel_shuffle pixel_unshuffle prelu relu_ rms_norm selu_ threshold_ _generated.nn: celu elu
-    elu_ gelu glu hardsigmoid hardswish hardtanh hardtanh_ leaky_relu leaky_relu_ logsigmoid mish relu6
-    selu sigmoid silu softplus softshrink tanh threshold
+    pdist pixel_shuffle pixel_unshuffle prelu relu_ rms_norm selu_ threshold_ _generated.nn: avg_pool1d
+    avg_pool2d avg_pool3d celu cosine_embedding_loss elu elu_ fold gelu glu hardsigmoid hardswish
+    hardtanh hardtanh_ hinge_embedding_loss layer_norm leaky_relu leaky_relu_ logsigmoid
+    max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices mish multilabel_margin_loss
+    nll_loss pad poisson_nll_loss relu6 selu sigmoid silu soft_margin_loss softplus softshrink tanh
+    threshold unfold
     """),
     "nn.parallel": _read("""
     parallel.data_parallel: DataParallel parallel.distributed: DistributedDataParallel

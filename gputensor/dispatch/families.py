@@ -176,8 +176,9 @@ def _name(module: ModuleType) -> None:
                 value.__qualname__ = f"GeneratedMethods.{value.__name__}"
                 value.__module__ = f"{_GENERATED}.methods"
             elif name.startswith(_NN):
-                value.__name__ = value.__qualname__ = name.removeprefix(_NN)
-                value.__module__ = f"{_PACKAGE}.nn.functional"
+                for part in (value, vars(value).get("__wrapped__", value)):
+                    part.__name__ = part.__qualname__ = name.removeprefix(_NN)
+                    part.__module__ = f"{_PACKAGE}.nn.functional"
             elif not name.startswith(_CALL):
                 value.__module__ = f"{_GENERATED}.functions"
         elif isinstance(value, property) and value.fget is not None:

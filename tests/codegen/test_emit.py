@@ -361,6 +361,30 @@ def test_a_row_lists_functions_of_nn_functional() -> None:
     assert "def bend(input: Tensor, alpha: _Number = 1.0, inplace: bool = False) -> Tensor:" in stub
 
 
+def test_functions_of_nn_functional_name_their_reduction_and_declare_lists() -> None:
+    row = """
+    - func: loss_nd(Tensor self, Tensor target, int reduction=Mean, int[2] stride=[]) -> Tensor
+      python_module: nn
+      family: loss
+      nn: loss(target, stride=None, size_average=None, reduction='mean')
+      doc: Lost.
+    """
+    model = load.loads(textwrap.dedent(row))
+    (lines,) = emit_functions.faces(model.ops[0])
+    made = "\n".join(map(str, lines))
+    assert made.startswith(
+        '@_declares("loss", input="Tensor", target="Tensor", stride="int?|int[]?", '
+        'size_average="bool?", reduction="str")\ndef nn_loss('
+    )
+    assert 'reduction: "none", "mean" or "sum"' in made and "_refuse" not in made
+    number = '_reduction("loss", reduction, size_average)'
+    stride = "() if stride is None else stride"
+    assert f"    return call_loss_nd(input, target, {number}, {stride})" in made
+    stub = " ".join(emit_stubs.nn(model).split())
+    assert "stride: int | Sequence[int] | None = None, size_average: bool | None = None" in stub
+    assert "reduction: str = 'mean') -> Tensor: ..." in stub
+
+
 def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
     stub = emit_stubs.methods(model)
     assert "    def turn(self, dims: Sequence[int]) -> Tensor: ...\n" in stub

@@ -1948,7 +1948,10 @@ def nn_sigmoid(input):
 
     Args:
         input: (*), floating or complex; integers and bool promote to the default float.
-    Matches torch.nn.functional.sigmoid."""
+    Matches torch.nn.functional.sigmoid.
+
+    >>> gt.sigmoid(gt.tensor([0.0, 2.0]))
+    tensor([0.5000, 0.8808])"""
     try:
         return call_sigmoid(input)
     except Exception as error: return _refuse(error, "sigmoid", nn_sigmoid, locals())
