@@ -57,7 +57,7 @@ def faces(op: Op) -> list[list[str]]:
     """Return the functions of gt.nn.functional in the row's `nn`. A function declares the types of
     its parameters if some are not numbers or words, or have another type than in the schema."""
     found = []
-    own = {parameter(a.name): a.type for a in op.arguments}
+    own = op.nn_types
     for name, taken in op.nn:
         parameters = [next(iter(own)), *taken]
         values = {item: value for item, _, value in (text.partition("=") for text in parameters)}
@@ -100,6 +100,8 @@ def _nn_argument(function: str, name: str, kind: Any, given: Mapping[str, str]) 
     if name == "reduction":
         old = [item for item in ("size_average", "reduce") if item in given]
         return f'_reduction("{function}", {", ".join([name, *old])})'
+    if name == "training":
+        return f'_flag("{function}", "training", training)'
     is_list = kind.is_list and given[name] == "None"
     return f"() if {name} is None else {name}" if is_list else name
 

@@ -89,7 +89,7 @@ def nn(model: Model) -> str:
     """Return stubs of the functions of gt.nn.functional that rows list."""
     lines: list[str] = []
     for op in model.ops:
-        types = {parameter(a.name): a.type for a in op.arguments}
+        types = op.nn_types
         first, *_ = types
         for name, taken in op.nn:
             items = [f"{'input' if first == 'self' else first}: Tensor"]

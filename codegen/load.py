@@ -23,7 +23,7 @@ FIELDS = (
     "scalars", "aliases", "batch", "nn",
 )  # fmt: skip
 # Parameters of functions of gt.nn.functional that no operator has.
-_OF_NN = {"inplace", "reduce", "return_indices", "size_average"}
+_OF_NN = {"inplace", "reduce", "return_indices", "size_average", "training"}
 VARIANTS = ("function", "method", "property", "inplace")
 
 

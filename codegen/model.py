@@ -316,6 +316,13 @@ class Op:
         return [name for name in names if name != self.composition]
 
     @property
+    def nn_types(self) -> dict[str, Any]:
+        """The arguments' types, by the names that gt.nn.functional gives to the arguments."""
+        names = [parameter(a.name) for a in self.arguments]
+        names = ["training" if name == "train" else name for name in names]
+        return dict(zip(names, [a.type for a in self.arguments]))
+
+    @property
     def called_by_nn(self) -> set[str]:
         """The overloads that the functions in `nn` call."""
         found = {self.identifier} if any(name[-1] != "_" for name, _ in self.nn) else set[str]()

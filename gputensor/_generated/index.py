@@ -126,38 +126,40 @@ unsafe_split_with_sizes complex_view: _conj _neg_view complex conj imag real vie
 empty_like empty_memory_format empty_strided full full_like new_empty new_empty_strided new_full
 new_ones new_zeros ones ones_like scalar_tensor zeros zeros_like range: arange arange_start
 arange_start_step eye linspace logspace random: bernoulli__float exponential_ uniform_
-random_factory: rand dropout: dropout native_dropout native_dropout_backward copy: clone contiguous
-copy_ conversion: _local_scalar_dense _to_copy item to_device to_dtype to_other rearrange:
-channel_shuffle col2im flip im2col roll triangle: diag_embed tril triu pad: constant_pad_nd pad
-reflection_pad1d reflection_pad1d_backward reflection_pad2d reflection_pad2d_backward
-reflection_pad3d reflection_pad3d_backward replication_pad1d replication_pad1d_backward
-replication_pad2d replication_pad2d_backward replication_pad3d replication_pad3d_backward sort: sort
-sort_stable topk search: bucketize_Tensor isin_Tensor_Tensor searchsorted_Tensor unique: _unique2
-unique_consecutive unique_dim resize: resize_ fill: fill__Scalar zero_ join: block_diag
-broadcast_tensors cat stack repeat: cartesian_prod meshgrid_indexing repeat repeat_interleave_Tensor
-repeat_interleave_self_int binary: add_Tensor add__Tensor bitwise_and_Tensor bitwise_or_Tensor
-bitwise_xor_Tensor div_Tensor div__Tensor floor_divide maximum minimum mul_Tensor mul__Tensor
-pow_Scalar remainder_Scalar remainder_Tensor sub_Tensor threshold_backward activation: _gated
-_prelu_kernel celu celu_ elu elu_ elu_backward gelu gelu_backward glu hardshrink_backward
-hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh
-hardtanh_ hardtanh_backward leaky_relu leaky_relu_ leaky_relu_backward log_sigmoid
-log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward relu6 relu6_ rrelu selu selu_
-sigmoid_backward silu silu_ silu_backward softplus softplus_backward softshrink softshrink_backward
-tanh_backward threshold threshold_ unary: _conj_physical abs ceil conj_physical cos exp floor log
-log1p neg reciprocal relu round sigmoid sign sin sqrt tanh special: i0 lgamma polygamma special_i0e
-special_xlog1py xlogy_Tensor comparison: eq_Tensor ge_Tensor gt_Tensor isclose le_Tensor logical_or
-lt_Tensor ne_Tensor where: where_self ternary: _larger_backward addcmul clamp_max clamp_min
-lerp_Tensor gather: _unsafe_index_Tensor _unsafe_masked_index gather index_Tensor index_select take
-scatter: _unsafe_index_put _unsafe_masked_index_put_accumulate index_add index_add_ index_put
-index_put_ scatter_add scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter
-unfold_backward embedding: _embedding_bag _embedding_bag_forward_only embedding embedding_backward
-embedding_bag_padding_idx embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero
-nonzero_numpy nonzero_out masked: masked_fill_Scalar masked_fill__Scalar masked_scatter
-masked_scatter_backward masked_select masked_select_backward reduce: all all_dim amax amin any
-any_dim mean mean_dim nansum sum sum_dim_IntList matmul: addmm linear matmul mm batched: baddbmm_
-bmm grouped: _grouped_mm products: chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot
-einsum: _trilinear einsum tensordot tensordot_out conv: _convolution_weight_gradient convolution
-convolution_backward pool: _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
+random_factory: rand dropout: alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout
+feature_alpha_dropout_ feature_dropout feature_dropout_ native_dropout native_dropout_backward copy:
+clone contiguous copy_ conversion: _local_scalar_dense _to_copy item to_device to_dtype to_other
+rearrange: channel_shuffle col2im flip im2col roll triangle: diag_embed tril triu pad:
+constant_pad_nd pad reflection_pad1d reflection_pad1d_backward reflection_pad2d
+reflection_pad2d_backward reflection_pad3d reflection_pad3d_backward replication_pad1d
+replication_pad1d_backward replication_pad2d replication_pad2d_backward replication_pad3d
+replication_pad3d_backward sort: sort sort_stable topk search: bucketize_Tensor isin_Tensor_Tensor
+searchsorted_Tensor unique: _unique2 unique_consecutive unique_dim resize: resize_ fill:
+fill__Scalar zero_ join: block_diag broadcast_tensors cat stack repeat: cartesian_prod
+meshgrid_indexing repeat repeat_interleave_Tensor repeat_interleave_self_int binary: add_Tensor
+add__Tensor bitwise_and_Tensor bitwise_or_Tensor bitwise_xor_Tensor div_Tensor div__Tensor
+floor_divide maximum minimum mul_Tensor mul__Tensor pow_Scalar remainder_Scalar remainder_Tensor
+sub_Tensor threshold_backward activation: _gated _prelu_kernel celu celu_ elu elu_ elu_backward gelu
+gelu_backward glu hardshrink_backward hardsigmoid hardsigmoid_ hardsigmoid_backward hardswish
+hardswish_ hardswish_backward hardtanh hardtanh_ hardtanh_backward leaky_relu leaky_relu_
+leaky_relu_backward log_sigmoid log_sigmoid_backward log_sigmoid_forward mish mish_ mish_backward
+relu6 relu6_ rrelu selu selu_ sigmoid_backward silu silu_ silu_backward softplus softplus_backward
+softshrink softshrink_backward tanh_backward threshold threshold_ unary: _conj_physical abs ceil
+conj_physical cos exp floor log log1p neg reciprocal relu relu_ round sigmoid sign sin sqrt tanh
+special: i0 lgamma polygamma special_i0e special_xlog1py xlogy_Tensor comparison: eq_Tensor
+ge_Tensor gt_Tensor isclose le_Tensor logical_or lt_Tensor ne_Tensor where: where_self ternary:
+_larger_backward addcmul clamp_max clamp_min lerp_Tensor gather: _unsafe_index_Tensor
+_unsafe_masked_index gather index_Tensor index_select take scatter: _unsafe_index_put
+_unsafe_masked_index_put_accumulate index_add index_add_ index_put index_put_ scatter_add
+scatter_add_ scatter_reduce_two scatter_src scatter_value slice_scatter unfold_backward embedding:
+_embedding_bag _embedding_bag_forward_only embedding embedding_backward embedding_bag_padding_idx
+embedding_dense_backward embedding_renorm_ one_hot nonzero: nonzero nonzero_numpy nonzero_out
+masked: masked_fill_Scalar masked_fill__Scalar masked_scatter masked_scatter_backward masked_select
+masked_select_backward reduce: all all_dim amax amin any any_dim mean mean_dim nansum sum
+sum_dim_IntList matmul: addmm linear matmul mm batched: baddbmm_ bmm grouped: _grouped_mm products:
+chain_matmul chain_matmul_out dot linalg_multi_dot mv vdot einsum: _trilinear einsum tensordot
+tensordot_out conv: _convolution_weight_gradient convolution convolution_backward pool:
+_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
 _adaptive_avg_pool3d_backward adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d
 avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward max_pool: adaptive_max_pool1d
 adaptive_max_pool2d adaptive_max_pool2d_backward adaptive_max_pool3d adaptive_max_pool3d_backward
@@ -535,12 +537,12 @@ instance_norm layer_norm native_batch_norm native_batch_norm_backward native_gro
 native_group_norm_backward native_layer_norm native_layer_norm_backward rms_norm
 """)
 NN = _read("""
-rearrange: fold unfold pad: pad activation: celu elu elu_ gelu glu hardsigmoid hardswish hardtanh
-hardtanh_ leaky_relu leaky_relu_ logsigmoid mish relu6 selu silu softplus softshrink threshold
-unary: sigmoid tanh pool: avg_pool1d avg_pool2d avg_pool3d max_pool: max_pool1d_with_indices
-max_pool2d_with_indices max_pool3d_with_indices loss: nll_loss margin: multilabel_margin_loss
-criterion: cosine_embedding_loss hinge_embedding_loss poisson_nll_loss soft_margin_loss norm:
-layer_norm
+dropout: alpha_dropout dropout dropout2d feature_alpha_dropout rearrange: fold unfold pad: pad
+activation: celu elu elu_ gelu glu hardsigmoid hardswish hardtanh hardtanh_ leaky_relu leaky_relu_
+logsigmoid mish relu6 selu silu softplus softshrink threshold unary: relu sigmoid tanh pool:
+avg_pool1d avg_pool2d avg_pool3d max_pool: max_pool1d_with_indices max_pool2d_with_indices
+max_pool3d_with_indices loss: nll_loss margin: multilabel_margin_loss criterion:
+cosine_embedding_loss hinge_embedding_loss poisson_nll_loss soft_margin_loss norm: layer_norm
 """)
 EXPORTS = _read("""
 amp.: amp array_api.: array_api autograd.: autograd backends.: backends cuda.: cuda dispatch.:
@@ -646,12 +648,12 @@ LATER: dict[str, dict[str, str]] = {
     "nn.functional": _read("""
     _generated.functions: adaptive_avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d
     conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity hardshrink pairwise_distance
-    pdist pixel_shuffle pixel_unshuffle prelu relu_ rms_norm selu_ threshold_ _generated.nn: avg_pool1d
-    avg_pool2d avg_pool3d celu cosine_embedding_loss elu elu_ fold gelu glu hardsigmoid hardswish
-    hardtanh hardtanh_ hinge_embedding_loss layer_norm leaky_relu leaky_relu_ logsigmoid
-    max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices mish multilabel_margin_loss
-    nll_loss pad poisson_nll_loss relu6 selu sigmoid silu soft_margin_loss softplus softshrink tanh
-    threshold unfold
+    pdist pixel_shuffle pixel_unshuffle prelu relu_ rms_norm selu_ threshold_ _generated.nn:
+    alpha_dropout avg_pool1d avg_pool2d avg_pool3d celu cosine_embedding_loss dropout dropout2d elu elu_
+    feature_alpha_dropout fold gelu glu hardsigmoid hardswish hardtanh hardtanh_ hinge_embedding_loss
+    layer_norm leaky_relu leaky_relu_ logsigmoid max_pool1d_with_indices max_pool2d_with_indices
+    max_pool3d_with_indices mish multilabel_margin_loss nll_loss pad poisson_nll_loss relu relu6 selu
+    sigmoid silu soft_margin_loss softplus softshrink tanh threshold unfold
     """),
     "nn.parallel": _read("""
     parallel.data_parallel: DataParallel parallel.distributed: DistributedDataParallel

@@ -385,6 +385,20 @@ def test_functions_of_nn_functional_name_their_reduction_and_declare_lists() -> 
     assert "reduction: str = 'mean') -> Tensor: ..." in stub
 
 
+def test_a_function_of_nn_functional_reads_whether_it_trains() -> None:
+    row = """
+    - func: drop(Tensor input, float p, bool train) -> Tensor
+      family: dropout
+      nn: drop(p=0.5, training=True)
+      doc: Dropped.
+    """
+    model = load.loads(textwrap.dedent(row))
+    (lines,) = emit_functions.faces(model.ops[0])
+    made = "\n".join(map(str, lines))
+    assert 'return call_drop(input, p, _flag("drop", "training", training))' in made
+    assert "training: bool = True) -> Tensor: ..." in emit_stubs.nn(model)
+
+
 def test_stubs_have_a_signature_per_form(model: load.Model) -> None:
     stub = emit_stubs.methods(model)
     assert "    def turn(self, dims: Sequence[int]) -> Tensor: ...\n" in stub
@@ -521,7 +535,8 @@ def chosen(sources: list[str]) -> set[str]:
 
 
 def test_every_form_of_short_cuts_is_used() -> None:
-    users = (*paths.PACKAGE.glob("structured/shortcuts/*.py"), paths.PACKAGE / "native/slicing.py")
+    users = [*paths.PACKAGE.glob("structured/shortcuts/*.py")]
+    users += [paths.PACKAGE / "native" / name for name in ("factory.py", "slicing.py")]
     sources = [path.read_text() for path in users]
     assert len(FORMS) > 20 and not {*FORMS} - chosen(sources)
 

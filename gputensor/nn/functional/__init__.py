@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..._generated import calls
 from ...core import errors, lazy
-from ...core.arguments import flag
 from ...core.dtype import dtype as _dtype
 from ...structured import arguments
 from ...dispatch.refusal import declares
@@ -29,7 +28,7 @@ from .resampling import *  # noqa: F403
 from .tables import *  # noqa: F403
 
 __all__ = [
-    "grouped_mm", "linear", "log_softmax", "relu", "softmax", "softmin",
+    "grouped_mm", "linear", "log_softmax", "softmax", "softmin",
     *activation.__all__, *attention.__all__, *dropouts.__all__, *linear_loss.__all__, *loss.__all__,
     *normalization.__all__, *pooling.__all__, *resampling.__all__, *tables.__all__,
 ]  # fmt: skip
@@ -47,18 +46,21 @@ if TYPE_CHECKING:
         relu_ as relu_, rms_norm as rms_norm, selu_ as selu_, threshold_ as threshold_,
     )  # fmt: skip
     from ..._generated.nn import (
-        avg_pool1d as avg_pool1d, avg_pool2d as avg_pool2d, avg_pool3d as avg_pool3d, celu as celu,
-        cosine_embedding_loss as cosine_embedding_loss, elu as elu, elu_ as elu_, fold as fold,
-        gelu as gelu, glu as glu, hardsigmoid as hardsigmoid, hardswish as hardswish,
-        hardtanh as hardtanh, hardtanh_ as hardtanh_, hinge_embedding_loss as hinge_embedding_loss,
+        alpha_dropout as alpha_dropout, avg_pool1d as avg_pool1d, avg_pool2d as avg_pool2d,
+        avg_pool3d as avg_pool3d, celu as celu, cosine_embedding_loss as cosine_embedding_loss,
+        dropout as dropout, dropout2d as dropout2d, elu as elu, elu_ as elu_,
+        feature_alpha_dropout as feature_alpha_dropout, fold as fold, gelu as gelu, glu as glu,
+        hardsigmoid as hardsigmoid, hardswish as hardswish, hardtanh as hardtanh,
+        hardtanh_ as hardtanh_, hinge_embedding_loss as hinge_embedding_loss,
         layer_norm as layer_norm, leaky_relu as leaky_relu, leaky_relu_ as leaky_relu_,
         logsigmoid as logsigmoid, max_pool1d_with_indices as max_pool1d_with_indices,
         max_pool2d_with_indices as max_pool2d_with_indices,
         max_pool3d_with_indices as max_pool3d_with_indices, mish as mish,
         multilabel_margin_loss as multilabel_margin_loss, nll_loss as nll_loss, pad as pad,
-        poisson_nll_loss as poisson_nll_loss, relu6 as relu6, selu as selu, sigmoid as sigmoid,
-        silu as silu, soft_margin_loss as soft_margin_loss, softplus as softplus,
-        softshrink as softshrink, tanh as tanh, threshold as threshold, unfold as unfold,
+        poisson_nll_loss as poisson_nll_loss, relu as relu, relu6 as relu6, selu as selu,
+        sigmoid as sigmoid, silu as silu, soft_margin_loss as soft_margin_loss,
+        softplus as softplus, softshrink as softshrink, tanh as tanh, threshold as threshold,
+        unfold as unfold,
     )  # fmt: skip
 else:
     __getattr__, __dir__ = lazy.attributes(globals())
@@ -98,18 +100,6 @@ def grouped_mm(
     Returns: (m, n), but (groups, m, n) if the inner dimension or no dimension is divided.
     """
     return calls._grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
-
-
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return max(x, 0) for each element x."""
-    try:
-        if not isinstance(input, Tensor):
-            _tensors("relu", input=input)
-        if inplace is not False and flag("relu", "inplace", inplace):
-            return input.relu_()
-        return calls.relu(input)
-    except Exception as error:
-        return _refuse(error, "relu", relu, locals())
 
 
 def softmax(
